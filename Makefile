@@ -98,7 +98,7 @@ $(VENV)/.installed: pyproject.toml
 	@echo "Installing JAX, JupyterLab and the sidebar into $(VENV): a few minutes at the first time, without a word."
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --upgrade 'pip>=25.1'
-	$(PIP) --editable '.[examples]'
+	$(PIP) --editable '.[all]'
 	@touch $@
 
 $(VENV)/.%: $(VENV)/.installed

@@ -21,7 +21,6 @@ from benchmarks import (
     jobs,
     memory,
     multihost,
-    multihost_uplink,
     report,
     sidebar,
     transport,
@@ -45,7 +44,6 @@ _ON_THEIR_OWN: dict[str, Callable[[], list[Table]]] = {
     "elastic": elastic.run,
     "sidebar": sidebar.run,
     "multihost": multihost.run,
-    "multihost-uplink": multihost_uplink.run,
 }
 
 

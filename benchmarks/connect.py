@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks import peer
 from benchmarks.measure import Row, Table, in_process, median
-from pathways_jupyter.events import Event, EventKind, Stage
+from pathways_jupyter.base.events import Event, EventKind, Stage
 from pathways_jupyter.session.kernel import spawn
 
 _ROUNDS = 3

@@ -73,7 +73,7 @@ def _kill(session: Session, number: int) -> float:
     request for it was sent, nor when anything had noticed.
     """
     from pathways_jupyter.elastic import cordons, fault_targets
-    from pathways_jupyter.kube import pods
+    from pathways_jupyter.kube import execute
     from pathways_jupyter.service import names
 
     target = fault_targets.of_session(session)
@@ -86,7 +86,7 @@ def _kill(session: Session, number: int) -> float:
         pids = []
         for pod in found:
             # What the embedded cluster's own `kill` takes for process 1.
-            said = await pods.run(
+            said = await execute.run(
                 client,
                 str(pod["metadata"]["name"]),
                 ["/bin/sh", "-c", "echo $PATHWAYS_LOCAL_MAIN_PID"],

@@ -62,7 +62,7 @@ class GrpcioListener(grpc.GenericRpcHandler):  # type: ignore[misc]
         self._serve = serve
         self._server = grpc.server(futures.ThreadPoolExecutor(_THREADS), handlers=[self], options=_OPTIONS)
 
-    def listen_on_socket(self, path: Path) -> None:
+    def listen(self, path: Path) -> None:
         """Accept clients on a unix socket."""
         self._server.add_insecure_port(f"unix:{path}")
         self._server.start()

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from benchmarks.measure import Row, Table, median
-from pathways_jupyter.errors import ClusterError
+from pathways_jupyter.base.errors import ClusterError
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS

@@ -12,27 +12,28 @@ from pathlib import Path
 
 def main() -> int:
     """Run the command twice, as a notebook does."""
-    hosts, key, known_hosts, directory, command, *relay = sys.argv[1:]
+    hosts, key, known_hosts, directory, command = sys.argv[1:]
     with tempfile.TemporaryDirectory(prefix="pw-") as place:
         os.environ["JUPYTER_RUNTIME_DIR"] = os.environ["JUPYTER_CONFIG_DIR"] = place
         found = {}
         for part in ("first", "again"):
             (Path(directory) / "train.py").write_text(f"print('{part}')\n")
             began = time.perf_counter()
-            _run(hosts, key, known_hosts, directory, command, place, relay=bool(relay))
+            _run(hosts, key, known_hosts, directory, command, place)
             found[part] = time.perf_counter() - began
     print(json.dumps(found))
     return 0
 
 
-def _run(hosts: str, key: str, known_hosts: str, directory: str, command: str, place: str, *, relay: bool) -> None:
-    from pathways_jupyter import blocking
+def _run(hosts: str, key: str, known_hosts: str, directory: str, command: str, place: str) -> None:
+    from pathways_jupyter.base import blocking
     from pathways_jupyter.multihost import host_connections, run_actions
+    from pathways_jupyter.multihost.run import Request
     from pathways_jupyter.multihost.run_events import Ended
     from pathways_jupyter.multihost.targets import Wanted
 
     wanted = Wanted(hosts=hosts, keys=(key,), known_hosts=known_hosts)
-    request = run_actions.Request(command, Path(directory), "bench", logs=Path(place) / "logs", relay=relay)
+    request = Request(command, Path(directory), "bench", logs=Path(place) / "logs")
     found = blocking.run(host_connections.find(wanted))
     connections = host_connections.here()
     for event in blocking.iterate(lambda: run_actions.start(found, request, connections), connections.background):

@@ -66,14 +66,14 @@ def _one(transport: str) -> dict[str, float]:
 
 def serve(transport: str, path: str) -> None:
     """Serve two slices of four chips in this process until it is ended."""
+    from pathways_jupyter.base.tpu import parse_instance_type
     from pathways_jupyter.local.pathways.ifrt import server as ifrt
     from pathways_jupyter.local.pathways.ifrt.client_session import Machine
     from pathways_jupyter.local.pathways.ifrt.compilers import Compilers
+    from pathways_jupyter.local.pathways.ifrt.device_queues import DeviceQueues
     from pathways_jupyter.local.pathways.ifrt.devices import Devices
-    from pathways_jupyter.local.pathways.ifrt.inprocess import ThisProcess
-    from pathways_jupyter.local.pathways.ifrt.lanes import Lanes
     from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
-    from pathways_jupyter.tpu import parse_instance_type
+    from pathways_jupyter.local.pathways.ifrt.sidecars import Sidecars
 
     devices = Devices([parse_instance_type("tpuv6e:2x2")] * 2)
     compilers = Compilers(devices)
@@ -84,9 +84,11 @@ def serve(transport: str, path: str) -> None:
 
         # The server makes its own listener, and need not know of this one.
         vars(ifrt)["Listener"] = GrpcioListener
-    machine = Machine(devices, Shardings(devices), Lanes(), compilers, ThisProcess(devices), _placed())
+    machine = Machine(
+        devices, Shardings(devices), DeviceQueues(), compilers, Sidecars(devices, "", present=False), _placed()
+    )
     server = ifrt.Server(machine)
-    server.listen_on_socket(Path(path))
+    server.listen(Path(path))
     print("serving", flush=True)
     sys.stdin.read()
 

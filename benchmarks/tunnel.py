@@ -27,13 +27,15 @@ import psutil
 
 from benchmarks import sink
 from benchmarks.measure import Row, Table, interleave, median
-from pathways_jupyter import heap
-from pathways_jupyter.errors import ClusterError
-from pathways_jupyter.kube import auth, objects, portforward
+from pathways_jupyter.base import allocator
+from pathways_jupyter.base.errors import ClusterError
+from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.service.relay import container
-from pathways_jupyter.service.relay.wire import SECRET_BYTES
-from pathways_jupyter.session.supervisor.relayed import Notices, Relayed
+from pathways_jupyter.tunnel import portforward
+from pathways_jupyter.tunnel.outage import Notices
+from pathways_jupyter.tunnel.relay import container
+from pathways_jupyter.tunnel.relay.wire import SECRET_BYTES
+from pathways_jupyter.tunnel.relay_client import RelayClient
 
 _POD = "bench-sink"
 _NAMESPACE = "default"
@@ -98,14 +100,14 @@ def forward(arguments: list[str]) -> int:
     """Run our forward until standard input closes; the address is its first line of output."""
     kubeconfig, context, *with_relay, path = arguments
     # As in a session's supervisor.
-    heap.keep_freed_memory()
+    allocator.keep_freed_memory()
 
     async def serve() -> None:
         async with Client(auth.load(kubeconfig, context)) as client:
             target = portforward.Target(client, _NAMESPACE, _POD, _PORT)
-            relayed = Relayed(replace(target, port=container.port_of(_PORT)), _SECRET, 60.0, _NOTICES)
-            open_remote = relayed.open if with_relay else None
-            listening = await portforward.listen(target, path=Path(path), open_remote=open_remote)
+            relayed = RelayClient(replace(target, port=container.port_of(_PORT)), _SECRET, 60.0, _NOTICES)
+            open_stream = relayed.open if with_relay else None
+            listening = await portforward.listen(target, path=Path(path), open_stream=open_stream)
             if with_relay:
                 # The pod may be ready before its relay listens.
                 await listening.prepare(patience=_PATIENCE_SECONDS)

@@ -31,7 +31,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.errors import (
+from pathways_jupyter.base.errors import (
     ApiError,
     CapacityError,
     ClusterError,
@@ -44,7 +44,7 @@ from pathways_jupyter.errors import (
 
 if TYPE_CHECKING:
     from pathways_jupyter import colocated, elastic
-    from pathways_jupyter.events import Event, EventKind, SessionSlice, SessionState
+    from pathways_jupyter.base.events import Event, EventKind, SessionSlice, SessionState
     from pathways_jupyter.session.kernel.attachment import Ended
     from pathways_jupyter.session.kernel.jax_switch import Switched
     from pathways_jupyter.session.kernel.session import Session
@@ -78,13 +78,13 @@ __all__ = [
 ]
 _TYPES = {
     "Ended": "session.kernel.attachment",
-    "Event": "events",
-    "EventKind": "events",
+    "Event": "base.events",
+    "EventKind": "base.events",
     "NamedArray": "session.kernel.user_arrays",
     "Session": "session.kernel.session",
     "SessionRecord": "session.registry",
-    "SessionSlice": "events",
-    "SessionState": "events",
+    "SessionSlice": "base.events",
+    "SessionState": "base.events",
     "Switched": "session.kernel.jax_switch",
 }
 """The module of each type of a session and of what its methods return."""
@@ -165,8 +165,10 @@ def connect(
         (24 h).
       lease_seconds: Seconds the proxy stays when this machine is unreachable; at least 10. Default: 60.
       relay: Put a relay beside the proxy, so that the session and its arrays outlive interruptions of the network.
-      keep: With `relay`: seconds for which arrays are kept without a connection. Default: 7200 (2 h).
-      relay_image: Image of the relay, any with Python 3.9 or later. Default: ``python:3.13-slim``.
+        Default: wherever the way leads through an API server, except for that of the embedded cluster.
+      keep: Seconds for which the relay keeps arrays without a connection. Default: 7200 (2 h).
+      relay_image: Image of the relay, any with Python 3.9 or later. Default:
+        ``mirror.gcr.io/library/python:3.13-slim``.
       timeout: Seconds for the proxy's pod to start. Default: 300.
       tunnel: In a pod of the cluster: use a tunnel through the API server instead of connecting directly.
       plaintext: In a pod of the cluster: connect directly without encryption, where ALTS does not work.
@@ -222,9 +224,10 @@ def unload_ipython_extension(ipython: Any) -> None:
 
 def current_session() -> Session | None:
     """Return the session of this process, also while its proxy is lost; None if there is none."""
-    # Only look the module up: it takes long to import, and a process with a session has imported it.
-    module = sys.modules.get("pathways_jupyter.session.kernel.session")
-    return module.current() if module is not None else None
+    from pathways_jupyter.session.kernel import process
+
+    session: Session | None = process.session()
+    return session
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,7 @@ import pytest
 from benchmarks import __main__ as benchmarks
 from benchmarks import connect, report
 from benchmarks.measure import NotMeasured, Row, Table
-from pathways_jupyter.events import Event, EventKind, Stage
+from pathways_jupyter.base.events import Event, EventKind, Stage
 
 
 def staged(stage, at, *, done=False):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from permissions import LAB, USER, documented_grants, documented_rules
 
-from pathways_jupyter import config, tpu
+from pathways_jupyter.base import config, tpu
 from pathways_jupyter.kube import auth, objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.watch import watch
@@ -25,7 +25,7 @@ GROUP = "rbac.authorization.k8s.io"
 CONNECT = """
 import asyncio
 import pathways_jupyter
-from pathways_jupyter.errors import ApiError
+from pathways_jupyter.base.errors import ApiError
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 

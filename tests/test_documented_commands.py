@@ -20,7 +20,9 @@ from pathways_jupyter.magics import parser
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PROGRAM = "pathways-jupyter"
-OF_OTHERS = re.compile(r"\b(pip|kubectl|gcloud)\b|^--enable-network-policy$|^--xla_|^--worker=all$|^--sidecar_name=")
+OF_OTHERS = re.compile(
+    r"\b(pip|kubectl|gcloud)\b|^--enable-network-policy$|^--xla_|^(ssh )?--worker=all$|^--sidecar_name="
+)
 """Options of other programs."""
 
 

@@ -20,7 +20,7 @@ FAILURE = {
 SCRIPT = """
 import json, sys
 import pathways_jupyter
-from pathways_jupyter.errors import PathwaysError
+from pathways_jupyter.base.errors import PathwaysError
 
 for arguments in ({"kubeconfig": sys.argv[1], "wait": True}, {"local": True}):
     try:

@@ -11,8 +11,8 @@ import pytest
 from pathways_jobs import headless, training
 from waits import wait_until
 
-from pathways_jupyter.config import ConnectConfig, resolve
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.base.config import ConnectConfig, resolve
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.kube import auth
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.service import jobs

@@ -19,7 +19,7 @@ import pytest
 import yaml
 from permissions import IN_CLUSTER, documented_rules
 
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.kube import auth, objects, watch
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, LEASES, NETWORK_POLICIES, PODS
@@ -230,7 +230,7 @@ def test_a_lab_gets_the_documented_role_and_no_more():
 
 
 def test_the_page_for_the_browser_is_private_and_hides_the_token_from_other_users(tmp_path, monkeypatch):
-    from pathways_jupyter.cli import lab
+    from pathways_jupyter.actions import lab
 
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
     with lab._page("http://127.0.0.1:1/lab?token=a&b", "lab") as page:

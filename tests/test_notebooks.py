@@ -8,6 +8,7 @@ import re
 import sys
 import tomllib
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -107,15 +108,15 @@ def test_a_notebook_whose_kernel_was_killed_claims_nothing_of_today(execute):
 
 
 def test_what_the_notebooks_import_is_what_the_first_line_of_the_readme_and_make_install():
-    """They install the package with what it needs, and the extra `examples`, and nothing else."""
+    """They install the package with what it needs, and the extra `all`, and nothing else."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert "pip install '.[examples]' " in (ROOT / "README.md").read_text()
-    assert "--editable '.[examples]'\n" in (ROOT / "Makefile").read_text()
-    assert (ROOT / "binder" / "requirements.txt").read_text() == ".[examples]\n"
+    assert "pip install '.[all]' " in (ROOT / "README.md").read_text()
+    assert "--editable '.[all]'\n" in (ROOT / "Makefile").read_text()
+    assert (ROOT / "binder" / "requirements.txt").read_text() == ".[all]\n"
     installed = set()
     wanted = [
         *project["project"]["dependencies"],
-        *project["project"]["optional-dependencies"]["examples"],
+        *chain(*project["project"]["optional-dependencies"].values()),
         "pathways_jupyter",
     ]
     while wanted:

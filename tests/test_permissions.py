@@ -15,21 +15,20 @@ from pathways_jobs import headless
 from permissions import FAULTS, HOSTS, IN_CLUSTER, INSTALL, LAB, PLATFORM, USER, as_rules, documented_grants
 from watched_cluster import DEADLINE, TYPE, Watched
 
-from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.errors import PathwaysError
-from pathways_jupyter.events import EventKind
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.base.events import EventKind
 from pathways_jupyter.kube import auth, objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, LEASES, NETWORK_POLICIES, PATHWAYS_JOBS, PODS
 from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.kube.watch import watch
-from pathways_jupyter.local import programs
+from pathways_jupyter.local.node import programs
 from pathways_jupyter.multihost import pod_hosts as hosts
-from pathways_jupyter.service import checks, deploy, deployment, discovery, doctor, leases, logs, names, overview
+from pathways_jupyter.service import checks, deployment, discovery, doctor, leases, logs, names, overview
 from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.service.doctor import DEPLOY_NEEDS, FAULT_NEEDS, INSTALL_NEEDS, PLATFORM_NEEDS
-from pathways_jupyter.service.lab import lifecycle, manifests
-from pathways_jupyter.service.lab.forward import LabForward
+from pathways_jupyter.service.lab import forward, lifecycle, manifests
 from pathways_jupyter.service.pathwaysjob import fields
 from pathways_jupyter.session import protocol, registry, sweep
 from pathways_jupyter.session.kernel import spawn
@@ -346,7 +345,7 @@ async def test_a_lab_needs_what_is_documented_and_nothing_else(cluster):
     spec = lab_of("lara")
     async with asyncio.timeout(DEADLINE), person.client() as client:
         await lifecycle.up(client, spec)
-        async with LabForward(client, spec.namespace, spec.name):
+        async with forward.forwarded(client, spec.namespace, spec.name):
             assert await lifecycle.token(client, spec.namespace, spec.name)
         assert await lifecycle.find(client, spec.namespace, spec.name)
         assert "its home volume" in await lifecycle.down(client, spec.namespace, spec.name, keep_volume=False)
@@ -481,15 +480,17 @@ async def deploy_and_delete(person: Person, name: str) -> list[str]:
     said: list[str] = []
     async with person.client() as client:
         try:
-            steps = deploy.run(client, deployment_of(name).within(names.DEFAULT_NAMESPACE), skip_checks=True, seconds=2)
+            steps = deployment.run(
+                client, deployment_of(name).within(names.DEFAULT_NAMESPACE), skip_checks=True, seconds=2
+            )
             async for step in steps:
                 said += [step.message, getattr(step, "hint", "")]
         except PathwaysError as error:
             said += [f"{error} {error.hint}"]
         try:
             await overview.overviews(client, names.DEFAULT_NAMESPACE, names.DEFAULT_SERVICE)
-            found, _, _ = await deploy.find_to_delete(client, names.DEFAULT_NAMESPACE, name)
-            await deploy.remove(client, found)
+            found, _, _ = await deployment.find_to_delete(client, names.DEFAULT_NAMESPACE, name)
+            await deployment.remove(client, found)
         except PathwaysError as error:
             said += [f"{error} {error.hint}"]
     return said

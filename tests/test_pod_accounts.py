@@ -7,7 +7,7 @@ import shutil
 import pytest
 from kinds import ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
 
-from pathways_jupyter.errors import ApiError
+from pathways_jupyter.base.errors import ApiError
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.watch import watch

@@ -2,9 +2,9 @@
 
 import pytest
 
-from pathways_jupyter import config, pod_settings
+from pathways_jupyter.base import config, setting_values
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.commands.connect import CONNECT
-from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.service import proxy_job
 from pathways_jupyter.session import protocol
 
@@ -117,4 +117,4 @@ def test_more_at_least_than_in_all_is_refused():
 
 def test_every_setting_of_the_pod_is_an_option_of_connect():
     options = {each.name for each in CONNECT.options}
-    assert {*pod_settings.TEXTS, *pod_settings.LISTS, "at_least"} <= options
+    assert {*setting_values.POD_TEXTS, *setting_values.POD_LISTS, "at_least"} <= options

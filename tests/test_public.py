@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 import pathways_jupyter
-from pathways_jupyter import Session, colocated, errors
+from pathways_jupyter import Session, colocated
+from pathways_jupyter.base import errors
 
 HIDDEN = {"Any", "Mapping", "Sequence", "TYPE_CHECKING", "annotations", "importlib", "sys"}
 

@@ -34,12 +34,13 @@ _PACKAGES = (
 )
 _ASKED = (
     "Eviction",
-    "Binding",
     "DeleteOptions",
     "SelfSubjectReview",
     "SelfSubjectAccessReview",
     "SelfSubjectRulesReview",
     "SubjectAccessReview",
+    "TokenRequest",
+    "TokenReview",
 )
 _GZIP = b"\x1f\x8b\x08\x00\x00\x00\x00\x00"
 

@@ -1,6 +1,6 @@
 /**
  * Write the texts to be translated to locale/pathways_jupyter.pot: those of the sources, those of the settings, and the
- * codes of the server's sentences. Checks the translations that this package ships against them.
+ * server's sentences. Checks the translations that this package ships against them.
  * Usage: node scripts/texts.mjs [--check], which fails if the file is out of date.
  */
 import { execFileSync } from 'node:child_process';
@@ -10,7 +10,6 @@ import ts from 'typescript';
 
 const TEMPLATE = 'locale/pathways_jupyter.pot';
 const SCHEMA = 'schema/plugin.json';
-const SENTENCES = 'pathways_jupyter/sentences.py';
 const SHIPPED = '../pathways_jupyter/locale';
 /** Number of texts that each function of a translation bundle takes first. */
 const FUNCTIONS = { __: 1, _n: 2 };
@@ -25,9 +24,9 @@ msgstr ""
 /** Entries by their context and text. */
 const entries = new Map();
 
-function add(texts, file, context = '', note = '') {
+function add(texts, file, context = '') {
   const key = JSON.stringify([context, texts[0]]);
-  const entry = entries.get(key) ?? { context, texts, note, files: new Set() };
+  const entry = entries.get(key) ?? { context, texts, files: new Set() };
   if (texts.length > entry.texts.length) {
     entry.texts = texts;
   }
@@ -66,19 +65,17 @@ function readSchema() {
   }
 }
 
-/** The server's sentences are translated by their codes, in the context "server"; parameters are in braces. */
+/** The server's sentences are translated in the context "server"; their parameters are in braces. */
 function readSentences() {
-  const program = 'import json; from pathways_jupyter.sentences import SENTENCES; print(json.dumps(dict(SENTENCES)))';
-  const sentences = JSON.parse(execFileSync('python', ['-c', program], { cwd: '..', encoding: 'utf-8' }));
-  for (const [code, english] of Object.entries(sentences)) {
-    add([code], SENTENCES, 'server', english);
+  const found = execFileSync('python', ['scripts/sentences.py', '..'], { encoding: 'utf-8' });
+  for (const [sentence, files] of Object.entries(JSON.parse(found))) {
+    files.forEach(file => add([sentence], file, 'server'));
   }
 }
 
-function written({ context, texts: [text, plural], note, files }) {
+function written({ context, texts: [text, plural], files }) {
   const quoted = words => JSON.stringify(words);
   return [
-    ...(note ? [`#. ${note}`] : []),
     `#: ${[...files].sort().join(' ')}`,
     ...(context ? [`msgctxt ${quoted(context)}`] : []),
     `msgid ${quoted(text)}`,
@@ -88,7 +85,7 @@ function written({ context, texts: [text, plural], note, files }) {
 
 /** Placeholders of a text, in no order. */
 function placeholders(text) {
-  return [...new Set(text.match(/%\d+|\{\w+\}/g) ?? [])].sort().join(' ');
+  return [...new Set(text.match(/%\d+|\{[^{}]+\}/g) ?? [])].sort().join(' ');
 }
 
 /** Return what is wrong with the translations that are shipped. */
@@ -97,14 +94,14 @@ function* faults() {
     const file = `${SHIPPED}/${locale}/LC_MESSAGES/pathways_jupyter.json`;
     const { '': header, ...translated } = JSON.parse(readFileSync(file, 'utf-8'));
     const missing = new Set(Object.keys(translated));
-    for (const { context, texts, note } of entries.values()) {
+    for (const { context, texts } of entries.values()) {
       const key = context ? `${context}\u0004${texts[0]}` : texts[0];
       missing.delete(key);
       const given = translated[key] ?? [];
       if (given.length !== texts.length || !given.every(Boolean)) {
         yield `${file}: ${JSON.stringify(key)} is not translated`;
       }
-      const wanted = placeholders(note || texts.join());
+      const wanted = placeholders(texts.join());
       if (given.length && placeholders(given.join()) !== wanted) {
         yield `${file}: ${JSON.stringify(key)} needs the placeholders ${wanted || '(none)'}`;
       }

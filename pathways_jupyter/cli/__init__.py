@@ -1,47 +1,41 @@
-"""The command line: parse arguments, call the package, print the result.
+"""The command line: parse arguments, run an action, print its result.
 
-Commands are imported when they are called, so that ``pathways-jupyter --help`` stays fast.
+Commands are imported when they are called, so that ``pathways-jupyter --help`` stays fast. Most are made from their
+declarations, by :mod:`.declared`; a module of their own has what only a terminal does.
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib
-import os
 from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from pathways_jupyter import interrupts, standard_streams
+from pathways_jupyter.base import interrupts, standard_streams
+from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.base.hints import Face
+from pathways_jupyter.cli.terminal import colours
 from pathways_jupyter.commands.magic import MAGIC
-from pathways_jupyter.errors import PathwaysError
+from pathways_jupyter.commands.terminal import GROUPS, TERMINAL
 from pathways_jupyter.kube import claim_package
-from pathways_jupyter.wording import Face, worded
 
-_COMMANDS: Mapping[str, tuple[str, str]] = {
-    "demo": ("local:demo", "Connect to two slices of the embedded cluster, break one, recover, clean up."),
+_OWN: Mapping[str, tuple[str, str]] = {
+    "demo": ("demo:demo", "Connect to two slices of the embedded cluster, break one, recover, clean up."),
     "run": ("run:run", "Run any JAX program on TPUs of its own; python train.py, unchanged."),
-    "local": ("local:local", "The embedded cluster on this machine: up, down, status, kubeconfig."),
-    "lab": ("lab:lab", "JupyterLab in the cluster: up, open, status, down."),
-    "sessions": ("sessions:sessions", "Sessions on this machine; end one from here."),
-    "slices": ("service:slices", "The service's slices, and who holds which since when."),
-    "services": ("deploy:services", "Services that you may see: address, slices and users, image, age."),
-    "service": ("deploy:service", "Deploy a service; follow its start, show it, delete it."),
-    "job": ("job:job", "PathwaysJobs: new, apply, list, show, logs, suspend, resume, delete."),
-    "elastic": ("elastic:elastic", "Faults on purpose in the slices of a session or a job: inject, heal."),
-    "logs": ("service:logs", "The log of the resource manager, a worker or a session's proxy."),
-    "usage": ("service:usage", "Who has held how many chip-hours, as far as the cluster still knows."),
-    "doctor": ("service:doctor", "Check cluster, permissions, service, versions and leftovers."),
-    "clean": ("sessions:clean", "Remove proxies whose owner is gone, and files of sessions that ended."),
-    "multihost": ("multihost:multihost", "Run a command on many hosts: TPU VMs, a list of hosts, pods."),
+    "multihost": ("multihost:multihost", GROUPS["multihost"].summary),
     "operator": (
         "operator:operator",
         "The controller of PathwaysJobs and sweeper of dead sessions: run it, or print its manifests.",
     ),
-    "network-policy": ("deploy:network_policy", "Print NetworkPolicies that close the ports of proxies and services."),
     "sidecar": ("sidecar:sidecar", "Build the image that runs %%colocated cells on TPU hosts."),
 }
+"""The commands with a module of their own, and their summaries."""
+_ORDER = (
+    *("demo", "run", "local", "lab", "sessions", "slices", "services", "service", "job", "elastic", "logs", "usage"),
+    *("doctor", "clean", "multihost", "operator", "network-policy", "sidecar"),
+)
 
 
 class Failure(click.ClickException):
@@ -50,6 +44,8 @@ class Failure(click.ClickException):
     def __init__(self, error: PathwaysError) -> None:
         super().__init__(str(error))
         self.hint = error.advice(Face.TERMINAL)
+        # Such as that of a command that has failed on a host.
+        self.exit_code = getattr(error, "exit_code", 1)  # type: ignore[misc]
 
     def show(self, file: Any = None) -> None:
         """Write message and hint to stderr."""
@@ -59,23 +55,22 @@ class Failure(click.ClickException):
             click.echo(f"  {self.hint}", err=True)
 
 
-def colours() -> bool | None:
-    """Return False if NO_COLOR is set; None otherwise, so that click checks whether the output is a terminal."""
-    return False if os.environ.get("NO_COLOR") else None
-
-
 class _Commands(click.Group):
     """Loads a command's module when the command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return list(_ORDER)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
-        return command
+        from pathways_jupyter.cli import declared
+
+        if cmd_name in _OWN:
+            module, _, attribute = _OWN[cmd_name][0].partition(":")
+            command: click.Command = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
+            return command
+        if cmd_name in GROUPS:
+            return declared.group(cmd_name)
+        return declared.command(TERMINAL[cmd_name]) if cmd_name in TERMINAL else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -83,20 +78,18 @@ class _Commands(click.Group):
         name = args[0]
         if name == "help":
             raise click.UsageError("Write --help, also behind a command: pathways-jupyter slices --help.")
-        if name in {"disconnect", "status"}:
-            there = worded(f"%pathways {name}", Face.TERMINAL)
-            raise click.UsageError(f"{name} works in notebooks only: %pathways {name}. Here, {there} does it.")
-        if name in MAGIC and name.partition(" ")[0] not in _COMMANDS:
+        if name in MAGIC and name not in _ORDER:
             raise click.UsageError(
-                f"{name} works in notebooks only: %pathways {name}. In a script, call pathways_jupyter.connect()."
+                f"{name} works in notebooks only: %pathways {name}. "
+                + (MAGIC[name].in_terminal or "In a script, call pathways_jupyter.connect().")
             )
-        if name not in _COMMANDS and (close := difflib.get_close_matches(name, _COMMANDS, n=1)):
+        if name not in _ORDER and (close := difflib.get_close_matches(name, _ORDER, n=1)):
             raise click.UsageError(f"No such command {name!r}. Did you mean {close[0]!r}?")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
+            formatter.write_dl([(name, _summary(name)) for name in _ORDER])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -105,7 +98,13 @@ class _Commands(click.Group):
         except PathwaysError as error:
             if ctx.params.get("debug"):
                 raise
-            raise Failure(error) from error
+            from pathways_jupyter.actions.shell import Contradiction
+
+            raise click.UsageError(str(error)) if isinstance(error, Contradiction) else Failure(error) from error
+
+
+def _summary(name: str) -> str:
+    return _OWN[name][1] if name in _OWN else (GROUPS.get(name) or TERMINAL[name]).summary
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

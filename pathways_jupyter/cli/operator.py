@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from pathways_jupyter.cli.options import examples
+from pathways_jupyter.cli.declared import examples
 
 
 class _Operator(click.Group):

@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from pathways_jupyter import entry
-from pathways_jupyter.cli.options import completing, epilog, given, takes
+from pathways_jupyter.actions import cluster
+from pathways_jupyter.base.events import Event, EventKind
+from pathways_jupyter.cli.declared import completing, epilog, given, takes
 from pathways_jupyter.commands.connect import RUN
 from pathways_jupyter.commands.declaration import Source
-from pathways_jupyter.events import Event, EventKind
 from pathways_jupyter.render import text
 from pathways_jupyter.render.progress import Progress
 from pathways_jupyter.session.registry import SessionRecord
@@ -37,12 +37,12 @@ def run(program: tuple[str, ...], quiet: bool, tcp: bool, **values: Any) -> None
     """
     from pathways_jupyter.session.program.program_session import SIGNALLED, Cancelled, ProgramSession
 
-    asked, progress, code = entry.resolve(given(values)), _Connecting(quiet), SIGNALLED + signal.SIGINT
+    asked, progress, code = cluster.resolve(given(values)), _Connecting(quiet), SIGNALLED + signal.SIGINT
     session: ProgramSession | None = None
     try:
         if asked.local:
-            progress.show(entry.embedded_stage(asked))
-        session = ProgramSession(entry.located(asked), program, tcp=tcp)
+            progress.show(cluster.embedded_stage(asked))
+        session = ProgramSession(cluster.start_local_if_needed(asked), program, tcp=tcp)
         with session:
             for event in session.events():
                 progress.add(event)

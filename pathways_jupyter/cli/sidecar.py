@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from pathways_jupyter.cli.options import examples, show_json
+from pathways_jupyter.cli.declared import examples
+from pathways_jupyter.cli.terminal import show_json
 
 
 @click.group(epilog=examples("sidecar build --requirements requirements.txt --dry-run"))

@@ -15,17 +15,13 @@ Everything goes through JAX's own colocated Python and works with any sidecar; s
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pathways_jupyter.colocated.cell_run import reset, run_cell, who
-    from pathways_jupyter.colocated.errors import CheckError, ColocatedError, HostError, LostError
-    from pathways_jupyter.colocated.feed import iterator
-    from pathways_jupyter.colocated.functions import class_, function
-    from pathways_jupyter.colocated.host import Host, hosts
-    from pathways_jupyter.colocated.restarting import restart
-    from pathways_jupyter.colocated.results import Interrupted
+from pathways_jupyter.colocated.cell_run import run_cell
+from pathways_jupyter.colocated.errors import CheckError, ColocatedError, HostError, LostError
+from pathways_jupyter.colocated.feed import iterator
+from pathways_jupyter.colocated.functions import class_, function
+from pathways_jupyter.colocated.host import Host, hosts
+from pathways_jupyter.colocated.host_commands import reset, restart, who
+from pathways_jupyter.colocated.results import Interrupted
 
 __all__ = [
     "CheckError",
@@ -43,29 +39,6 @@ __all__ = [
     "run_cell",
     "who",
 ]
-
-_WHERE = {
-    "CheckError": "errors",
-    "ColocatedError": "errors",
-    "Host": "host",
-    "HostError": "errors",
-    "Interrupted": "results",
-    "LostError": "errors",
-    "class_": "functions",
-    "function": "functions",
-    "hosts": "host",
-    "iterator": "feed",
-    "reset": "cell_run",
-    "restart": "restarting",
-    "run_cell": "cell_run",
-    "who": "cell_run",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _WHERE:
-        return getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""Moves arrays between chips and the CPU devices beside them; how they are sharded stays the same."""
+"""Move arrays between chips and the CPU devices beside them; how they are sharded stays the same."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def require_data(arrays: Mapping[str, jax.Array], among: Sequence[Host]) -> None:
-    """Fails when an array's data is gone.
+    """Fail when an array's data is gone.
 
     Raises:
       CheckError: It was deleted or donated, or it lay on chips of a proxy that was replaced.
@@ -32,7 +32,7 @@ def require_data(arrays: Mapping[str, jax.Array], among: Sequence[Host]) -> None
 
 
 def needed(arrays: Mapping[str, jax.Array], among: Sequence[Host]) -> tuple[Host, ...]:
-    """The hosts on which `arrays` lie; an array that is committed to no device needs none."""
+    """Return the hosts on which `arrays` lie; an array that is committed to no device needs none."""
     where = {device: host for host in among for device in (*host.chips, *host.cpus)}
     found = set()
     for name, array in arrays.items():
@@ -52,21 +52,21 @@ class Prepared:
     """Arrays that are ready to go along with a call.
 
     Attributes:
-      way: To the call's hosts, over the devices that the arrays are on.
+      channel: To the call's hosts, over the devices that the arrays are on.
       inputs: The arrays on CPU devices.
       wrapped: What those are that had to be wrapped, by place: JAX takes only arrays that are on all of a program's
         devices.
       free: The places of those that were committed to no device, and are not there either.
     """
 
-    way: Channel
+    channel: Channel
     inputs: tuple[jax.Array, ...] = ()
     wrapped: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     free: tuple[int, ...] = ()
 
 
 def prepare(arrays: Mapping[str, jax.Array], chosen: Sequence[Host]) -> Prepared:
-    """Moves `arrays` to the CPU devices of `chosen`.
+    """Move `arrays` to the CPU devices of `chosen`.
 
     Args:
       arrays: By name; of what is committed to no device every host gets a copy of its own.
@@ -89,31 +89,26 @@ def prepare(arrays: Mapping[str, jax.Array], chosen: Sequence[Host]) -> Prepared
                 hint="Run the cell on all of its hosts, or move the array first with jax.device_put.",
             )
         moved[name] = jax.device_put(array, _mapped(name, array.sharding, beside.__getitem__))
-    way = channel(chosen, _devices(list(moved.values()), chosen))
+    # The devices of the arrays if they share them, and leave no host out.
+    sets = {frozenset(array.sharding.device_set) for array in moved.values()}
+    devices: Collection[jax.Device] = [host.cpus[0] for host in chosen]
+    if sets:
+        shared = next(iter(sets))
+        covered = len(sets) == 1 and all(shared & set(host.cpus) for host in chosen)
+        devices = shared if covered else [cpu for host in chosen for cpu in host.cpus]
+    to = channel(chosen, devices)
     inputs, wrapped = [], {}
     for place, (name, array) in enumerate(arrays.items()):
-        here = moved[name] if name in moved else jax.device_put(array, way.everywhere)
-        if here.sharding.device_set != set(way.devices):
-            here, wrapped[str(place)] = _wrap(here, way)
+        here = moved[name] if name in moved else jax.device_put(array, to.everywhere)
+        if here.sharding.device_set != set(to.devices):
+            here, wrapped[str(place)] = _wrap(here, to)
         inputs.append(here)
     free = tuple(place for place, name in enumerate(arrays) if name not in moved)
-    return Prepared(way, tuple(inputs), wrapped, free)
+    return Prepared(to, tuple(inputs), wrapped, free)
 
 
-def _devices(moved: Sequence[jax.Array], chosen: Sequence[Host]) -> Collection[jax.Device]:
-    """The devices of a call: those of its arrays if they share them, and leave no host out."""
-    sets = {frozenset(array.sharding.device_set) for array in moved}
-    if not sets:
-        return [host.cpus[0] for host in chosen]
-    if len(sets) == 1:
-        (devices,) = sets
-        if all(devices & set(host.cpus) for host in chosen):
-            return devices
-    return [cpu for host in chosen for cpu in host.cpus]
-
-
-def _wrap(array: jax.Array, way: Channel) -> tuple[jax.Array, dict[str, Any]]:
-    """An array on all devices of `way` that holds the shards of `array` where it has some, and zeros elsewhere.
+def _wrap(array: jax.Array, to: Channel) -> tuple[jax.Array, dict[str, Any]]:
+    """Return an array on all devices of `to` with the shards of `array` where it has some, and zeros elsewhere.
 
     Returns:
       That array, and what `array` was: its shape and sharding, and of PRNG keys, which travel as numbers, the
@@ -121,6 +116,8 @@ def _wrap(array: jax.Array, way: Channel) -> tuple[jax.Array, dict[str, Any]]:
     """
     import jax
     import numpy as np
+
+    from pathways_jupyter.colocated.remote import shardings
 
     implementation = ""
     if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
@@ -136,16 +133,14 @@ def _wrap(array: jax.Array, way: Channel) -> tuple[jax.Array, dict[str, Any]]:
     shape = next(iter(shards.values())).shape
     rows = [
         shards[device] if device in shards else jax.device_put(np.zeros(shape, array.dtype), device)
-        for device in way.devices
+        for device in to.devices
     ]
-    wrapped = jax.make_array_from_single_device_arrays((len(rows), *shape[1:]), way.by_device, rows)
-    from pathways_jupyter.colocated.remote import shardings
-
+    wrapped = jax.make_array_from_single_device_arrays((len(rows), *shape[1:]), to.by_device, rows)
     return wrapped, {"shape": array.shape, "sharding": shardings.write(array.sharding), "keys": implementation}
 
 
 def take(call: str, specs: Mapping[str, Any], chosen: Sequence[Host]) -> dict[str, jax.Array]:
-    """The arrays that `call` left on its hosts, by name: one program for all that are on the same devices."""
+    """Return the arrays that `call` left on its hosts, by name: one program for all that are on the same devices."""
     groups: dict[frozenset[Any], dict[str, Any]] = {}
     for name, spec in specs.items():
         groups.setdefault(frozenset(spec.sharding.device_set), {})[name] = spec
@@ -157,7 +152,7 @@ def take(call: str, specs: Mapping[str, Any], chosen: Sequence[Host]) -> dict[st
 
 
 def to_chips(name: str, array: jax.Array, chosen: Sequence[Host]) -> jax.Array:
-    """`array` on the chips beside its CPU devices; an array of strings stays, as chips have none."""
+    """Move `array` to the chips beside its CPU devices; an array of strings stays, as chips have none."""
     import jax
     import numpy as np
 
@@ -169,16 +164,16 @@ def to_chips(name: str, array: jax.Array, chosen: Sequence[Host]) -> jax.Array:
 
 
 def on_cpus(sharding: Any, chosen: Sequence[Host]) -> Any:
-    """`sharding` on the CPU devices beside its chips."""
+    """Return `sharding` on the CPU devices beside its chips."""
     beside = {chip: cpu for host in chosen for chip, cpu in zip(host.chips, host.cpus, strict=True)}
     return _mapped("The sharding", sharding, lambda device: beside.get(device, device))
 
 
 def agree(specs: Mapping[int, Sequence[dict[str, Any]]], chosen: Sequence[Host], what: str = "") -> dict[str, Any]:
-    """One spec for each named output from what every host says of it.
+    """Combine what every host says of its outputs into one spec for each name.
 
     Args:
-      specs: What `remote/returned.py` described, by host index.
+      specs: What `remote/outputs.py` described, by host index.
       chosen: The hosts of the call.
       what: What the arrays are called together; default: each by its name.
 
@@ -198,7 +193,7 @@ def agree(specs: Mapping[int, Sequence[dict[str, Any]]], chosen: Sequence[Host],
     agreed: dict[str, Any] = {}
     for each in zip(*specs.values(), strict=True):
         name = each[0]["name"]
-        if any(_key(spec) != _key(each[0]) for spec in each):
+        if any(spec[key] != each[0][key] for spec in each for key in ("shape", "dtype", "sharding")):
             described: dict[str, list[int]] = {}
             for index, spec in zip(specs, each, strict=True):
                 described.setdefault(f"{spec['dtype']}{spec['shape']}", []).append(index)
@@ -207,7 +202,7 @@ def agree(specs: Mapping[int, Sequence[dict[str, Any]]], chosen: Sequence[Host],
                 f"{what or f'Output {name}'} is not the same on all hosts: {listed}.",
                 hint="Give it one shape, dtype and sharding on every host; names stay on the hosts meanwhile.",
             )
-        agreed[name] = _joined(each[0], chosen) if each[0]["local"] else _spec(each[0], chosen)
+        agreed[name] = _spec(each[0], chosen)
         wide = [index for index, spec in zip(specs, each, strict=True) if spec.get("wide")]
         if wide and str(agreed[name].dtype) != each[0]["dtype"]:
             raise ColocatedError(
@@ -220,10 +215,10 @@ def agree(specs: Mapping[int, Sequence[dict[str, Any]]], chosen: Sequence[Host],
 
 
 def numbers(specs: Mapping[int, Sequence[dict[str, Any]]]) -> dict[str, dict[int, Any]]:
-    """The outputs that are not arrays because they are numbers which JAX's types cannot hold here.
+    """Return the outputs that are not arrays because they are numbers which JAX's types cannot hold here.
 
     Args:
-      specs: What `remote/returned.py` described, by host index.
+      specs: What `remote/outputs.py` described, by host index.
 
     Returns:
       The numbers by name, and by host index.
@@ -247,36 +242,27 @@ def numbers(specs: Mapping[int, Sequence[dict[str, Any]]]) -> dict[str, dict[int
     }
 
 
-def _joined(spec: Mapping[str, Any], chosen: Sequence[Host]) -> Any:
-    """Every host's own part, one after the other along the first axis."""
-    import jax
-    import numpy as np
-
-    rows, *rest = spec["shape"]
-    split = all(rows % len(host.cpus) == 0 for host in chosen) and len({len(host.cpus) for host in chosen}) == 1
-    devices = [cpu for host in chosen for cpu in (host.cpus if split else host.cpus[:1])]
-    sharding = jax.sharding.NamedSharding(
-        jax.sharding.Mesh(np.array(devices), ("hosts",)), jax.sharding.PartitionSpec("hosts")
-    )
-    return jax.ShapeDtypeStruct((rows * len(chosen), *rest), _dtype(spec), sharding=sharding)
-
-
-def _dtype(spec: Mapping[str, Any]) -> Any:
-    import jax
-    import numpy as np
-
-    if spec["keys"]:
-        return jax.eval_shape(lambda: jax.random.key(0, impl=spec["keys"])).dtype
-    if spec["dtype"] == "string":
-        return np.dtypes.StringDType()
-    return jax.dtypes.canonicalize_dtype(np.dtype(spec["dtype"]))
-
-
 def _spec(spec: Mapping[str, Any], chosen: Sequence[Host]) -> Any:
+    """Return a ``jax.ShapeDtypeStruct`` with its sharding; of local parts, one after the other along the first axis."""
     import jax
+    import numpy as np
 
     from pathways_jupyter.colocated.remote import shardings
 
+    dtype: Any
+    if spec["keys"]:
+        dtype = jax.eval_shape(lambda: jax.random.key(0, impl=spec["keys"])).dtype
+    elif spec["dtype"] == "string":
+        dtype = np.dtypes.StringDType()
+    else:
+        dtype = jax.dtypes.canonicalize_dtype(np.dtype(spec["dtype"]))
+    if spec["local"]:
+        rows, *rest = spec["shape"]
+        split = all(rows % len(host.cpus) == 0 for host in chosen) and len({len(host.cpus) for host in chosen}) == 1
+        devices = [cpu for host in chosen for cpu in (host.cpus if split else host.cpus[:1])]
+        mesh = jax.sharding.Mesh(np.array(devices), ("hosts",))
+        sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("hosts"))
+        return jax.ShapeDtypeStruct((rows * len(chosen), *rest), dtype, sharding=sharding)
     try:
         sharding = shardings.read(spec["sharding"], [cpu for host in chosen for cpu in host.cpus])
     except (LookupError, TypeError, ValueError) as error:
@@ -284,14 +270,11 @@ def _spec(spec: Mapping[str, Any], chosen: Sequence[Host]) -> Any:
             f"Where {spec['name']} lies cannot be read here: {type(error).__name__}: {error}",
             hint="Return it from the hosts on which it lies, with a NamedSharding.",
         ) from error
-    return jax.ShapeDtypeStruct(tuple(spec["shape"]), _dtype(spec), sharding=sharding)
-
-
-def _key(spec: Mapping[str, Any]) -> Any:
-    return (spec["shape"], spec["dtype"], spec["sharding"])
+    return jax.ShapeDtypeStruct(tuple(spec["shape"]), dtype, sharding=sharding)
 
 
 def _mapped(name: str, sharding: Any, to: Callable[[Any], Any]) -> Any:
+    """Return `sharding` of an array on the devices that `to` gives for its own."""
     import jax
     import numpy as np
 

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import ast
 import uuid
-import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.colocated import (
-    array_moves,
-    host_versions,
-    interruptible_wait,
-    packages,
-    plain,
-    preflight,
-    results,
-    show,
-    trees,
-)
+from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.colocated import array_moves, interruptible_wait, preflight, results, trees, value_reader
 from pathways_jupyter.colocated.channel import Answer, channel
-from pathways_jupyter.colocated.errors import CellSyntaxError, ColocatedError, LostError, name_hosts
+from pathways_jupyter.colocated.errors import CellSyntaxError, name_hosts, printable
 from pathways_jupyter.colocated.host import Host, choose, hosts
 from pathways_jupyter.colocated.memory import MEMORY
 from pathways_jupyter.colocated.results import Interrupted
@@ -35,13 +24,6 @@ LIMIT = 2 << 20
 
 Follow = Callable[[str, Sequence[Host]], Any]
 """Starts showing a call's lines as they are printed; see :mod:`pathways_jupyter.colocated.live_output`."""
-
-Warn = Callable[[str], None]
-
-
-def _warn(line: str) -> None:
-    # Attribute the warning to the line that calls `run_cell`.
-    warnings.warn(line, stacklevel=4)
 
 
 def run_cell(
@@ -56,8 +38,7 @@ def run_cell(
     limit: int = LIMIT,
     display_limit: int = 0,
     follow: Follow | None = None,
-    warn: Warn = _warn,
-    indices: str | Iterable[int] | None = None,
+    warn: preflight.Warn = preflight.warn_caller,
     unpickle: bool | None = None,
 ) -> results.CallResult:
     """Run Python source on hosts, in this session's namespace there.
@@ -76,7 +57,6 @@ def run_cell(
       display_limit: Bytes of displays that each host returns; by default four times `limit`.
       follow: Called with the call's id and hosts when the call starts; what it returns is closed at the end.
       warn: Called with a line of warning before the cell is sent.
-      indices: Another name of `hosts`.
       unpickle: Trust the hosts to run code in this process: objects of any kind come back from them. Default: the
         session's setting. Otherwise arrays, numbers, text, bytes, containers of them, values of NumPy and pandas, and
         dataclasses and named tuples that this program has defined come back, and nothing else.
@@ -97,13 +77,17 @@ def run_cell(
     except SyntaxError as error:
         raise CellSyntaxError(error) from None
     given = trees.split(inputs or {})
-    chosen = choose_for(given.arrays, slices, indices if hosts is None else hosts, once)
+    chosen = choose_for(given.arrays, slices, hosts, once)
     pickled = bool(given.values or given.trees)
     data = preflight.pickled((dict(given.values), dict(given.trees)), names=given.pickled) if pickled else b""
-    check(chosen, preflight.imported(source), data, warn)
-    for reason, gone in MEMORY.names_gone(chosen).items():
-        warn(f"[{name_hosts(gone)}] {reason}: names of earlier cells are gone.")
-    prepared = array_moves.prepare(given.arrays, chosen)
+    preflight.check(chosen, preflight.imported(source), data, warn)
+
+    def warn_of_lost_names(boots: Mapping[Host, str]) -> None:
+        for reason, gone in MEMORY.lost_names(boots).items():
+            warn(f"[{name_hosts(gone)}] {reason}: names of earlier cells are gone.")
+
+    # Before the cell as far as it is known by then, and after it by the answers.
+    warn_of_lost_names({host: facts.boot for host, facts in zip(chosen, MEMORY.facts(chosen).values(), strict=True)})
     head = {
         "op": "cell",
         "call": call,
@@ -115,22 +99,21 @@ def run_cell(
         "limit": limit,
         "display_limit": display_limit,
         "live": follow is not None,
+        "unpickle": (trusted := trusts(unpickle)),
     }
-    trusted = head["unpickle"] = trusts(unpickle)
     try:
-        answers = ask(prepared, head, [data] if pickled else [], follow)
+        answers = ask(array_moves.prepare(given.arrays, chosen), head, [data] if pickled else [], follow)
     except Interrupted as stopped:
         stopped.result = result_of(call, stopped.answers, unpickle=trusted) if stopped.answers else None
         raise
     result = result_of(call, answers, unpickle=trusted)
+    warn_of_lost_names({each.host: each.boot for each in result.hosts})
     for each in result.hosts:
         MEMORY.note_names(each.host, each.boot)
     if outputs and result.error() is None:
         numbers = array_moves.numbers({answer.host.index: answer.head["outputs"] for answer in answers})
-        taken = take(chosen, call, answers, without=numbers)
-        if not on_cpu:
-            taken = {name: array_moves.to_chips(name, array, chosen) for name, array in taken.items()}
-        found = trees.join(taken, answers, unpickle=trusted) | trees.agree(numbers)
+        arrays = take(chosen, call, answers, without=numbers, on_cpu=on_cpu)
+        found = trees.join(arrays, answers, unpickle=trusted) | trees.agree(numbers)
         # Nothing else: which variables of the notebook are set is not the hosts' choice.
         result = replace(result, outputs={name: found[name] for name in outputs if name in found})
     return result
@@ -142,7 +125,7 @@ def choose_for(
     wanted: str | Iterable[int] | None,
     once: bool,
 ) -> tuple[Host, ...]:
-    """The hosts of a call: the requested ones, else those of its arrays, else all."""
+    """Return the hosts of a call: the requested ones, else those of its arrays, else all."""
     everyone = hosts()
     array_moves.require_data(arrays, everyone)
     if slices is None and wanted is None and arrays:
@@ -150,41 +133,8 @@ def choose_for(
     return choose(everyone, slices=slices, hosts=wanted, once=once)
 
 
-def check(chosen: Sequence[Host], imported: Sequence[str], data: bytes, warn: Warn = _warn) -> None:
-    """Compare versions, and check for the packages that a call needs.
-
-    Args:
-      chosen: The hosts of the call.
-      imported: Modules that its source imports.
-      data: The pickled part of the request.
-      warn: Called with a line if versions differ but the call can run anyway; once for each host.
-
-    Raises:
-      CheckError: The call cannot run there.
-    """
-    known = MEMORY.facts(chosen)
-    modules = preflight.modules_needed(data) if data else set()
-    there = {index: facts.versions for index, facts in known.items()}
-    different = host_versions.differences(host_versions.here(), there)
-    unreadable = host_versions.unreadable(different, modules)
-    if unreadable:
-        raise host_versions.refuse(different, unreadable)
-    if different:
-        new = [index for index, each in there.items() if MEMORY.is_first(("versions", index, str(each)))]
-        if new:
-            warn(f"Versions differ: {'; '.join(map(str, different))}.")
-    wanted = {*imported, *modules}
-    suspects = sorted({name for facts in known.values() for name in wanted if name not in facts.packages})
-    if suspects:
-        answers = interruptible_wait.ask(channel(chosen), {"op": "missing", "names": suspects})
-        preflight.require_packages(
-            {answer.host.index: answer.head["missing"] for answer in answers},
-            lambda missing: packages.advice(missing, known),
-        )
-
-
 def ask(
-    prepared: array_moves.Prepared, head: dict[str, Any], blobs: Sequence[bytes], follow: Follow | None
+    prepared: array_moves.Prepared, head: dict[str, Any], blobs: Sequence[bytes], follow: Follow | None = None
 ) -> tuple[Answer, ...]:
     """Send a call and wait for it; Interrupt stops it on the hosts.
 
@@ -192,56 +142,53 @@ def ask(
       Interrupted: Interrupt was pressed.
       ColocatedError: The hosts were lost.
     """
-    way = prepared.way
     import jax
 
+    to = prepared.channel
     head["session"] = MEMORY.session
-    head["own"] = plain.own_modules()
+    head["own"] = value_reader.own_modules()
     head["x64"] = bool(jax.config.jax_enable_x64)
     head["wrapped"] = prepared.wrapped
     head["free"] = prepared.free
     head["released"] = MEMORY.take_released()
-    following = follow(head["call"], way.hosts) if follow else None
+    following = follow(head["call"], to.hosts) if follow else None
 
     def stop() -> None:
-        channel(way.hosts).ask({"op": "cancel", "target": head["call"]})
+        channel(to.hosts).ask({"op": "cancel", "target": head["call"]})
 
     try:
-        waited = interruptible_wait.wait(way.hosts, lambda: way.ask(head, blobs, prepared.inputs), stop)
+        waited = interruptible_wait.wait(to.hosts, lambda: to.ask(head, blobs, prepared.inputs), stop)
     finally:
         if following is not None:
             following.close()
     if waited.interrupted:
-        runs_on = waited.result is None or any(_still_runs(answer) for answer in waited.result)
-        hint = "%colocated restart ends what still runs." if runs_on else ""
-        raise Interrupted(_stopped(waited.result, way.hosts), waited.result, hint=hint)
+        raise _interrupted(waited.result, to.hosts)
     assert waited.result is not None
     return waited.result
 
 
-def _stopped(answers: Sequence[Answer] | None, to: Sequence[Host]) -> str:
-    indices = name_hosts([host.index for host in to])
+def _interrupted(answers: tuple[Answer, ...] | None, to: Sequence[Host]) -> Interrupted:
+    """Return the error of an interrupted call, which says where each host was."""
+    restart = advice("{colocated_restart} ends what still runs.")
     if answers is None:
-        return f"{indices} did not answer, and may still be running the call."
+        indices = name_hosts([host.index for host in to])
+        return Interrupted(f"{indices} did not answer, and may still be running the call.", hint=restart)
     outcomes: dict[str, list[int]] = {}
+    runs_on = False
     for answer in answers:
         error = answer.head.get("error")
         if error is None:
             text = "had ended"
-        elif _still_runs(answer):
-            text = f"did not stop yet, in {error['message']}"
+        elif error["type"] == "Stopped":
+            # The call's thread caught the interrupt, or blocks where it cannot receive it.
+            text, runs_on = f"did not stop yet, in {error['message']}", True
         elif error["type"] != "KeyboardInterrupt":
             text = f"had failed: {error['type']}: {error['message'].partition(chr(10))[0]}"
         else:
             text = f"stopped in line {error['line']}: {error['text']}" if error["line"] else "stopped"
-        outcomes.setdefault(text, []).append(answer.host.index)
-    return "; ".join(f"{name_hosts(found)} {text}" for text, found in outcomes.items())
-
-
-def _still_runs(answer: Answer) -> bool:
-    """Whether the call's thread on a host caught the interrupt, or blocks where it cannot receive it."""
-    error = answer.head.get("error")
-    return error is not None and error["type"] == "Stopped"
+        outcomes.setdefault(printable(text), []).append(answer.host.index)
+    message = "; ".join(f"{name_hosts(found)} {text}" for text, found in outcomes.items())
+    return Interrupted(message, answers, hint=restart if runs_on else "")
 
 
 def trusts(unpickle: bool | None) -> bool:
@@ -254,15 +201,21 @@ def trusts(unpickle: bool | None) -> bool:
 
 def result_of(call: str, answers: Sequence[Answer], *, unpickle: bool) -> results.CallResult:
     """Combine the answers to a call."""
-    found = tuple(results.read(answer, unpickle=unpickle) for answer in answers)
-    restarted = tuple(each.host.index for each in found if MEMORY.restarted(each.host, each.boot))
-    return results.CallResult(call, found, restarted=restarted)
+    return results.CallResult(call, tuple(results.read(answer, unpickle=unpickle) for answer in answers))
 
 
 def take(
-    chosen: Sequence[Host], call: str, answers: Sequence[Answer], *, what: str = "", without: Collection[str] = ()
+    chosen: Sequence[Host],
+    call: str,
+    answers: Sequence[Answer],
+    *,
+    on_cpu: bool,
+    what: str = "",
+    without: Collection[str] = (),
 ) -> dict[str, jax.Array]:
     """Fetch the arrays that a call kept on its hosts, by name, but for those in `without`.
+
+    They go to the chips beside their CPU devices, unless `on_cpu`.
 
     Raises:
       ColocatedError: Hosts do not agree on them; `what` is their name in the message.
@@ -271,64 +224,5 @@ def take(
         answer.host.index: [spec for spec in answer.head["outputs"] if spec["name"] not in without]
         for answer in answers
     }
-    return array_moves.take(call, array_moves.agree(specs, chosen, what), chosen)
-
-
-def reset(**where: Any) -> None:
-    """Delete the names that cells of this session defined; `where` is ``slices`` and ``hosts``, see `choose`."""
-    interruptible_wait.ask(channel(choose(hosts(), **where)), {"op": "reset", "session": MEMORY.session})
-
-
-def who(**where: Any) -> dict[int, dict[str, str]]:
-    """The names that cells of this session defined, each with its type, by host index."""
-    answers = interruptible_wait.ask(channel(choose(hosts(), **where)), {"op": "who", "session": MEMORY.session})
-    return {answer.host.index: answer.head["names"] for answer in answers}
-
-
-def save(result: results.CallResult, folder: str | Path = ".") -> list[Path]:
-    """Download the parts of a call's output that were too large to be returned.
-
-    Args:
-      result: The call.
-      folder: The target folder; files are named after the call and the host.
-
-    Returns:
-      The files that were written.
-
-    Raises:
-      ColocatedError: A host no longer has its part.
-    """
-    saved = []
-    for index, name in show.more(result):
-        to = Path(folder) / f"colocated-{result.call}-host{index}{Path(name).suffix}"
-        count = 1
-        while to in saved:
-            count += 1
-            to = to.with_name(f"colocated-{result.call}-host{index}-{count}{Path(name).suffix}")
-        download(index, name, to)
-        saved.append(to)
-    return saved
-
-
-def download(host: int, name: str, to: Path) -> int:
-    """Copy the output that a call left on a host to a local file; return its size in bytes.
-
-    Raises:
-      ColocatedError: The host no longer has it.
-    """
-    way = channel(choose(hosts(), hosts=[host]))
-    offset = 0
-    with open(to, "wb") as file:
-        while True:
-            try:
-                (answer,) = interruptible_wait.ask(way, {"op": "read", "name": name, "offset": offset, "bytes": LIMIT})
-            except LostError:
-                raise
-            except ColocatedError as error:
-                raise ColocatedError(
-                    f"Host {host} no longer has the output {name}.", hint="Run the cell again."
-                ) from error
-            file.write(answer.parts[0])
-            offset += len(answer.parts[0])
-            if offset >= answer.head["size"] or not answer.parts[0]:
-                return offset
+    arrays = array_moves.take(call, array_moves.agree(specs, chosen, what), chosen)
+    return arrays if on_cpu else {name: array_moves.to_chips(name, array, chosen) for name, array in arrays.items()}

@@ -15,7 +15,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.colocated.errors import ColocatedError, LostError
+from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.colocated.errors import CheckError, ColocatedError, LostError
 from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.remote import codec
 from pathways_jupyter.colocated.ship import Shipped
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
     import jax
 
 ROW_BYTES = 16 * 1024
-FETCH_BYTES = (1 << 16, 1 << 18, 1 << 20)
-_SMALLEST_REQUEST = 4096
+_FETCH_BYTES = (1 << 16, 1 << 18, 1 << 20)
+_SMALLEST_REQUEST_BYTES = 4096
+_MAX_ANSWER_BYTES = 1 << 30
+"""Longest answer of one host that is fetched: a host may claim any length, and all of it lies in this process."""
 _RAISED = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception)\b.*$", re.MULTILINE)
 _HOST = re.compile(r"\bhost \d+")
-_CODE = re.compile(r"^[A-Z_]+: ")
+_STATUS_CODE = re.compile(r"^[A-Z_]+: ")
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Answer:
 
 
 class Channel:
-    """A way to some hosts. Use :func:`channel`, which keeps them.
+    """Requests to some hosts. Use :func:`channel`, which keeps them.
 
     Args:
       to: The hosts.
@@ -58,7 +61,8 @@ class Channel:
         self.mesh = jax.sharding.Mesh(np.array(self.devices), ("devices",))
         self.everywhere = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec())
         self.by_device = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec("devices"))
-        self._serve = self._program(Shipped("serve", ROW_BYTES), ROW_BYTES)
+        serve_rows = self.row_spec()
+        self._serve = self.compiled(Shipped("serve", ROW_BYTES), lambda request, *inputs: serve_rows)
         self._fetches: dict[int, Callable[..., Any]] = {}
         self._take: dict[Any, Callable[..., Any]] = {}
 
@@ -74,20 +78,57 @@ class Channel:
         head.setdefault("session", "")
         try:
             rows = self._per_host(self._serve(self.request(head, blobs), *inputs), ROW_BYTES)
-            return self._answers(self._rest(head, rows))
+            return self._answers(self._rest(head["call"], rows))
         except Exception as error:
             raise explain(error) from error
 
     def read(self, rows: jax.Array) -> tuple[Answer, ...]:
-        """The hosts' answers in `rows`, where they fit into them."""
+        """Return the hosts' answers in `rows`, where they fit into them."""
         return self._answers(self._per_host(rows, ROW_BYTES))
 
     def row_spec(self, row_bytes: int = ROW_BYTES) -> jax.ShapeDtypeStruct:
-        """What an answer is, before it is there."""
+        """Return what an answer is, before it is there."""
         import jax
         import numpy as np
 
         return jax.ShapeDtypeStruct((len(self.devices), row_bytes), np.uint8, sharding=self.by_device)
+
+    def take(self, call: str, specs: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, jax.Array]:
+        """Return arrays that `call` left on these devices, by name, as global arrays of these specs."""
+        wanted = tuple(specs.values())
+        targets = [(spec.shape, spec.dtype, spec.sharding) for spec in wanted]
+        program = self._take.get(tuple(targets))
+        if program is None:
+            program = self.compiled(Shipped("take", targets), lambda request: list(wanted))
+            self._take[tuple(targets)] = program
+        try:
+            found = program(self.request({"call": call, "names": list(specs)}, ()))
+        except Exception as error:
+            raise explain(error) from error
+        return dict(zip(specs, found, strict=True))
+
+    def compiled(self, function: Any, out_specs: Callable[..., Any]) -> Callable[..., Any]:
+        """Return `function` as a colocated function on these devices, of which JAX knows the outputs beforehand."""
+        from jax.experimental import colocated_python
+
+        made: Callable[..., Any] = colocated_python.colocated_python(function).specialize(
+            devices=self.devices, out_specs_fn=out_specs
+        )
+        return made
+
+    def request(self, head: dict[str, Any], blobs: Sequence[bytes]) -> jax.Array:
+        """Return a request as an array on every device."""
+        import jax
+        import numpy as np
+
+        data = codec.encode({**head, "counts": self._counts}, list(blobs))
+        size = _SMALLEST_REQUEST_BYTES
+        while size < len(data):
+            size *= 2
+        padded = np.zeros(size, np.uint8)
+        padded[: len(data)] = np.frombuffer(data, np.uint8)
+        sent: jax.Array = jax.device_put(padded, self.everywhere)
+        return sent
 
     def _answers(self, rows: Sequence[bytes]) -> tuple[Answer, ...]:
         answers = []
@@ -97,47 +138,6 @@ class Channel:
                 raise ColocatedError(f"{host} could not handle the request: {found['broken']}")
             answers.append(Answer(host, found, parts))
         return tuple(answers)
-
-    def take(self, call: str, specs: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, jax.Array]:
-        """Arrays that `call` left on these devices, by name, as global arrays of these specs."""
-        wanted = tuple(specs.values())
-        key = tuple((spec.shape, spec.dtype, spec.sharding) for spec in wanted)
-        program = self._take.get(key)
-        if program is None:
-            targets = [(spec.shape, spec.dtype, spec.sharding) for spec in wanted]
-            program = self._take[key] = self.compiled(Shipped("take", targets), lambda request: list(wanted))
-        try:
-            found = program(self.request({"call": call, "names": list(specs)}, ()))
-        except Exception as error:
-            raise explain(error) from error
-        return dict(zip(specs, found, strict=True))
-
-    def compiled(self, function: Any, out_specs: Callable[..., Any]) -> Callable[..., Any]:
-        """`function` as a colocated function on this channel's devices, of which JAX knows the outputs beforehand."""
-        from jax.experimental import colocated_python
-
-        made: Callable[..., Any] = colocated_python.colocated_python(function).specialize(
-            devices=self.devices, out_specs_fn=out_specs
-        )
-        return made
-
-    def _program(self, function: Shipped, row_bytes: int) -> Callable[..., Any]:
-        spec = self.row_spec(row_bytes)
-        return self.compiled(function, lambda request, *inputs: spec)
-
-    def request(self, head: dict[str, Any], blobs: Sequence[bytes]) -> jax.Array:
-        """A request as an array on every device."""
-        import jax
-        import numpy as np
-
-        data = codec.encode({**head, "counts": self._counts}, list(blobs))
-        size = _SMALLEST_REQUEST
-        while size < len(data):
-            size *= 2
-        padded = np.zeros(size, np.uint8)
-        padded[: len(data)] = np.frombuffer(data, np.uint8)
-        sent: jax.Array = jax.device_put(padded, self.everywhere)
-        return sent
 
     def _per_host(self, rows: jax.Array, row_bytes: int) -> list[bytes]:
         import numpy as np
@@ -149,10 +149,20 @@ class Channel:
             position += count * row_bytes
         return found
 
-    def _rest(self, head: dict[str, Any], rows: list[bytes]) -> list[bytes]:
-        """Fetches what did not fit into the first rows, from the hosts that have more."""
+    def _rest(self, call: str, rows: list[bytes]) -> list[bytes]:
+        """Return whole answers, of which `rows` are the first: fetch the rest from the hosts that have more.
+
+        Raises:
+          ColocatedError: A host claims a longer answer than is fetched.
+        """
         whole = {host: [row] for host, row in zip(self.hosts, rows, strict=True)}
         lengths = {host: codec.length(row) for host, row in zip(self.hosts, rows, strict=True)}
+        for host, length in lengths.items():
+            if length > _MAX_ANSWER_BYTES:
+                raise ColocatedError(
+                    f"{host} has an answer of {length} bytes; at most {_MAX_ANSWER_BYTES} are fetched.",
+                    hint="Return large data as arrays of numbers, which do not go through the notebook.",
+                )
         done = ROW_BYTES
         while missing := {
             host: math.ceil(lengths[host] / count) - done
@@ -160,18 +170,19 @@ class Channel:
             if lengths[host] > done * count
         }:
             # One of few sizes, as each is a program of its own.
-            size = next((each for each in FETCH_BYTES if each >= max(missing.values())), FETCH_BYTES[-1])
-            way = channel(list(missing), set(self.devices) & {cpu for host in missing for cpu in host.cpus})
-            for host, part in zip(missing, way.fetch(head["call"], done, size), strict=True):
+            size = next((each for each in _FETCH_BYTES if each >= max(missing.values())), _FETCH_BYTES[-1])
+            others = channel(list(missing), set(self.devices) & {cpu for host in missing for cpu in host.cpus})
+            for host, part in zip(missing, others._fetch(call, done, size), strict=True):
                 whole[host].append(part)
             done += size
         return [b"".join(parts) for parts in whole.values()]
 
-    def fetch(self, call: str, skip: int, size: int) -> list[bytes]:
-        """The next `size` bytes a row of every host's answer to `call`, after `skip`."""
+    def _fetch(self, call: str, skip: int, size: int) -> list[bytes]:
+        """Return the next `size` bytes a row of every host's answer to `call`, after `skip`."""
         program = self._fetches.get(size)
         if program is None:
-            program = self._fetches[size] = self._program(Shipped("fetch", size), size)
+            spec = self.row_spec(size)
+            program = self._fetches[size] = self.compiled(Shipped("fetch", size), lambda request: spec)
         return self._per_host(program(self.request({"call": call, "skip": skip}, ())), size)
 
 
@@ -196,7 +207,7 @@ class _Channels:
             return self._found[key]
 
     def cache_clear(self) -> None:
-        """What JAX calls."""
+        """Drop the channels; JAX calls this when it drops its clients."""
         with self._lock:
             dropped, self._found = self._found, {}
         if dropped:
@@ -209,39 +220,39 @@ _CHANNELS = _Channels()
 
 
 def channel(to: Sequence[Host], devices: Collection[jax.Device] | None = None) -> Channel:
-    """The way to these hosts; the same one every time. Over one device of each, if `devices` are not given."""
+    """Return the channel to these hosts, always the same; over one device of each, if `devices` are not given."""
     return _CHANNELS.get(to, frozenset(devices if devices is not None else (host.cpus[0] for host in to)))
 
 
 def explain(error: Exception) -> ColocatedError:
-    """A runtime's error as one line that says what happened to the call."""
+    """Return a runtime's error as one line that says what happened to the call."""
     if isinstance(error, ColocatedError):
         return error
     text = str(error).strip()
     first = text.splitlines()[0] if text else type(error).__name__
+    reason = _STATUS_CODE.sub("", first)
     if "DATA_LOSS" in text:
         return LostError(
-            f"A slice that the call needs is down: {_plain(first)}",
-            hint="Its arrays and its hosts' names are gone. %pathways slices shows the slices.",
+            f"A slice that the call needs is down: {reason}",
+            hint=advice("Its arrays and its hosts' names are gone. {slices} shows the slices."),
+        )
+    if "no colocated Python sidecars" in first:
+        return CheckError(
+            "The service's workers have no colocated Python sidecar, so nothing can run on its hosts.",
+            hint="Add one: pathways-jupyter sidecar build --help, or pathways-jupyter local up --sidecar.",
         )
     if "sidecar" in first:
         return LostError(
-            f"A sidecar was lost while the call ran: {_plain(first)}",
+            f"A sidecar was lost while the call ran: {reason}",
             hint="It restarts by itself, without the names of earlier cells: run them again.",
         )
     if any(code in text for code in ("UNAVAILABLE", "CANCELLED")):
         return LostError(
-            f"The connection was lost while the call ran: {_plain(first)}",
-            hint="%pathways reconnect gets another.",
+            f"The connection was lost while the call ran: {reason}", hint=advice("{reconnect} gets another.")
         )
     # What a host raised, without its traceback, after the host's name.
-    where, raised = _HOST.search(text), _RAISED.findall(text)
+    host, raised = _HOST.search(text), _RAISED.findall(text)
     return ColocatedError(
-        f"The hosts could not run the call: {f'{where.group(0)}: {raised[-1]}' if where and raised else first}",
-        hint="%pathways logs worker 0 shows the sidecar's side.",
+        f"The hosts could not run the call: {f'{host.group(0)}: {raised[-1]}' if host and raised else first}",
+        hint=advice("{logs:worker 0} shows the sidecar's side."),
     )
-
-
-def _plain(text: str) -> str:
-    """A status's message without its code."""
-    return _CODE.sub("", text)

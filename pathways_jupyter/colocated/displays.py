@@ -66,7 +66,7 @@ class _Cleaner(HTMLParser):
         self._silent: list[str] = []
 
     def text(self) -> str:
-        """What was read so far, every element closed."""
+        """Return what was read so far, every element closed."""
         return "".join(self._written) + "".join(f"</{each}>" for each in reversed(self._open))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

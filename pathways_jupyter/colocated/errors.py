@@ -6,13 +6,26 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pathways_jupyter import ranges
-from pathways_jupyter.errors import PathwaysError
+from pathways_jupyter.base import text
+from pathways_jupyter.base.errors import PathwaysError
 
+_MAX_CHARACTERS = 20_000
 _IPYTHONS = {
     "!": "! is IPython syntax, and hosts run plain Python: use subprocess.run(..., capture_output=True) instead.",
     "%": "Magics are IPython syntax, and hosts run plain Python: put a cell magic such as %%time above %%colocated.",
 }
+
+
+def printable(text: object) -> str:
+    """Return a host's text without control characters, which would act on the screen; the middle of a long one is cut.
+
+    A host may send anything in place of text.
+    """
+    shown = str(text)
+    if len(shown) > _MAX_CHARACTERS:
+        half = _MAX_CHARACTERS // 2
+        shown = f"{shown[:half]} ... ({len(shown):,} characters) ... {shown[-half:]}"
+    return "".join(each if each.isprintable() or each in "\n\t" else "\N{REPLACEMENT CHARACTER}" for each in shown)
 
 
 @dataclass(frozen=True)
@@ -38,6 +51,10 @@ class Failure:
 
 class ColocatedError(PathwaysError):
     """A call on hosts could not be made, or did not return."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        # Parts of the message may come from hosts.
+        super().__init__(printable(message), hint=printable(hint))
 
 
 class CheckError(ColocatedError):
@@ -76,12 +93,12 @@ class HostError(ColocatedError):
     def __init__(self, failures: Sequence[Failure], total: int) -> None:
         self.failures = tuple(failures)
         self.total = total
-        super().__init__("; ".join(self._summary(failure) for failure in self.failures))
-
-    def _summary(self, failure: Failure) -> str:
-        at = f", line {failure.line}: {failure.text}" if failure.line else ""
-        message = failure.message.splitlines()[0] if failure.message else ""
-        return f"{self._where(failure)}{at}: {failure.type}{': ' if message else ''}{message}"
+        summaries = []
+        for each in self.failures:
+            at = f", line {each.line}: {each.text}" if each.line else ""
+            message = next(iter(each.message.splitlines()), "")
+            summaries.append(f"{self._where(each)}{at}: {each.type}{': ' if message else ''}{message}")
+        super().__init__("; ".join(summaries))
 
     def _where(self, failure: Failure) -> str:
         if self.total > 1 and len(failure.hosts) == self.total:
@@ -89,18 +106,16 @@ class HostError(ColocatedError):
         return name_hosts(failure.hosts)
 
     def remote_traceback(self) -> str:
-        """Each failure's traceback under its hosts' names; equal tracebacks only once."""
+        """Return each failure's traceback under its hosts' names; equal tracebacks only once."""
         parts: list[str] = []
         first: dict[str, Failure] = {}
         for each in self.failures:
-            lines = each.traceback.replace(each.message, "")
-            before = first.setdefault(lines, each)
-            if before is each:
+            same = first.setdefault(each.traceback.replace(each.message, ""), each)
+            if same is each:
                 parts.append(f"On {self._where(each)}:\n{each.traceback.rstrip()}")
             else:
-                parts.append(
-                    f"On {self._where(each)}, at the same place as {self._where(before)}: {each.type}: {each.message}"
-                )
+                place = f"at the same place as {self._where(same)}"
+                parts.append(f"On {self._where(each)}, {place}: {each.type}: {each.message}")
         return "\n\n".join(parts)
 
     def _render_traceback_(self) -> list[str]:
@@ -109,5 +124,5 @@ class HostError(ColocatedError):
 
 
 def name_hosts(hosts: Sequence[int]) -> str:
-    """``host 3``, ``hosts 0-3`` or ``hosts 0, 2-5``."""
-    return f"{'host' if len(hosts) == 1 else 'hosts'} {ranges.written(hosts, ', ')}"
+    """Return ``host 3``, ``hosts 0-3`` or ``hosts 0, 2-5``."""
+    return f"{'host' if len(hosts) == 1 else 'hosts'} {text.ranges(hosts, ', ')}"

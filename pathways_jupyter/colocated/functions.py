@@ -1,12 +1,13 @@
 """Functions and classes on hosts, for scripts: called like local ones, with what they print shown here.
 
 Arguments and results are pytrees. JAX arrays travel as arrays, moved between chips and the CPU devices beside them with
-their sharding kept. Everything else is pickled on its way to the hosts; what comes back is read as
-:mod:`pathways_jupyter.colocated.plain` does.
+their sharding kept. Everything else is pickled on its way to the hosts; what comes back is read by
+:mod:`pathways_jupyter.colocated.value_reader`.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 import uuid
@@ -15,13 +16,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from pathways_jupyter.colocated import array_moves, cell_run, plain, preflight, results, show, trees
+from pathways_jupyter.colocated import array_moves, cell_run, preflight, show, trees
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.errors import ColocatedError, name_hosts
-from pathways_jupyter.colocated.host import Host
-from pathways_jupyter.colocated.host_classes import FirstClasses
 from pathways_jupyter.colocated.memory import MEMORY
-from pathways_jupyter.colocated.results import Interrupted
+from pathways_jupyter.colocated.results import CallResult, Interrupted
+from pathways_jupyter.colocated.value_reader import FirstClasses, Reader
 
 if TYPE_CHECKING:
     import jax
@@ -61,18 +61,18 @@ class Function(Generic[P, R]):
         self._where = where
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Calls it on every host, and returns the one result: a pytree whose arrays are global.
+        """Call it on every host, and return the one result: a pytree whose arrays are global.
 
         Raises:
           HostError: It raised on some host.
           ColocatedError: Values other than arrays are not the same on all hosts; see :meth:`on_each`.
           CheckError: It, or an argument, cannot be sent; nothing ran.
         """
-        result: R = _one(self.on_each(*args, **kwargs), self.__name__)
+        result: R = _only(self.on_each(*args, **kwargs), self.__name__)
         return result
 
     def on_each(self, *args: P.args, **kwargs: P.kwargs) -> dict[int, R]:
-        """Calls it on every host, and returns each host's result by the host's index."""
+        """Call it on every host, and return each host's result by the host's index."""
         return _call(self.__wrapped__, self.__name__, self.__wrapped__, args, kwargs, self._where)
 
 
@@ -86,11 +86,10 @@ def function(
     once: bool = False,
     on_cpu: bool = False,
     quiet: bool = False,
-    indices: str | Iterable[int] | None = None,
     unpickle: bool | None = None,
 ) -> Callable[[Callable[P, R]], Function[P, R]]: ...
 def function(fun: Callable[..., Any] | None = None, /, **where: Any) -> Any:
-    """Makes a function that runs on hosts; use it as a decorator, with or without :class:`Where`'s attributes.
+    """Make a function that runs on hosts; use it as a decorator, with or without :class:`Where`'s attributes.
 
     ::
 
@@ -98,9 +97,7 @@ def function(fun: Callable[..., Any] | None = None, /, **where: Any) -> Any:
         def lines(path):
             return sum(1 for _ in open(path))
     """
-    if fun is None:
-        return lambda wrapped: Function(wrapped, _where(**where))
-    return Function(fun, Where())
+    return Function(fun, Where()) if fun is not None else lambda wrapped: Function(wrapped, Where(**where))
 
 
 class _Method:
@@ -109,22 +106,23 @@ class _Method:
         self.__name__ = name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return _one(self.on_each(*args, **kwargs), self.__name__)
+        return _only(self.on_each(*args, **kwargs), self.__name__)
 
     def on_each(self, *args: Any, **kwargs: Any) -> dict[int, Any]:
-        return self._owner._pathways_call(self.__name__, args, kwargs)
+        owner, name = self._owner, self.__name__
+        made = owner._made[0]
+        return _call(name, f"{made.__name__}.{name}", getattr(made, name), args, kwargs, owner._where, of=owner)
 
 
 class _Object:
-    """A handle on one object on each host; the objects go when it goes."""
+    """A handle on one object on each host; the objects go when it goes. Its own fields must not hide their methods."""
 
     def __init__(self, made: type, args: tuple[Any, ...], kwargs: dict[str, Any], where: Where) -> None:
         self._made = (made, args, kwargs)
         self._where = where
         self._key = uuid.uuid4().hex[:12]
         self._present: set[int] = set()
-        self._finalizer = weakref.finalize(self, MEMORY.release, self._key)
-        self._finalizer.atexit = False
+        weakref.finalize(self, MEMORY.release, self._key).atexit = False
 
     def __getattr__(self, name: str) -> _Method:
         if name.startswith("__") or not callable(getattr(self._made[0], name, None)):
@@ -134,40 +132,21 @@ class _Object:
     def __repr__(self) -> str:
         return f"<{self._made[0].__name__} on hosts>"
 
-    def _pathways_call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Any]:
-        method = getattr(self._made[0], name)
-        return _call(name, f"{self._made[0].__name__}.{name}", method, args, kwargs, self._where, of=self)
-
-
-class Class:
-    """A class whose objects live on hosts; made by :func:`class_`."""
-
-    def __init__(self, made: type, where: Where) -> None:
-        self.__name__ = made.__name__
-        self.__doc__ = made.__doc__
-        self.__wrapped__ = made
-        self._where = where
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """A handle; the object itself is made on a host by the first call of a method there."""
-        return _Object(self.__wrapped__, args, kwargs, self._where)
-
 
 def class_(made: type | None = None, /, **where: Any) -> Any:
-    """Makes a class whose objects live on hosts, one on each; a decorator, with or without :class:`Where`'s attributes.
+    """Make a class whose objects live on hosts, one on each; a decorator, with or without :class:`Where`'s attributes.
 
-    Methods are called as those of a local object; attributes are not reachable from here.
+    Methods are called as those of a local object; attributes are not reachable from here. A call of the class returns a
+    handle; the object itself is made on a host by the first call of a method there.
     """
     if made is None:
-        return lambda wrapped: Class(wrapped, _where(**where))
-    return Class(made, Where())
+        return functools.partial(class_, **where)
 
+    @functools.wraps(made, updated=())
+    def handle(*args: Any, **kwargs: Any) -> _Object:
+        return _Object(made, args, kwargs, Where(**where))
 
-def _where(*, indices: str | Iterable[int] | None = None, **where: Any) -> Where:
-    """What a decorator was given; `indices` is another name of ``hosts``."""
-    if indices is not None:
-        where.setdefault("hosts", indices)
-    return Where(**where)
+    return handle
 
 
 def _call(
@@ -179,19 +158,24 @@ def _call(
     where: Where,
     of: _Object | None = None,
 ) -> dict[int, Any]:
+    """Call a function, or a method `of` an object by its name, and return each host's result.
+
+    Args:
+      name: What it is called in errors.
+      code: The function itself, for tracebacks.
+    """
     import jax
 
     leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
-    arrays = {f"argument {place}": leaf for place, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)}
-    places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)]
-    values = [None if place in places else leaf for place, leaf in enumerate(leaves)]
+    arrays = {place: leaf for place, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)}
+    values = [None if place in arrays else leaf for place, leaf in enumerate(leaves)]
     parts = {f"argument {place}": leaf for place, leaf in enumerate(values)}
-    data = [preflight.pickled((called, tree, values, places), names={name: called, **parts})]
-    chosen = cell_run.choose_for(arrays, where.slices, where.hosts, where.once)
+    named = {f"argument {place}": array for place, array in arrays.items()}
+    data = [preflight.pickled((called, tree, values, list(arrays)), names={name: called, **parts})]
+    chosen = cell_run.choose_for(named, where.slices, where.hosts, where.once)
     if of is not None and any(host.index not in of._present for host in chosen):
         data.append(preflight.pickled(of._made, names={of._made[0].__name__: of._made}))
-    cell_run.check(chosen, (), b"".join(data))
-    prepared = array_moves.prepare(arrays, chosen)
+    preflight.check(chosen, (), b"".join(data))
     call = uuid.uuid4().hex[:6]
     head = {
         "op": "function",
@@ -203,19 +187,27 @@ def _call(
         "unpickle": (trusted := cell_run.trusts(where.unpickle)),
     }
     try:
-        answers = cell_run.ask(prepared, head, data, None)
+        answers = cell_run.ask(array_moves.prepare(named, chosen), head, data)
     except Interrupted as stopped:
         if stopped.answers is not None:
-            _show(cell_run.result_of(call, stopped.answers, unpickle=False), quiet=where.quiet)
+            show_output(call, stopped.answers, quiet=where.quiet)
         raise
-    finish(call, answers, quiet=where.quiet)
+    raise_failures(call, answers, quiet=where.quiet)
     if of is not None:
         of._present |= {host.index for host in chosen}
-    return _results(name, chosen, call, answers, on_cpu=where.on_cpu, unpickle=trusted)
+    outputs: dict[str, jax.Array] = {}
+    if any(answer.head["outputs"] for answer in answers):
+        outputs = cell_run.take(chosen, call, answers, on_cpu=where.on_cpu, what="The result")
+    found: dict[int, Any] = {}
+    first: FirstClasses = {}
+    for answer in answers:
+        reader = Reader(f"What {name} returned", answer.parts, outputs, unpickle=trusted, first=first)
+        found[answer.host.index] = reader.read(answer.head["value"]["written"])
+    return found
 
 
 def source_of(code: Any) -> dict[str, str]:
-    """A function's file and source, placed at its own lines, for tracebacks on hosts that do not have the file."""
+    """Return a function's file and source, placed at its own lines, for tracebacks on hosts without the file."""
     try:
         lines, first = inspect.getsourcelines(inspect.unwrap(code))
         filename = inspect.getsourcefile(inspect.unwrap(code)) or "<function>"
@@ -224,52 +216,28 @@ def source_of(code: Any) -> dict[str, str]:
     return {"source": "\n" * (first - 1) + "".join(lines), "filename": filename}
 
 
-def finish(call: str, answers: Sequence[Answer], *, quiet: bool) -> results.CallResult:
-    """Shows what hosts printed, and raises what they raised."""
-    result = cell_run.result_of(call, answers, unpickle=False)
-    _show(result, quiet=quiet)
-    error = result.error()
+def raise_failures(call: str, answers: Sequence[Answer], *, quiet: bool = False) -> None:
+    """Show what hosts printed, and raise what they raised."""
+    error = show_output(call, answers, quiet=quiet).error()
     if error is not None:
         raise error
-    return result
 
 
-def _show(result: results.CallResult, *, quiet: bool) -> None:
+def show_output(call: str, answers: Sequence[Answer], *, quiet: bool) -> CallResult:
+    """Write what hosts printed to this process's own streams."""
+    result = cell_run.result_of(call, answers, unpickle=False)
     for piece in show.output(result, quiet=quiet):
         if piece.stream:
             (sys.stderr if piece.stream == "stderr" else sys.stdout).write(piece.text)
+    return result
 
 
-def _results(
-    name: str, chosen: Sequence[Host], call: str, answers: Sequence[Answer], *, on_cpu: bool, unpickle: bool
-) -> dict[int, Any]:
-    arrays: dict[str, jax.Array] = {}
-    if any(answer.head["outputs"] for answer in answers):
-        arrays = cell_run.take(chosen, call, answers, what="The result")
-        if not on_cpu:
-            arrays = {name: array_moves.to_chips(name, array, chosen) for name, array in arrays.items()}
-    found: dict[int, Any] = {}
-    first: FirstClasses = {}
-    for answer in answers:
-        reader = plain.Reader(f"What {name} returned", answer.parts, arrays, unpickle=unpickle, first=first)
-        found[answer.host.index] = reader.read(answer.head["value"]["written"])
-    return found
-
-
-def _one(found: dict[int, Any], name: str) -> Any:
-    first, *others = found.items()
-    different = [index for index, value in others if not trees.equal(first[1], value)]
+def _only(found: dict[int, Any], name: str) -> Any:
+    (index, first), *others = found.items()
+    different = [other for other, value in others if not trees.equal(first, value)]
     if different:
         raise ColocatedError(
-            f"{name} did not return the same on host {first[0]} and {name_hosts(different)}.",
+            f"{name} did not return the same on host {index} and {name_hosts(different)}.",
             hint=f"{name}.on_each(...) returns every host's own result.",
         )
-    return first[1]
-
-
-def hosts_of(sharding: Any) -> tuple[Host, ...]:
-    """The hosts of a sharding's devices."""
-    from pathways_jupyter.colocated.host import hosts
-
-    wanted = sharding.device_set
-    return tuple(host for host in hosts() if wanted & {*host.chips, *host.cpus})
+    return first

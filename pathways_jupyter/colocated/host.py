@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pathways_jupyter.base import parsing
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.colocated import loss
 from pathways_jupyter.colocated.errors import CheckError
 
@@ -40,7 +42,7 @@ class Host:
 
 
 def hosts(devices: Sequence[jax.Device] | None = None) -> tuple[Host, ...]:
-    """The hosts of `devices`, of all the devices that JAX has when not given.
+    """Return the hosts of `devices`, of all the devices that JAX has when not given.
 
     Raises:
       CheckError: JAX's devices have no CPU devices on their hosts, as when no session is connected.
@@ -51,11 +53,12 @@ def hosts(devices: Sequence[jax.Device] | None = None) -> tuple[Host, ...]:
     loss.require_session()
     devices = jax.devices() if devices is None else devices
     if all(device.platform == "cpu" for device in devices):
-        # JAX would run the function in this very process, and say nothing.
-        raise CheckError("JAX has no TPUs here, and so no hosts.", hint="Connect to some first: %pathways connect.")
+        # JAX would run the function in this very process without a warning.
+        raise CheckError("JAX has no TPUs here, and so no hosts.", hint=advice("Connect to some first: {connect}."))
     places: dict[tuple[int, int], list[Any]] = {}
     for device in devices:
-        places.setdefault(_place(device), []).append(device)
+        task = getattr(device, "virtual_task_index", device.process_index)
+        places.setdefault((getattr(device, "slice_index", 0) or 0, task), []).append(device)
     found = []
     for index, ((slice_index, task), chips) in enumerate(sorted(places.items())):
         try:
@@ -63,7 +66,7 @@ def hosts(devices: Sequence[jax.Device] | None = None) -> tuple[Host, ...]:
         except (ValueError, AttributeError) as error:
             raise CheckError(
                 f"JAX's {chips[0].platform} devices have no CPU devices beside them.",
-                hint="Connect to TPUs first: %pathways connect.",
+                hint=advice("Connect to TPUs first: {connect}."),
             ) from error
         found.append(Host(index, slice_index, task, tuple(chips), tuple(cpus)))
     return tuple(found)
@@ -75,55 +78,35 @@ def choose(
     slices: str | Iterable[int] | None = None,
     hosts: str | Iterable[int] | None = None,
     once: bool = False,
-    indices: str | Iterable[int] | None = None,
 ) -> tuple[Host, ...]:
-    """Picks hosts by slice, by index, or the first of those.
+    """Return hosts by slice, by index, or the first of those.
 
     Args:
-      among: Hosts to pick from.
+      among: Hosts to choose from.
       slices: Slice indices, or text such as ``0,1`` or ``0-3``.
       hosts: Host indices in the same forms.
-      once: Pick only the first.
-      indices: Another name of `hosts`.
+      once: Only the first.
 
     Raises:
       CheckError: A number is malformed, or there is no such slice or host.
     """
     chosen = tuple(among)
-    if slices is not None:
-        chosen = _only(chosen, _numbers(slices, "slice"), {host.slice for host in among}, "slice")
-    wanted = indices if hosts is None else hosts
-    if wanted is not None:
-        chosen = _only(chosen, _numbers(wanted, "host"), {host.index for host in among}, "host")
+    for kind, wanted in (("slice", slices), ("host", hosts)):
+        if wanted is None:
+            continue
+        try:
+            numbers = parsing.ranges(wanted) if isinstance(wanted, str) else set(wanted)
+        except ValueError as error:
+            hint = f"For example: --{kind}s 0,1 or --{kind}s 0-3."
+            raise CheckError(f"{wanted!r} does not name a {kind}.", hint=hint) from error
+        known = {host.slice if kind == "slice" else host.index for host in among}
+        if absent := sorted(numbers - known):
+            listed = ", ".join(map(str, sorted(known)))
+            raise CheckError(f"There is no {kind} {', '.join(map(str, absent))}.", hint=f"This session has: {listed}.")
+        chosen = tuple(host for host in chosen if (host.slice if kind == "slice" else host.index) in numbers)
     if not chosen:
         raise CheckError(
-            "No host is in both the slices and the hosts that were asked for.", hint="%colocated hosts lists them."
+            "No host is in both the slices and the hosts that were chosen.",
+            hint=advice("{colocated_hosts} lists them."),
         )
     return chosen[:1] if once else chosen
-
-
-def _only(among: tuple[Host, ...], wanted: list[int], known: set[int], kind: str) -> tuple[Host, ...]:
-    absent = sorted(set(wanted) - known)
-    if absent:
-        listed = ", ".join(map(str, sorted(known)))
-        raise CheckError(f"There is no {kind} {', '.join(map(str, absent))}.", hint=f"This session has: {listed}.")
-    return tuple(host for host in among if (host.slice if kind == "slice" else host.index) in wanted)
-
-
-def _numbers(given: str | Iterable[int], kind: str) -> list[int]:
-    if not isinstance(given, str):
-        return list(given)
-    numbers: list[int] = []
-    for part in given.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise CheckError(f"{given!r} does not name a {kind}.", hint=f"For example: --{kind}s 0,1 or --{kind}s 0-3.")
-        numbers += range(int(first), int(last or first) + 1)
-    return numbers
-
-
-def _place(device: Any) -> tuple[int, int]:
-    return (
-        getattr(device, "slice_index", 0) or 0,
-        getattr(device, "virtual_task_index", device.process_index),
-    )

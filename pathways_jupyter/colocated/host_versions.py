@@ -1,7 +1,7 @@
-"""Compares this process's versions with the hosts', component by component.
+"""Compare this process's versions with the hosts', component by component.
 
-Every host says its own (see ``remote/facts.py``). One whose JAX cannot even read a request is asked in another way: it
-is sent nothing but an error to raise, in which its versions stand.
+Every host describes itself on request. One whose JAX cannot even read a request is sent nothing but an error to raise,
+which contains its versions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pathways_jupyter.colocated.errors import CheckError, name_hosts
 from pathways_jupyter.colocated.host import Host
-from pathways_jupyter.colocated.ship import VERSIONS_MARK, Versions
+from pathways_jupyter.colocated.ship import VERSIONS, VERSIONS_MARK
 from pathways_jupyter.service.images import agree
 
 _COMPONENTS = ("jax", "jaxlib", "numpy", "cloudpickle")
@@ -46,7 +46,7 @@ class Difference:
 
 
 def differences(here: Mapping[str, str], there: Mapping[int, Mapping[str, str]]) -> list[Difference]:
-    """Compares versions component by component.
+    """Compare versions component by component.
 
     Args:
       here: Version by component, ``python`` among them.
@@ -62,7 +62,13 @@ def differences(here: Mapping[str, str], there: Mapping[int, Mapping[str, str]])
             if component in here and version and version != here[component]:
                 found.setdefault((component, version), []).append(index)
     listed = [
-        Difference(name, here[name], version, tuple(indices), _severe(name, here[name], version))
+        Difference(
+            name,
+            here[name],
+            version,
+            tuple(indices),
+            severe=name in _NEEDED and not agree(here[name], version, parts=2),
+        )
         for (name, version), indices in found.items()
     ]
     return sorted(listed, key=lambda each: (not each.severe, each.component))
@@ -70,7 +76,7 @@ def differences(here: Mapping[str, str], there: Mapping[int, Mapping[str, str]])
 
 @functools.cache
 def here() -> dict[str, str]:
-    """Versions of what takes part in a colocated call, in this process."""
+    """Return the versions of what takes part in a colocated call, in this process."""
     import platform
     from importlib import metadata
 
@@ -78,21 +84,21 @@ def here() -> dict[str, str]:
 
 
 def unreadable(different: Iterable[Difference], modules: Collection[str]) -> list[Difference]:
-    """Those differences with which hosts cannot read a pickle that refers to these modules."""
+    """Return the differences with which hosts cannot read a pickle that refers to these modules."""
     return [each for each in different if each.severe and not _NEEDED[each.component].isdisjoint(modules)]
 
 
 def refuse(different: Sequence[Difference], because: Sequence[Difference]) -> CheckError:
-    """What a call ends with that hosts could not read.
+    """Return the error of a call that hosts could not read.
 
     Args:
       different: All differences.
-      because: Those that are in the way.
+      because: Those that prevent the call.
     """
-    needed = {
-        each.component: f"Python {_minor(each.there)}" if each.component == "python" else f"jax=={each.there}"
-        for each in because
-    }
+    needed = {}
+    for each in because:
+        minor = ".".join(each.there.split(".")[:2])
+        needed[each.component] = f"Python {minor}" if each.component == "python" else f"jax=={each.there}"
     kernel = " and ".join(needed.values())
     return CheckError(
         f"What is made here does not run on the hosts: {'; '.join(map(str, different))}. Nothing was run.",
@@ -100,26 +106,18 @@ def refuse(different: Sequence[Difference], because: Sequence[Difference]) -> Ch
     )
 
 
-def asked(to: Sequence[Host]) -> dict[int, dict[str, str]]:
-    """What hosts say that understand no other request, by host index; those that say nothing are left out."""
+def query_versions(hosts: Sequence[Host]) -> dict[int, dict[str, str]]:
+    """Return the versions of hosts that understand no other request, by host index, if they answer."""
     from pathways_jupyter.colocated.channel import channel
 
     found = {}
-    for host in to:
-        way = channel((host,))
-        spec = way.row_spec()
+    for host in hosts:
+        to = channel((host,))
+        spec = to.row_spec()
         try:
-            way.compiled(Versions(), lambda request, spec=spec: spec)(way.request({}, ()))
+            to.compiled(VERSIONS, lambda request, spec=spec: spec)(to.request({}, ()))
         except Exception as error:
             match = _REPORT.search(str(error))
             if match:
                 found[host.index] = json.loads(match.group(1))
     return found
-
-
-def _severe(component: str, one: str, other: str) -> bool:
-    return component in _NEEDED and not agree(one, other, parts=2)
-
-
-def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])

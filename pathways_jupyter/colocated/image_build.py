@@ -1,6 +1,6 @@
-"""Builds a sidecar image with the user's packages: a released sidecar below, exact versions on top.
+"""Build a sidecar image with the user's packages: a released sidecar below, exact versions on top.
 
-The tag says which Python and JAX are inside, in the way that the released images do, so that a session can compare them
+The tag says which Python and JAX are inside, as those of the released images do, so that a session can compare them
 with its kernel's before it sends anything.
 """
 
@@ -10,34 +10,19 @@ import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pathways_jupyter.base.errors import ConfigError, PathwaysError
 from pathways_jupyter.colocated import image_requirements as requirements
-from pathways_jupyter.errors import ConfigError, PathwaysError
-from pathways_jupyter.service.images import Versions, of_image
+from pathways_jupyter.service.images import of_image
 from pathways_jupyter.service.names import SIDECAR_REPOSITORY
 
 RUNNERS = ("docker", "podman")
 RELEASES: Mapping[str, str] = {"0.10.0": "20260423-python_3.12-jax_0.10.0"}
 """Tags of released sidecars, by their JAX."""
 _NAME = "pathways-sidecar"
-
-
-class ConflictError(ConfigError):
-    """Requirements contradict the sidecar's own; nothing was built.
-
-    Args:
-      conflicts: Every one of them.
-    """
-
-    def __init__(self, conflicts: Sequence[requirements.Conflict]) -> None:
-        self.conflicts = tuple(conflicts)
-        super().__init__(
-            "The sidecar cannot have these packages: " + "; ".join(map(str, conflicts)) + ".",
-            hint="Change them in requirements.txt, or choose another --jax-version.",
-        )
 
 
 @dataclass(frozen=True)
@@ -65,7 +50,7 @@ class Plan:
     problem: str = ""
 
     def how(self) -> list[str]:
-        """The commands as one would type them."""
+        """Return the commands as one would type them."""
         return [shlex.join(command) for command in self.commands]
 
 
@@ -78,7 +63,7 @@ def plan(
     folder: Path = Path("sidecar-image"),
     server: Path | None = None,
 ) -> Plan:
-    """Checks everything that can be checked without building; writes nothing.
+    """Check everything that can be checked without building; write nothing.
 
     Args:
       path: The user's requirements.
@@ -90,10 +75,14 @@ def plan(
 
     Raises:
       ConfigError: No released sidecar has that JAX version, or the requirements cannot be read.
-      ConflictError: Requirements contradict the sidecar's own.
-      PathwaysError: The requirements contradict each other.
+      PathwaysError: The requirements contradict each other, or the sidecar's own.
     """
-    base = base or _released(jax)
+    if not base and jax not in RELEASES:
+        raise ConfigError(
+            f"No released sidecar with JAX {jax} is known here.",
+            hint=f"Known: {', '.join(sorted(RELEASES))}. Name another with --base-image REPOSITORY/sidecar:TAG.",
+        )
+    base = base or f"{SIDECAR_REPOSITORY}/sidecar:{RELEASES[jax]}"
     versions = of_image(base)
     if not (versions.python and versions.jax):
         raise ConfigError(
@@ -104,9 +93,6 @@ def plan(
         raise ConfigError(f"{base} has JAX {versions.jax}, not {jax}.", hint=f"--jax-version {versions.jax}")
     wanted = requirements.read(path)
     needed = requirements.read(server) if server else requirements.server_requirements(jax)
-    found = requirements.conflicts(wanted, needed, versions.python)
-    if found:
-        raise ConflictError(found)
     locked = requirements.lock(wanted, needed, versions.python)
     tag = f"{time.strftime('%Y%m%d')}-python_{versions.python}-jax_{jax}"
     image = f"{push.rstrip('/')}/{_NAME}:{tag}" if push else f"{_NAME}:{tag}"
@@ -115,16 +101,21 @@ def plan(
     commands: list[tuple[str, ...]] = [(program, "build", "--platform", "linux/amd64", "--tag", image, str(folder))]
     if push:
         commands.append((program, "push", image))
-    files = {
-        "Dockerfile": _dockerfile(base, versions),
-        "requirements.txt": "".join(f"{line}\n" for line in wanted),
-        "requirements.lock": "".join(f"{line}\n" for line in locked),
-    }
+    dockerfile = [
+        f"FROM {base}",
+        f'LABEL pathways-jupyter.python="{versions.python}" pathways-jupyter.jax="{versions.jax}"',
+        "WORKDIR /app",
+        "COPY requirements.lock requirements.lock",
+        # Without dependencies: the lock has them all, and what the sidecar needs must stay as it is.
+        "RUN uv pip install --no-cache --no-deps --requirements requirements.lock && uv pip check",
+    ]
+    contents = {"Dockerfile": dockerfile, "requirements.txt": wanted, "requirements.lock": locked}
+    files = {name: "".join(f"{line}\n" for line in lines) for name, lines in contents.items()}
     return Plan(image, base, folder, files, tuple(locked), tuple(commands), runner, problem)
 
 
 def write(planned: Plan) -> list[Path]:
-    """Writes the build context; returns its files."""
+    """Write the build context; return its files."""
     planned.folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, text in planned.files.items():
@@ -135,7 +126,7 @@ def write(planned: Plan) -> list[Path]:
 
 
 def build(planned: Plan) -> None:
-    """Builds the image, and pushes it if that was asked for; what the program says goes to this process's output.
+    """Build the image, and push it if the plan says so; the program's output goes to this process's own.
 
     Raises:
       PathwaysError: There is no program that builds images here, or it failed.
@@ -155,35 +146,14 @@ def build(planned: Plan) -> None:
 
 
 def _runner() -> tuple[str, str]:
-    """The program that builds images here; or none, and why."""
+    """Return the program that builds images here; or none, and why."""
     problems = []
     for name in RUNNERS:
         if shutil.which(name):
             # The client alone can do nothing: docker builds in a daemon, on some machines podman in a virtual one.
-            asked = subprocess.run([name, "info"], capture_output=True, text=True, check=False)
-            if asked.returncode == 0:
+            info = subprocess.run([name, "info"], capture_output=True, text=True, check=False)
+            if info.returncode == 0:
                 return name, ""
-            said = asked.stderr.strip().splitlines() or [f"exit code {asked.returncode}"]
+            said = info.stderr.strip().splitlines() or [f"exit code {info.returncode}"]
             problems.append(f"{name} is installed here, but does not work: {said[-1].removeprefix('ERROR: ')}")
     return "", " ".join(problems) or "neither docker nor podman is installed here."
-
-
-def _released(jax: str) -> str:
-    if jax not in RELEASES:
-        raise ConfigError(
-            f"No released sidecar with JAX {jax} is known here.",
-            hint=f"Known: {', '.join(sorted(RELEASES))}. Name another with --base-image REPOSITORY/sidecar:TAG.",
-        )
-    return f"{SIDECAR_REPOSITORY}/sidecar:{RELEASES[jax]}"
-
-
-def _dockerfile(base: str, versions: Versions) -> str:
-    lines = [
-        f"FROM {base}",
-        f'LABEL pathways-jupyter.python="{versions.python}" pathways-jupyter.jax="{versions.jax}"',
-        "WORKDIR /app",
-        "COPY requirements.lock requirements.lock",
-        # Without dependencies: the lock has them all, and what the sidecar needs must stay as it is.
-        "RUN uv pip install --no-cache --no-deps --requirements requirements.lock && uv pip check",
-    ]
-    return "\n".join(lines) + "\n"

@@ -1,7 +1,7 @@
-"""A user's requirements for a sidecar image: compared with what a sidecar is built on, and locked to exact versions.
+"""A user's requirements for a sidecar image, locked to exact versions beside those that the sidecar itself needs.
 
-They are compared before an image builds for minutes and fails. pip chooses the versions for the sidecar's Python,
-without installing anything.
+pip chooses the versions for the sidecar's Python without installing anything, and names what contradicts what, before
+an image builds for minutes and fails.
 """
 
 from __future__ import annotations
@@ -11,16 +11,10 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pathways_jupyter.errors import ConfigError, PathwaysError
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
-    from packaging.specifiers import SpecifierSet
+from pathways_jupyter.base.errors import ConfigError, PathwaysError
 
 _SERVER = (
     "jax=={jax}",
@@ -33,118 +27,46 @@ _SERVER = (
 )
 
 
-@dataclass(frozen=True)
-class Conflict:
-    """A requirement that the sidecar cannot satisfy.
-
-    Attributes:
-      package: The package's name.
-      wanted: Which versions the user asks for.
-      server: Which version the sidecar needs.
-    """
-
-    package: str
-    wanted: str
-    server: str
-
-    def __str__(self) -> str:
-        return f"{self.package}: requirements.txt asks for {self.wanted}, the sidecar needs {self.server}"
-
-
 def server_requirements(jax: str) -> list[str]:
-    """What the sidecar's own program needs, for this JAX version."""
+    """Return what the sidecar's own program needs, for this JAX version."""
     return [each.format(jax=jax) for each in _SERVER]
 
 
 def read(path: Path) -> list[str]:
-    """The requirements in a file, without comments and blank lines.
+    """Return the requirements in a file, without comments and blank lines.
 
     Raises:
       ConfigError: There is no such file, or a line is no requirement of a package.
     """
+    from packaging.requirements import InvalidRequirement, Requirement
+
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.", hint="Name a file of requirements.") from error
     lines = [" ".join(line.split(" #")[0].split()) for line in text.replace("\\\n", " ").splitlines()]
     found = [line for line in lines if line and not line.startswith("#")]
-    parse(found, path.name)
-    return found
-
-
-def parse(lines: Iterable[str], where: str = "requirements.txt") -> list[Requirement]:
-    """Reads requirements.
-
-    Raises:
-      ConfigError: A line is an option or is malformed.
-    """
-    from packaging.requirements import InvalidRequirement, Requirement
-
-    found = []
-    for line in lines:
+    for line in found:
         try:
-            found.append(Requirement(line))
+            Requirement(line)
         except InvalidRequirement as error:
             raise ConfigError(
-                f"{where}: {line!r} is not a requirement: {str(error).splitlines()[0]}",
+                f"{path.name}: {line!r} is not a requirement: {str(error).splitlines()[0]}",
                 hint="One package a line, such as tiktoken>=0.7; options for pip are not read.",
             ) from error
     return found
 
 
-def conflicts(wanted: Sequence[str], server: Sequence[str], python: str) -> list[Conflict]:
-    """The requirements of `wanted` that leave no version that `server` allows too.
-
-    Args:
-      wanted: The user's requirements.
-      server: The sidecar's.
-      python: The sidecar's Python version, e.g. ``3.12``; requirements for others are left out.
-    """
-    from packaging.markers import default_environment
-    from packaging.utils import canonicalize_name
-
-    environment: dict[str, str | Set[str]] = {key: str(value) for key, value in default_environment().items()}
-    environment |= {"python_version": python, "python_full_version": f"{python}.0"}
-    environment |= {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64"}
-    needed = {canonicalize_name(each.name): each.specifier for each in parse(server, "the sidecar's requirements")}
-    found = []
-    for each in parse(wanted):
-        theirs = needed.get(canonicalize_name(each.name))
-        if theirs is None or (each.marker is not None and not each.marker.evaluate(environment)):
-            continue
-        if each.url:
-            found.append(Conflict(each.name, each.url, str(theirs) or "its own version"))
-        elif not _meet(each.specifier, theirs):
-            found.append(Conflict(each.name, str(each.specifier), str(theirs)))
-    return found
-
-
-def _meet(one: SpecifierSet, other: SpecifierSet) -> bool:
-    """Whether some version satisfies both.
-
-    Every range of versions that do begins at zero, at a version that is named, just above it, or behind everything
-    that begins with it (``!=1.2.*`` ends at 1.3), so it is enough to try those.
-    """
-    both = one & other
-    candidates = {"0"}
-    for version in (each.version.removesuffix(".*") for each in both):
-        candidates |= {version, f"{version}.0.0.1"}
-        *whole, last = version.split(".")
-        if last.isdecimal():
-            candidates.add(".".join((*whole, str(int(last) + 1))))
-    return any(both.contains(version, prereleases=True) for version in candidates)
-
-
 _PLATFORM = "manylinux_2_28_x86_64"
 _OLDER = ("manylinux_2_17_x86_64", "manylinux2014_x86_64", "any")
 _LOOSEN = "Loosen a version in requirements.txt, or choose another --jax-version."
-_CONFLICT = re.compile(r"^The conflict is caused by:\n(.*?)(?=^To fix this|\Z)", re.DOTALL | re.MULTILINE)
+_CONFLICT = re.compile(r"^The conflict is caused by:\n(.*?)(?=^Additionally|^To fix this|\Z)", re.DOTALL | re.MULTILINE)
 _BROKEN = re.compile(r"^WARNING: Retrying .* after (.*)$", re.MULTILINE)
 _ERROR = re.compile(r"^ERROR: (?!Ignored the following|ResolutionImpossible)(.*)$", re.MULTILINE)
 
 
 def lock(wanted: Sequence[str], server: Sequence[str], python: str) -> list[str]:
-    """Exact versions of `wanted` and all that it needs, beside what the sidecar has.
+    """Return exact versions of `wanted` and all that it needs, beside what the sidecar has.
 
     Args:
       wanted: The user's requirements.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pathways_jupyter import interruptible
+from pathways_jupyter.base import interruptible
 from pathways_jupyter.colocated import host_versions, loss
 from pathways_jupyter.colocated.errors import ColocatedError, LostError
 from pathways_jupyter.colocated.host import Host
@@ -59,7 +59,7 @@ def wait(to: Sequence[Host], work: Callable[[], T], stop: Callable[[], object] |
     results: list[T] = []
     errors: list[BaseException] = []
     losses: list[LostError] = []
-    with interruptible.noted() as waiting:
+    with interruptible.count_sigint() as waiting:
 
         def run() -> None:
             try:
@@ -75,15 +75,15 @@ def wait(to: Sequence[Host], work: Callable[[], T], stop: Callable[[], object] |
 
         with loss.watch_for_loss((host.slice for host in to), lost) as is_watched:
             threading.Thread(target=run, name="colocated-call", daemon=True).start()
-            waiting.wait_for(lambda: results or errors or losses or waiting.presses)
-            if waiting.presses and stop is not None:
+            waiting.wait_for(lambda: results or errors or losses or waiting.count)
+            if waiting.count and stop is not None:
                 # In a thread as well, because it is a request to the same hosts and may block in C++ too.
                 threading.Thread(target=stop, name="colocated-stop", daemon=True).start()
-                waiting.wait_for(lambda: results or errors or losses or waiting.presses > 1, PATIENCE_SECONDS)
+                waiting.wait_for(lambda: results or errors or losses or waiting.count > 1, PATIENCE_SECONDS)
             if is_watched and errors and isinstance(errors[0], LostError):
                 # JAX may fail first, but only the supervisor knows the reason: give its event time to arrive.
                 waiting.wait_for(lambda: losses, _REASON_SECONDS)
-    interrupted = waiting.presses > 0
+    interrupted = waiting.count > 0
     # A result that arrived together with a loss is complete, so it counts.
     if losses and not results:
         raise losses[0]
@@ -104,7 +104,7 @@ def ask(way: Channel, head: dict[str, Any]) -> tuple[Answer, ...]:
     except LostError:
         raise
     except ColocatedError as error:
-        there = uninterrupted(wait(way.hosts, lambda: host_versions.asked(way.hosts)))
+        there = uninterrupted(wait(way.hosts, lambda: host_versions.query_versions(way.hosts)))
         different = host_versions.differences(host_versions.here(), there)
         severe = [each for each in different if each.severe]
         if severe:

@@ -1,4 +1,4 @@
-"""What a notebook says of calls of JAX's own ``@colocated_python``, which do not go through this package."""
+"""What a notebook shows of calls of JAX's own ``@colocated_python``, which do not go through this package."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import secrets
 import sys
 import traceback
 
+from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.colocated.errors import printable
 from pathways_jupyter.colocated.remote.failures import ADVICE, ELSEWHERE
 
 _MODULE = "jax.experimental.colocated_python.func"
@@ -23,7 +25,7 @@ def explain(error: BaseException) -> list[str]:
     own = [frame for frame in _FRAME.findall(said) if not any(other in frame[0] for other in _OTHERS)]
     host, where = _HOST.search(said), f", line {own[-1][1]} in {own[-1][2]}" if own else ""
     return [
-        f"On {host.group(0) if host else 'a host'}{where}: {type(error).__name__}: {ELSEWHERE}.",
+        printable(f"On {host.group(0) if host else 'a host'}{where}: {type(error).__name__}: {ELSEWHERE}."),
         ADVICE,
         "%pathways traceback shows the whole traceback.",
     ]
@@ -48,4 +50,6 @@ def leave_behind(error: BaseException) -> str:
         _jax.set_execution_stream_id(1 + secrets.randbelow(2**60))
     if not any("colocated_python" in name for name in frames):
         return ""
-    return "The colocated call may still run on its hosts; later calls do not wait for it. %colocated restart ends it."
+    return advice(
+        "The colocated call may still run on its hosts; later calls do not wait for it. {colocated_restart} ends it."
+    )

@@ -15,12 +15,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pathways_jupyter import interruptible
+from pathways_jupyter.base import interruptible
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.memory import MEMORY, Facts
 from pathways_jupyter.colocated.remote.transcript import ERROR, NEWS
-from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.service import names
 
 _AFTER_SECONDS = 0.5
@@ -56,13 +56,13 @@ class Follower:
 
     def start(self, call: str, to: Sequence[Host]) -> Follower:
         """Start following `call`; no-op without a session in this process, as its cluster is unknown then."""
-        config = _config()
+        from pathways_jupyter.session.kernel.session import current
+
+        session = current()
         self._began = time.monotonic()
-        if config is not None:
-            facts = MEMORY.facts(to)
-            self._thread = threading.Thread(
-                target=self._run, args=(config, call, to, facts), name="colocated-live", daemon=True
-            )
+        if session is not None:
+            work = (session.config, call, to, MEMORY.facts(to))
+            self._thread = threading.Thread(target=self._run, args=work, name="colocated-live", daemon=True)
             self._thread.start()
         return self
 
@@ -77,7 +77,7 @@ class Follower:
         if self._thread is not None:
             self._thread.join(_END_SECONDS)
         # If the thread is stuck in a slow credential plugin, its late lines must not appear after the result.
-        self._show = _nothing
+        self._show = lambda stream, line: None
 
     def _run(self, config: ConnectConfig, call: str, to: Sequence[Host], facts: Mapping[int, Facts]) -> None:
         if self._stop.wait(_AFTER_SECONDS):
@@ -111,22 +111,15 @@ class Follower:
                         tasks.create_task(self._lines(client, namespace, name, call, host))
 
     async def _lines(self, client: Any, namespace: str, name: str, call: str, host: Host) -> None:
+        """Show the call's lines in one pod's log."""
         from pathways_jupyter.kube import pods
 
-        mark = f"[cell {call}]"
-        # A slow machine, or a slow way to the cluster, gets here long after the call began.
-        age = math.ceil(time.monotonic() - self._began)
+        mark, container = f"[cell {call}]", names.SIDECAR_CONTAINER
+        # On a slow machine, or over a slow connection, this runs long after the call began.
+        since = math.ceil(time.monotonic() - self._began) + _LOOK_BACK_SECONDS
+        log = pods.logs(client, name, namespace=namespace, container=container, follow=True, since_seconds=since)
         with contextlib.suppress(PathwaysError):
-            async with contextlib.aclosing(
-                pods.logs(
-                    client,
-                    name,
-                    namespace=namespace,
-                    container=names.SIDECAR_CONTAINER,
-                    follow=True,
-                    since_seconds=age + _LOOK_BACK_SECONDS,
-                )
-            ) as lines:
+            async with contextlib.aclosing(log) as lines:
                 async for line in lines:
                     kind, mine, text = line.removeprefix(mark).partition(" ")
                     if not (line.startswith(mark) and mine and kind in {"", ERROR, NEWS, NEWS + ERROR}):
@@ -142,30 +135,16 @@ class Follower:
 
 
 def pod_of(facts: Facts, pods: Sequence[Mapping[str, Any]]) -> str:
-    """The name of the pod that matches a host's own description; empty if none does.
+    """Return the name of the pod that matches a host's own description; empty if none does.
 
     Matched by the pod's address or its name; under host networking by the name of its node.
     """
     for pod in pods:
         status, spec = pod.get("status") or {}, pod.get("spec") or {}
-        if not any(
-            container.get("name") == names.SIDECAR_CONTAINER
-            for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
-        ):
+        containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+        if all(container.get("name") != names.SIDECAR_CONTAINER for container in containers):
             continue
-        if facts.pod_ip and facts.pod_ip == status.get("podIP"):
-            return str(pod["metadata"]["name"])
-        if facts.hostname in {pod["metadata"]["name"], spec.get("nodeName")}:
+        same_address = facts.pod_ip and facts.pod_ip == status.get("podIP")
+        if same_address or facts.hostname in {pod["metadata"]["name"], spec.get("nodeName")}:
             return str(pod["metadata"]["name"])
     return ""
-
-
-def _nothing(stream: str, line: str) -> None:
-    return None
-
-
-def _config() -> ConnectConfig | None:
-    from pathways_jupyter.session.kernel.session import current
-
-    session = current()
-    return session.config if session is not None else None

@@ -10,10 +10,12 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pathways_jupyter.base.events import Event, EventKind, SessionSlice, SessionState
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.colocated.errors import CheckError, LostError
-from pathways_jupyter.events import Event, EventKind, SessionSlice, SessionState
 
 if TYPE_CHECKING:
     from pathways_jupyter.session.kernel.session import Session
@@ -23,16 +25,16 @@ OnLost = Callable[[LostError], None]
 _LOSSES = {EventKind.PROXY_LOST, EventKind.SUPERVISOR_LOST}
 _LOST = {SessionState.LOST, SessionState.FAILED}
 _ENDED = {SessionState.CLOSING, SessionState.CLOSED}
-_RECONNECT = (
-    "Arrays on TPUs and names on the hosts are gone. %pathways reconnect gets a new proxy with the same settings."
+_RECONNECT = advice(
+    "Arrays on TPUs and names on the hosts are gone. {reconnect} gets a new proxy with the same settings."
 )
-_CONNECT = "Arrays on TPUs and names on the hosts are gone. %pathways connect starts another session."
+_CONNECT = advice("Arrays on TPUs and names on the hosts are gone. {connect} starts another session.")
 
 
+@dataclass(eq=False)
 class _Call:
-    def __init__(self, slices: frozenset[int], on_lost: OnLost) -> None:
-        self.slices = slices
-        self.on_lost = on_lost
+    slices: frozenset[int]
+    on_lost: OnLost
 
 
 # Guards `_calls` and `_reported`, which the callers' threads, one follower thread for each session, and the thread that
@@ -41,7 +43,7 @@ _lock = threading.Lock()
 _calls: dict[int, list[_Call]] = {}
 """The running calls, by the id() of the session whose events are followed for them."""
 _reported: deque[tuple[str, float]] = deque(maxlen=64)
-"""Events that ended calls. Bounded, as only the latest can still be on their way to other listeners."""
+"""Events that ended calls. Bounded, as only the latest may not have reached other listeners yet."""
 
 
 @contextlib.contextmanager
@@ -94,15 +96,21 @@ def require_session() -> None:
 def is_reported(event: Event) -> bool:
     """Whether a call that runs, or has just run, ends because of this event and reports it as its error."""
     with _lock:
-        # Both, because this runs in another thread than `_end`, which may see the event later or earlier: a call that
-        # is still registered will report it, and one that has ended already is in `_reported`.
+        # Both, because this runs in another thread than `_follow`, which may see the event later or earlier: a call
+        # that is still registered will report it, and one that has ended already is in `_reported`.
         running = any(_ending(event, call.slices) for calls in _calls.values() for call in calls)
-        return running or _key(event) in _reported
+        return running or (event.kind, event.at) in _reported
 
 
 def _follow(session: Session, since: int) -> None:
+    """End the calls that run when the session, or a slice of theirs, is lost; runs in a thread of its own."""
     for event in session.follow(since):
-        _end(session, event)
+        with _lock:
+            ending = [(call, error) for call in _calls[id(session)] if (error := _ending(event, call.slices))]
+            if ending:
+                _reported.append((event.kind, event.at))
+        for call, error in ending:
+            call.on_lost(error)
     with _lock:
         left = _calls.pop(id(session), [])
     # The events end with the session, so whatever still runs ends too.
@@ -110,17 +118,8 @@ def _follow(session: Session, since: int) -> None:
         call.on_lost(LostError("The call ended because the session ended.", hint=_CONNECT))
 
 
-def _end(session: Session, event: Event) -> None:
-    with _lock:
-        ending = [(call, error) for call in _calls[id(session)] if (error := _ending(event, call.slices))]
-        if ending:
-            _reported.append(_key(event))
-    for call, error in ending:
-        call.on_lost(error)
-
-
 def _ending(event: Event, slices: frozenset[int]) -> LostError | None:
-    """The error that ends a call on these slices at this event; None if the call can continue."""
+    """Return the error that ends a call on these slices at this event; None if the call can continue."""
     state = event.data.get("state")
     if event.kind is EventKind.SLICE_DOWN and event.data["slice"] in slices:
         lost = SessionSlice(event.data.get("number"), event.data["slice"], up=False)
@@ -138,7 +137,3 @@ def _ending(event: Event, slices: frozenset[int]) -> LostError | None:
             hint="Arrays on TPUs and names on the hosts are gone: run the cells that created them again.",
         )
     return None
-
-
-def _key(event: Event) -> tuple[str, float]:
-    return event.kind, event.at

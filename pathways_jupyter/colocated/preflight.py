@@ -3,19 +3,67 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import io
+import pickle
+import shlex
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import metadata
 from types import FunctionType, ModuleType
 from typing import Any
 
+from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.colocated import host_versions, interruptible_wait
+from pathways_jupyter.colocated.channel import channel
 from pathways_jupyter.colocated.errors import CheckError, name_hosts
+from pathways_jupyter.colocated.host import Host
+from pathways_jupyter.colocated.image_build import RELEASES
+from pathways_jupyter.colocated.memory import MEMORY, Facts
 
 _GUARDS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
+_DEEPEST = 8
+"""Through how many functions and objects the cause is searched of what cannot be pickled."""
+
+Warn = Callable[[str], None]
+
+
+def warn_caller(line: str) -> None:
+    """Attribute a warning to the line that calls ``run_cell`` or a function on hosts."""
+    warnings.warn(line, stacklevel=4)
+
+
+def check(chosen: Sequence[Host], imported: Sequence[str], data: bytes, warn: Warn = warn_caller) -> None:
+    """Compare versions, and check for the packages that a call needs.
+
+    Args:
+      chosen: The hosts of the call.
+      imported: Modules that its source imports.
+      data: The pickled part of the request.
+      warn: Called with a line if versions differ but the call can run anyway; once for each host.
+
+    Raises:
+      CheckError: The call cannot run there.
+    """
+    known = MEMORY.facts(chosen)
+    modules = modules_needed(data) if data else set()
+    there = {index: facts.versions for index, facts in known.items()}
+    different = host_versions.differences(host_versions.here(), there)
+    if unreadable := host_versions.unreadable(different, modules):
+        raise host_versions.refuse(different, unreadable)
+    new = [index for index, each in there.items() if different and MEMORY.is_first(("versions", index, str(each)))]
+    if new:
+        warn(f"Versions differ: {'; '.join(map(str, different))}.")
+    wanted = {*imported, *modules}
+    suspects = sorted({name for facts in known.values() for name in wanted if name not in facts.packages})
+    if suspects:
+        answers = interruptible_wait.ask(channel(chosen), {"op": "missing", "names": suspects})
+        require_packages({answer.host.index: answer.head["missing"] for answer in answers}, known)
 
 
 def imported(source: str) -> list[str]:
-    """Top-level names of the modules that a cell imports whatever happens.
+    """Return the top-level names of the modules that a cell imports whatever happens.
 
     Imports under an ``if``, in a function, or in a ``try`` that catches their failure are left to the run.
     """
@@ -27,19 +75,26 @@ def imported(source: str) -> list[str]:
                 names.update({alias.name.partition(".")[0]: None for alias in statement.names})
             elif isinstance(statement, ast.ImportFrom) and statement.level == 0 and statement.module:
                 names[statement.module.partition(".")[0]] = None
-            elif isinstance(statement, ast.With) or (isinstance(statement, ast.Try) and not _guarded(statement)):
+            elif isinstance(statement, ast.With) or (isinstance(statement, ast.Try) and not guarded(statement)):
                 visit(statement.body)
+
+    def guarded(statement: ast.Try) -> bool:
+        for handler in statement.handlers:
+            caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+            if any(each is None or (isinstance(each, ast.Name) and each.id in _GUARDS) for each in caught):
+                return True
+        return False
 
     visit(ast.parse(source).body)
     return list(names)
 
 
-def require_packages(missing: Mapping[int, Sequence[str]], hint: Callable[[Sequence[str]], str]) -> None:
-    """Fails when hosts miss packages.
+def require_packages(missing: Mapping[int, Sequence[str]], facts: Mapping[int, Facts]) -> None:
+    """Fail when hosts miss packages.
 
     Args:
-      missing: Names of modules by host index.
-      hint: How to add these modules.
+      missing: Top-level names of modules that cannot be imported, by host index.
+      facts: What is known of the hosts, by index.
 
     Raises:
       CheckError: Some host misses some.
@@ -50,11 +105,47 @@ def require_packages(missing: Mapping[int, Sequence[str]], hint: Callable[[Seque
             by_name.setdefault(name, []).append(index)
     if by_name:
         listed = "; ".join(f"{name} is not installed on {name_hosts(indices)}" for name, indices in by_name.items())
-        raise CheckError(f"{listed}. Nothing was run.", hint=hint(list(by_name)))
+        raise CheckError(f"{listed}. Nothing was run.", hint=advice(list(by_name), next(iter(facts.values()))))
+
+
+def advice(modules: Sequence[str], facts: Facts) -> str:
+    """Return what to do to have `modules` on hosts: not the same in the embedded cluster as on a real one."""
+    # What gives the modules to this process, where it has them; else the same names.
+    known = metadata.packages_distributions()
+    wanted = shlex.join(known.get(name, [name])[0] for name in modules)
+    if facts.embedded:
+        # The hosts of the embedded cluster run the Python that started the cluster, which may be another than this one.
+        python = shlex.quote(facts.executable)
+        return f"The hosts run {python} here: {python} -m pip install {wanted}; then run the cell again."
+    command = ["pathways-jupyter", "sidecar", "build", "--jax-version", facts.versions["jax"]]
+    if facts.versions["jax"] not in RELEASES and (image := sidecar_image()):
+        # No sidecar was released for that JAX: the one that runs now is the base.
+        command += ["--base-image", image]
+    return (
+        f"Write {wanted} to requirements.txt, build a sidecar image with it, and give it to the service's workers:"
+        f" {shlex.join(command)}"
+    )
+
+
+def sidecar_image() -> str:
+    """Return the image of the session's sidecars; empty where it cannot be found out."""
+    from pathways_jupyter.service import discovery
+    from pathways_jupyter.session import clusters
+    from pathways_jupyter.session.kernel.session import current
+
+    session = current()
+    # It only makes the advice better.
+    with contextlib.suppress(PathwaysError):
+        if session is not None:
+            service = session.record.service
+            return clusters.ask(
+                session.record, lambda client, namespace: discovery.find(client, namespace, service)
+            ).sidecar_image
+    return ""
 
 
 def pickled(values: Any, *, names: Mapping[str, Any]) -> bytes:
-    """Serializes `values` as JAX does for colocated Python.
+    """Serialize `values` as JAX does for colocated Python.
 
     Args:
       values: What is to be sent.
@@ -76,9 +167,7 @@ def pickled(values: Any, *, names: Mapping[str, Any]) -> bytes:
 
 
 def modules_needed(data: bytes) -> set[str]:
-    """Top-level names of the modules that a pickle imports when it is read."""
-    import pickle
-
+    """Return the top-level names of the modules that a pickle imports when it is read."""
     found: set[str] = set()
 
     class Finder(pickle.Unpickler):
@@ -88,11 +177,9 @@ def modules_needed(data: bytes) -> set[str]:
                 return lambda wanted: found.add(wanted.partition(".")[0])
             return _Anything
 
-    try:
+    # Where it cannot be read, what was found so far is still true; the hosts say the rest.
+    with contextlib.suppress(Exception):
         Finder(io.BytesIO(data)).load()
-    except Exception:
-        # What was found so far is still true; the hosts say the rest.
-        return found
     return found
 
 
@@ -102,31 +189,19 @@ class _Anything:
     def __new__(cls, *args: Any, **kwargs: Any) -> _Anything:
         return super().__new__(cls)
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
-
     def __call__(self, *args: Any, **kwargs: Any) -> _Anything:
         return self
 
-    def __setstate__(self, state: Any) -> None: ...
-
-    def __setitem__(self, key: Any, value: Any) -> None: ...
-
-    def __hash__(self) -> int:
-        return id(self)
-
-    def append(self, value: Any) -> None: ...
-
-    def extend(self, values: Any) -> None: ...
-
-    def add(self, value: Any) -> None: ...
+    __setstate__ = __setitem__ = append = extend = add = __call__
 
 
 def _culprit(names: Mapping[str, Any], serialize: Any, depth: int = 0) -> tuple[str, Exception] | None:
+    """Return the path to the innermost part that cannot be pickled, and why it cannot."""
     for name, value in names.items():
         try:
             serialize(value)
         except Exception as error:
-            inner = _culprit(_captured(value), serialize, depth + 1) if depth < 8 else None
+            inner = _culprit(_captured(value), serialize, depth + 1) if depth < _DEEPEST else None
             if inner is not None:
                 return f"{inner[0]}, used by {name}", inner[1]
             return f"{name} ({type(value).__name__})", error
@@ -145,12 +220,3 @@ def _captured(value: Any) -> dict[str, Any]:
     found = inspect.getclosurevars(function)
     captured = {**found.globals, **found.nonlocals}
     return {name: each for name, each in captured.items() if not isinstance(each, ModuleType)}
-
-
-def _guarded(statement: ast.Try) -> bool:
-    for handler in statement.handlers:
-        caught = handler.type
-        names = caught.elts if isinstance(caught, ast.Tuple) else [caught]
-        if caught is None or any(isinstance(name, ast.Name) and name.id in _GUARDS for name in names):
-            return True
-    return False

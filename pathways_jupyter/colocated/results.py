@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pathways_jupyter.colocated import plain
+from pathways_jupyter.base.hints import Face
+from pathways_jupyter.base.sentences import worded
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.displays import harmless
-from pathways_jupyter.colocated.errors import Failure, HostError
+from pathways_jupyter.colocated.errors import Failure, HostError, printable
 from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.remote.transcript import rendered
-from pathways_jupyter.wording import Face, worded
+from pathways_jupyter.colocated.value_reader import Reader
 
 _HOSTS_OWN = re.compile(r"\b0x[0-9a-f]+\b|(?<=device ID )\d+")
 
@@ -83,10 +84,10 @@ class HostResult:
         if self.written is None:
             return None
         value, parts = self.written
-        return plain.Reader(f"The value of {self.host}", parts, unpickle=self.unpickle).read(value)
+        return Reader(f"The value of {self.host}", parts, unpickle=self.unpickle).read(value)
 
     def lines(self) -> Iterator[Text]:
-        """What was printed line by line, as a screen shows it, in the order in which the lines were completed."""
+        """Return what was printed line by line, as a screen shows it, in the order in which lines were completed."""
         partial: dict[str, str] = {}
         for item in self.items:
             if isinstance(item, Text):
@@ -106,13 +107,11 @@ class CallResult:
       hosts: Every host's part, in the hosts' order.
       outputs: Named outputs. Arrays are global; a value that is not the same on all hosts is a
         :class:`~pathways_jupyter.colocated.trees.PerHost`.
-      restarted: Hosts whose sidecar restarted since the last call: names defined before are gone there.
     """
 
     call: str
     hosts: tuple[HostResult, ...]
     outputs: Mapping[str, Any] = field(default_factory=dict)
-    restarted: tuple[int, ...] = ()
 
     @property
     def values(self) -> dict[int, Any]:
@@ -120,34 +119,39 @@ class CallResult:
         return {result.host.index: result.value for result in self.hosts}
 
     def error(self) -> HostError | None:
-        """What hosts raised, equal exceptions counted as one; None when none did."""
-        groups: dict[tuple[str, str, str], list[HostResult]] = {}
+        """Return what hosts raised, equal exceptions counted as one; None when none did."""
+        groups: dict[tuple[str, ...], list[Failure]] = {}
         for result in self.hosts:
             if result.failure is not None:
                 failure = result.failure
-                key = (failure.type, _alike(failure.message), _alike(failure.traceback))
-                groups.setdefault(key, []).append(result)
-        if not groups:
-            return None
-        failures = []
-        for results in groups.values():
-            first = results[0].failure
-            assert first is not None
-            failures.append(replace(first, hosts=tuple(result.host.index for result in results)))
-        return HostError(failures, len(self.hosts))
-
-
-def _alike(text: str) -> str:
-    """`text` without what differs between hosts that do the same: where an object lies, the number of a device."""
-    return _HOSTS_OWN.sub("", text)
+                # Without what differs between hosts that do the same: addresses of objects, numbers of devices.
+                key = (failure.type, *(_HOSTS_OWN.sub("", each) for each in (failure.message, failure.traceback)))
+                groups.setdefault(key, []).append(failure)
+        failures = [
+            replace(alike[0], hosts=tuple(index for each in alike for index in each.hosts)) for alike in groups.values()
+        ]
+        return HostError(failures, len(self.hosts)) if failures else None
 
 
 def read(answer: Answer, *, unpickle: bool) -> HostResult:
-    """One host's answer to a call."""
+    """Return one host's part from its answer to a call."""
     head = answer.head
     transcript = head["transcript"]
     blobs = answer.parts[head["displays"] :]
-    items: list[Text | Display] = [_item(item, blobs, unpickle) for item in transcript["items"]]
+    items: list[Text | Display] = []
+    for item in transcript["items"]:
+        if item["kind"] != "display":
+            items.append(Text(item["kind"], item["text"]))
+            continue
+        data: dict[str, str | bytes] = {}
+        left = {}
+        for kind, each in item["data"].items():
+            if "blob" in each:
+                blob = blobs[each["blob"]]
+                data[kind] = blob.decode("utf-8", "replace") if each["text"] else blob
+            else:
+                left[printable(kind)] = (int(each["size"]), str(each["file"]))
+        items.append(Display(data if unpickle else harmless(data), left))
     value = None
     if head["value"] is not None:
         # Figures are shown before the value, which is always the last display.
@@ -170,24 +174,11 @@ def read(answer: Answer, *, unpickle: bool) -> HostResult:
 
 
 def failure(host: Host, error: Mapping[str, Any] | None) -> Failure | None:
-    """The failure that a host reported, if any."""
+    """Return the failure that a host reported, if any."""
     if error is None:
         return None
-    return Failure((host.index,), error["type"], error["message"], error["traceback"], error["line"], error["text"])
-
-
-def _item(item: dict[str, Any], blobs: Sequence[bytes], trusted: bool) -> Text | Display:
-    if item["kind"] != "display":
-        return Text(item["kind"], item["text"])
-    data: dict[str, str | bytes] = {}
-    left = {}
-    for kind, each in item["data"].items():
-        if "blob" in each:
-            blob = blobs[each["blob"]]
-            data[kind] = blob.decode("utf-8", "replace") if each["text"] else blob
-        else:
-            left[kind] = (int(each["size"]), str(each["file"]))
-    return Display(data if trusted else harmless(data), left)
+    texts = {each: printable(error[each]) for each in ("type", "message", "traceback", "text")}
+    return Failure((host.index,), line=int(error["line"]) if error["line"] else None, **texts)
 
 
 class Interrupted(KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""Sends the code of :mod:`pathways_jupyter.colocated.remote` to hosts that do not have this package.
+"""Send the code of :mod:`pathways_jupyter.colocated.remote` to hosts that do not have this package.
 
 JAX pickles a colocated function with cloudpickle, which writes Python's own byte code: that runs only on the same
 version of Python. What is sent from here is source text instead, so that even a host of another version can say which
@@ -12,21 +12,20 @@ import hashlib
 from importlib import resources
 from typing import Any
 
-# Modules of the remote package, each after those that it imports.
+# The modules of the remote package, each after those that it imports.
 _MODULES = (
     "codec",
-    "kept",
+    "store",
     "transcript",
     "streams",
     "rich",
     "failures",
     "stoppable",
     "namespaces",
-    "plain",
+    "value_writer",
     "shardings",
-    "returned",
+    "outputs",
     "feeds",
-    "facts",
     "calls",
     "serve",
 )
@@ -66,7 +65,29 @@ def report():
 """
 
 
-class Shipped:
+class _Evaluated:
+    """Stands for what a host evaluates when it reads the request; callable, as JAX and functools.partial require."""
+
+    __name__ = "pathways_jupyter"
+
+    def __init__(self, expression: str) -> None:
+        self._expression = expression
+
+    def __call__(self, *arrays: Any) -> Any:
+        raise NotImplementedError("This is called on hosts only.")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return eval, (self._expression,)
+
+
+VERSIONS = _Evaluated(f"(lambda names: (exec({_REPORT!r}, names), names['report']()))({{}})")
+"""A function that cannot be loaded on any host: the error contains the host's versions.
+
+It is read before all else that JAX sends along, so also by a JAX that cannot read that.
+"""
+
+
+class Shipped(_Evaluated):
     """A function of ``remote/serve.py`` that JAX can send to a host.
 
     Args:
@@ -75,47 +96,17 @@ class Shipped:
     """
 
     def __init__(self, entry: str, *arguments: Any) -> None:
+        super().__init__(_load(entry))
         self.__name__ = f"pathways_jupyter_{entry}"
-        self._entry = entry
         self._arguments = arguments
 
-    def __call__(self, *arrays: Any) -> Any:
-        """Only here to be called on a host."""
-        raise NotImplementedError
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return functools.partial, (_Source(self._entry), *self._arguments)
-
-
-class _Source:
-    def __init__(self, entry: str) -> None:
-        self._entry = entry
-
-    def __call__(self) -> None:
-        """Makes this callable, as :class:`functools.partial` requires."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return eval, (_expression(self._entry),)
-
-
-class Versions:
-    """A function that cannot be loaded on any host: the error says the host's versions.
-
-    It is read before all else that JAX sends along, so also by a JAX that cannot read that.
-    """
-
-    __name__ = "pathways_jupyter_versions"
-
-    def __call__(self, *arrays: Any) -> Any:
-        """Only here to be sent to a host."""
-        raise NotImplementedError
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return eval, (f"(lambda names: (exec({_REPORT!r}, names), names['report']()))({{}})",)
+        return functools.partial, (_Evaluated(self._expression), *self._arguments)
 
 
 @functools.cache
-def _expression(entry: str) -> str:
+def _load(entry: str) -> str:
+    """Return the expression that loads the remote package, once in a process, and gives a function of ``serve.py``."""
     folder = resources.files("pathways_jupyter.colocated.remote")
     sources = [(name, (folder / f"{name}.py").read_text(encoding="utf-8")) for name in _MODULES]
     digest = hashlib.sha256(repr(sources).encode()).hexdigest()[:12]

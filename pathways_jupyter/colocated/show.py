@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pathways_jupyter.base.text import size
 from pathways_jupyter.colocated.errors import name_hosts
 from pathways_jupyter.colocated.results import CallResult, Display, HostResult, Text
-from pathways_jupyter.wording import size
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Values:
         return len(self._values)
 
     def keys(self) -> list[int]:
-        """The hosts' indices."""
+        """Return the hosts' indices."""
         return list(self._values)
 
     def __repr__(self) -> str:
@@ -66,7 +66,7 @@ class Values:
         return any(shown is not None and set(shown.data) != {"text/plain"} for _, shown in self._shown)
 
     def pieces(self) -> Iterator[Piece]:
-        """The values as displays, each after its label."""
+        """Return the values as displays, each after its label."""
         for label, shown in self._groups():
             if shown is not None:
                 yield Piece("stdout", f"[{label}]\n")
@@ -74,9 +74,11 @@ class Values:
                 yield from _left(label, shown)
 
     def _groups(self) -> list[tuple[str, Display | None]]:
+        """Return what is shown of equal values, under the names of their hosts."""
         groups: list[tuple[list[int], Display | None]] = []
         for index, shown in self._shown:
-            found = next((indices for indices, other in groups if _same(other, shown)), None)
+            data = shown and shown.data
+            found = next((indices for indices, other in groups if (other and other.data) == data), None)
             if found is None:
                 groups.append(([index], shown))
             else:
@@ -85,7 +87,7 @@ class Values:
 
 
 def values(result: CallResult) -> Values | None:
-    """The cell's value; None when no host has one."""
+    """Return the cell's value; None when no host has one."""
     return Values(result) if any(_value(each) is not None for each in result.hosts) else None
 
 
@@ -96,7 +98,7 @@ def output(
     quiet: bool = False,
     collapse: bool = False,
 ) -> Iterator[Piece]:
-    """What hosts printed and displayed, host after host.
+    """Return what hosts printed and displayed, host after host.
 
     Args:
       result: The call.
@@ -104,17 +106,24 @@ def output(
       quiet: Leave out what was printed.
       collapse: Show hosts with equal output once.
     """
-    if result.restarted:
-        hosts = name_hosts(result.restarted)
-        yield Piece("stderr", f"[{hosts}] The sidecar restarted: names of earlier cells are gone.\n")
-    for alike in _alike(result.hosts) if collapse else [[each] for each in result.hosts]:
-        label = name_hosts([each.host.index for each in alike])
-        skip = _already(alike[0], (shown or {}).get(alike[0].host.index, ()))
-        yield from _of_host(label, alike[0], skip, quiet)
+    groups: list[list[HostResult]] = []
+    for each in result.hosts:
+        alike = (group for group in groups if group[0].items == each.items and group[0].size == each.size)
+        found = next(alike, None) if collapse else None
+        if found is None:
+            groups.append([each])
+        else:
+            found.append(each)
+    for group in groups:
+        first, before = group[0], list((shown or {}).get(group[0].host.index, ()))
+        # No line is left out if the log had gaps from which they were shown.
+        lines = [line.text for line in itertools.islice(first.lines(), len(before))]
+        skip = len(before) if lines == before else 0
+        yield from _of_host(name_hosts([each.host.index for each in group]), first, skip, quiet)
 
 
 def more(result: CallResult) -> list[tuple[int, str]]:
-    """Outputs that were too large to come along: host index, and their names there."""
+    """Return outputs that were too large to come along: host index, and their names there."""
     found = []
     for each in result.hosts:
         if each.file:
@@ -125,22 +134,18 @@ def more(result: CallResult) -> list[tuple[int, str]]:
     return found
 
 
-def labelled(label: str, text: str) -> str:
-    """`text` with `label` before every line."""
-    return "".join(f"[{label}] {line}\n" for line in text.split("\n"))
-
-
 def _of_host(label: str, result: HostResult, skip: int, quiet: bool) -> Iterator[Piece]:
+    """Return what one host printed and displayed, without the first `skip` lines."""
     pending: list[Text] = []
 
     def printed() -> Iterator[Piece]:
         nonlocal skip
-        part = HostResult(result.host, tuple(pending))
+        lines = list(HostResult(result.host, tuple(pending)).lines())
         pending.clear()
         if not quiet:
-            every = list(part.lines())
-            yield from _joined(label, every[skip:])
-            skip = max(0, skip - len(every))
+            for stream, run in itertools.groupby(lines[skip:], lambda line: line.stream):
+                yield Piece(stream, "".join(f"[{label}] {line.text}\n" for line in run))
+            skip = max(0, skip - len(lines))
 
     for item in result.items:
         if isinstance(item, Text):
@@ -155,13 +160,8 @@ def _of_host(label: str, result: HostResult, skip: int, quiet: bool) -> Iterator
     if result.file and not quiet:
         inside = sum(len(item.text.encode()) for item in result.items if isinstance(item, Text))
         yield Piece("stderr", f"[{label}] ... {size(result.size - inside)} more were printed. The end of it:\n")
-        yield Piece("stdout", labelled(label, result.tail.rstrip("\n")))
-
-
-def _already(result: HostResult, shown: Sequence[str]) -> int:
-    """How many lines need not be shown again: none if the log that they came from had gaps."""
-    lines = [line.text for line in itertools.islice(result.lines(), len(shown))]
-    return len(shown) if lines == list(shown) else 0
+        tail = result.tail.rstrip("\n").split("\n")
+        yield Piece("stdout", "".join(f"[{label}] {line}\n" for line in tail))
 
 
 def _left(label: str, item: Display) -> Iterator[Piece]:
@@ -169,37 +169,6 @@ def _left(label: str, item: Display) -> Iterator[Piece]:
         yield Piece("stderr", f"[{label}] {kind} of {size(bytes_)} is too large to show here.\n")
 
 
-def _joined(label: str, lines: Sequence[Text]) -> Iterator[Piece]:
-    run: list[str] = []
-    stream = ""
-    for line in lines:
-        if line.stream != stream and run:
-            yield Piece(stream, "".join(run))
-            run = []
-        stream = line.stream
-        run.append(f"[{label}] {line.text}\n")
-    if run:
-        yield Piece(stream, "".join(run))
-
-
-def _alike(results: Sequence[HostResult]) -> list[list[HostResult]]:
-    groups: list[list[HostResult]] = []
-    for result in results:
-        same = (group for group in groups if group[0].items == result.items and group[0].size == result.size)
-        found = next(same, None)
-        if found is None:
-            groups.append([result])
-        else:
-            found.append(result)
-    return groups
-
-
 def _value(result: HostResult) -> Display | None:
     last = result.items[-1] if result.items else None
     return last if isinstance(last, Display) and last.value else None
-
-
-def _same(one: Display | None, other: Display | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return one.data == other.data

@@ -1,18 +1,18 @@
 """Variables that hold arrays, such as a dict of parameters: their arrays travel as arrays, the rest beside them.
 
-To the hosts it is pickled, as they run this notebook's code anyway; what they send is read as :mod:`.plain` does.
+To the hosts it is pickled, as they run this notebook's code anyway; what they send is read by :mod:`.value_reader`.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.colocated import plain
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.errors import ColocatedError, name_hosts
-from pathways_jupyter.colocated.host_classes import FirstClasses
+from pathways_jupyter.colocated.value_reader import FirstClasses, Reader
 
 if TYPE_CHECKING:
     import jax
@@ -39,7 +39,7 @@ class Inputs:
 
 
 def split(inputs: Mapping[str, Any]) -> Inputs:
-    """Sorts variables by how they travel."""
+    """Sort variables by how they travel."""
     import jax
 
     arrays: dict[str, jax.Array] = {}
@@ -72,13 +72,13 @@ class PerHost(dict[int, Any]):
 
 
 def join(arrays: Mapping[str, jax.Array], answers: Sequence[Answer], *, unpickle: bool) -> dict[str, Any]:
-    """Outputs by name, from the arrays that came back and what hosts say of those that are more than an array.
+    """Return outputs by name, from the arrays that came back and what hosts say of those that are more than an array.
 
     Returns:
       A value where all hosts have the same, :class:`PerHost` where they do not.
 
     Raises:
-      ColocatedError: A variable that holds arrays is built in another way on other hosts, or holds what is not read.
+      ColocatedError: A variable that holds arrays has another structure on other hosts, or holds what is not read.
     """
     import jax
 
@@ -89,7 +89,7 @@ def join(arrays: Mapping[str, jax.Array], answers: Sequence[Answer], *, unpickle
         values: dict[int, Any] = {}
         for answer in answers:
             parts = answer.parts[answer.head["parts"] :]
-            reader = plain.Reader(f"Output {name}", parts, arrays, unpickle=unpickle, first=first_classes)
+            reader = Reader(f"Output {name}", parts, arrays, unpickle=unpickle, first=first_classes)
             values[answer.host.index] = reader.read(answer.head["written"].get(name))
             used |= reader.used
         (first, value), *others = values.items()
@@ -100,16 +100,17 @@ def join(arrays: Mapping[str, jax.Array], answers: Sequence[Answer], *, unpickle
                 hint="Give it one structure on every host; names stay on the hosts meanwhile.",
             )
         found = {key: array for key, array in found.items() if key not in used}
-        found[name] = value if all(equal(value, other) for _, other in others) else PerHost(values)
+        found |= agree({name: values})
     return found
 
 
 def agree(values: Mapping[str, Mapping[int, Any]]) -> dict[str, Any]:
-    """Values by name, from each host's by its index: one where all hosts have the same, else :class:`PerHost`."""
-    return {
-        name: next(iter(each.values())) if len(set(each.values())) == 1 else PerHost(each)
-        for name, each in values.items()
-    }
+    """Return values by name, from each host's by its index: one where all have the same, else :class:`PerHost`."""
+    found = {}
+    for name, each in values.items():
+        first, *others = each.values()
+        found[name] = first if all(equal(first, other) for other in others) else PerHost(each)
+    return found
 
 
 def equal(one: Any, other: Any) -> bool:
@@ -121,30 +122,22 @@ def equal(one: Any, other: Any) -> bool:
         others, other_tree = jax.tree_util.tree_flatten(other)
     except ValueError:
         # A dict with keys of several types, which JAX cannot sort.
-        return _compare_equal(one, other) or _pickle_alike(one, other)
-    return tree == other_tree and all(
-        left is right or _compare_equal(left, right) or _pickle_alike(left, right)
-        for left, right in zip(leaves, others, strict=True)
-    )
+        return _equal_leaves(one, other)
+    return tree == other_tree and all(map(_equal_leaves, leaves, others))
 
 
-def _compare_equal(left: Any, right: Any) -> bool:
+def _equal_leaves(left: Any, right: Any) -> bool:
     import numpy as np
-
-    if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
-        return bool(np.array_equal(left, right))
-    try:
-        return bool(left == right)
-    except Exception:
-        # A table compares cell by cell, and has no one truth.
-        return False
-
-
-def _pickle_alike(left: Any, right: Any) -> bool:
-    """What does not equal itself, as NaN and NaT do not, and what cannot be compared, may still be the same."""
     from jax.experimental.colocated_python import serialization
 
-    try:
+    if left is right:
+        return True
+    # A table compares cell by cell, and has no one truth.
+    with contextlib.suppress(Exception):
+        arrays = isinstance(left, np.ndarray) or isinstance(right, np.ndarray)
+        if np.array_equal(left, right) if arrays else left == right:
+            return True
+    # What does not equal itself, as NaN and NaT do not, and what cannot be compared, may still be the same.
+    with contextlib.suppress(Exception):
         return type(left) is type(right) and bool(serialization._serialize(left) == serialization._serialize(right))
-    except Exception:
-        return False
+    return False

@@ -6,23 +6,23 @@ from collections.abc import Mapping
 
 from pathways_jupyter.commands.declaration import UNPICKLE, Command, Kind, Option, Source, Word
 
-_SLICES = Option(
-    "--slices", "slices", "only hosts of these slices, such as 0,1 or 0-3", metavar="N[,N]", source=Source.SLICES
-)
-_HOSTS = Option("--hosts", "hosts", "only these hosts, such as 0,2 or 0-3", metavar="N[,N]", source=Source.HOSTS)
+_SLICES = Option("--slices", "only hosts of these slices, such as 0,1 or 0-3", metavar="N[,N]", source=Source.SLICES)
+_HOSTS = Option("--hosts", "only these hosts, such as 0,2 or 0-3", metavar="N[,N]", source=Source.HOSTS)
 
 CELL = Command(
     "%%colocated",
     "Run this cell on the TPU hosts of the session.",
     options=(
-        Option("--in", "inputs", "notebook variables that the cell sees; arrays keep their sharding", metavar="X,Y"),
-        Option("--out", "outputs", "variables of the cell that come back to the notebook", metavar="Z"),
+        Option(
+            "--in", "notebook variables that the cell sees; arrays keep their sharding", name="inputs", metavar="X,Y"
+        ),
+        Option("--out", "variables of the cell that come back to the notebook", name="outputs", metavar="Z"),
         _SLICES,
         _HOSTS,
-        Option("--once", "once", "run on one host only, the first of those", kind=Kind.FLAG),
-        Option("--cpu", "on_cpu", "leave what --out names on the hosts' CPUs, not on chips", kind=Kind.FLAG),
-        Option("--quiet", "quiet", "do not show what is printed", kind=Kind.FLAG, short="-q"),
-        Option("--collapse", "collapse", "show equal output of several hosts once", kind=Kind.FLAG),
+        Option("--once", "run on one host only, the first of those", Kind.FLAG),
+        Option("--cpu", "leave what --out names on the hosts' CPUs, not on chips", Kind.FLAG, name="on_cpu"),
+        Option("--quiet", "do not show what is printed", Kind.FLAG, short="-q"),
+        Option("--collapse", "show equal output of several hosts once", Kind.FLAG),
         UNPICKLE,
     ),
     examples={

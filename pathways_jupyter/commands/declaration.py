@@ -35,11 +35,9 @@ class Source(Enum):
     COMMANDS = "commands"
     FILES = "files"
     SLICES = "slices"
-    FAULTS = "faults"
     HOSTS = "hosts"
     HOST_COMMANDS = "host-commands"
     RUNS = "runs"
-    RUN_COMMANDS = "run-commands"
     JOBS = "jobs"
     HEADLESS_JOBS = "headless-jobs"
 
@@ -50,23 +48,29 @@ class Option:
 
     Attributes:
       flag: Its spelling, e.g. ``--tpu``.
-      name: The setting that it sets; a field of :class:`~pathways_jupyter.config.ConnectConfig` where there is one.
+      name: The setting that it sets, by default the flag's words; a field of ConnectConfig where there is one.
       short: One-letter spelling, e.g. ``-f``.
       implied: The value of an option of kind :attr:`Kind.SECONDS` that is given without one.
+      sets: What a flag sets, where another flag sets the opposite: ``true`` or ``false``.
       aliases: Other flags for the same setting, known from other tools; accepted, but not shown.
       default: The default, as shown in help.
     """
 
     flag: str
-    name: str
     help: str
     kind: Kind = Kind.TEXT
+    name: str = ""
     metavar: str = ""
     short: str = ""
     source: Source = Source.NOTHING
     implied: float = math.inf
+    sets: str = ""
     aliases: tuple[str, ...] = ()
     default: str = ""
+
+    def __post_init__(self) -> None:
+        # Frozen for all but itself.
+        object.__setattr__(self, "name", self.name or self.flag.lstrip("-").replace("-", "_"))
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,10 @@ class Command:
 
     Attributes:
       examples: Command lines, without ``%pathways`` or ``pathways-jupyter``, and their purpose.
-      details: Help text of the magic below the summary.
+      details: Help text below the summary.
+      in_terminal: More help in a terminal, such as exit codes; for a magic that has no command there, what has.
+      rest: Name of the words after ``--``, which are not this package's; empty for a command that takes none.
+      json: Whether ``--json`` has it print its result for programs.
     """
 
     name: str
@@ -99,8 +106,9 @@ class Command:
     words: tuple[Word, ...] = ()
     examples: Mapping[str, str] | None = None
     details: str = ""
+    in_terminal: str = ""
     rest: str = ""
-    """Name of the words after ``--``, which are not this package's; empty for a command that takes none."""
+    json: bool = True
 
 
 def split(words: Sequence[str], commands: Mapping[str, Command]) -> tuple[str, Sequence[str]]:
@@ -119,7 +127,6 @@ def group(name: str, commands: Mapping[str, Command]) -> tuple[str, ...]:
 
 TPU = Option(
     "--tpu",
-    "tpu",
     "slices wanted, TYPE=COUNT[,TYPE=COUNT]",
     metavar="TYPE=COUNT",
     source=Source.INSTANCES,
@@ -127,29 +134,27 @@ TPU = Option(
 )
 UNPICKLE = Option(
     "--unpickle",
-    "unpickle",
     "trust the TPU hosts to run code here: take any object, and show any HTML, that colocated code sends back",
-    kind=Kind.FLAG,
+    Kind.FLAG,
 )
 SERVICE = Option(
     "--service",
-    "service",
     "the Shared Pathways Service: its name, or host:port of its resource manager",
     metavar="SERVICE",
     source=Source.SERVICES,
     aliases=("--pathways-service",),
     default="the only one in the namespace",
 )
-LOCAL = Option("--local", "local", "use the embedded cluster on this machine", kind=Kind.FLAG)
-JSON = Option("--json", "json", "print the result as JSON", kind=Kind.FLAG)
+LOCAL = Option("--local", "use the embedded cluster on this machine", Kind.FLAG)
+JSON = Option("--json", "print the result as JSON", Kind.FLAG)
 CLUSTER = (
     LOCAL,
-    Option("--context", "context", "context in the kubeconfig; your file is never modified", source=Source.CONTEXTS),
-    Option("--kubeconfig", "kubeconfig", "another kubeconfig file", metavar="FILE", source=Source.FILES),
-    Option("--namespace", "namespace", "Kubernetes namespace of the service", short="-n"),
-    Option("--cluster", "cluster", "GKE cluster, reached without a kubeconfig; with --project and --region"),
-    Option("--project", "project", "Google Cloud project of --cluster"),
-    Option("--region", "region", "region or zone of --cluster"),
-    Option("--profile", "profile", "name of a profile in pathways.toml", source=Source.PROFILES),
+    Option("--context", "context in the kubeconfig; your file is never modified", source=Source.CONTEXTS),
+    Option("--kubeconfig", "another kubeconfig file", metavar="FILE", source=Source.FILES),
+    Option("--namespace", "Kubernetes namespace of the service", short="-n"),
+    Option("--cluster", "GKE cluster, reached without a kubeconfig; with --project and --region"),
+    Option("--project", "Google Cloud project of --cluster"),
+    Option("--region", "region or zone of --cluster"),
+    Option("--profile", "name of a profile in pathways.toml", source=Source.PROFILES),
 )
 """The options that select a cluster, the same for all commands."""

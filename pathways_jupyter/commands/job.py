@@ -6,30 +6,30 @@ from pathways_jupyter.commands.connect import CONNECT
 from pathways_jupyter.commands.declaration import CLUSTER, Command, Kind, Option, Source, Word
 
 _JOB = Word("name", "the job's name", source=Source.JOBS, required=True)
-_AS_JOBSET = Option(
-    "--as-jobset", "as_jobset", "expand the job here, for a cluster that has JobSet only", kind=Kind.FLAG
-)
+_AS_JOBSET = Option("--as-jobset", "expand the job here, for a cluster that has JobSet only", Kind.FLAG)
 JOB_NEW = Command(
     "job new",
     "Write a job's manifest: the usual cases, to edit and apply.",
     words=(Word("name", "the new job's name", required=True),),
     options=(
-        Option("--tpu", "tpu", "slices, TYPE=COUNT", metavar="TYPE=COUNT", source=Source.INSTANCES),
-        Option("--image", "image", "image of the job's program, with JAX in it", metavar="IMAGE"),
-        Option("--gcs-bucket", "gcs_bucket", "bucket and path for Pathways' scratch files", metavar="gs://..."),
-        Option("--colocate", "colocate", "run the head on a TPU node, beside a worker", kind=Kind.FLAG),
-        Option("--elastic-slices", "elastic_slices", "slices that may be missing", kind=Kind.NUMBER),
-        Option("--max-restarts", "max_restarts", "restarts of the whole job", kind=Kind.NUMBER, default="0"),
-        Option("--max-slice-restarts", "max_slice_restarts", "restarts of a slice", kind=Kind.NUMBER, default="1"),
-        Option("--pathways-version", "version", "tag of the Pathways images", metavar="TAG", default="latest"),
-        Option("--sidecar-image", "sidecar_image", "image of the colocated Python sidecar", metavar="IMAGE"),
-        Option("--output", "output", "write to this file", short="-o", metavar="FILE", source=Source.FILES),
+        Option("--tpu", "slices, TYPE=COUNT", metavar="TYPE=COUNT", source=Source.INSTANCES),
+        Option("--image", "image of the job's program, with JAX in it", metavar="IMAGE"),
+        Option("--gcs-bucket", "bucket and path for Pathways' scratch files", metavar="gs://..."),
+        Option("--colocate", "run the head on a TPU node, beside a worker", Kind.FLAG),
+        Option("--elastic-slices", "slices that may be missing", Kind.NUMBER),
+        Option("--max-restarts", "restarts of the whole job", Kind.NUMBER, default="0"),
+        Option("--max-slice-restarts", "restarts of a slice", Kind.NUMBER, default="1"),
+        Option("--pathways-version", "tag of the Pathways images", name="version", metavar="TAG", default="latest"),
+        Option("--sidecar-image", "image of the colocated Python sidecar", metavar="IMAGE"),
+        Option("--output", "write to this file", short="-o", metavar="FILE", source=Source.FILES),
     ),
     examples={
         "job new train --tpu ct6e-standard-4t:2x2=2 --image IMAGE -- python train.py": "a program on two slices",
         "job new lab --tpu tpuv6e:2x2=1 -o lab.yaml": "headless: only Pathways, for a client of its own",
     },
+    details="Without a program the job is headless.",
     rest="program",
+    json=False,
 )
 JOB_APPLY = Command(
     "job apply",
@@ -37,14 +37,16 @@ JOB_APPLY = Command(
     words=(Word("file", "the manifest", source=Source.FILES, required=True),),
     options=(
         _AS_JOBSET,
-        Option("--dry-run", "dry_run", "only have the cluster check it", kind=Kind.FLAG),
-        Option("--wait", "wait", "follow the job until it is over; a headless one, until it runs", kind=Kind.FLAG),
+        Option("--dry-run", "only have the cluster check it", Kind.FLAG),
+        Option("--wait", "follow the job until it is over; a headless one, until it runs", Kind.FLAG),
         *CLUSTER,
     ),
     examples={
         "job apply train.yaml": "create it",
         "job apply train.yaml --wait": "and follow it; exit code 1 if it fails",
     },
+    details='The file "-" is standard input.',
+    in_terminal="Exit code with --wait: 0 if the job completed, or is headless and runs; 1 if it failed.",
 )
 JOB_LIST = Command(
     "job list", "Jobs in the namespace, the newest first.", options=CLUSTER, examples={"job list --local": "all"}
@@ -65,8 +67,8 @@ JOB_LOGS = Command(
         Word("slice", "slice of the worker, or SLICE-HOST", source=Source.SLICES),
     ),
     options=(
-        Option("--follow", "follow", "keep printing new lines until interrupted", kind=Kind.FLAG, short="-f"),
-        Option("--tail", "tail", "number of last lines; default: all", kind=Kind.NUMBER),
+        Option("--follow", "keep printing new lines until interrupted", Kind.FLAG, short="-f"),
+        Option("--tail", "number of last lines; default: all", Kind.NUMBER),
         *CLUSTER,
     ),
     examples={"job logs train -f": "the program, continuously", "job logs train worker 1-0": "a worker"},
@@ -93,9 +95,8 @@ JOB_CONNECT = Command(
         *CLUSTER,
         Option(
             "--wait",
-            "wait",
             "wait for a job that has not started, for SECONDS or without limit",
-            kind=Kind.SECONDS,
+            Kind.SECONDS,
             default="as --timeout",
         ),
         *(option for option in CONNECT.options if option.name in {"timeout", "tunnel"}),
@@ -106,12 +107,13 @@ JOB_CONNECT = Command(
     },
     details="Several notebooks may be attached to one job, each with arrays of its own. %pathways disconnect lets go "
     "of the job; %pathways job delete ends it.",
+    in_terminal="A program runs on the job's slices with: pathways-jupyter run --job {name} -- python train.py",
 )
 JOB_DELETE = Command(
     "job delete",
     "Delete a job and all its pods; asks first.",
     words=(_JOB,),
-    options=(Option("--yes", "yes", "delete without asking", kind=Kind.FLAG, short="-y"), *CLUSTER),
+    options=(Option("--yes", "delete without asking", Kind.FLAG, short="-y"), *CLUSTER),
     examples={"job delete train": "its logs are gone with it"},
 )
 CELL_JOB = Command(

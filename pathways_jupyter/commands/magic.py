@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pathways_jupyter.commands.connect import CONNECT
 from pathways_jupyter.commands.declaration import Command, Source, Word
-from pathways_jupyter.commands.elastic import ELASTIC
+from pathways_jupyter.commands.elastic import ELASTIC, EXPORT, NOTEBOOK_HEAL, NOTEBOOK_INJECT
 from pathways_jupyter.commands.job import (
     JOB_APPLY,
     JOB_CONNECT,
@@ -18,6 +18,7 @@ from pathways_jupyter.commands.job import (
     JOB_SHOW,
     JOB_SUSPEND,
 )
+from pathways_jupyter.commands.multihost import MULTIHOST
 from pathways_jupyter.commands.service import (
     DOCTOR,
     SERVICE_DELETE,
@@ -29,15 +30,6 @@ from pathways_jupyter.commands.service import (
 )
 from pathways_jupyter.commands.session import DISCONNECT, ENV, EVENTS, LOGS, PANEL, RECONNECT, SESSIONS, STATUS
 
-MULTIHOST = Command(
-    "multihost",
-    "Run a command on many hosts: run, status, runs, attach, logs, stop, hosts.",
-    words=(Word("command", "which; %pathways multihost help lists them"),),
-    examples={
-        "multihost run --hosts hosts.txt -- python3 train.py": "this directory is sent to the hosts of a file",
-        "multihost status": "the newest run",
-    },
-)
 PROFILES = Command("profiles", "Profiles in pathways.toml, for connect --profile NAME.")
 TRACEBACK = Command("traceback", "The full traceback of the last Pathways error.")
 HELP = Command("help", "All commands, or one of them.", words=(Word("command", "which", source=Source.COMMANDS),))
@@ -68,9 +60,12 @@ MAGIC: Mapping[str, Command] = {
         JOB_SUSPEND,
         JOB_RESUME,
         JOB_DELETE,
-        MULTIHOST,
+        *MULTIHOST,
         DOCTOR,
         ELASTIC,
+        NOTEBOOK_INJECT,
+        NOTEBOOK_HEAL,
+        EXPORT,
         PROFILES,
         TRACEBACK,
         HELP,

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pathways_jupyter.commands.declaration import CLUSTER, Command, Kind, Option, Source, Word
 
 _FLAG, _LIST, _NUMBER = Kind.FLAG, Kind.LIST, Kind.NUMBER
 
-PROJECT = Option("--project", "project", "Google Cloud project", default="gcloud's")
-ZONE = Option("--zone", "zone", "zone of the TPU VMs", default="gcloud's")
+PROJECT = Option("--project", "Google Cloud project", default="gcloud's")
+ZONE = Option("--zone", "zone of the TPU VMs", default="gcloud's")
 
 HOSTS_OPTIONS = (
-    Option(
-        "--hosts", "hosts", "file with one [USER@]HOST[:PORT] a line, or HOST,HOST", metavar="FILE", source=Source.FILES
-    ),
-    Option("--tpu-prefix", "tpu_prefix", "TPU VMs: exact name, or PREFIX of PREFIX-0, PREFIX-1 ...", metavar="PREFIX"),
-    Option("--service", "service", "the workers of a service", metavar="NAME", source=Source.SERVICES),
-    Option("--job", "job", "the workers of a PathwaysJob", metavar="NAME"),
-    Option("--session", "session", "the workers of a session's service", metavar="ID", source=Source.SESSIONS),
-    Option("--user", "user", "user name on the hosts", default="yours"),
-    Option("--key", "keys", "private key; may be repeated", kind=_LIST, metavar="FILE", source=Source.FILES),
-    Option("--known-hosts", "known_hosts", "file with the hosts' keys", metavar="FILE", source=Source.FILES),
-    Option("--accept-new", "accept_new", "accept the key of a host that is not known; never a changed one", kind=_FLAG),
-    Option("--internal-ip", "internal_ip", "reach TPU VMs at their internal addresses", kind=_FLAG),
+    Option("--hosts", "file with one [USER@]HOST[:PORT] a line, or HOST,HOST", metavar="FILE", source=Source.FILES),
+    Option("--tpu-prefix", "TPU VMs: exact name, or PREFIX of PREFIX-0, PREFIX-1 ...", metavar="PREFIX"),
+    Option("--service", "the workers of a service", metavar="NAME", source=Source.SERVICES),
+    Option("--job", "the workers of a PathwaysJob", metavar="NAME"),
+    Option("--session", "the workers of a session's service", metavar="ID", source=Source.SESSIONS),
+    Option("--user", "user name on the hosts", default="yours"),
+    Option("--key", "private key; may be repeated", _LIST, name="keys", metavar="FILE", source=Source.FILES),
+    Option("--known-hosts", "file with the hosts' keys", metavar="FILE", source=Source.FILES),
+    Option("--accept-new", "accept the key of a host that is not known; never a changed one", _FLAG),
+    Option("--internal-ip", "reach TPU VMs at their internal addresses", _FLAG),
     ZONE,
     *CLUSTER,
 )
 """The options that select hosts, the same for all commands."""
 
 _HOSTS_OPTIONS = tuple(
-    Option("--project", "project", "Google Cloud project of --tpu-prefix or --cluster", default="gcloud's")
+    Option("--project", "Google Cloud project of --tpu-prefix or --cluster", default="gcloud's")
     if each.flag == "--project"
     else each
     for each in HOSTS_OPTIONS
@@ -38,23 +34,24 @@ _HOSTS_OPTIONS = tuple(
 
 RUN_OPTIONS = (
     *_HOSTS_OPTIONS,
-    Option("--dir", "directory", "what is sent", metavar="DIR", source=Source.FILES, default="the current directory"),
-    Option("--exclude", "exclude", "leave out, a pattern as in .gitignore; may be repeated", kind=_LIST),
-    Option("--run-name", "name", "run directory on the hosts", metavar="NAME", default="the time"),
-    Option("--use-existing-folder", "existing", "send nothing; the run directory is on the hosts", kind=_FLAG),
-    Option("--log-dir", "logs", "where the logs go", metavar="DIR", source=Source.FILES, default="multihost-runs"),
-    Option("--relay", "relay", "send to a few hosts, which pass it on to the others", kind=_FLAG),
-    Option("--keep-going", "keep_going", "one host's failure does not end the others", kind=_FLAG),
-    Option("--keep-tpu", "keep_tpu", "leave alone what holds the TPUs of the hosts", kind=_FLAG),
-    Option("--detach", "detach", "return once it runs; it goes on without this machine", kind=_FLAG),
-    Option("--grace", "grace", "time between SIGTERM and SIGKILL", kind=_NUMBER, metavar="SECONDS", default="10"),
-    Option("--dry-run", "dry_run", "only show what would be sent, ended and run", kind=_FLAG),
+    Option(
+        "--dir", "what is sent", name="directory", metavar="DIR", source=Source.FILES, default="the current directory"
+    ),
+    Option("--exclude", "leave out, a pattern as in .gitignore; may be repeated", _LIST),
+    Option("--run-name", "run directory on the hosts", name="name", metavar="NAME", default="the time"),
+    Option("--use-existing-folder", "send nothing; the run directory is on the hosts", _FLAG, name="existing"),
+    Option("--log-dir", "where the logs go", name="logs", metavar="DIR", source=Source.FILES, default="multihost-runs"),
+    Option("--keep-going", "one host's failure does not end the others", _FLAG),
+    Option("--keep-tpu", "leave alone what holds the TPUs of the hosts", _FLAG),
+    Option("--detach", "return once it runs; it goes on without this machine", _FLAG),
+    Option("--grace", "time between SIGTERM and SIGKILL", _NUMBER, metavar="SECONDS", default="10"),
+    Option("--dry-run", "only show what would be sent, ended and run", _FLAG),
 )
 
 _RUN = Word("run", "name of the run, or its beginning; default: the newest", source=Source.RUNS)
 
 RUN = Command(
-    "run",
+    "multihost run",
     "Send a directory to all hosts, and run a command on them.",
     options=RUN_OPTIONS,
     examples={
@@ -64,36 +61,38 @@ RUN = Command(
         "multihost run --hosts a,b --dry-run -- python3 train.py": "look first",
     },
     details="The command runs in the run directory, with SLICE and WORKER in its environment. The output of each host "
-    "goes to output_slice_0000_worker_0000.txt and so on. The result is the worst exit code.",
+    "goes to output_slice_0000_worker_0000.txt and so on.",
+    in_terminal="The exit code is the worst of all hosts; 255 for a host that could not be reached.",
+    rest="command",
 )
 STATUS = Command(
-    "status",
+    "multihost status",
     "The state of a run on each host.",
     words=(_RUN,),
     examples={"multihost status": "the newest run", "multihost status my-run": "by name"},
 )
-LIST = Command("runs", "The runs of this machine.", examples={"multihost runs": "the newest first"})
+LIST = Command("multihost runs", "The runs of this machine.", examples={"multihost runs": "the newest first"})
 ATTACH = Command(
-    "attach",
+    "multihost attach",
     "Follow a run that was detached, or whose client has gone.",
     words=(_RUN,),
     examples={"multihost attach my-run": "Interrupt leaves off and ends nothing"},
 )
 LOGS = Command(
-    "logs",
+    "multihost logs",
     "The output of one host of a run, or of all.",
     words=(_RUN, Word("host", "SLICE-WORKER, or the worker's number; default: all")),
-    options=(Option("--tail", "tail", "number of last lines", kind=_NUMBER, default="100"),),
+    options=(Option("--tail", "number of last lines", _NUMBER, default="100"),),
     examples={"multihost logs my-run 0-1": "one host", "multihost logs my-run --tail 5": "the last lines of each"},
 )
 STOP = Command(
-    "stop",
+    "multihost stop",
     "End a run on all hosts.",
     words=(_RUN,),
     examples={"multihost stop my-run": "SIGTERM, after the run's --grace SIGKILL; nothing is left running"},
 )
 HOSTS = Command(
-    "hosts",
+    "multihost hosts",
     "Which hosts are meant, whether they can be reached, and what holds their TPUs.",
     options=_HOSTS_OPTIONS,
     examples={"multihost hosts --hosts hosts.txt": "changes nothing on them"},
@@ -101,19 +100,21 @@ HOSTS = Command(
 _WHERE = (PROJECT, ZONE)
 _NAME = Word("name", "name of the queued resource", required=True)
 CREATE = Command(
-    "create",
+    "multihost create",
     "Ask for TPU VMs with a queued resource.",
     words=(_NAME,),
     options=(
-        Option("--accelerator-type", "accelerator", "for example v4-8", metavar="TYPE"),
-        Option("--runtime-version", "runtime", "image of the VMs", metavar="VERSION", default="tpu-ubuntu2204-base"),
-        Option("--node-count", "nodes", "number of TPU VMs", kind=_NUMBER, default="1"),
-        Option("--node-prefix", "prefix", "their names: PREFIX-0, PREFIX-1 ...", default="the name"),
-        Option("--spot", "spot", "capacity that may be taken away, at the price of the market", kind=_FLAG),
-        Option("--reserved", "reserved", "from your reservation", kind=_FLAG),
-        Option("--best-effort", "best_effort", "preemptible capacity", kind=_FLAG),
-        Option("--network", "network", "network of the VMs", default="default"),
-        Option("--internal-ips", "internal_only", "without external addresses", kind=_FLAG),
+        Option("--accelerator-type", "for example v4-8", name="accelerator", metavar="TYPE"),
+        Option(
+            "--runtime-version", "image of the VMs", name="runtime", metavar="VERSION", default="tpu-ubuntu2204-base"
+        ),
+        Option("--node-count", "number of TPU VMs", _NUMBER, name="nodes", default="1"),
+        Option("--node-prefix", "their names: PREFIX-0, PREFIX-1 ...", name="prefix", default="the name"),
+        Option("--spot", "capacity that may be taken away, at the price of the market", _FLAG),
+        Option("--reserved", "from your reservation", _FLAG),
+        Option("--best-effort", "preemptible capacity", _FLAG),
+        Option("--network", "network of the VMs", default="default"),
+        Option("--internal-ips", "without external addresses", _FLAG, name="internal_only"),
         *_WHERE,
     ),
     examples={
@@ -122,27 +123,27 @@ CREATE = Command(
     },
 )
 QUEUED = Command(
-    "list",
+    "multihost list",
     "The queued resources of a zone, and their TPU VMs.",
-    options=(Option("--filter", "only", "only names that contain this", metavar="TEXT"), *_WHERE),
+    options=(Option("--filter", "only names that contain this", name="only", metavar="TEXT"), *_WHERE),
     examples={"multihost list": "all of the zone"},
 )
 WAIT = Command(
-    "wait",
+    "multihost wait",
     "Wait until a queued resource is ACTIVE and its TPU VMs are READY.",
     words=(_NAME,),
-    options=(Option("--timeout", "timeout", "longest wait", kind=_NUMBER, metavar="SECONDS", default="3600"), *_WHERE),
+    options=(Option("--timeout", "longest wait", _NUMBER, metavar="SECONDS", default="3600"), *_WHERE),
     examples={"multihost wait my-tpu": "exit code 0 once all nodes can be used"},
 )
 DELETE = Command(
-    "delete",
+    "multihost delete",
     "Delete a queued resource, and with --force its TPU VMs.",
     words=(_NAME,),
     options=(
-        Option("--force", "force", "delete its TPU VMs too", kind=_FLAG),
-        Option("--async", "asynchronous", "do not wait for the end", kind=_FLAG),
-        Option("--yes", "yes", "do not ask", kind=_FLAG, short="-y"),
-        Option("--dry-run", "dry_run", "only show what would be deleted", kind=_FLAG),
+        Option("--force", "delete its TPU VMs too", _FLAG),
+        Option("--async", "do not wait for the end", _FLAG, name="asynchronous"),
+        Option("--yes", "do not ask", _FLAG, short="-y"),
+        Option("--dry-run", "only show what would be deleted", _FLAG),
         *_WHERE,
     ),
     examples={
@@ -151,13 +152,7 @@ DELETE = Command(
     },
 )
 
-HELP = Command("help", "These commands.", words=(Word("command", "which", source=Source.RUN_COMMANDS),))
-
-LINE: Mapping[str, Command] = {
-    each.name: each for each in (RUN, STATUS, LIST, ATTACH, LOGS, STOP, HOSTS, CREATE, QUEUED, WAIT, DELETE, HELP)
-}
-"""What ``%pathways multihost`` knows."""
-
+MULTIHOST = (RUN, STATUS, LIST, ATTACH, LOGS, STOP, HOSTS, CREATE, QUEUED, WAIT, DELETE)
 CELL = Command(
     "%%multihost",
     "Run this cell, a shell script, on all hosts.",

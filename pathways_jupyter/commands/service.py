@@ -17,14 +17,11 @@ DOCTOR = Command(
     "doctor",
     "Check cluster, permissions, service, versions and leftovers, with advice for each problem.",
     options=(
-        Option("--lab", "lab", "also check the permissions for pathways-jupyter lab", kind=Kind.FLAG),
+        Option("--lab", "also check the permissions for pathways-jupyter lab", Kind.FLAG),
         Option(
-            "--platform",
-            "platform",
-            "also check the permissions for deploying services and installing the operator",
-            kind=Kind.FLAG,
+            "--platform", "also check the permissions for deploying services and installing the operator", Kind.FLAG
         ),
-        Option("--faults", "faults", "also check the permissions for elastic inject", kind=Kind.FLAG),
+        Option("--faults", "also check the permissions for elastic inject", Kind.FLAG),
         SERVICE,
         *CLUSTER,
     ),
@@ -33,20 +30,24 @@ DOCTOR = Command(
         "doctor --local": "the embedded cluster",
         "doctor --platform -n research": "may I prepare this namespace for others?",
     },
+    in_terminal="Exit code 1 if a problem must be fixed before a notebook can connect.",
 )
 USAGE_SPAN = "7d"
 USAGE = Command(
     "usage",
     "Who has held how many chip-hours, as far as the cluster still knows.",
     options=(
-        Option("--since", "since", "how far back, such as 7d, 12h or 1h30m", metavar="SPAN", default=USAGE_SPAN),
-        Option("--all-namespaces", "all_namespaces", "all namespaces of the cluster", kind=Kind.FLAG, short="-A"),
+        Option("--since", "how far back, such as 7d, 12h or 1h30m", metavar="SPAN", default=USAGE_SPAN),
+        Option("--all-namespaces", "all namespaces of the cluster", Kind.FLAG, short="-A"),
         *CLUSTER,
     ),
     examples={
         "usage --since 12h": "the namespace of your current context",
         "usage --context my-gke -A --json": "for a script",
     },
+    details="The sources are the proxies' Jobs and Leases, which are deleted with their sessions: it is a view of "
+    "what is held now and since when, no accounting. PathwaysJobs, whose workers are their own, are not "
+    "counted.",
 )
 SERVICES = Command(
     "services",
@@ -59,74 +60,44 @@ SERVICES = Command(
 )
 _SERVICE_NAME = Word("name", "the service's name", source=Source.SERVICES, required=True)
 _FOLLOW_SECONDS = Option(
-    "--timeout",
-    "timeout",
-    "how long to follow its start; it stays after that",
-    kind=Kind.NUMBER,
-    metavar="SECONDS",
-    default="1800",
+    "--timeout", "how long to follow its start; it stays after that", Kind.NUMBER, metavar="SECONDS", default="1800"
 )
 SERVICE_DEPLOY = Command(
     "service deploy",
     "Deploy a service: check the cluster first, then create it, and follow its start.",
     words=(Word("name", "the new service's name", required=True),),
     options=(
-        Option(
-            "--tpu",
-            "tpu",
-            "type of its slices, such as tpuv6e:2x2",
-            metavar="TYPE",
-            source=Source.INSTANCES,
-        ),
-        Option("--slices", "slices", "number of slices", kind=Kind.NUMBER, default="1"),
-        Option("--gcs-bucket", "gcs_bucket", "bucket and path for its scratch files", metavar="gs://..."),
+        Option("--tpu", "type of its slices, such as tpuv6e:2x2", metavar="TYPE", source=Source.INSTANCES),
+        Option("--slices", "number of slices", Kind.NUMBER, default="1"),
+        Option("--gcs-bucket", "bucket and path for its scratch files", metavar="gs://..."),
         Option(
             "--server-image",
-            "server_image",
             "image of resource manager and workers",
             metavar="IMAGE",
             default="Pathways' own for the JAX that is installed here",
         ),
+        Option("--sidecar-image", "image of the colocated Python sidecar", metavar="IMAGE", default="no sidecar"),
         Option(
-            "--sidecar-image",
-            "sidecar_image",
-            "image of the colocated Python sidecar",
-            metavar="IMAGE",
-            default="no sidecar",
-        ),
-        Option(
-            "--max-slice-restarts",
-            "max_slice_restarts",
-            "how often each host of a slice may be restarted",
-            kind=Kind.NUMBER,
-            default="1000000",
+            "--max-slice-restarts", "how often each host of a slice may be restarted", Kind.NUMBER, default="1000000"
         ),
         Option(
             "--max-restarts",
-            "max_restarts",
             "how often the whole service may be recreated after its head failed",
-            kind=Kind.NUMBER,
+            Kind.NUMBER,
             default="30",
         ),
-        Option(
-            "--head-pool",
-            "head_pool",
-            "node pool of the resource manager; any for no choice",
-            metavar="POOL",
-            default="cpu-np",
-        ),
-        Option("--host-network", "host_network", "run the workers on their nodes' network", kind=Kind.FLAG),
+        Option("--head-pool", "node pool of the resource manager; any for no choice", metavar="POOL", default="cpu-np"),
+        Option("--host-network", "run the workers on their nodes' network", Kind.FLAG),
         Option(
             "--nodes",
-            "nodes",
             "with --host-network: an address range of the nodes, for the NetworkPolicy; may be repeated",
-            kind=Kind.LIST,
+            Kind.LIST,
             metavar="CIDR",
         ),
-        Option("--dry-run", "dry_run", "only print what would be created", kind=Kind.FLAG),
-        Option("--output", "output", "format of the dry run: yaml or json", short="-o", default="yaml"),
-        Option("--skip-checks", "skip_checks", "deploy whatever the checks find", kind=Kind.FLAG),
-        Option("--no-wait", "no_wait", "return when it is created, without following its start", kind=Kind.FLAG),
+        Option("--dry-run", "only print what would be created", Kind.FLAG),
+        Option("--output", "format of the dry run: yaml or json", short="-o", default="yaml"),
+        Option("--skip-checks", "deploy whatever the checks find", Kind.FLAG),
+        Option("--no-wait", "return when it is created, without following its start", Kind.FLAG),
         _FOLLOW_SECONDS,
         *CLUSTER,
     ),
@@ -135,6 +106,9 @@ SERVICE_DEPLOY = Command(
         "service deploy team --tpu tpuv6e:4x4 --gcs-bucket gs://b --dry-run -o yaml": "look at the manifests first",
         "service deploy mine --tpu tpuv5e:4x4 --local": "on spare nodes of the embedded cluster",
     },
+    details="The checks: JobSet is installed, your permissions, the node pools of that type and topology, the "
+    "node pool of the head, the bucket, and what recent events say about quota. An interrupt leaves the "
+    "service as it is.",
 )
 SERVICE_SHOW = Command(
     "service show",
@@ -149,11 +123,33 @@ SERVICE_WAIT = Command(
     words=(_SERVICE_NAME,),
     options=(_FOLLOW_SECONDS, *CLUSTER),
     examples={"service wait team": "after deploy --no-wait, or after an interrupt"},
+    in_terminal="Exit code 1 if it is not ready in time, or has ended for good.",
 )
 SERVICE_DELETE = Command(
     "service delete",
     "Delete a service and its NetworkPolicy; asks first, and says who still uses it.",
     words=(_SERVICE_NAME,),
-    options=(Option("--yes", "yes", "delete without asking", kind=Kind.FLAG, short="-y"), *CLUSTER),
+    options=(Option("--yes", "delete without asking", Kind.FLAG, short="-y"), *CLUSTER),
     examples={"service delete team": "ends the sessions on it as well"},
+)
+NETWORK_POLICY = Command(
+    "network-policy",
+    "Print NetworkPolicies that close the ports of proxies and services.",
+    options=(
+        Option("--namespace", "namespace in the manifests", metavar="NAME", default="kubectl's"),
+        Option("--service", "also close the resource manager of this service", metavar="NAME"),
+        Option(
+            "--nodes",
+            "an address range of the cluster's nodes, from which a service's workers connect; may be repeated",
+            Kind.LIST,
+            metavar="CIDR",
+        ),
+    ),
+    examples={
+        "network-policy | kubectl apply --namespace research -f -": "for proxies",
+        "network-policy --service pathways-cluster --nodes 10.128.0.0/20": "for a service too",
+    },
+    details="They block connections from other pods to the proxies of sessions and to the resource manager of "
+    "--service. Sessions need no open port, since they use port-forward. Does not contact a cluster.",
+    json=False,
 )

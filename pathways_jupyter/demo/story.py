@@ -15,14 +15,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter import entry
-from pathways_jupyter.config import resolve
+from pathways_jupyter.base.config import resolve
+from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.base.events import Event, EventKind
+from pathways_jupyter.base.hints import Face
 from pathways_jupyter.demo import descendants
-from pathways_jupyter.errors import PathwaysError
-from pathways_jupyter.events import Event, EventKind
 from pathways_jupyter.render import text
 from pathways_jupyter.render.text import Mark
-from pathways_jupyter.wording import Face
+from pathways_jupyter.session import clusters
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -205,7 +205,7 @@ class _Story:
         with self._step("Train a small network, data-parallel") as report:
             trainer = training.Trainer(training.mesh(session.slices()))
             losses = trainer.train(60)
-            report.append(f"60 steps of Adam: loss {losses[0]:.3f} -> {losses[-1]:.3f}")
+            report.append(f"60 steps: loss {losses[0]:.3f} -> {losses[-1]:.3f}")
             _claim(losses[-1] < losses[0] / 2, f"the loss went from {losses[0]} to {losses[-1]}")
         return trainer
 
@@ -214,7 +214,7 @@ class _Story:
 
         with self._step("Lose a slice: its worker's pod is deleted") as report:
             since = session.event_count
-            pod = entry.ask(self._config, lambda client, namespace: _kill_a_worker(client, namespace, session.id))
+            pod = clusters.ask(self._config, lambda client, namespace: _kill_a_worker(client, namespace, session.id))
             down = _wait_for(session, EventKind.SLICE_DOWN, since)
             report.append(f"{pod} deleted; notice: {down.message}")
             problem = trainer.failure()
@@ -245,7 +245,7 @@ class _Story:
         from pathways_jupyter.session import registry
 
         with self._step("Count what is left") as report:
-            counts = entry.ask(self._config, lambda client, namespace: _objects_of(client, namespace, session.id))
+            counts = clusters.ask(self._config, lambda client, namespace: _objects_of(client, namespace, session.id))
             record = session.record
             files = (registry.record_path(session.id), Path(record.log))
             counts["sockets"] = sum(Path(path).exists() for path in (record.socket, record.tunnel))

@@ -15,7 +15,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 _ROWS, _INPUTS, _HIDDEN, _OUTPUTS = 1024, 16, 64, 4
-_RATE, _DECAY, _DECAY_SQUARES, _EPSILON = 1e-2, 0.9, 0.999, 1e-8
+_RATE, _MOMENTUM = 0.1, 0.9
 _EVERY = 10
 
 Tree = Any
@@ -26,34 +26,19 @@ def mesh(slices: Mapping[int, Sequence[Any]]) -> Mesh:
     return Mesh(np.array([list(devices) for devices in slices.values()]), ("slice", "chip"))
 
 
-def forward(weights: Tree, inputs: jax.Array) -> jax.Array:
-    """A multilayer perceptron: `inputs` [rows, 16] to outputs [rows, 4]."""
-    hidden = jnp.tanh(inputs @ weights["in"] + weights["bias"])
-    return hidden @ weights["out"]
-
-
 def loss(weights: Tree, inputs: jax.Array, targets: jax.Array) -> jax.Array:
-    """Mean squared error."""
-    return jnp.mean((forward(weights, inputs) - targets) ** 2)
+    """Mean squared error of a multilayer perceptron, `inputs` [rows, 16] to outputs [rows, 4]."""
+    hidden = jnp.tanh(inputs @ weights["in"] + weights["bias"])
+    return jnp.mean((hidden @ weights["out"] - targets) ** 2)
 
 
 @jax.jit  # type: ignore[untyped-decorator]
 def step(state: Tree, inputs: jax.Array, targets: jax.Array) -> tuple[Tree, jax.Array]:
-    """One step of Adam; returns the new state and the loss before it."""
+    """One step of gradient descent with momentum; returns the new state and the loss before it."""
     value, gradients = jax.value_and_grad(loss)(state["weights"], inputs, targets)
-    count = state["count"] + 1
-    mean = jax.tree.map(lambda old, new: _DECAY * old + (1 - _DECAY) * new, state["mean"], gradients)
-    squares = jax.tree.map(
-        lambda old, new: _DECAY_SQUARES * old + (1 - _DECAY_SQUARES) * new**2, state["squares"], gradients
-    )
-    sure, sure_squares = 1 - _DECAY**count, 1 - _DECAY_SQUARES**count
-    weights = jax.tree.map(
-        lambda weight, first, second: weight - _RATE * (first / sure) / (jnp.sqrt(second / sure_squares) + _EPSILON),
-        state["weights"],
-        mean,
-        squares,
-    )
-    return {"weights": weights, "mean": mean, "squares": squares, "count": count}, value
+    velocity = jax.tree.map(lambda old, new: _MOMENTUM * old + new, state["velocity"], gradients)
+    weights = jax.tree.map(lambda weight, change: weight - _RATE * change, state["weights"], velocity)
+    return {"weights": weights, "velocity": velocity, "count": state["count"] + 1}, value
 
 
 class Trainer:
@@ -68,8 +53,8 @@ class Trainer:
             "bias": np.zeros(_HIDDEN, dtype=np.float32),
             "out": random.standard_normal((_HIDDEN, _OUTPUTS), dtype=np.float32) / _HIDDEN**0.5,
         }
-        zeros = jax.tree.map(np.zeros_like, weights)
-        self._snapshot: Tree = {"weights": weights, "mean": zeros, "squares": zeros, "count": np.float32(0)}
+        velocity = jax.tree.map(np.zeros_like, weights)
+        self._snapshot: Tree = {"weights": weights, "velocity": velocity, "count": np.int32(0)}
         self._rows = random.standard_normal((_ROWS, _INPUTS), dtype=np.float32)
         self._wanted = np.sin(self._rows @ random.standard_normal((_INPUTS, _OUTPUTS), dtype=np.float32) / 2)
         self._state: Tree

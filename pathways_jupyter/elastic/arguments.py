@@ -11,7 +11,7 @@ import operator
 from collections.abc import Collection
 from typing import Any
 
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.base.errors import ConfigError
 
 
 class ArgumentError(ConfigError, ValueError):

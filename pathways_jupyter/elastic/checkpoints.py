@@ -1,7 +1,7 @@
 """Snapshots on a disk or in a bucket, written and read by Orbax; they outlive this process.
 
 Orbax renames a checkpoint, or marks it, only when all of it has been written: one that was cut short is not listed, and
-is removed by the next run. Needs the extra ``pathways_jupyter[checkpoints]``, for a bucket ``pathways_jupyter[gcs]``.
+is removed by the next run. Needs the extra ``pathways_jupyter[elastic]``.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from pathways_jupyter.base.extras import require
 from pathways_jupyter.elastic.batches import Position
 from pathways_jupyter.elastic.errors import ElasticRuntimeError
-from pathways_jupyter.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathways_jupyter.elastic.reshard import Form
@@ -37,15 +37,12 @@ class Checkpoints:
 
     def __init__(self, path: str, *, keep: int) -> None:
         in_bucket = path.startswith("gs://")
-        extra = "gcs" if in_bucket else "checkpoints"
-        try:
-            import orbax.checkpoint as ocp
-        except ImportError as error:
-            raise ConfigError(
-                f"Snapshots in {path} need Orbax.", hint=f"pip install 'pathways_jupyter[{extra}]'"
-            ) from error
-        if in_bucket:
-            _require_gcsfs(path)
+        require("elastic", f"Keeping snapshots in {path}", "etils", "orbax.checkpoint")
+        # These paths go through TensorFlow where that is installed.
+        if in_bucket and importlib.util.find_spec("tensorflow") is None:
+            require("elastic", f"Keeping snapshots in {path}", "gcsfs")
+        import orbax.checkpoint as ocp
+
         self.path = path
         self._ocp = ocp
         # Orbax's own thread is not needed: snapshots are written by one already.
@@ -122,21 +119,6 @@ class Checkpoints:
         with self._lock:
             read = self._manager.restore(step, args=args.Composite(**{_STATE: args.StandardRestore({_LEAVES: wanted})}))
         return list(read[_STATE][_LEAVES])
-
-
-def _require_gcsfs(path: str) -> None:
-    """Raise an error where Orbax's paths have nothing that reaches a bucket; it would say so without a hint, and late.
-
-    Raises:
-      ConfigError: It is not installed.
-    """
-    # These paths go through TensorFlow where that is installed.
-    if importlib.util.find_spec("tensorflow") is not None:
-        return
-    try:
-        import gcsfs  # noqa: F401
-    except ImportError as error:
-        raise ConfigError(f"Snapshots in {path} need gcsfs.", hint="pip install 'pathways_jupyter[gcs]'") from error
 
 
 def _absolute(path: str) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter import interruptible
+from pathways_jupyter.base import interruptible
 from pathways_jupyter.elastic import reshard
 
 if TYPE_CHECKING:

@@ -14,15 +14,15 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from pathways_jupyter.config import ConnectConfig, runtime_dir
+from pathways_jupyter.base.config import ConnectConfig, runtime_dir
+from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.elastic import fault_targets
 from pathways_jupyter.elastic.fault_targets import Where, Workers
-from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import Object, Resource
 from pathways_jupyter.service import names
-from pathways_jupyter.session import protocol, reach
+from pathways_jupyter.session import clusters, protocol
 
 _NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 _PATIENCE, _EMBEDDED_PATIENCE = 3600.0, 60.0
@@ -126,7 +126,7 @@ def main(arguments: list[str]) -> int:
     fault, seconds, patience = arguments[0], float(arguments[1]), float(arguments[2])
     where, lasts = fault_targets.from_json(sys.stdin.read()), lasting(fault)
     config = where if isinstance(where, ConnectConfig) else protocol.config_from_json(where.config)
-    embedded = reach.Embedded.of(config)
+    embedded = clusters.Embedded.of(config)
     over, given_up = time.monotonic() + seconds, time.monotonic() + seconds + patience
     try:
         while time.monotonic() < given_up and not (embedded is not None and embedded.has_ended()):
@@ -135,7 +135,7 @@ def main(arguments: list[str]) -> int:
                 continue
             try:
                 # Also when the file is gone: it may have been removed by someone who did not heal.
-                reach.ask(where, lambda client, _: uncordon(client, fault))
+                clusters.ask(where, lambda client, _: uncordon(client, fault))
             except PathwaysError:
                 time.sleep(_AGAIN_SECONDS)
             else:

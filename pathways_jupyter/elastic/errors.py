@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.elastic.arguments import check_whole
-from pathways_jupyter.errors import PathwaysError
 
 _SLICE_DOWN = ("DATA_LOSS",)
 _POSSIBLY_SLICE_DOWN = ("DEADLINE_EXCEEDED", "NOT_FOUND", "INTERNAL")

@@ -8,15 +8,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.elastic.kinds import Kind
-from pathways_jupyter.errors import ConfigError, PathwaysError, SessionError
-from pathways_jupyter.events import Event, EventKind
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
+from pathways_jupyter.base.events import Event, EventKind
+from pathways_jupyter.elastic.event_kinds import Kind
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import Object
 from pathways_jupyter.service import discovery, jobs, names
-from pathways_jupyter.session import protocol, reach, recording
+from pathways_jupyter.session import clusters, protocol, recording
 from pathways_jupyter.session.registry import SessionRecord
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Target:
         Raises:
           PathwaysError: The cluster cannot be reached, or `question` raised it.
         """
-        return reach.ask(self.where, question)
+        return clusters.ask(self.where, question)
 
     def holds(self, number: int) -> bool:
         """Whether a slice may be hit."""
@@ -117,7 +117,7 @@ class Target:
         """Whether the cluster is the embedded one."""
         where = self.where
         config = where if isinstance(where, ConnectConfig) else protocol.config_from_json(where.config)
-        return reach.Embedded.of(config) is not None
+        return clusters.Embedded.of(config) is not None
 
     def note(self, message: str) -> None:
         """Add a fault to the log of the session, if it is one; a failure of that is no failure of the fault."""

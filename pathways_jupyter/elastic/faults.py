@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.elastic import cordons, fault_targets
 from pathways_jupyter.elastic.fault_targets import Target, Workers, running
-from pathways_jupyter.errors import ConfigError, PathwaysError, SessionError
-from pathways_jupyter.kube import objects, pods
+from pathways_jupyter.kube import execute, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import Object
 from pathways_jupyter.service import names
@@ -30,7 +30,8 @@ DRAIN_SECONDS = SLOW_SECONDS = 30.0
 """How long a drained node stays cordoned, and a slow slice slow, by default."""
 _SIGNAL = "ILL"
 """The signal that Pathways' own example of a hardware failure sends."""
-_STUTTER = ("python3", "-m", "pathways_jupyter.local.stutter")
+_SLOW = 'echo {seconds:g} > "$TMPDIR/slow" && kill -s USR1 1'
+"""In a worker of the embedded cluster: be slow for so many seconds."""
 
 
 @dataclass(frozen=True)
@@ -120,17 +121,17 @@ def slow(target: Session | Target, number: int, *, seconds: float = SLOW_SECONDS
       PathwaysError: The cluster could not be reached, or refused.
     """
 
-    async def stutter(client: Client, of: Workers, found: list[Object]) -> tuple[str, ...]:
+    async def slow_down(client: Client, of: Workers, found: list[Object]) -> tuple[str, ...]:
         if not of.embedded:
             raise ConfigError(
                 "A slice of a real cluster cannot be made slow.",
                 hint="Its worker is its container's first process, which cannot be stopped from inside. "
                 "inject slice-down and inject drain-node work there.",
             )
-        await asyncio.gather(*(_stutter(client, pod, seconds) for pod in found))
+        await asyncio.gather(*(_slow_down(client, pod, seconds) for pod in found))
         return ()
 
-    return _inject(_aim(target), "slow", number, seconds, True, stutter)
+    return _inject(_aim(target), "slow", number, seconds, True, slow_down)
 
 
 def heal(target: Session | Target, number: int | None = None) -> tuple[str, ...]:
@@ -155,7 +156,7 @@ def heal(target: Session | Target, number: int | None = None) -> tuple[str, ...]
                     found = await running(client, of, each)
                 except SessionError:
                     continue  # Down: nothing there is slow.
-                await asyncio.gather(*(_stutter(client, pod, 0) for pod in found))
+                await asyncio.gather(*(_slow_down(client, pod, 0) for pod in found))
         return nodes
 
     return aim.ask(end)
@@ -193,16 +194,20 @@ async def _kill(client: Client, pod: Object, embedded: bool, *, held: bool) -> N
         await objects.delete(client, objects.PODS, name, namespace=namespace, grace_seconds=0)
         return
     kill = ["/bin/sh", "-c", f"kill -s {_SIGNAL} 1"]
-    await pods.run(client, name, kill, namespace=namespace, container=names.WORKER_CONTAINER)
+    await execute.run(client, name, kill, namespace=namespace, container=names.WORKER_CONTAINER)
     if held:
         # Otherwise the kubelet might start the container again in the same pod, on the cordoned node.
         await objects.delete(client, objects.PODS, name, namespace=namespace)
 
 
-async def _stutter(client: Client, pod: Object, seconds: float) -> None:
+async def _slow_down(client: Client, pod: Object, seconds: float) -> None:
     name, namespace = str(pod["metadata"]["name"]), str(pod["metadata"]["namespace"])
-    ran = await pods.run(
-        client, name, [*_STUTTER, f"{seconds:g}"], namespace=namespace, container=names.WORKER_CONTAINER
+    ran = await execute.run(
+        client,
+        name,
+        ["/bin/sh", "-c", _SLOW.format(seconds=seconds)],
+        namespace=namespace,
+        container=names.WORKER_CONTAINER,
     )
     if ran.exit_code:
         said = ran.stderr.decode(errors="replace").strip()[-200:]

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pathways_jupyter import interruptible
+from pathways_jupyter.base import interruptible
+from pathways_jupyter.base.events import SLICE_EVENTS, EventKind
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.elastic.errors import ProxyLostError, is_slice_down
-from pathways_jupyter.events import SLICE_EVENTS, EventKind
 
 if TYPE_CHECKING:
     import jax
@@ -136,7 +137,7 @@ class Health:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             if self._session is not None and not self._session.has_devices:
-                raise ProxyLostError("The proxy is gone.", hint="%pathways reconnect gets a new one.")
+                raise ProxyLostError("The proxy is gone.", hint=advice("{reconnect} gets a new one."))
             if len(trusted := self.trusted) >= count:
                 return trusted
             left = None if deadline is None else deadline - time.monotonic()

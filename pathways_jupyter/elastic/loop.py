@@ -21,9 +21,9 @@ from pathways_jupyter.elastic.compiled import CompiledSteps, Step
 from pathways_jupyter.elastic.goodput import Spent
 from pathways_jupyter.elastic.manager import Manager
 from pathways_jupyter.elastic.record import Record
-from pathways_jupyter.elastic.run_slices import session_of_this_process
 from pathways_jupyter.elastic.snapshots import Snapshots
 from pathways_jupyter.elastic.training_run import BatchRule, MakeMesh, Result, TrainingRun
+from pathways_jupyter.session.kernel import process
 
 if TYPE_CHECKING:
     import jax
@@ -153,7 +153,7 @@ def _check(
     if manager is not None:
         check_type("manager", manager, Manager, example="manager=elastic.Manager()")
         check_slices("minimum_slices", minimum_slices, manager.total_slice_count)
-    elif (session := session_of_this_process()) is not None and session.record.slices:
+    elif (session := process.session()) is not None and session.record.slices:
         # Of the session's slices, also those that are down, because JAX may have no devices yet.
         check_slices("minimum_slices", minimum_slices, len(session.record.slices))
 

@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pathways_jupyter import interruptible
-from pathways_jupyter.errors import PathwaysError, SessionError
-from pathways_jupyter.events import Event
+from pathways_jupyter.base import interruptible
+from pathways_jupyter.base.errors import PathwaysError, SessionError
+from pathways_jupyter.base.events import Event
 from pathways_jupyter.session import recording
 
 if TYPE_CHECKING:

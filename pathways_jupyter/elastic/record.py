@@ -19,12 +19,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pathways_jupyter.base.events import Event, EventKind
+from pathways_jupyter.elastic.curve import Curve, Point
+from pathways_jupyter.elastic.event_kinds import PHASES, Phase
+from pathways_jupyter.elastic.event_kinds import Kind as Kind
 from pathways_jupyter.elastic.goodput import Goodput, GoodputSink, Spent
-from pathways_jupyter.elastic.kinds import PHASES, Phase
-from pathways_jupyter.elastic.kinds import Kind as Kind
 from pathways_jupyter.elastic.publish import Publisher
-from pathways_jupyter.elastic.series import Point, Series
-from pathways_jupyter.events import Event, EventKind
 
 if TYPE_CHECKING:
     from pathways_jupyter.session.kernel.session import Session
@@ -113,7 +113,7 @@ class Record:
         self.ended: float | None = None
         self.wanted: int | None = None
         self.total = 0
-        self.curves: dict[str, Series] = {}
+        self.curves: dict[str, Curve] = {}
         self._slices: deque[tuple[float, int]] = deque(maxlen=_SLICE_CHANGES)
         self._latest: StepNote | None = None
         self._publisher: Publisher | None = None
@@ -158,7 +158,7 @@ class Record:
             self._steps[step] = self._latest = note
             self._use(slices, note.at)
             for name, value in metrics.items():
-                self.curves.setdefault(name, Series()).add(Point(note.at, step, value))
+                self.curves.setdefault(name, Curve()).add(Point(note.at, step, value))
         shown = " ".join(f"{name}={value:.6g}" for name, value in metrics.items())
         logger.info(
             "step=%d elastic_manager.elastic_down_event_count=%d elastic_manager.good_slice_count=%d %s",

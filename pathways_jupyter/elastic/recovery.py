@@ -13,21 +13,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.base.events import SessionState
+from pathways_jupyter.base.sentences import advice, say
 from pathways_jupyter.elastic.errors import (
     ElasticRuntimeError,
     ProxyLostError,
     is_proxy_gone,
     is_slice_down,
 )
+from pathways_jupyter.elastic.event_kinds import first_line, listed, lost_words, paused_words
 from pathways_jupyter.elastic.goodput import Spent
-from pathways_jupyter.elastic.kinds import first_line, listed, lost_words, paused_words
 from pathways_jupyter.elastic.manager import Manager
 from pathways_jupyter.elastic.record import Kind, Record
 from pathways_jupyter.elastic.snapshot import Snapshot
 from pathways_jupyter.elastic.snapshots import Snapshots
-from pathways_jupyter.errors import PathwaysError
-from pathways_jupyter.events import SessionState
-from pathways_jupyter.sentences import say
 
 if TYPE_CHECKING:
     import jax
@@ -161,7 +161,12 @@ class Recovery:
             repeated = max(0, done - snapshot.step)
             self._record.add(
                 Kind.RESTORED,
-                say("state-restored-repeating", step=snapshot.step, slices=listed(active), number=repeated),
+                say(
+                    "The state before step {step} is on {slices}; {number} steps are repeated.",
+                    step=snapshot.step,
+                    slices=listed(active),
+                    number=repeated,
+                ),
                 step=snapshot.step,
                 slices=tuple(sorted(active)),
                 repeated=repeated,
@@ -198,7 +203,7 @@ class Recovery:
         session = self._manager.session
         self._manager.elastic_down_event_count += 1
         self._snapshots.forget_hosts()
-        self._record.add(Kind.DETECTED, say("training-lost-proxy"), step=done)
+        self._record.add(Kind.DETECTED, say("The proxy is gone, and all arrays on TPUs with it."), step=done)
         if session is None:
             raise ElasticRuntimeError(
                 "The proxy is gone, and all arrays on TPUs with it.",
@@ -207,8 +212,9 @@ class Recovery:
         if self._snapshots.latest() is None:
             raise ElasticRuntimeError(
                 "The proxy is gone, and there is no snapshot outside of its hosts.",
-                hint='Snapshots(where="notebook") or Snapshots(path=...) outlive a proxy. %pathways reconnect gets a '
-                "new one.",
+                hint=advice(
+                    'Snapshots(where="notebook") or Snapshots(path=...) outlive a proxy. {reconnect} gets a new one.'
+                ),
             ) from error
         began = time.monotonic()
         limit = _RECONNECT_SECONDS if self._timeout is None else self._timeout
@@ -223,14 +229,18 @@ class Recovery:
                 if session.state in _OVER or time.monotonic() - began > limit:
                     raise ElasticRuntimeError(
                         f"The proxy is gone, and there is no new one: {problem}",
-                        hint="%pathways connect, then call train_loop again with the same snapshots=.",
+                        hint=advice("{connect}, then call train_loop again with the same snapshots=."),
                     ) from problem
-                self._record.add(Kind.RETRY, say("no-proxy-yet", reason=first_line(problem)), step=done)
+                self._record.add(Kind.RETRY, say("No new proxy yet: {reason}", reason=first_line(problem)), step=done)
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         self._reconnected()
         active = tuple(sorted(self._manager.active_slice_indices))
-        said = say("new-proxy", slices=listed(active))
+        said = say("A new proxy is connected, with {slices}.", slices=listed(active))
         if unusable:
-            said = say("new-proxy-without", slices=listed(active), names=", ".join(unusable))
+            said = say(
+                "A new proxy is connected, with {slices}. Unusable from now on: {names}.",
+                slices=listed(active),
+                names=", ".join(unusable),
+            )
         self._record.add(Kind.RETRY, said, step=done, slices=active)

@@ -15,14 +15,15 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.base.sentences import say
 from pathways_jupyter.elastic.arguments import ArgumentError, check_seconds
 from pathways_jupyter.elastic.errors import is_proxy_gone
+from pathways_jupyter.elastic.event_kinds import Kind, listed, lost_words, paused_words
 from pathways_jupyter.elastic.goodput import Spent
 from pathways_jupyter.elastic.health import SETTLE_SECONDS, Health, by_slice
-from pathways_jupyter.elastic.kinds import Kind, listed, lost_words, paused_words
 from pathways_jupyter.elastic.record import Record
-from pathways_jupyter.errors import SessionError
-from pathways_jupyter.sentences import say
+from pathways_jupyter.session.kernel import process
 
 if TYPE_CHECKING:
     import jax
@@ -62,29 +63,19 @@ class OwnRun:
         said = lost_words(set(before) - set(remaining), error)
         self.record.add(Kind.DETECTED, said, step=self._next, slices=tuple(sorted(remaining)))
 
-    def restored(self, step: int, active: Collection[int]) -> None:
-        """Add that a snapshot is on the slices `active`."""
-        slices = tuple(sorted(active))
-        self.record.add(
-            Kind.RESTORED, say("state-restored", step=step, slices=listed(slices)), step=step, slices=slices
-        )
-
-    def goes_on(self, active: Collection[int], before: Collection[int], *, attempt: int = 0) -> None:
+    def goes_on(self, active: Collection[int], before: Collection[int], *, attempt: int) -> None:
         """Add that the run goes on with the slices `active`, if that is news.
 
         Args:
           before: The slices that it used before.
-          attempt: Which call of the user's function begins, counted from 1; 0 if it is not called again.
+          attempt: Which call of the user's function begins, counted from 1.
         """
         slices, grown = tuple(sorted(active)), not set(active) <= set(before) and bool(before)
         if not self._has_news and not grown and attempt < 2:
             self.record.uses(len(slices))
             return
         self._has_news = False
-        where = listed(slices)
-        said = (
-            say("attempt-begins", number=attempt, slices=where) if attempt else say("training-continues", slices=where)
-        )
+        said = say("Attempt {number} begins on {slices}.", number=attempt, slices=listed(slices))
         self.record.add(Kind.GROWN if grown else Kind.RESUMED, said, step=self._next, slices=slices)
 
     def end(self, *, done: bool) -> None:
@@ -129,7 +120,7 @@ class Slices:
         check_seconds("settle_seconds", settle_seconds)
         if devices is not None and not len(devices):
             raise ArgumentError("devices is empty.", hint="Leave it out for all of JAX's devices.")
-        self.session = session if session is not None else session_of_this_process()
+        self.session = session if session is not None else process.session()
         self.elastic_down_event_count = 0
         self._settle_seconds = settle_seconds
         self._record = record
@@ -299,10 +290,3 @@ class Slices:
             self._own_run = OwnRun(self._record or Record(), self.session, name=name, slices=self.total_slice_count)
             self.health.listeners.append(self._own_run.record.slice_changed)
         return self._own_run
-
-
-def session_of_this_process() -> Session | None:
-    """Return the session of this process; None if it has none."""
-    # Only look the module up: a process with a session has imported it.
-    module = sys.modules.get("pathways_jupyter.session.kernel.session")
-    return module.current() if module is not None else None

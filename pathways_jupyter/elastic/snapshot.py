@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter import interruptible
+from pathways_jupyter.base import interruptible
 from pathways_jupyter.elastic import reshard
 from pathways_jupyter.elastic.errors import ElasticRuntimeError, is_slice_down
 from pathways_jupyter.elastic.reshard import Form

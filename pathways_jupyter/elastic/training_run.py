@@ -13,17 +13,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from pathways_jupyter.base.sentences import say
 from pathways_jupyter.elastic import reshard
 from pathways_jupyter.elastic.batches import Batches
 from pathways_jupyter.elastic.compiled import CompiledSteps
 from pathways_jupyter.elastic.errors import ElasticRuntimeError, ProxyLostError
+from pathways_jupyter.elastic.event_kinds import listed
 from pathways_jupyter.elastic.goodput import Goodput, Spent
-from pathways_jupyter.elastic.kinds import listed
 from pathways_jupyter.elastic.manager import Manager
 from pathways_jupyter.elastic.record import Kind, Record
 from pathways_jupyter.elastic.recovery import Recovery, Restored
 from pathways_jupyter.elastic.snapshots import Snapshots
-from pathways_jupyter.sentences import say
 
 if TYPE_CHECKING:
     import jax
@@ -246,7 +246,7 @@ class TrainingRun:
         if self.resuming:
             self.resuming = False
             active = tuple(sorted(self.manager.active_slice_indices))
-            said = say("step-complete", step=number, slices=listed(active))
+            said = say("Step {step} is complete on {slices}.", step=number, slices=listed(active))
             self.record.add(Kind.RESUMED, said, step=number + 1, slices=active)
 
     def _snapshot(self, *, everywhere: bool = False) -> Any:
@@ -279,7 +279,7 @@ class TrainingRun:
             self.state = reshard.moved(self.state, reshard.shardings_on(self.state, self.mesh), usable=before)
             self.moved = True
         active = tuple(sorted(self.manager.active_slice_indices))
-        said = say("training-continues", slices=listed(active))
+        said = say("Training continues on {slices}.", slices=listed(active))
         self.record.add(Kind.GROWN, said, step=self.next_step, slices=active)
         # Protects the larger mesh: the earlier snapshots have no pieces on the new slices.
         self._snapshot()

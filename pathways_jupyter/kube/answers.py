@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any
 
-from pathways_jupyter.errors import ClusterError
+from pathways_jupyter.base.errors import ClusterError
 
 DEEPEST = 100
 """Nesting of an object beyond which nothing is kept, where an answer is nested more deeply than Python can decode."""

@@ -6,7 +6,6 @@ with google-auth, which needs neither gcloud nor a plugin, and does not change t
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import os
 import ssl
@@ -15,15 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.errors import ClusterError, ConfigError
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import ClusterError, ConfigError
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import kubeconfig as kubeconfigs
 from pathways_jupyter.kube.cluster_access import Cluster, tls
 from pathways_jupyter.kube.credentials import (
-    CREDENTIAL_SECONDS,
     Credentials,
     ExecPlugin,
     Fixed,
+    Renewable,
     TokenFile,
     load_certificate,
 )
@@ -76,8 +76,11 @@ def load(
         return in_cluster(environ)
     raise NoKubeconfigError(
         "There is no kubeconfig, so there is no cluster to connect to.",
-        hint="Use --local for a cluster on this machine, --cluster/--project/--region for GKE, or fetch credentials: "
-        "gcloud container clusters get-credentials CLUSTER --region REGION --project PROJECT.",
+        hint=advice(
+            "Use {local} for a cluster on this machine, {cluster}/{project}/{region} for GKE, or fetch "
+            "credentials: gcloud container clusters get-credentials CLUSTER --region REGION --project "
+            "PROJECT."
+        ),
     )
 
 
@@ -140,6 +143,11 @@ def _from_context(context: kubeconfigs.Context, environ: Mapping[str, str]) -> C
         secure = tls(_material(entry, "certificate-authority"), verify=not entry.flag("insecure-skip-tls-verify"))
     except ConfigError as error:
         raise entry.about(error) from error
+    user, groups = context.user, context.user.texts("as-groups")
+    if len(groups) > 1:
+        raise user.wrong("as-groups", "names several groups, which is not supported")
+    headers = {"Impersonate-User": user.text("as")} if user.text("as") else {}
+    headers |= {"Impersonate-Group": groups[0]} if groups else {}
     return Cluster(
         name=context.name,
         server=server,
@@ -148,7 +156,7 @@ def _from_context(context: kubeconfigs.Context, environ: Mapping[str, str]) -> C
         ssl=secure if server.startswith("https://") else None,
         server_name=entry.text("tls-server-name"),
         proxy=proxy or _proxy_of_environment(server, environ),
-        headers=_impersonation(context.user),
+        headers=headers,
     )
 
 
@@ -177,13 +185,14 @@ def _credentials(context: kubeconfigs.Context, secure: ssl.SSLContext) -> Creden
         except ConfigError as error:
             raise user.about(error) from error
     hint = f"The credentials of context {context.name} are wrong or have expired. {REFETCH}"
-    # In kubectl's order of precedence, which is not the `kubernetes` package's: so it is shown one of them only.
+    # In kubectl's order of precedence.
     if path := user.text("tokenFile"):
         return TokenFile(Path(path))
     if token := user.text("token"):
-        return Login({"token": token}, hint=hint)
+        return Fixed(f"Bearer {token}", hint=hint)
     if name := user.text("username"):
-        return Login({"username": name, "password": user.text("password")}, hint=hint)
+        pair = base64.b64encode(f"{name}:{user.text('password')}".encode()).decode()
+        return Fixed(f"Basic {pair}", hint=hint)
     if user.within("exec").fields:
         return _exec_plugin(user.within("exec"), context.cluster, secure)
     if provider := user.within("auth-provider").fields:
@@ -224,14 +233,6 @@ def _material(entry: Entry, name: str) -> bytes:
         raise entry.wrong(name, f"names {path}, which cannot be read: {error.strerror}") from error
 
 
-def _impersonation(user: Entry) -> dict[str, str]:
-    groups = user.texts("as-groups")
-    if len(groups) > 1:
-        raise user.wrong("as-groups", "names several groups, which is not supported")
-    headers = {"Impersonate-User": user.text("as")} if user.text("as") else {}
-    return headers | ({"Impersonate-Group": groups[0]} if groups else {})
-
-
 def _proxy_of_environment(server: str, environ: Mapping[str, str]) -> str:
     proxy = environ.get("HTTPS_PROXY") or environ.get("https_proxy") or ""
     if not proxy or not server.startswith("https://"):
@@ -252,40 +253,31 @@ def _proxy_of_environment(server: str, environ: Mapping[str, str]) -> str:
     return url
 
 
-class Login:
-    """A kubeconfig's token, password or ``auth-provider``, read by the `kubernetes` package.
+class Login(Renewable):
+    """A kubeconfig's older ``auth-provider``, which the `kubernetes` package logs in.
 
     Args:
       user: The fields of the kubeconfig's user.
-      hint: What the user can do when the login fails or is refused.
     """
 
     def __init__(self, user: Mapping[str, Any], *, hint: str) -> None:
+        super().__init__(self._log_in, hint=hint)
         self._user = user
         self._loader: Loader | None = None
-        self._lock = asyncio.Lock()
-        self.hint = hint
-
-    async def authorization(self) -> str:
-        """See :class:`~pathways_jupyter.kube.credentials.Credentials`."""
-        # The lock, because a provider that is asked twice at the same time may invalidate its own first answer.
-        async with self._lock:
-            if self._loader is None:
-                # Here, because a context can be read, and shown, without importing the package.
-                from pathways_jupyter.kube.library import Loader
-
-                self._loader = Loader(self._user)
-            try:
-                async with asyncio.timeout(CREDENTIAL_SECONDS):
-                    return await self._loader.authorization()
-            except TimeoutError as error:
-                raise ClusterError(
-                    f"No credentials were received within {CREDENTIAL_SECONDS:g} s.", hint=self.hint
-                ) from error
-            except ClusterError as error:
-                raise ClusterError(str(error), hint=self.hint) from error
 
     async def renew(self) -> bool:
         """See :class:`~pathways_jupyter.kube.credentials.Credentials`."""
         self._loader = None
-        return "auth-provider" in self._user
+        return True
+
+    async def _log_in(self) -> tuple[str, float]:
+        if self._loader is None:
+            # Here, because a context can be read, and shown, without importing the package.
+            from pathways_jupyter.kube.library import Loader
+
+            self._loader = Loader(self._user)
+        try:
+            # Never kept: the loader knows itself when it expires.
+            return await self._loader.authorization(), 0.0
+        except ClusterError as error:
+            raise ClusterError(str(error), hint=self.hint) from error

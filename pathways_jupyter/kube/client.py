@@ -16,12 +16,12 @@ from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from pathways_jupyter.errors import ApiError, ClusterError
+from pathways_jupyter.base.errors import ApiError, ClusterError
+from pathways_jupyter.base.retry import Backoff
 from pathways_jupyter.kube import answers, problems
 from pathways_jupyter.kube.clock import ServerClock, boot_seconds
 from pathways_jupyter.kube.problems import ConnectionLost, Unreachable
 from pathways_jupyter.kube.websocket import WebSocket
-from pathways_jupyter.retry import Backoff
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -225,6 +225,7 @@ class Client:
                 self._known = True
                 raise self._refused(refusal.status, refusal.body, problems.UPGRADE, path, query) from None
             self._known = True
+            # Until the socket has ended: close() of this client waits for it.
             self._in_use += 1
             socket = WebSocket(opened, self._done)
             if socket.subprotocol not in protocols:

@@ -14,12 +14,13 @@ import signal
 import ssl
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from pathways_jupyter.errors import ClusterError, ConfigError
+from pathways_jupyter.base.errors import ClusterError, ConfigError
+from pathways_jupyter.base.sentences import advice
 
 MARGIN_SECONDS = 60.0
 """A credential that expires sooner is renewed before use, so that it does not expire on its way."""
@@ -86,40 +87,52 @@ class TokenFile:
 
 
 class Renewable:
-    """A token from a blocking function, kept until shortly before it expires.
+    """A header's value that is kept until shortly before it expires.
 
     Args:
-      fetch: Blocking function (called in a thread) that returns a token and its expiry in seconds since the epoch
-        (``inf`` when it has none).
+      fetch: Returns the value, and its expiry in seconds since the epoch (``inf`` when it has none).
+      hint: What the user can do when that fails, or when the API server refuses the credentials.
     """
 
-    def __init__(self, fetch: Callable[[], tuple[str, float]], *, hint: str) -> None:
+    def __init__(self, fetch: Callable[[], Awaitable[tuple[str, float]]], *, hint: str) -> None:
         self._fetch = fetch
         self._lock = asyncio.Lock()
-        self._token = ""
+        self._value = ""
         self._expires = 0.0
+        self._error: ClusterError | None = None
         self.hint = hint
 
     async def authorization(self) -> str:
         """See :class:`Credentials`."""
+        waited = self._lock.locked()
         async with self._lock:
             if time.time() > self._expires - MARGIN_SECONDS:
+                if waited and self._error is not None:
+                    # What hangs is waited for once, not once for each request that came meanwhile. And a process that
+                    # is being started when its loop closes never ends: asyncio waits for its pipes.
+                    raise ClusterError(str(self._error), hint=self._error.hint) from self._error
+                self._error = None
                 try:
                     async with asyncio.timeout(CREDENTIAL_SECONDS):
-                        self._token, self._expires = await asyncio.to_thread(self._fetch)
+                        self._value, self._expires = await self._fetch()
                 except TimeoutError as error:
-                    raise ClusterError(
-                        f"No credentials were received within {CREDENTIAL_SECONDS:g} s.", hint=self.hint
-                    ) from error
-            return f"Bearer {self._token}"
+                    self._error = self._late()
+                    raise self._error from error
+                except ClusterError as error:
+                    self._error = error
+                    raise
+            return self._value
 
     async def renew(self) -> bool:
         """See :class:`Credentials`."""
         self._expires = 0.0
         return True
 
+    def _late(self) -> ClusterError:
+        return ClusterError(f"No credentials were received within {CREDENTIAL_SECONDS:g} s.", hint=self.hint)
 
-class ExecPlugin:
+
+class ExecPlugin(Renewable):
     """A program that prints an ExecCredential, such as ``gke-gcloud-auth-plugin``.
 
     Not the `kubernetes` package's: that one waits for ever, reads the notebook server's standard input, keeps no
@@ -146,40 +159,35 @@ class ExecPlugin:
                 f"The credential plugin {config['command']} needs a terminal, which a notebook does not have.",
                 hint="Use a context whose plugin works without a terminal, or whose user has a token.",
             )
+        tool = Path(str(config["command"])).name
+        super().__init__(self._run, hint=f"Log in again with the tool behind {tool}, e.g. gcloud auth login.")
         self._config = config
         self._version = version
         self._directory = directory
         self._cluster = cluster
         self._context = context
-        self._lock = asyncio.Lock()
-        self._authorization = ""
-        self._expires = 0.0
-        self._error: ClusterError | None = None
-        self.hint = f"Log in again with the tool behind {Path(str(config['command'])).name}, e.g. gcloud auth login."
 
-    async def authorization(self) -> str:
-        """See :class:`Credentials`."""
-        waited = self._lock.locked()
-        async with self._lock:
-            if time.time() > self._expires - MARGIN_SECONDS:
-                if waited and self._error is not None:
-                    # A plugin that hangs is waited for once, not once for each request that came meanwhile. And a
-                    # process that is being started when its loop closes never ends: asyncio waits for its pipes.
-                    raise ClusterError(str(self._error), hint=self._error.hint) from self._error
-                self._error = None
-                try:
-                    self._take(await self._run())
-                except ClusterError as error:
-                    self._error = error
-                    raise
-            return self._authorization
-
-    async def renew(self) -> bool:
-        """See :class:`Credentials`."""
-        self._expires = 0.0
-        return True
-
-    def _take(self, status: Mapping[str, Any]) -> None:
+    async def _run(self) -> tuple[str, float]:
+        transport, printed = await self._start()
+        try:
+            await printed.whole
+        except BaseException as error:
+            # Also when it takes too long. The plugin's children too, as far as they have stayed in its process group.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(transport.get_pid(), signal.SIGKILL)
+            await printed.exited.wait()
+            if isinstance(error, asyncio.LimitOverrunError):
+                raise self._failed(f"it printed more than {_MAX_CREDENTIAL_BYTES // 1024} KiB") from error
+            raise
+        finally:
+            transport.close()
+        if code := transport.get_returncode():
+            lines = printed.complaint.decode(errors="replace").strip().splitlines() or ["no message"]
+            raise self._failed(f"exit code {code}: {lines[-1]}")
+        try:
+            status = dict(json.loads(printed.output)["status"])
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise self._failed("it did not print an ExecCredential") from error
         token = status.get("token")
         certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
         if not token and not (certificate and key):
@@ -191,40 +199,19 @@ class ExecPlugin:
                 load_certificate(self._context, str(certificate).encode(), str(key).encode())
             except ConfigError as error:
                 raise self._failed(str(error).rstrip(".")) from error
-        self._authorization = f"Bearer {token}" if token else ""
         expiry = status.get("expirationTimestamp")
-        self._expires = parse_time(str(expiry)) if expiry else float("inf")
-
-    async def _run(self) -> Mapping[str, Any]:
-        transport, printed = await self._start()
-        try:
-            async with asyncio.timeout(CREDENTIAL_SECONDS):
-                await printed.whole
-        except BaseException as error:
-            # Also on cancellation. The plugin's children too, as far as they have stayed in its process group.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(transport.get_pid(), signal.SIGKILL)
-            await printed.exited.wait()
-            if isinstance(error, TimeoutError):
-                raise self._failed(f"it did not end within {CREDENTIAL_SECONDS:g} s") from error
-            if isinstance(error, asyncio.LimitOverrunError):
-                raise self._failed(f"it printed more than {_MAX_CREDENTIAL_BYTES // 1024} KiB") from error
-            raise
-        finally:
-            transport.close()
-        if code := transport.get_returncode():
-            lines = printed.complaint.decode(errors="replace").strip().splitlines() or ["no message"]
-            raise self._failed(f"exit code {code}: {lines[-1]}")
-        try:
-            return dict(json.loads(printed.output)["status"])
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise self._failed("it did not print an ExecCredential") from error
+        return f"Bearer {token}" if token else "", parse_time(str(expiry)) if expiry else float("inf")
 
     async def _start(self) -> tuple[asyncio.SubprocessTransport, _Printed]:
         command = str(self._config["command"])
         if os.sep in command:
             command = str(self._directory / command)
         environment = {str(each["name"]): str(each["value"]) for each in self._config.get("env") or ()}
+        spec: dict[str, Any] = {"interactive": False}
+        if self._config.get("provideClusterInfo"):
+            known = ("server", "certificate-authority-data", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
+            spec["cluster"] = {key: self._cluster[key] for key in known if key in self._cluster}
+        request = json.dumps({"apiVersion": self._version, "kind": "ExecCredential", "spec": spec})
         try:
             return await asyncio.get_running_loop().subprocess_exec(
                 _Printed,
@@ -233,23 +220,20 @@ class ExecPlugin:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env={**os.environ, **environment, "KUBERNETES_EXEC_INFO": json.dumps(self._request())},
+                env={**os.environ, **environment, "KUBERNETES_EXEC_INFO": request},
                 # A process group of its own, so that its children can be killed with it.
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            advice = " ".join(str(self._config.get("installHint") or "").split())
+            given = " ".join(str(self._config.get("installHint") or "").split())
             raise ClusterError(
                 f"The credential plugin {command} cannot be run: {getattr(error, 'strerror', '') or error}.",
-                hint=advice or "Install it, or give --cluster, --project and --region, which need no plugin on GKE.",
+                hint=given
+                or advice("Install it, or give {cluster}, {project} and {region}, which need no plugin on GKE."),
             ) from error
 
-    def _request(self) -> Mapping[str, Any]:
-        spec: dict[str, Any] = {"interactive": False}
-        if self._config.get("provideClusterInfo"):
-            known = ("server", "certificate-authority-data", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
-            spec["cluster"] = {key: self._cluster[key] for key in known if key in self._cluster}
-        return {"apiVersion": self._version, "kind": "ExecCredential", "spec": spec}
+    def _late(self) -> ClusterError:
+        return self._failed(f"it did not end within {CREDENTIAL_SECONDS:g} s")
 
     def _failed(self, problem: str) -> ClusterError:
         return ClusterError(f"The credential plugin {self._config['command']} failed: {problem}.", hint=self.hint)

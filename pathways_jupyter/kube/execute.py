@@ -1,19 +1,24 @@
-"""A command in a container, with bytes in and out while it runs; :mod:`.pods` has one that collects its output."""
+"""Run a command in a container."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from urllib.parse import urlencode
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode
 
+from pathways_jupyter.base.errors import ClusterError
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS
+from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.kube.websocket import WebSocket
 
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _STDIN, _STDOUT, _STDERR, _STATUS = 0, 1, 2, 3
 _CHUNK_BYTES = 32 * 1024
 _COMPLAINT_BYTES = 2000
+MAX_OUTPUT_BYTES = 256 * 1024 * 1024
+"""The most that a command may print while its output is collected."""
 
 
 class Execution:
@@ -21,10 +26,14 @@ class Execution:
 
     Attributes:
       complaint: The last bytes of its standard error; after its end, the reason why it could not run.
+      exit_code: None before its end, or if it could not run.
+      ended: Whether the API server has said that it ended.
     """
 
     def __init__(self, messages: WebSocket) -> None:
         self.complaint = b""
+        self.exit_code: int | None = None
+        self.ended = False
         self._messages = messages
         self._received = self._read()
 
@@ -57,31 +66,75 @@ class Execution:
             elif channel == _STDERR:
                 self.complaint = (self.complaint + data)[-_COMPLAINT_BYTES:]
             elif channel == _STATUS:
-                self._explain(data)
+                self.ended = True
+                try:
+                    answer = json.loads(data)
+                except ValueError:
+                    answer = {"message": data.decode(errors="replace")}
+                causes = (answer.get("details") or {}).get("causes") or ()
+                codes = [int(each.get("message", 1)) for each in causes if each.get("reason") == "ExitCode"]
+                if answer.get("status") == "Success" or codes:
+                    self.exit_code = codes[0] if codes else 0
+                else:
+                    self.complaint = str(answer.get("message", "")).encode() or self.complaint or b"no reason was given"
                 return
 
-    def _explain(self, status: bytes) -> None:
-        try:
-            answer = json.loads(status)
-        except ValueError:
-            answer = {}
-        causes = (answer.get("details") or {}).get("causes") or ()
-        if answer.get("status") != "Success" and not any(each.get("reason") == "ExitCode" for each in causes):
-            self.complaint = str(answer.get("message", "")).encode() or self.complaint
 
-
-async def execute(client: Client, name: str, command: list[str], *, namespace: str, container: str = "") -> Execution:
+async def execute(
+    client: Client, name: str, command: list[str], *, namespace: str, container: str = "", stdin: bool = True
+) -> Execution:
     """Start a command in a container.
 
     Args:
       command: The program and its arguments; no shell is involved.
+      stdin: Whether it gets what :meth:`Execution.write` sends; otherwise its standard input is empty.
 
     Raises:
       ApiError: There is no such pod or container, or running commands is forbidden.
       ClusterError: The server could not be reached.
     """
     query = [("command", part) for part in command]
-    query += [("stdin", "true"), ("stdout", "true"), ("stderr", "true")]
+    query += [("stdout", "true"), ("stderr", "true"), *([("stdin", "true")] if stdin else ())]
     query += [("container", container)] if container else []
-    path = f"{PODS.item(namespace, name, 'exec')}?{urlencode(query)}"
+    path = f"{PODS.item(namespace, name, 'exec')}?{urlencode(query, quote_via=quote)}"
     return Execution(await client.websocket(path, protocols=_PROTOCOLS))
+
+
+@dataclass(frozen=True)
+class Completed:
+    """The result of a command; of its standard error, the last bytes."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+
+
+async def run(client: Client, name: str, command: list[str], *, namespace: str, container: str = "") -> Completed:
+    """Run a command in a container, and collect its output.
+
+    Raises:
+      ApiError: There is no such pod or container, or running commands is forbidden.
+      ClusterError: It could not be run, the server could not be reached, or the connection was lost while it ran.
+    """
+    running = await execute(client, name, command, namespace=namespace, container=container, stdin=False)
+    output = bytearray()
+    try:
+        while data := await running.read():
+            output += data
+            if len(output) > MAX_OUTPUT_BYTES:
+                raise ClusterError(
+                    f"{command[0]} in pod {name} printed more than {MAX_OUTPUT_BYTES // 1024**2} MiB.",
+                    hint="Redirect its output to a file.",
+                )
+    finally:
+        running.close()
+    # A connection that ends without a status looks like the end of the output.
+    if not running.ended:
+        raise ConnectionLost(
+            f"{command[0]} in pod {name} ended without an exit status.",
+            hint="The pod may be gone; see kubectl get pods.",
+        )
+    if running.exit_code is None:
+        reason = running.complaint.decode(errors="replace")
+        raise ClusterError(f"The command could not be run: {reason}", hint="Check that the container has that program.")
+    return Completed(running.exit_code, bytes(output), running.complaint)

@@ -6,14 +6,17 @@ second.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import os
 from collections.abc import Callable, Mapping
+from datetime import UTC
 from typing import Any
 from urllib.parse import quote
 
-from pathways_jupyter.errors import ApiError, ClusterError, ConfigError
+from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube.cluster_access import Cluster, tls
 from pathways_jupyter.kube.credentials import Renewable
 
@@ -42,15 +45,22 @@ def find(cluster: str, project: str, region: str) -> Cluster:
       ApiError: Google has no such cluster, or these credentials may not read it.
     """
     if not (project and region):
-        raise ConfigError(f"GKE cluster {cluster!r} needs its project and region.", hint="Add --project and --region.")
+        raise ConfigError(
+            f"GKE cluster {cluster!r} needs its project and region.", hint=advice("Add {project} and {region}.")
+        )
     token = token_source()
+
+    async def fetch() -> tuple[str, float]:
+        value, expires = await asyncio.to_thread(token)
+        return f"Bearer {value}", expires
+
     described = _describe(cluster, project, region, token)
     host, authority, proxy = _endpoint(described, f"{cluster} --region {region} --project {project}")
     return Cluster(
         name=f"gke_{project}_{region}_{cluster}",
         server=f"https://{host}",
         namespace="default",
-        credentials=Renewable(token, hint=_LOGIN),
+        credentials=Renewable(fetch, hint=_LOGIN),
         ssl=tls(authority),
         proxy=proxy,
     )
@@ -96,7 +106,9 @@ def token_source() -> Callable[[], tuple[str, float]]:
             raise ClusterError(f"Google refused to issue a token: {detail}.", hint=_refusal_hint(detail)) from error
         finally:
             request.session.close()
-        return str(credentials.token), _expiry(credentials)
+        # google-auth's datetimes are naive, but mean UTC.
+        expiry = credentials.expiry
+        return str(credentials.token), expiry.replace(tzinfo=UTC).timestamp() if expiry else float("inf")
 
     return fetch
 
@@ -151,7 +163,7 @@ def _describe(cluster: str, project: str, region: str, token: Callable[[], tuple
     except requests.RequestException as error:
         raise ClusterError(
             f"Google's Kubernetes Engine API cannot be reached: {type(error).__name__}.",
-            hint="Check the network, or use --context with credentials that are already here.",
+            hint=advice("Check the network, or use {context} with credentials that are already here."),
         ) from error
     if not response.ok:
         raise _refused(response.status_code, response.text, name, project)
@@ -233,8 +245,11 @@ def _refused(status: int, body: str, name: str, project: str) -> ApiError:
         401: _LOGIN,
         403: "Ask for the role Kubernetes Engine Cluster Viewer (roles/container.clusterViewer) on the project: gcloud "
         f"projects add-iam-policy-binding {project} --member user:YOU --role roles/container.clusterViewer.",
-        404: "Check --cluster, --project and --region; this shows what there is: gcloud container clusters list "
-        f"--project {project}.",
+        404: advice(
+            "Check {cluster}, {project} and {region}; this shows what there is: gcloud container "
+            "clusters list --project {project}.",
+            project=project,
+        ),
     }
     if status == 403 and ("SERVICE_DISABLED" in body or "has not been used in project" in detail):
         return ApiError(
@@ -246,10 +261,3 @@ def _refused(status: int, body: str, name: str, project: str) -> ApiError:
     return ApiError(
         f"Reading {name} from Google failed: {detail}", status=status, hint=hints.get(status, "Try again later.")
     )
-
-
-def _expiry(credentials: Any) -> float:
-    from datetime import UTC
-
-    # google-auth's datetimes are naive, but mean UTC.
-    return credentials.expiry.replace(tzinfo=UTC).timestamp() if credentials.expiry else float("inf")

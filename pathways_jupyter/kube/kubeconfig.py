@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.sentences import advice
 
 REFETCH = "Fetch the credentials of the cluster again, e.g. gcloud container clusters get-credentials."
 """Hint for a kubeconfig that cannot be used."""
@@ -132,7 +133,8 @@ class Kubeconfig:
         listed = ", ".join(sorted(self.contexts)) or "none"
         if not wanted:
             raise ConfigError(
-                f"{_listed(self.files)} sets no current context.", hint=f"Choose one with --context: {listed}."
+                f"{_listed(self.files)} sets no current context.",
+                hint=advice("Choose one with {context}: {listed}.", listed=listed),
             )
         if wanted not in self.contexts:
             raise ConfigError(
@@ -143,12 +145,12 @@ class Kubeconfig:
         if cluster not in self.clusters or not self.clusters[cluster].text("server"):
             raise ConfigError(
                 f"Context {wanted!r} names cluster {cluster!r}, which has no server in {_listed(self.files)}.",
-                hint="Fetch the credentials of the cluster again, or choose another --context.",
+                hint=advice("Fetch the credentials of the cluster again, or choose another {context}."),
             )
         if user and user not in self.users:
             raise ConfigError(
                 f"Context {wanted!r} names user {user!r}, which is not in {_listed(self.files)}.",
-                hint="Fetch the credentials of the cluster again, or choose another --context.",
+                hint=advice("Fetch the credentials of the cluster again, or choose another {context}."),
             )
         return Context(
             name=wanted,
@@ -168,7 +170,9 @@ def paths(kubeconfig: str = "", *, environ: Mapping[str, str] | None = None) -> 
     if kubeconfig:
         path = Path(kubeconfig).expanduser()
         if not path.is_file():
-            raise ConfigError(f"There is no kubeconfig {kubeconfig}.", hint="Check --kubeconfig, or leave it out.")
+            raise ConfigError(
+                f"There is no kubeconfig {kubeconfig}.", hint=advice("Check {kubeconfig}, or leave it out.")
+            )
         return (path.absolute(),)
     listed = [Path(part).expanduser() for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     if not listed:
@@ -244,7 +248,7 @@ def _absolute(fields: Mapping[str, Any], directory: Path) -> Mapping[str, Any]:
 
 def _unreadable(file: Path, problem: str) -> ConfigError:
     return ConfigError(
-        f"{file} is not a usable kubeconfig: {problem}.", hint="Fix it, or point --kubeconfig elsewhere."
+        f"{file} is not a usable kubeconfig: {problem}.", hint=advice("Fix it, or point {kubeconfig} elsewhere.")
     )
 
 

@@ -19,7 +19,7 @@ from kubernetes.aio.config.kube_config import KubeConfigLoader
 from kubernetes.aio.stream.ws_client import WsApiClient, get_websocket_url
 from yarl import URL
 
-from pathways_jupyter.errors import ClusterError
+from pathways_jupyter.base.errors import ClusterError
 from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.kube.problems import ConnectionLost, Unreachable, lost, unreachable
 
@@ -115,6 +115,7 @@ class Api(ApiClient):  # type: ignore[misc]  # The package is not typed.
           ClusterError: There are no credentials.
         """
         headers = {"Accept": "application/json, */*", "Content-Type": content_type}
+        # Calls the hook that renews the token, unless the cluster has none.
         return tuple(
             await self.param_serialize(
                 method,
@@ -244,9 +245,9 @@ class _Streams(WsApiClient):  # type: ignore[misc]
 
 
 class Loader(KubeConfigLoader):  # type: ignore[misc]
-    """Reads the credentials of a kubeconfig's user: tokens, passwords, and the older ``auth-provider`` logins.
+    """Logs a kubeconfig's user in with the older ``auth-provider``.
 
-    Plugins, token files and certificates are read by `credentials`: the package logs a plugin's error and continues
+    Everything else is read by `auth` and `credentials`: the package logs a plugin's error and continues
     without credentials, lets a plugin read from the terminal and wait for ever, reads a token file once, and writes
     keys to disk. Nothing is written back to the kubeconfig.
     """
@@ -322,17 +323,14 @@ def failure(error: BaseException, server: str) -> ClusterError:
         return unreachable(TimeoutError(), server)
     if isinstance(error, aiohttp.InvalidURL):
         return unreachable(error, server)
+    problem = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        problem = "the server closed it"
+    elif isinstance(error, aiohttp.ClientPayloadError):
+        problem = "the answer ended halfway"
+    elif isinstance(error, aiohttp.ClientResponseError):
+        problem = "the answer is not HTTP/1.x"
     return ConnectionLost(
-        f"The connection to the API server was lost: {_problem(error)}.",
+        f"The connection to the API server was lost: {problem}.",
         hint="Try again; the server may be restarting.",
     )
-
-
-def _problem(error: BaseException) -> str:
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return "the server closed it"
-    if isinstance(error, aiohttp.ClientPayloadError):
-        return "the answer ended halfway"
-    if isinstance(error, aiohttp.ClientResponseError):
-        return "the answer is not HTTP/1.x"
-    return " ".join(str(error).split()) or type(error).__name__

@@ -7,12 +7,12 @@ converted back to JSON for the browser.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from pathways_jupyter.errors import ApiError, ConfigError
+from pathways_jupyter.base.errors import ApiError, ConfigError
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.credentials import parse_time
 from pathways_jupyter.kube.problems import ConnectionLost
@@ -235,6 +235,7 @@ async def delete(
     options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
     if grace_seconds is not None:
         options["gracePeriodSeconds"] = grace_seconds
+    # Checked by the API server, because the object may change between our read and this request.
     preconditions = {"uid": uid, "resourceVersion": resource_version}
     if stated := {key: value for key, value in preconditions.items() if value}:
         options["preconditions"] = stated
@@ -280,6 +281,11 @@ def true_condition(item: Object, *types: str) -> Mapping[str, Any] | None:
 def created(item: Mapping[str, Any]) -> float:
     """Return when an object was created, in seconds since the epoch; 0 if it does not say."""
     return parse_time(str(item["metadata"].get("creationTimestamp") or "1970-01-01T00:00:00Z"))
+
+
+def newest(items: Iterable[Object]) -> Object | None:
+    """Return the object that was created last; None if there is none."""
+    return max(items, key=lambda each: str(each["metadata"].get("creationTimestamp") or ""), default=None)
 
 
 def owner(body: Object, *, controller: bool = False) -> Object:

@@ -1,31 +1,18 @@
-"""Read the log of a pod, and run a command in it."""
+"""Read the log of a pod."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import UTC, datetime
-from typing import Any
-from urllib.parse import quote, urlencode
 
-from pathways_jupyter.errors import ApiError, ClusterError
+from pathways_jupyter.base.errors import ApiError, ClusterError
+from pathways_jupyter.base.retry import Backoff
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS, Object, find
 from pathways_jupyter.kube.problems import ConnectionLost
-from pathways_jupyter.kube.websocket import WebSocket
-from pathways_jupyter.retry import Backoff
 
 LONGEST_LINE = 1024 * 1024
 """A longer line of a log is split."""
-MAX_OUTPUT_BYTES = 256 * 1024 * 1024
-"""The most that a command may print on one stream."""
-
-_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
-_STDIN, _STDOUT, _STDERR, _STATUS, _CLOSE = 0, 1, 2, 3, 255
-_STDIN_CHUNK = 32 * 1024
 _PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 5.0
 
@@ -59,12 +46,7 @@ async def logs(
       ClusterError: The server could not be reached.
     """
     query = {"follow": "true", "timestamps": "true"} if follow else {}
-    given = {
-        "container": container,
-        "tailLines": tail,
-        "sinceSeconds": since_seconds,
-        "limitBytes": limit_bytes,
-    }
+    given = {"container": container, "tailLines": tail, "sinceSeconds": since_seconds, "limitBytes": limit_bytes}
     query |= {key: str(value) for key, value in given.items() if value not in {None, ""}}
     path = PODS.item(namespace, name, "log")
     if not follow:
@@ -106,98 +88,17 @@ async def logs(
         position.rewind()
 
 
-@dataclass(frozen=True)
-class Completed:
-    """The result of a command."""
-
-    exit_code: int
-    stdout: bytes
-    stderr: bytes
-
-
-async def run(
-    client: Client, name: str, command: list[str], *, namespace: str, container: str = "", stdin: bytes | None = None
-) -> Completed:
-    """Run a command in a container and collect its output.
-
-    Args:
-      command: The program and its arguments; no shell is involved.
-      stdin: The program's standard input; None for none.
-
-    Raises:
-      ApiError: There is no such pod or container, or running commands is forbidden.
-      ClusterError: The server could not be reached, or the connection was lost while the command ran.
-    """
-    streams = {_STDOUT: bytearray(), _STDERR: bytearray()}
-    query = [("command", part) for part in command]
-    query += [("stdout", "true"), ("stderr", "true")]
-    query += [("stdin", "true")] if stdin is not None else []
-    query += [("container", container)] if container else []
-    path = f"{PODS.item(namespace, name, 'exec')}?{urlencode(query, quote_via=quote)}"
-    messages = await client.websocket(path, protocols=_PROTOCOLS)
-    feeding = asyncio.create_task(_feed(messages, stdin))
-    try:
-        async for message in messages:
-            channel = message[0] if message else -1
-            if channel == _STATUS:
-                return Completed(_exit_code(message[1:]), bytes(streams[_STDOUT]), bytes(streams[_STDERR]))
-            if channel in streams:
-                streams[channel] += message[1:]
-                if len(streams[channel]) > MAX_OUTPUT_BYTES:
-                    raise ClusterError(
-                        f"{command[0]} in pod {name} printed more than {MAX_OUTPUT_BYTES // 1024**2} MiB.",
-                        hint="Redirect its output to a file.",
-                    )
-    finally:
-        feeding.cancel()
-        messages.close()
-    raise ConnectionLost(
-        f"{command[0]} in pod {name} ended without an exit status.", hint="The pod may be gone; see kubectl get pods."
-    )
-
-
-async def _feed(messages: WebSocket, stdin: bytes | None) -> None:
-    if stdin is None:
-        return
-    # A broken connection is reported where the output is read.
-    with contextlib.suppress(ClusterError):
-        for start in range(0, len(stdin), _STDIN_CHUNK):
-            await messages.send(bytes([_STDIN]) + stdin[start : start + _STDIN_CHUNK])
-        await messages.send(bytes([_CLOSE, _STDIN]))
-
-
-def _exit_code(status: bytes) -> int:
-    try:
-        answer = json.loads(status)
-    except ValueError:
-        answer = {"message": status.decode(errors="replace")}
-    if answer.get("status") == "Success":
-        return 0
-    for cause in (answer.get("details") or {}).get("causes") or ():
-        if cause.get("reason") == "ExitCode":
-            return int(cause.get("message", 1))
-    raise ClusterError(
-        f"The command could not be run: {answer.get('message', 'no reason was given')}",
-        hint="Check that the container has that program.",
-    )
-
-
 async def _running(client: Client, namespace: str, name: str, container: str) -> str:
     """Return an id of this run of a container, which changes when it restarts; empty when it does not run."""
     pod = await find(client, PODS, name, namespace=namespace)
     if pod is None or pod["metadata"].get("deletionTimestamp"):
         return ""
-    status = _container_status(pod, container)
+    known = pod.get("status") or {}
+    every = (*(known.get("containerStatuses") or ()), *(known.get("initContainerStatuses") or ()))
+    status: Object = next((each for each in every if not container or each.get("name") == container), {})
     if "running" not in (status.get("state") or {}):
         return ""
     return f"{pod['metadata'].get('uid')}/{status.get('containerID')}/{status.get('restartCount')}"
-
-
-def _container_status(pod: Object, container: str) -> Mapping[str, Any]:
-    known = pod.get("status") or {}
-    every = [*(known.get("containerStatuses") or ()), *(known.get("initContainerStatuses") or ())]
-    named: list[Mapping[str, Any]] = [each for each in every if not container or each.get("name") == container]
-    return named[0] if named else {}
 
 
 class _LogPosition:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
-from pathways_jupyter.errors import ApiError, ClusterError
-from pathways_jupyter.sentences import say
+from pathways_jupyter.base.errors import ApiError, ClusterError
+from pathways_jupyter.base.sentences import say
 
 UPGRADE = "UPGRADE"
 """Method of a WebSocket request: sent as a GET, which Kubernetes authorizes as a `get` and a `create`."""
@@ -108,26 +108,30 @@ def refused(
     reason = str(answer.get("reason") or "")
     detail = str(answer.get("message") or f"HTTP {status}").strip()
     if status == 401:
-        return ApiError(say("credentials-refused"), status=status, reason=reason, hint=hint)
+        return ApiError(
+            say("The API server does not accept these credentials."), status=status, reason=reason, hint=hint
+        )
     if status == 403:
         if denied := _DENIED.search(detail):
             # The message names the verb that is missing: for a WebSocket, one of two.
             done = replace(done, **denied.groupdict())
         return ApiError(
-            say("forbidden", act=str(done), reason=detail),
+            say("You are not allowed to {act}: {reason}", act=str(done), reason=detail),
             status=status,
             reason=reason,
             hint=_permission(done, detail),
         )
     if reason == "AlreadyExists":
-        return ApiError(detail, status=status, reason=reason, hint=say("exists-hint"))
+        return ApiError(
+            detail, status=status, reason=reason, hint=say("Choose another name, or delete that one first.")
+        )
     hints = {
-        404: say("not-found-hint"),
-        409: say("conflict-hint"),
-        422: say("invalid-hint"),
-        429: say("overloaded-hint"),
+        404: say("Check the name and the namespace."),
+        409: say("The object was changed at the same time; read it again and retry."),
+        422: say("The API server rejected the object as invalid; the message names the field."),
+        429: say("The API server is overloaded; try again in a moment."),
     }
-    return ApiError(detail, status=status, reason=reason, hint=hints.get(status, say("failed-hint")))
+    return ApiError(detail, status=status, reason=reason, hint=hints.get(status, say("Try again in a moment.")))
 
 
 def is_without_roles(error: ApiError) -> bool:
@@ -141,30 +145,42 @@ def unreachable(error: BaseException, server: str) -> Unreachable:
         reason = (error.verify_message or str(error)).rstrip(".")
         if known := _CERTIFICATES.get(error.verify_code):
             return Unreachable(known[0].format(server=server, reason=reason), hint=known[1])
-        return Unreachable(say("certificate-wrong", server=server, reason=reason), hint=say("certificate-hint"))
+        return Unreachable(
+            say("The certificate of {server} does not match the kubeconfig: {reason}.", server=server, reason=reason),
+            hint=say("Fetch the credentials of the cluster again: it may have been recreated."),
+        )
     if isinstance(error, ssl.SSLError):
         return Unreachable(
-            say("tls-failed", server=server, reason=(error.reason or str(error)).replace("_", " ").lower()),
-            hint=say("tls-hint"),
+            say(
+                "TLS with {server} failed: {reason}.",
+                server=server,
+                reason=(error.reason or str(error)).replace("_", " ").lower(),
+            ),
+            hint=say("Check the server's address, and whether a proxy on the way intercepts TLS."),
         )
     if isinstance(error, TimeoutError):
-        what: str = say("no-answer")
+        what: str = say("it does not answer")
     elif isinstance(error, ConnectionRefusedError):
-        what = say("refused")
+        what = say("connection refused")
     else:
         # Many connection errors have no text.
         what = str(getattr(error, "strerror", None) or error) or _SILENT.get(type(error), type(error).__name__)
-    return Unreachable(say("cluster-unreachable", server=server, reason=what), hint=say("cluster-unreachable-hint"))
+    return Unreachable(
+        say("The API server {server} cannot be reached: {reason}.", server=server, reason=what),
+        hint=say("Check that the cluster is running, the context is right, and the network (VPN, private endpoint)."),
+    )
 
 
 def lost(problem: str) -> ConnectionLost:
     """Return the error for a WebSocket that did not end properly."""
-    return ConnectionLost(say("connection-lost", reason=problem), hint=say("connection-lost-hint"))
+    return ConnectionLost(
+        say("The connection through the API server was lost: {reason}.", reason=problem), hint=say("Try again.")
+    )
 
 
 def _permission(done: Act, detail: str) -> str:
     if "webhook" in detail or "exceeded quota" in detail:
-        return say("policy-hint")
+        return say("Denied by a policy of the cluster; ask your cluster administrator.")
     # Name both verbs of a WebSocket: a user who lacks one probably lacks the other.
     verbs = ["get", "create"] if done.resource in _UPGRADED else [done.verb]
     kind, title = ("role", "Role") if done.namespace else ("clusterrole", "ClusterRole")
@@ -173,5 +189,18 @@ def _permission(done: Act, detail: str) -> str:
     where = f" --namespace={done.namespace}" if done.namespace else ""
     command = f"kubectl create {kind} pathways-user --verb={','.join(verbs)} --resource={full}{where}"
     if len(verbs) > 1:
-        return say("permissions-hint", kind=title, verb=verbs[0], other=verbs[1], resource=full, command=command)
-    return say("permission-hint", kind=title, verb=verbs[0], resource=full, command=command)
+        return say(
+            "Ask for a {kind} with verbs {verb} and {other} on {resource}: {command}.",
+            kind=title,
+            verb=verbs[0],
+            other=verbs[1],
+            resource=full,
+            command=command,
+        )
+    return say(
+        "Ask for a {kind} with verb {verb} on {resource}: {command}.",
+        kind=title,
+        verb=verbs[0],
+        resource=full,
+        command=command,
+    )

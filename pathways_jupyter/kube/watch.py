@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from pathways_jupyter.errors import ApiError, ClusterError
+from pathways_jupyter.base.errors import ApiError, ClusterError
+from pathways_jupyter.base.retry import Backoff
 from pathways_jupyter.kube import answers
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import Object, Page, Resource, pages, selection
 from pathways_jupyter.kube.problems import ConnectionLost
-from pathways_jupyter.retry import Backoff
 
 SERVER_SECONDS = 240
 """The server is asked to end a watch after this time; then it is resumed at the last resource version."""
@@ -210,7 +210,11 @@ class _View:
         if before is not None and _metadata(before).get("uid") != _metadata(item).get("uid"):
             yield Change(ChangeType.DELETED, before)
             before = None
-        self._known[key] = _identity(item) if self._lean else item
+        kept = item
+        if self._lean:
+            identity = ("namespace", "name", "uid", "resourceVersion")
+            kept = {"metadata": {name: value for name, value in _metadata(item).items() if name in identity}}
+        self._known[key] = kept
         if before is None:
             yield Change(ChangeType.ADDED, item)
         elif _metadata(before).get("resourceVersion") != _metadata(item).get("resourceVersion"):
@@ -239,28 +243,18 @@ async def _events(chunks: AsyncGenerator[bytes, None]) -> AsyncIterator[Object]:
         partial = bytearray(rest)
         for line in lines:
             if line.strip():
-                yield _decoded(bytes(line))
-
-
-def _decoded(line: bytes) -> Object:
-    try:
-        event = answers.loads(line)
-    except ValueError as error:
-        raise ConnectionLost(
-            "The API server sent an incomplete event.", hint="Waiting for it to answer again."
-        ) from error
-    return event if isinstance(event, dict) else {}
+                try:
+                    event = answers.loads(bytes(line))
+                except ValueError as error:
+                    raise ConnectionLost(
+                        "The API server sent an incomplete event.", hint="Waiting for it to answer again."
+                    ) from error
+                yield event if isinstance(event, dict) else {}
 
 
 def _metadata(item: Object) -> dict[str, Any]:
     metadata = item.get("metadata")
     return metadata if isinstance(metadata, dict) else {}
-
-
-def _identity(item: Object) -> Object:
-    metadata = _metadata(item)
-    kept = ("namespace", "name", "uid", "resourceVersion")
-    return {"metadata": {key: metadata[key] for key in kept if key in metadata}}
 
 
 def _key(item: Object) -> tuple[str, str]:

@@ -14,20 +14,23 @@ import select
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from pathways_jupyter import tpu
-from pathways_jupyter.errors import LocalClusterError
+from pathways_jupyter.base import tpu
+from pathways_jupyter.base.errors import LocalClusterError
+from pathways_jupyter.base.extras import require
 from pathways_jupyter.local import control
 from pathways_jupyter.local.control import Order
 from pathways_jupyter.local.directory import ClusterDirectory, Record
+from pathways_jupyter.local.settings import DEFAULT_IDLE_SECONDS, Settings, larger
 
 DEFAULT_INSTANCES: Mapping[str, int] = {"tpuv6e:2x2": 2}
-DEFAULT_IDLE_SECONDS = 1800.0
 CONTEXT = "pathways-local"
 
+_PACKAGES = ("cryptography", "google.protobuf", "ml_dtypes", "multidict")
+"""What the daemon imports, and pods of Pathways, beyond what every notebook needs."""
 _START_SECONDS = 60.0
 _READY_SECONDS = 120.0
 _STOP_SECONDS = 20.0
@@ -110,8 +113,6 @@ def up(
     sidecar: bool = False,
     hollow: bool = False,
     port: int = 0,
-    repair_seconds: float | None = None,
-    stream_idle_seconds: float | None = None,
     fast_heal: bool = False,
     spare: Mapping[str, int] | None = None,
 ) -> Cluster:
@@ -124,9 +125,6 @@ def up(
       sidecar: Give every worker pod a colocated Python sidecar.
       hollow: Report the services' pods as running without starting processes; for tests of scale.
       port: Where to serve the API on 127.0.0.1; 0 for any free port.
-      repair_seconds: How long a deleted node stays away; None for the default.
-      stream_idle_seconds: How long a port-forward or an exec may be idle before it is cut; None for the kubelet's
-        default of four hours.
       fast_heal: Replace failed pods after a second or two instead of after Kubernetes' 10, 20, 40 ... seconds.
       spare: Slices per instance type that get nodes but no service, for services that are deployed later.
 
@@ -135,19 +133,8 @@ def up(
       LocalClusterError: The cluster cannot be started, or one of that name runs and does not heal as fast as wanted.
     """
     wanted = _parsed(instances)
-    settings: dict[str, Any] = {
-        "idle_seconds": idle_seconds,
-        "sidecar": sidecar,
-        "hollow": hollow,
-        "port": port,
-        "fast_heal": fast_heal,
-        "spare": _parsed(spare or {}),
-    }
-    if repair_seconds is not None:
-        settings["repair_seconds"] = repair_seconds
-    if stream_idle_seconds is not None:
-        settings["stream_idle_seconds"] = stream_idle_seconds
-    return _up(name, needed=wanted, fresh=wanted, settings=settings, wait=wait)
+    settings = Settings(wanted, _parsed(spare or {}), idle_seconds, sidecar, hollow, port, fast_heal)
+    return _up(name, needed=wanted, settings=settings, wait=wait)
 
 
 def ensure(needed: Mapping[str, int] | None = None) -> Cluster:
@@ -163,29 +150,29 @@ def ensure(needed: Mapping[str, int] | None = None) -> Cluster:
     """
     wanted = _parsed(needed or {})
     fresh = {kind: max(count, DEFAULT_INSTANCES.get(kind, 0)) for kind, count in wanted.items()}
-    settings: dict[str, Any] = {"idle_seconds": DEFAULT_IDLE_SECONDS, "sidecar": True}
+    settings = Settings(fresh or DEFAULT_INSTANCES, sidecar=True)
     # Only a daemon that was killed leaves a record.
     if not (place := ClusterDirectory("local")).alive() and (killed := place.read()) is not None:
-        fresh = {kind: max(fresh.get(kind, 0), killed.instances.get(kind, 0)) for kind in {**killed.instances, **fresh}}
-        settings |= {"fast_heal": killed.fast_heal, "spare": killed.spare}
-    return _up("local", needed=wanted, fresh=fresh or DEFAULT_INSTANCES, settings=settings, wait=True)
+        before = killed.settings
+        settings = replace(
+            settings, instances=larger(before.instances, fresh), fast_heal=before.fast_heal, spare=before.spare
+        )
+    return _up("local", needed=wanted, settings=settings, wait=True)
 
 
-def _up(
-    name: str, *, needed: Mapping[str, int], fresh: Mapping[str, int], settings: Mapping[str, Any], wait: bool
-) -> Cluster:
-    """The running cluster, grown to what is `needed`, else a new one with `fresh` slices and these settings."""
+def _up(name: str, *, needed: Mapping[str, int], settings: Settings, wait: bool) -> Cluster:
+    """The running cluster, grown to what is `needed`, else a new one with these settings."""
     place = ClusterDirectory(name)
     with place.exclusively():
         if not place.alive():
-            _start(place, {"instances": dict(fresh), **settings})
+            _start(place, settings)
         cluster = _cluster(place, _running(name))
-        if settings.get("fast_heal") and not cluster.fast_heal:
+        if settings.fast_heal and not cluster.fast_heal:
             raise LocalClusterError(
                 f"The embedded cluster {name!r} is already running and does not heal fast.",
                 hint=f"End it first, with everything that runs in it: pathways-jupyter local down{_named(name)}",
             )
-        spare = {kind: count for kind, count in settings.get("spare", {}).items() if count > cluster.spare.get(kind, 0)}
+        spare = {kind: count for kind, count in settings.spare.items() if count > cluster.spare.get(kind, 0)}
         if (short := cluster.lacks(needed)) or spare:
             record = _running(name)
             control.ask(record.control, Order.GROW, timeout=_START_SECONDS, instances=short, spare=spare)
@@ -219,12 +206,6 @@ def absence(name: str = "local") -> LocalClusterError:
     )
 
 
-def status(name: str = "local") -> dict[str, Any] | None:
-    """The status of a running cluster, see :meth:`Cluster.status`; None when it is not running."""
-    cluster = find(name)
-    return None if cluster is None else cluster.status()
-
-
 def down(name: str = "local") -> bool:
     """End a cluster and everything in it; return whether one was running, once all of it is gone."""
     place = ClusterDirectory(name)
@@ -239,8 +220,14 @@ def down(name: str = "local") -> bool:
     return running
 
 
-def _start(place: ClusterDirectory, settings: Mapping[str, Any]) -> None:
-    """Start the daemon and wait until it serves the API."""
+def _start(place: ClusterDirectory, settings: Settings) -> None:
+    """Start the daemon and wait until it serves the API.
+
+    Raises:
+      ConfigError: A package that only the embedded cluster needs is not installed; nothing was changed.
+      LocalClusterError: The daemon does not start.
+    """
+    require("local", "The embedded cluster", *_PACKAGES)
     alive = place.make()
     ready, theirs = os.pipe()
     try:
@@ -254,7 +241,7 @@ def _start(place: ClusterDirectory, settings: Mapping[str, Any]) -> None:
                     place.name,
                     str(theirs),
                     str(alive),
-                    json.dumps(settings),
+                    json.dumps(asdict(settings)),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=errors,
@@ -273,19 +260,14 @@ def _start(place: ClusterDirectory, settings: Mapping[str, Any]) -> None:
         # `starter` is only the daemon's parent, which ends at once: the daemon double-forks, so that the caller need
         # not reap it.
         starter.wait()
-        _await_start(pipe, place)
-
-
-def _await_start(pipe: TextIO, place: ClusterDirectory) -> None:
-    answered, _, _ = select.select([pipe], [], [], _START_SECONDS)
-    if answered:
-        line = pipe.readline()
-    else:
-        line = json.dumps({"error": f"The embedded cluster did not start within {_START_SECONDS:g} s."})
-        place.kill()
+        answered, _, _ = select.select([pipe], [], [], _START_SECONDS)
+        line = pipe.readline() if answered else ""
     answer: dict[str, Any] = json.loads(line) if line else {}
     if "port" in answer:
         return
+    if not answered:
+        answer["error"] = f"The embedded cluster did not start within {_START_SECONDS:g} s."
+        place.kill()
     place.until_dead()
     log = place.path / "daemon.err"
     last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:] if log.exists() else []
@@ -315,8 +297,8 @@ def _cluster(place: ClusterDirectory, record: Record) -> Cluster:
         place.kubeconfig,
         record.pid,
         f"https://127.0.0.1:{record.port}",
-        dict(record.instances),
-        record.sidecar,
-        record.fast_heal,
-        spare=dict(record.spare),
+        record.settings.instances,
+        record.settings.sidecar,
+        record.settings.fast_heal,
+        spare=record.settings.spare,
     )

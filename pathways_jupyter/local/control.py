@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.errors import LocalClusterError
+from pathways_jupyter.base.errors import LocalClusterError
 
 
 class Order(StrEnum):

@@ -1,7 +1,7 @@
 """Daemon process of a cluster: serves until it is asked to stop or has been idle for too long.
 
-Started by :mod:`~pathways_jupyter.local.cluster` in a session of its own. SIGTERM and SIGINT stop it, SIGHUP restarts
-the API in place. When it is killed, its fork servers see their pipes close and kill every other process.
+Started by :mod:`~pathways_jupyter.local.cluster` in a session of its own. SIGTERM and SIGINT stop it. When it is
+killed, its fork servers see their pipes close and kill every other process.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ import resource
 import signal
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.errors import LocalClusterError, PathwaysError
-from pathways_jupyter.local import programs
+from pathways_jupyter.base.errors import LocalClusterError, PathwaysError
 from pathways_jupyter.local.control import Order
 from pathways_jupyter.local.directory import ClusterDirectory, Record
-from pathways_jupyter.local.shape import Shape
-from pathways_jupyter.local.spawner import Spawner
+from pathways_jupyter.local.node import programs
+from pathways_jupyter.local.node.spawner import Spawner
+from pathways_jupyter.local.settings import Settings
 
 _log = logging.getLogger(__name__)
 
@@ -38,21 +37,23 @@ class Daemon:
 
     Args:
       place: The cluster's directory; this process holds its lock already.
-      idle_seconds: How long the cluster stays up without being used.
     """
 
-    def __init__(self, place: ClusterDirectory, shape: Shape, *, idle_seconds: float) -> None:
+    def __init__(self, place: ClusterDirectory, settings: Settings) -> None:
         self._place = place
-        self._idle_seconds = idle_seconds
         # First, because it takes longest: the fork server imports JAX while this process imports the API server.
         warm, cold = (Spawner(each, log=place.path / "zygote.log") for each in (programs.preload_jax, programs.preload))
         warm.start()
         cold.start()
-        _allow_many_files()
+        # Watches and tunnels need many files; pods keep the inherited limit.
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        limit = _OPEN_FILES if most == resource.RLIM_INFINITY else min(_OPEN_FILES, most)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
         with _without_certificates():
             from pathways_jupyter.local.running import RunningCluster
 
-        self._cluster = RunningCluster(place.path, shape, cold=cold, warm=warm)
+        self._cluster = RunningCluster(place.path, settings, cold=cold, warm=warm)
         self._control = self._cluster.network.sockets("control") / "c"
         self._stopping = asyncio.Event()
         self._ready = asyncio.Event()
@@ -70,7 +71,6 @@ class Daemon:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, f"received {number.name}")
-        loop.add_signal_handler(signal.SIGHUP, self._restart_api)
         server = await asyncio.start_unix_server(self._accept, self._control)
         try:
             await self._cluster.start()
@@ -87,26 +87,14 @@ class Daemon:
         self._place.remove()
 
     def _write_record(self) -> Record:
-        shape = self._cluster.shape
-        record = Record(
-            os.getpid(),
-            self._cluster.api.port,
-            str(self._control),
-            dict(shape.instances),
-            shape.sidecar,
-            shape.fast_heal,
-            tuple(map(str, self._cluster.network.roots)),
-            dict(shape.spare),
-        )
+        elsewhere = tuple(map(str, self._cluster.network.roots))
+        record = Record(os.getpid(), self._cluster.api.port, str(self._control), elsewhere, self._cluster.settings)
         self._place.write(record)
         return record
 
     def _stop(self, why: str) -> None:
         self._stop_reason = self._stop_reason or why
         self._stopping.set()
-
-    def _restart_api(self) -> None:
-        self._spawn(self._cluster.restart_api())
 
     async def _await_ready(self) -> None:
         await self._cluster.until_ready()
@@ -115,18 +103,18 @@ class Daemon:
     async def _watch_idleness(self) -> None:
         """End the cluster once it has been idle for long enough, or its directory is gone."""
         loop = asyncio.get_running_loop()
-        used = loop.time()
+        used, idle_seconds = loop.time(), self._cluster.settings.idle_seconds
         while True:
             # Wake up often enough to notice a removed directory: clients cannot find such a cluster any more.
-            await asyncio.sleep(min(max(used + self._idle_seconds - loop.time(), 0.05), _LOST_SECONDS))
+            await asyncio.sleep(min(max(used + idle_seconds - loop.time(), 0.05), _LOST_SECONDS))
             if not self._place.kubeconfig.exists():
                 self._stop("its directory was removed")
                 return
-            used = max(used, self._cluster.last_used)
+            used = max(used, self._cluster.api.last_used)
             if self._cluster.busy or self._waiting:
                 used = loop.time()
-            if loop.time() - used >= self._idle_seconds:
-                self._stop(f"idle for {self._idle_seconds:g} s")
+            if loop.time() - used >= idle_seconds:
+                self._stop(f"idle for {idle_seconds:g} s")
                 return
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -150,13 +138,20 @@ class Daemon:
 
     async def _answer(self, order: Order, request: Mapping[str, Any]) -> Mapping[str, Any]:
         if order is Order.WAIT:
+            # Counted, so that the cluster does not end as idle while a client waits for it.
             self._waiting += 1
             try:
                 await self._ready.wait()
-                await self._cluster.until_serving()
+                async with self._cluster.restarting:
+                    pass
             finally:
                 self._waiting -= 1
-            self._raise_if_failed()
+            for service, why in self._cluster.failed.items():
+                named = "" if self._place.name == "local" else f" --name {self._place.name}"
+                raise LocalClusterError(
+                    f"Service {service} of the embedded cluster has failed for good: {why}.",
+                    hint=f"Restart it: pathways-jupyter local down{named}, then pathways-jupyter local up{named}.",
+                )
         elif order is Order.GROW:
             await self._cluster.grow(request["instances"], request["spare"])
             self._write_record()
@@ -171,34 +166,18 @@ class Daemon:
             "busy": self._cluster.busy,
             "services": list(self._cluster.services),
             "failed": self._cluster.failed,
-            "instances": dict(self._cluster.shape.instances),
+            "instances": dict(self._cluster.settings.instances),
         }
 
-    def _raise_if_failed(self) -> None:
-        for service, why in self._cluster.failed.items():
-            named = "" if self._place.name == "local" else f" --name {self._place.name}"
-            raise LocalClusterError(
-                f"Service {service} of the embedded cluster has failed for good: {why}.",
-                hint=f"Restart it: pathways-jupyter local down{named}, then pathways-jupyter local up{named}.",
-            )
-
     def _spawn(self, coroutine: Any) -> None:
+        def done(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            if not task.cancelled() and (error := task.exception()) is not None:
+                _log.error("A part of the cluster failed.", exc_info=error)
+
         task = asyncio.create_task(coroutine)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("A part of the cluster failed.", exc_info=error)
-
-
-def _allow_many_files() -> None:
-    """Raise this process's limit of open files, which watches and tunnels need; pods keep the inherited limit."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _OPEN_FILES if most == resource.RLIM_INFINITY else min(_OPEN_FILES, most)
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+        task.add_done_callback(done)
 
 
 @contextlib.contextmanager
@@ -228,9 +207,9 @@ def main(argv: list[str]) -> int:
     name, ready, alive, text = argv
     os.write(int(alive), str(os.getpid()).encode("ascii"))
     place = ClusterDirectory(name)
-    settings: dict[str, Any] = json.loads(text)
-    idle_seconds = settings.pop("idle_seconds")
-    _log_to(place.path / "daemon.log")
+    handler = logging.handlers.RotatingFileHandler(place.path / "daemon.log", maxBytes=_LOG_BYTES, backupCount=1)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     os.umask(0o077)
     os.chdir(place.path)
 
@@ -248,7 +227,7 @@ def main(argv: list[str]) -> int:
                 signal.raise_signal(signal.SIGTERM)
 
     async def run() -> None:
-        await Daemon(place, Shape(**settings), idle_seconds=idle_seconds).run(report)
+        await Daemon(place, Settings(**json.loads(text))).run(report)
 
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -258,12 +237,6 @@ def main(argv: list[str]) -> int:
         report(error)
         return 1
     return 0
-
-
-def _log_to(path: Path) -> None:
-    handler = logging.handlers.RotatingFileHandler(path, maxBytes=_LOG_BYTES, backupCount=1)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
 if __name__ == "__main__":

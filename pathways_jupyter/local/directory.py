@@ -14,59 +14,32 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from pathways_jupyter import runtime_files
-from pathways_jupyter.config import runtime_dir
-from pathways_jupyter.errors import LocalClusterError
+from pathways_jupyter.base import runtime_files
+from pathways_jupyter.base.errors import LocalClusterError
+from pathways_jupyter.local.settings import Settings
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 
 
 @dataclass(frozen=True)
 class Record:
-    """A running daemon's record of itself; the daemon's version may differ from the reader's.
+    """A running daemon's record of itself.
 
     Attributes:
       port: Where its API listens on 127.0.0.1.
       control: The unix socket on which it takes requests.
-      instances: Slices per instance type.
-      sidecar: Whether every worker has a colocated Python sidecar.
-      fast_heal: Whether failed pods are replaced after a second or two instead of with Kubernetes' back-off.
       elsewhere: Directories outside the cluster's own that are removed with it.
-      spare: Slices per instance type that belong to no service of the cluster's own.
     """
 
     pid: int
     port: int
     control: str
-    instances: dict[str, int] = field(default_factory=dict)
-    sidecar: bool = False
-    fast_heal: bool = False
-    elsewhere: tuple[str, ...] = ()
-    spare: dict[str, int] = field(default_factory=dict)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Record:
-        """The inverse of ``asdict``; fields that only another version knows are dropped.
-
-        Raises:
-          KeyError: A field that every version needs is missing.
-          TypeError, ValueError: A field has the wrong type or value.
-        """
-        return cls(
-            pid=int(values["pid"]),
-            port=int(values["port"]),
-            control=str(values["control"]),
-            instances={str(kind): int(count) for kind, count in dict(values.get("instances") or {}).items()},
-            sidecar=bool(values.get("sidecar")),
-            fast_heal=bool(values.get("fast_heal")),
-            elsewhere=tuple(str(each) for each in values.get("elsewhere") or ()),
-            spare={str(kind): int(count) for kind, count in dict(values.get("spare") or {}).items()},
-        )
+    elsewhere: Sequence[str]
+    settings: Settings
 
 
 class ClusterDirectory:
@@ -86,7 +59,7 @@ class ClusterDirectory:
                 hint="Use at most 40 lower-case letters, digits and dashes.",
             )
         self.name = name
-        self._base = runtime_dir() / "local"
+        self._base = runtime_files.embedded_clusters()
         self._base.mkdir(mode=0o700, exist_ok=True)
         self.path = self._base / name
         self._record = self.path / "cluster.json"
@@ -139,8 +112,10 @@ class ClusterDirectory:
     def read(self) -> Record | None:
         """The daemon's record; None when it has not been written yet, or when this version cannot read it."""
         try:
-            return Record.from_json(json.loads(self._record.read_text(encoding="utf-8")))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            values = json.loads(self._record.read_text(encoding="utf-8"))
+            return Record(**{**values, "settings": Settings(**values["settings"])})
+        # TypeError: the daemon's version has other fields.
+        except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def written(self) -> bool:

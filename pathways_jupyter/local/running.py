@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from pathways_jupyter.local.accounts import POD_UID, pod_account, write_kubeconfig
 from pathways_jupyter.local.apiserver.app import ADMIN, ApiServer
 from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
+from pathways_jupyter.local.backoff import FAST, KUBERNETES
 from pathways_jupyter.local.controllers.garbage import GarbageCollector
 from pathways_jupyter.local.controllers.job import JobController
 from pathways_jupyter.local.controllers.jobset import JobSetController
@@ -23,14 +23,14 @@ from pathways_jupyter.local.controllers.node_pools import NodePoolController
 from pathways_jupyter.local.controllers.nodes import NodeController, nodes_for
 from pathways_jupyter.local.controllers.reconciler import condition
 from pathways_jupyter.local.controllers.scheduler import Scheduler
-from pathways_jupyter.local.healing import FAST, KUBERNETES
-from pathways_jupyter.local.kubelet import Kubelet
-from pathways_jupyter.local.network import Network
-from pathways_jupyter.local.recorder import Recorder
-from pathways_jupyter.local.shape import Shape
-from pathways_jupyter.local.shipped import OperatorController, ship
-from pathways_jupyter.local.spawner import Spawner
-from pathways_jupyter.local.volumes import VolumeCleaner
+from pathways_jupyter.local.credentials import POD_UID, pod_account, write_kubeconfig
+from pathways_jupyter.local.event_recorder import Recorder
+from pathways_jupyter.local.initial_objects import OperatorController, ship
+from pathways_jupyter.local.node.kubelet import Kubelet
+from pathways_jupyter.local.node.network import Network
+from pathways_jupyter.local.node.spawner import Spawner
+from pathways_jupyter.local.node.volumes import VolumeCleaner
+from pathways_jupyter.local.settings import Settings, larger
 from pathways_jupyter.service import names
 
 _log = logging.getLogger(__name__)
@@ -53,10 +53,10 @@ class RunningCluster:
       warm: Starts programs that need JAX; likewise.
     """
 
-    def __init__(self, directory: Path, shape: Shape, *, cold: Spawner, warm: Spawner) -> None:
+    def __init__(self, directory: Path, settings: Settings, *, cold: Spawner, warm: Spawner) -> None:
         self._directory = directory
-        self.shape = shape
-        self._healing = FAST if shape.fast_heal else KUBERNETES
+        self.settings = settings
+        self._backoffs = FAST if settings.fast_heal else KUBERNETES
         self._cold = cold
         self._warm = warm
         self.network = Network(directory)
@@ -67,13 +67,14 @@ class RunningCluster:
             cold=self._cold,
             warm=self._warm,
             secret=secrets.token_urlsafe(32),
-            restarts=self._healing.containers,
-            account=self._pod_account,
+            restarts=self._backoffs.containers,
+            account=lambda pod: pod_account(pod, directory=directory / "pods" / pod["metadata"]["uid"], api=self.api),
             forget=lambda uid: self.api.revoke_tokens(POD_UID, uid),
         )
-        self.api = self._api_server(shape.port)
+        self.api = self._api_server(settings.port)
         self._controllers: list[_Controller] = []
-        self._restarting = asyncio.Lock()
+        self.restarting = asyncio.Lock()
+        """Held while the API is restarted or the cluster grows."""
         self._nodes: NodeController
         self.services: dict[str, int] = {}
         """The slices of each of the cluster's own services, by name."""
@@ -85,7 +86,7 @@ class RunningCluster:
           LocalClusterError: The port is taken.
           ConfigError: An instance type is not in the catalogue.
         """
-        nodes = nodes_for(self.shape.nodes, cpu_nodes=self.shape.cpu_nodes)
+        nodes = nodes_for(self.settings.nodes, cpu_nodes=self.settings.cpu_nodes)
         await self.api.start()
         write_kubeconfig(self._directory / "kubeconfig", self.api, user=ADMIN, token=self.api.add_token(ADMIN))
         self._start_controllers(nodes)
@@ -98,22 +99,24 @@ class RunningCluster:
           ConfigError: An instance type is not in the catalogue.
         """
         grown = dataclasses.replace(
-            self.shape, instances=_larger(self.shape.instances, instances), spare=_larger(self.shape.spare, spare)
+            self.settings,
+            instances=larger(self.settings.instances, instances),
+            spare=larger(self.settings.spare, spare),
         )
         nodes = nodes_for(grown.nodes, cpu_nodes=grown.cpu_nodes)
         # The controllers and the store are others after a restart of the API.
-        async with self._restarting:
-            self.shape = grown
+        async with self.restarting:
+            self.settings = grown
             self._nodes.want(nodes)
             self._ship()
 
     def _ship(self) -> None:
         self.services = ship(
             self._store,
-            self.shape.instances,
+            self.settings.instances,
             cluster=self._directory.name,
-            sidecar=self.shape.sidecar,
-            hollow=self.shape.hollow,
+            sidecar=self.settings.sidecar,
+            hollow=self.settings.hollow,
         )
 
     async def close(self) -> None:
@@ -131,7 +134,7 @@ class RunningCluster:
         Args:
           away: Seconds between the two.
         """
-        async with self._restarting:
+        async with self.restarting:
             port = self.api.port
             await self.api.stop()
             await asyncio.sleep(away)
@@ -140,14 +143,9 @@ class RunningCluster:
             self._kubelet.detach()
             self._store.close()
             self._store = Store(self._directory / "state")
-            self._start_controllers(nodes_for(self.shape.nodes, cpu_nodes=self.shape.cpu_nodes))
+            self._start_controllers(nodes_for(self.settings.nodes, cpu_nodes=self.settings.cpu_nodes))
             self.api = self._api_server(port)
             await self.api.start()
-
-    async def until_serving(self) -> None:
-        """Wait while the API is being restarted."""
-        async with self._restarting:
-            return
 
     async def until_ready(self) -> None:
         """Wait until every service has all its slices, or has failed for good.
@@ -181,18 +179,12 @@ class RunningCluster:
             for job in self._store.list(JOBS)
         )
 
-    @property
-    def last_used(self) -> float:
-        """When a client of the API was last answered, in the event loop's time."""
-        return self.api.last_used
-
     def _api_server(self, port: int) -> ApiServer:
         return ApiServer(
             self._store,
             self._kubelet,
             directory=self._directory,
             port=port,
-            stream_idle_seconds=self.shape.stream_idle_seconds,
         )
 
     def _start_controllers(self, nodes: list[Object]) -> None:
@@ -202,14 +194,13 @@ class RunningCluster:
             recorder,
             nodes,
             address=self._kubelet.node_address,
-            repair_seconds=self.shape.repair_seconds,
         )
         self._controllers = [
             self._nodes,
             NodePoolController(self._store, self._nodes),
             Scheduler(self._store, recorder),
             JobSetController(self._store, recorder),
-            JobController(self._store, recorder, backoff=self._healing.jobs),
+            JobController(self._store, recorder, backoff=self._backoffs.jobs),
             GarbageCollector(self._store),
             OperatorController(self._store),
             VolumeCleaner(self._store, self._directory),
@@ -221,9 +212,6 @@ class RunningCluster:
     async def _stop_controllers(self) -> None:
         await asyncio.gather(*(each.close() for each in self._controllers))
         self._controllers.clear()
-
-    def _pod_account(self, pod: Object) -> dict[str, str]:
-        return pod_account(pod, directory=self._directory / "pods" / pod["metadata"]["uid"], api=self.api)
 
     async def _until_settled(self, service: str) -> None:
         # Whichever comes first: a service that has failed for good never becomes ready.
@@ -251,12 +239,18 @@ class RunningCluster:
 
     async def _until_service_ready(self, service: str) -> None:
         """Follow the logs of the resource manager, and of its replacements, until one reports all slices ready."""
+
+        def is_head(pod: Object) -> bool:
+            labels = pod["metadata"].get("labels") or {}
+            wanted = (service, names.HEAD_JOB)
+            return (labels.get(names.JOBSET_NAME_LABEL), labels.get(names.REPLICATED_JOB_LABEL)) == wanted
+
         while True:
-            watch = self._store.watch(PODS, names.DEFAULT_NAMESPACE, test=lambda pod: _is_head(pod, service))
+            watch = self._store.watch(PODS, names.DEFAULT_NAMESPACE, test=is_head)
             try:
                 async for change in watch:
                     metadata = change.object["metadata"]
-                    if self.shape.hollow and condition(change.object.get("status", {}), "Ready"):
+                    if self.settings.hollow and condition(change.object.get("status", {}), "Ready"):
                         return
                     # LookupError: its container has no log yet; the pod's next change tries again.
                     with contextlib.suppress(LookupError):
@@ -280,12 +274,3 @@ class RunningCluster:
             if any(int(ready) >= self.services[service] for ready in _READY.findall(piece)):
                 return True
         return False
-
-
-def _larger(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    return {kind: max(one.get(kind, 0), other.get(kind, 0)) for kind in {**one, **other}}
-
-
-def _is_head(pod: Object, service: str) -> bool:
-    labels = pod["metadata"].get("labels") or {}
-    return labels.get(names.JOBSET_NAME_LABEL) == service and labels.get(names.REPLICATED_JOB_LABEL) == names.HEAD_JOB

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.commands.colocated import CELL, LINE
-from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.magics import completion, parser
 from pathways_jupyter.magics.screen import shown
 
@@ -116,10 +116,10 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         return View(LINE, f"{cell.text}\n\n{line.text}", f"{cell.html}{line.html}")
 
     def _who(self, given: Mapping[str, Any]) -> View:
-        from pathways_jupyter.colocated import cell_run
         from pathways_jupyter.colocated.errors import name_hosts
+        from pathways_jupyter.colocated.host_commands import who
 
-        found = cell_run.who(slices=given.get("slices"), hosts=given.get("hosts"))
+        found = who(slices=given.get("slices"), hosts=given.get("hosts"))
         where: dict[tuple[str, str], list[int]] = {}
         for index, names in found.items():
             for each in names.items():
@@ -128,13 +128,13 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         return _table(found, ("name", "type", "on"), rows, empty="No names are defined on the hosts.")
 
     def _reset(self, given: Mapping[str, Any]) -> None:
-        from pathways_jupyter.colocated import cell_run
+        from pathways_jupyter.colocated.host_commands import reset
 
-        cell_run.reset(slices=given.get("slices"), hosts=given.get("hosts"))
+        reset(slices=given.get("slices"), hosts=given.get("hosts"))
 
     def _restart(self, given: Mapping[str, Any]) -> View:
         from pathways_jupyter.colocated.errors import name_hosts
-        from pathways_jupyter.colocated.restarting import restart
+        from pathways_jupyter.colocated.host_commands import restart
         from pathways_jupyter.render import array_notes
 
         restarted = restart(slices=given.get("slices"), hosts=given.get("hosts"))
@@ -154,7 +154,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
                 str(len(host.chips)),
                 f"{facts.hostname} ({facts.pid})",
                 facts.directory,
-                f"Python {facts.python}, JAX {facts.versions['jax']}",
+                f"Python {facts.versions['python']}, JAX {facts.versions['jax']}",
                 facts.executable,
             )
             for host in chosen
@@ -165,7 +165,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         )
 
     def _save(self, given: Mapping[str, Any]) -> Any:
-        from pathways_jupyter.colocated import cell_run
+        from pathways_jupyter.colocated.host_commands import save
 
         call = given.get("call") or next(reversed(self._results), "")
         result = self._results.get(call)
@@ -175,7 +175,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
                 f"There is no output of cell {call!r} to save." if call else "There is no output to save.",
                 hint=known or "Only output that was too large to show can be saved; the cell's output names it.",
             )
-        saved = cell_run.save(result, given.get("folder", "."))
+        saved = save(result, given.get("folder", "."))
         from IPython.display import FileLink, display
 
         for path in saved:

@@ -8,16 +8,15 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter import offers, tpu
+from pathways_jupyter.actions import completion_values
+from pathways_jupyter.base import tpu
+from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.commands.declaration import Command, Kind, Option, Source, group, split
-from pathways_jupyter.commands.elastic import AT_RANDOM, ELASTIC, USES
-from pathways_jupyter.commands.magic import MULTIHOST
-from pathways_jupyter.errors import PathwaysError
+from pathways_jupyter.session.kernel import process
 
 
 def complete(text: str, commands: Mapping[str, Command]) -> tuple[str, list[str]]:
@@ -30,10 +29,6 @@ def complete(text: str, commands: Mapping[str, Command]) -> tuple[str, list[str]
     words = [word for word in words if word]
     if not words:
         return fragment, _beginning(fragment, dict.fromkeys(name.partition(" ")[0] for name in commands))
-    if words[0] == MULTIHOST.name and MULTIHOST.name in commands:
-        from pathways_jupyter.commands.multihost import LINE
-
-        return complete(" ".join([*words[1:], fragment]), LINE)
     if len(words) == 2 and words[0] == "help" and "help" in commands:
         return fragment, _beginning(fragment, group(words[1], commands))
     name, rest = split(words, commands)
@@ -53,9 +48,10 @@ def complete(text: str, commands: Mapping[str, Command]) -> tuple[str, list[str]
         word = command.words[place]
         offered = list(word.choices) or _values(word.source, fragment, words)[1]
     used = {word.partition("=")[0] for word in words}
-    options = [each for each in command.options if command is not ELASTIC or each.name in _elastic_uses(words)]
-    flags = [each.flag for each in options if each.kind is Kind.LIST or not {each.flag, each.short} & used]
-    return fragment, _beginning(fragment, [*offered, *flags, "--help"])
+    flags = [each.flag for each in command.options if each.kind is Kind.LIST or not {each.flag, each.short} & used]
+    # A command may have the name of its group.
+    members = group(name, commands) if len(words) == 1 else ()
+    return fragment, _beginning(fragment, [*offered, *members, *flags, "--help"])
 
 
 def _awaiting(command: Command, words: list[str]) -> Option | None:
@@ -92,14 +88,14 @@ def _values(source: Source, fragment: str, words: list[str]) -> tuple[str, list[
         fragment = fragment.rpartition(",")[2]
     if source is Source.FILES:
         return fragment, _files(fragment)
-    find = _SOURCES.get(source)
-    if find is None:
-        return fragment, []
-    found: list[str] = []
     # The command itself reports a broken file; completion offers nothing.
     with contextlib.suppress(PathwaysError, OSError):
-        found = find(words)
-    return fragment, _beginning(fragment, found)
+        if source in _SOURCES:
+            return fragment, _beginning(fragment, _SOURCES[source](words))
+        kubeconfig = dict(itertools.pairwise(words)).get("--kubeconfig", "")
+        found = completion_values.values(source, kubeconfig=kubeconfig, local="--local" in words)
+        return fragment, _beginning(fragment, found)
+    return fragment, []
 
 
 def _instances(fragment: str) -> list[str]:
@@ -133,17 +129,11 @@ def _commands(words: list[str]) -> list[str]:
     return list(MAGIC)
 
 
-def _session() -> Any:
-    """This process's session, or None; imports nothing when nothing has connected yet."""
-    module = sys.modules.get("pathways_jupyter.session.kernel.session")
-    return module.current() if module is not None else None
-
-
 def _slices(words: list[str]) -> list[str]:
     """Slices as the command numbers them: `logs` uses the service's numbers, `colocated` uses JAX's."""
-    if _session() is None:
+    if process.session() is None:
         return []
-    if words[0] == "elastic":
+    if words[0].startswith("elastic"):
         return _held()
     if words[0] != "logs":
         return [str(number) for number in sorted({host.slice for host in _all_hosts()})]
@@ -152,28 +142,15 @@ def _slices(words: list[str]) -> list[str]:
     return _held()
 
 
-def _faults(words: list[str]) -> list[str]:
-    """Faults to inject, or the slices to heal."""
-    from pathways_jupyter.commands.elastic import FAULTS
-
-    return list(FAULTS) if "inject" in words else _held() if "heal" in words and _session() is not None else []
-
-
-def _elastic_uses(words: list[str]) -> frozenset[str]:
-    """The names of the options that the action of the line uses; without --random, also that one."""
-    if "inject" in words:
-        return USES[AT_RANDOM] if "--random" in words else USES["inject"] | {"random"}
-    return next((used for action, used in USES.items() if action in words), USES[""])
-
-
 def _held() -> list[str]:
     """The session's slices by the service's numbers."""
-    known = {each.number for each in _session().record.slices}
-    return [str(number) for number in sorted(known - {None})]
+    session = process.session()
+    known = {each.number for each in session.record.slices} if session is not None else set()
+    return [str(number) for number in sorted(each for each in known if each is not None)]
 
 
 def _hosts(words: list[str]) -> list[str]:
-    return [str(host.index) for host in _all_hosts()] if _session() is not None else []
+    return [str(host.index) for host in _all_hosts()] if process.session() is not None else []
 
 
 def _all_hosts() -> Sequence[Any]:
@@ -188,26 +165,11 @@ def _host_commands(words: list[str]) -> list[str]:
     return list(LINE)
 
 
-def _run_commands(words: list[str]) -> list[str]:
-    from pathways_jupyter.commands.multihost import LINE
-
-    return list(LINE)
-
-
 _SOURCES: Mapping[Source, Callable[[list[str]], list[str]]] = {
-    Source.CONTEXTS: lambda words: offers.contexts(dict(itertools.pairwise(words)).get("--kubeconfig", "")),
-    Source.PROFILES: lambda words: offers.profiles(),
-    Source.SERVICES: lambda words: offers.services(local="--local" in words),
-    Source.SESSIONS: lambda words: offers.sessions(),
     Source.COMMANDS: _commands,
     Source.SLICES: _slices,
-    Source.FAULTS: _faults,
     Source.HOSTS: _hosts,
     Source.HOST_COMMANDS: _host_commands,
-    Source.RUNS: lambda words: offers.runs(),
-    Source.JOBS: lambda words: offers.jobs(),
-    Source.HEADLESS_JOBS: lambda words: offers.jobs(headless=True),
-    Source.RUN_COMMANDS: _run_commands,
 }
 
 

@@ -5,54 +5,32 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pathways_jupyter import entry, fault_requests
-from pathways_jupyter.elastic import export, fault_targets
+from pathways_jupyter.actions import elastic as actions
+from pathways_jupyter.actions.shell import Contradiction, Values
+from pathways_jupyter.base import parsing
+from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
+from pathways_jupyter.elastic import export as exporting
+from pathways_jupyter.elastic import fault_targets
 from pathways_jupyter.elastic import record as records
 from pathways_jupyter.elastic.faults import Fault, RandomFaults
-from pathways_jupyter.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.magics.notebook_session import Connection
 from pathways_jupyter.render import elastic as picture
-from pathways_jupyter.render.view import View
+from pathways_jupyter.render.view import View, said
 
-if TYPE_CHECKING:
-    from pathways_jupyter.elastic.fault_targets import Target
-
-Values = Mapping[str, Any]
-
-_LOOK_SECONDS = 0.02
-"""Interval at which a fault looks whether its step has been reached."""
+_POLL_SECONDS = 0.02
+"""Interval at which a fault checks whether its step has been reached."""
+_AT_RANDOM, _ONE = ("every", "seed", "times"), ("after", "at_step")
+"""Options of faults at random, and of one fault."""
 
 _random: RandomFaults | None = None
 
 
-def run(connection: Connection, values: Values) -> Any:
-    """Show the run; with an action, do it and say what was done.
-
-    Raises:
-      ConfigError: The arguments make no sense.
-      PathwaysError: The cluster could not be reached, or refused.
-    """
-    action = values.get("action")
-    fault_requests.check(values)
-    if action is None:
-        return _panel(connection, values.get("metrics") or ())
-    if action == "export":
-        return _export(str(values.get("what") or "elastic.json"))
-    target = fault_targets.of_session(connection.need())
-    if action == "heal":
-        if _random is not None and values.get("what") is None:
-            _random.stop()
-        return picture.said(fault_requests.healed(fault_requests.heal(target, values.get("what"))))
-    if values.get("random"):
-        return _inject_random(connection, target, values)
-    return _inject(connection, target, values)
-
-
-def _panel(connection: Connection, metrics: Sequence[str]) -> Any:
+def show(connection: Connection, values: Values) -> Any:
+    """The training run of this notebook; live in a kernel."""
+    metrics = values.get("metrics") or ()
     if connection.screen.in_place:
         from pathways_jupyter.widgets.elastic import ElasticPanel
 
@@ -61,29 +39,41 @@ def _panel(connection: Connection, metrics: Sequence[str]) -> Any:
     return picture.view(shown, metrics) if shown is not None else picture.none()
 
 
-def _inject(connection: Connection, target: Target, values: Values) -> View:
-    delay = entry.time("--after", values.get("after"), 0.0)
-    at_step = entry.whole_number("--at-step", values["at_step"]) if values.get("at_step") is not None else None
+def inject(connection: Connection, values: Values) -> View:
+    """Inject a fault into this session now, later, or at random again and again."""
+    target = fault_targets.of_session(connection.need())
+    at_random = bool(values.get("random"))
+    for name in _ONE if at_random else _AT_RANDOM:
+        if values.get(name) is not None:
+            flag = f"--{name.replace('_', '-')}"
+            raise Contradiction(
+                f"{flag} is for {'one fault' if at_random else 'faults at random'}.",
+                hint=f"Leave out {flag}, or {'leave out' if at_random else 'add'} --random.",
+            )
+    if at_random:
+        return _inject_at_random(connection, target, values)
+    delay = parsing.seconds("--after", values.get("after", 0.0))
+    at_step = parsing.whole_number("--at-step", values["at_step"]) if values.get("at_step") is not None else None
     if delay and at_step is not None:
-        raise ConfigError("--after and --at-step say when; both cannot be true.", hint="Leave one of them out.")
+        raise Contradiction("--after and --at-step say when; both cannot be true.", hint="Leave one of them out.")
     # Before it is promised for later: then it could only be reported that it was not possible.
-    inject = fault_requests.prepared(target, values)
+    fault = actions.prepare(target, values)
     if not delay and at_step is None:
-        return picture.said(str(inject()))
+        return said(str(fault()))
 
     def later() -> None:
         time.sleep(delay)
         while at_step is not None and not _has_reached(at_step):
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
         try:
-            connection.notify([str(inject())])
+            connection.notify([str(fault())])
         except PathwaysError as error:
             connection.notify([str(error), error.hint])
 
     # A daemon, so that a kernel that ends does not wait for it.
     threading.Thread(target=later, name="elastic-fault", daemon=True).start()
     when = f"in {delay:g} s" if at_step is None else f"when a run has done {at_step} steps"
-    return picture.said(f"{values.get('what')} will be injected {when}.")
+    return said(f"{values.get('fault')} will be injected {when}.")
 
 
 def _has_reached(step: int) -> bool:
@@ -92,30 +82,40 @@ def _has_reached(step: int) -> bool:
     return latest is not None and latest.ended is None and latest.done >= step
 
 
-def _inject_random(connection: Connection, target: Target, values: Values) -> View:
+def _inject_at_random(connection: Connection, target: fault_targets.Target, values: Values) -> View:
     global _random
     if _random is not None and _random.running:
         raise SessionError("Faults are already being injected at random.", hint="%pathways elastic heal ends that.")
-    plan = fault_requests.plan(values, seed=secrets.randbelow(10**6))
+    plan = actions.plan(values, seed=secrets.randbelow(10**6))
 
-    def said(what: Fault | PathwaysError) -> None:
+    def report(what: Fault | PathwaysError) -> None:
         connection.notify([str(what)])
 
-    _random = RandomFaults(target, plan, said)
+    _random = RandomFaults(target, plan, report)
     often = f"{plan.times} times" if plan.times is not None else "until %pathways elastic heal"
-    return picture.said(
+    return said(
         f"Faults of {plan.seconds:g} s at random on slices {', '.join(map(str, sorted(target.slices or ())))}, "
         f"every {plan.every:g} s, {often} (--seed {plan.seed})."
     )
 
 
-def _export(file: str) -> View:
+def heal(connection: Connection, values: Values) -> View:
+    """End the faults of a slice, or of all; without a slice, also those at random."""
+    target = fault_targets.of_session(connection.need())
+    if _random is not None and values.get("slice") is None:
+        _random.stop()
+    return actions.end_faults(target, values.get("slice"))
+
+
+def export(connection: Connection, values: Values) -> View:
+    """Write the run to a file."""
     shown = records.shown()
     if shown is None:
         raise SessionError("No elastic training has run in this notebook yet.", hint="See help(elastic.train_loop).")
-    path = Path(file).expanduser()
+    path = Path(values.get("file") or "elastic.json").expanduser()
+    convert = exporting.to_trace if path.name.endswith(".trace.json") else exporting.to_json
     try:
-        path.write_text((export.to_trace if file.endswith(".trace.json") else export.to_json)(shown), encoding="utf-8")
+        path.write_text(convert(shown), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}.", hint="Choose another file.") from error
-    return picture.said(f"{path} was written.")
+    return said(f"{path} was written.")

@@ -10,9 +10,9 @@ import threading
 import weakref
 from typing import Any
 
+from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.commands.magic import MAGIC
-from pathways_jupyter.errors import PathwaysError
-from pathways_jupyter.magics import colocated, completion, jobs, multihost
+from pathways_jupyter.magics import colocated, completion, job_cell, multihost
 from pathways_jupyter.magics.pathways import PathwaysMagics
 
 _loaded: weakref.WeakKeyDictionary[Any, _Extension] = weakref.WeakKeyDictionary()
@@ -44,13 +44,13 @@ class _Extension:
         self.matchers = [
             completion.matcher("%pathways", MAGIC),
             *colocated.matchers(),
-            *jobs.matchers(),
+            *job_cell.matchers(),
             *multihost.matchers(),
         ]
         shell.register_magics(
             self.magics,
             colocated.ColocatedMagics(shell),
-            jobs.JobMagics(shell),
+            job_cell.JobMagics(shell),
             multihost.MultihostMagics(shell),
         )
         shell.Completer.custom_matchers.extend(self.matchers)

@@ -7,11 +7,12 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter import config, entry
-from pathways_jupyter.errors import PathwaysError
+from pathways_jupyter.actions import cluster
+from pathways_jupyter.base import config
+from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.base.hints import Face
 from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.magics.waiting import Waiting
-from pathways_jupyter.wording import Face
 
 if TYPE_CHECKING:
     from pathways_jupyter.session.kernel.session import Session
@@ -56,15 +57,15 @@ def connect(asked: Mapping[str, Any], *, progress: bool | None) -> Session:
     if progress is None:
         progress = connection is not None or sys.stderr.isatty()
     try:
-        checked = entry.resolve(_without_unused(asked))
+        checked = cluster.resolve(_without_unused(asked))
         if not progress:
-            made = session.connect(entry.located(checked), revive=entry.revive)
+            made = session.connect(cluster.start_local_if_needed(checked), revive=cluster.revive)
         else:
             with Waiting(connection.screen if connection is not None else _Errors()) as waiting:
                 if checked.local:
-                    waiting.enter(entry.embedded_stage(checked))
-                located = entry.located(checked)
-                made = waiting.through(session.start(located, revive=entry.revive)).session
+                    waiting.enter(cluster.embedded_stage(checked))
+                located = cluster.start_local_if_needed(checked)
+                made = waiting.through(session.start(located, revive=cluster.revive)).session
                 waiting.done()
     except PathwaysError as error:
         # Even in a notebook this was a call from Python, so hints must name keywords, not flags of the magic.

@@ -27,9 +27,9 @@ class MultihostMagics(Magics):  # type: ignore[misc]
             from pathways_jupyter.render import help as picture
 
             return shown(picture.command(CELL, ""))
-        from pathways_jupyter.magics import runs
+        from pathways_jupyter.actions import multihost
 
-        return shown(runs.run(self._screen, call.values, cell))
+        return shown(multihost.start(self._screen, call.values, cell))
 
 
 def matchers() -> list[Any]:

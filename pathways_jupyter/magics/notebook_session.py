@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.errors import SessionError
+from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.magics.notices import Notices
 from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.render.view import View
+from pathways_jupyter.session.kernel import process
 from pathways_jupyter.widgets.live import Place
 
 if TYPE_CHECKING:
     from pathways_jupyter.session.registry import SessionRecord
-
-SESSION_MODULE = "pathways_jupyter.session.kernel.session"
 
 
 class Connection:
@@ -34,14 +32,11 @@ class Connection:
     @property
     def session(self) -> Any:
         """The session of this process; None when there is none."""
-        module = sys.modules.get(SESSION_MODULE)
-        return module.current() if module is not None else None
+        return process.session()
 
     @property
     def variables(self) -> dict[str, Any]:
         """The user's own variables."""
-        from pathways_jupyter.session.kernel import process
-
         return process.variables()
 
     def need(self) -> Any:

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pathways_jupyter.events import SLICE_EVENTS, Event, EventKind, SessionSlice, SessionState
+from pathways_jupyter.base.events import SLICE_EVENTS, Event, EventKind, SessionSlice, SessionState
 from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.render import text
 from pathways_jupyter.render.events import News, tone
@@ -31,7 +31,7 @@ ADVICE: Mapping[EventKind, str] = {
 }
 """The events that cause a notice, with advice for each."""
 _PROXY_EVENTS = {EventKind.PROXY_LOST, EventKind.SUPERVISOR_LOST}
-_INTERRUPTED = "Cells wait, and go on when there is a way again. Interrupt stops a cell."
+_INTERRUPTED = "Cells wait, and continue once the connection is back. Interrupt stops a cell."
 
 
 @dataclass
@@ -121,8 +121,8 @@ class Notices:
         for event in self._events:
             if self._closed:
                 return
-            of_way = _is_interrupted(event) or (self._cut_in is not None and event.kind is EventKind.STATE)
-            if of_way or (event.kind in ADVICE and not _is_reported_by_a_call(event)):
+            of_connection = _is_interrupted(event) or (self._cut_in is not None and event.kind is EventKind.STATE)
+            if of_connection or (event.kind in ADVICE and not _is_reported_by_a_call(event)):
                 with self._lock:
                     self._add(event)
             if "generation" in event.data or event.data.get("state") == SessionState.CLOSED:

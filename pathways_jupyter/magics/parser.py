@@ -1,7 +1,7 @@
 """Parse a magic's line with argparse, without argparse's habit of exiting the process.
 
 The commands are declared in :mod:`pathways_jupyter.commands`; this turns a declaration into a parser that raises
-:class:`~pathways_jupyter.errors.ConfigError` with the closest valid spelling as the hint.
+:class:`~pathways_jupyter.base.errors.ConfigError` with the closest valid spelling as the hint.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.commands.declaration import Command, Kind, Option, group, split
-from pathways_jupyter.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,10 @@ def parse(line: str, commands: Mapping[str, Command]) -> Call:
     Raises:
       ConfigError: The line cannot be parsed; nothing was done.
     """
-    # A semicolon at the end is IPython's own word for "do not show the result", which it reads from the cell.
-    said = _COMMENT.sub("", line).rstrip().removesuffix(";")
-    try:
-        words = shlex.split(_DICTIONARY.sub(lambda found: shlex.quote(found[0]), said))
-    except ValueError as error:
-        raise ConfigError(f"The line cannot be read: {error}.", hint="Close the quotation mark.") from None
+    about = commands.get(split(line.split(), commands)[0])
+    # What follows is a program's, whatever signs it has.
+    head, _, after = f"{line} ".partition(" -- ") if about is not None and about.rest else (line, "", "")
+    words, program = _words(head), _words(after, program=True)
     name, rest = split(words or ["help"], commands)
     if name in {"-h", "--help"}:
         name, rest = "help", []
@@ -65,6 +63,9 @@ def parse(line: str, commands: Mapping[str, Command]) -> Call:
     if name == "help" and rest and group(rest[0], commands):
         # A command that its group does not have.
         name, rest = rest[0], rest[1:]
+    if name not in commands and group(name, commands) and rest[:1] == ["help"]:
+        # As "help GROUP" and "help GROUP COMMAND".
+        return parse(f"help {name} {' '.join(rest[1:])}", commands)
     if members := group(name, commands) if name not in commands else ():
         said = f"There is no command {name} {rest[0]}." if rest else ""
         raise ConfigError(
@@ -75,9 +76,6 @@ def parse(line: str, commands: Mapping[str, Command]) -> Call:
     command = commands[name]
     if {"-h", "--help"} & set(rest):
         return Call(command, {}, help=True)
-    program: list[str] = []
-    if command.rest and "--" in rest:
-        rest, program = list(rest)[: list(rest).index("--")], list(rest)[list(rest).index("--") + 1 :]
     values = vars(_parser(command).parse_args(list(rest)))
     if program:
         values[command.rest] = program
@@ -88,6 +86,18 @@ def parse(line: str, commands: Mapping[str, Command]) -> Call:
                 hint=f"{_nearest(values[word.name], list(word.choices))} See {command.name} --help.",
             )
     return Call(command, values)
+
+
+def _words(text: str, *, program: bool = False) -> list[str]:
+    """Return the words of `text`; of a program's line all, and else without a comment."""
+    if not program:
+        # A semicolon at the end is IPython's own word for "do not show the result", which it reads from the cell.
+        text = _COMMENT.sub("", text).rstrip().removesuffix(";")
+        text = _DICTIONARY.sub(lambda found: shlex.quote(found[0]), text)
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise ConfigError(f"The line cannot be read: {error}.", hint="Close the quotation mark.") from None
 
 
 class _Parser(argparse.ArgumentParser):
@@ -141,7 +151,7 @@ def _parser(command: Command) -> _Parser:
 
 def _shape(option: Option) -> dict[str, Any]:
     if option.kind is Kind.FLAG:
-        return {"action": "store_true"}
+        return {"action": "store_const", "const": option.sets or True}
     if option.kind is Kind.LIST:
         return {"action": "append"}
     if option.kind is Kind.SECONDS:

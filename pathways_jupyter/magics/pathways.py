@@ -1,6 +1,6 @@
 """The magic ``%pathways``: parse the line, call the layer below, show the result.
 
-Errors propagate out of the cell; a :class:`~pathways_jupyter.errors.PathwaysError` renders itself as two or three
+Errors propagate out of the cell; a :class:`~pathways_jupyter.base.errors.PathwaysError` renders itself as two or three
 lines, and ``%pathways traceback`` shows the rest.
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 
 from IPython.core.magic import Magics, line_magic, magics_class
 
-from pathways_jupyter.commands.magic import HELP, MAGIC, MULTIHOST
-from pathways_jupyter.errors import PathwaysError, is_coloured
+from pathways_jupyter.base.errors import PathwaysError, is_coloured
+from pathways_jupyter.commands.magic import HELP, MAGIC
 from pathways_jupyter.magics.notebook_session import Connection
 from pathways_jupyter.magics.parser import Call, parse, unknown
 from pathways_jupyter.magics.screen import Screen, shown
@@ -48,19 +48,14 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
 
         %pathways help lists all commands, and %pathways COMMAND --help shows the options and examples of one.
         """
-        head, _, rest = line.strip().partition(" ")
-        if head == MULTIHOST.name and rest.strip() not in {"-h", "--help"}:
-            from pathways_jupyter.magics import runs
-
-            return shown(runs.line(self._screen, rest))
         call = parse(line, MAGIC)
         if call.help or call.command is HELP:
             return shown(self._help(call))
         if call.command.name == "traceback":
             return self._traceback()
-        from pathways_jupyter.magics import actions
+        from pathways_jupyter.magics import notebook_commands
 
-        return shown(actions.ACTIONS[call.command.name](self.connection, call.values))
+        return shown(notebook_commands.run(self.connection, call.command.name, call.values))
 
     def before_cell(self, info: Any) -> None:
         """Apply changes made to the session from outside, before the cell's code runs."""

@@ -5,8 +5,12 @@ from __future__ import annotations
 import dis
 import shutil
 import sys
+from collections.abc import Callable
 from typing import Any
 
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.hints import Face
+from pathways_jupyter.magics.repeated import Repeated
 from pathways_jupyter.render.view import View
 from pathways_jupyter.widgets.live import Place
 
@@ -48,7 +52,9 @@ def _is_discarded() -> bool:
 
 
 class Screen:
-    """The outputs of one shell."""
+    """The outputs of one shell; the :class:`~pathways_jupyter.actions.shell.Shell` of the magics."""
+
+    face = Face.NOTEBOOK
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -66,9 +72,37 @@ class Screen:
         else:
             self.line(view.text)
 
-    def line(self, text: str) -> None:
+    def line(self, text: str, **about: Any) -> None:
         """Print one line of plain text."""
         self._write(f"{self._erased()}{text}\n")
+
+    say = line
+
+    @property
+    def can_answer(self) -> bool:
+        """True: whether the front end can show a question is known only when it is asked."""
+        return True
+
+    def confirm(self, question: str, *, abort: bool = True) -> bool:
+        """Ask the user.
+
+        Raises:
+          ConfigError: The front end cannot show the question.
+        """
+        from IPython.core.error import StdinNotImplementedError
+
+        try:
+            return input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}
+        except (StdinNotImplementedError, EOFError):
+            raise ConfigError(f"Not deleted: {question}", hint="No answer can be given here: add --yes.") from None
+
+    def live(self, draw: Callable[[], View | None]) -> Redrawn:
+        """Draw in place what `draw` returns, until the block ends."""
+        return Redrawn(self, draw)
+
+    def stop_following(self) -> None:
+        """Print that an Interrupt has ended what the user followed."""
+        self.line("(no longer following)")
 
     def passing(self, text: str) -> None:
         """Print a line that the next one replaces in a terminal; elsewhere an ordinary line."""
@@ -103,3 +137,43 @@ class Screen:
     def place(self) -> Place:
         """A new output in a notebook that can be updated."""
         return Place(self._shell)
+
+
+class Redrawn:
+    """The :class:`~pathways_jupyter.actions.shell.Live` of the magics: in a notebook a picture that is drawn in place.
+
+    Its own thread draws, so that times go on while nothing else happens.
+    """
+
+    def __init__(self, screen: Screen, draw: Callable[[], View | None]) -> None:
+        self.in_place = screen.in_place
+        self._screen = screen
+        self._place = screen.place() if screen.in_place else None
+        self._draw = draw
+        self._repeated = Repeated(self._redraw, name="pathways-redrawn")
+
+    def __enter__(self) -> Redrawn:
+        if self._place is not None:
+            self._repeated.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._repeated.stop()
+
+    def line(self, text: str) -> None:
+        """Print a line where nothing can be drawn in place."""
+        if self._place is None:
+            self._screen.line(text)
+
+    def finish(self, view: View) -> None:
+        """Draw the last picture, or print it."""
+        self._repeated.stop()
+        if self._place is not None:
+            self._place.draw(view)
+        else:
+            self._screen.line(view.text)
+
+    def _redraw(self) -> None:
+        view = self._draw()
+        if self._place is not None and view is not None:
+            self._place.draw(view)

@@ -10,7 +10,8 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pathways_jupyter import interruptible, interrupts
+from pathways_jupyter.base import interrupts
+from pathways_jupyter.magics.repeated import Repeated
 from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.render.progress import Progress
 from pathways_jupyter.render.view import View
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from pathways_jupyter.session.kernel.attempt import ConnectionAttempt
     from pathways_jupyter.session.kernel.session import Session
 
-_BLINK = 0.4
-_AGAIN = 0.5
+_BLINK_SECONDS = 0.4
 _LINE_AFTER = 1.0
 _LINE_AGAIN = 10.0
 
@@ -45,8 +45,7 @@ class Waiting:
         self._progress = Progress()
         self._deferring = interrupts.after_imports()
         self._lock = threading.Lock()
-        self._over = interruptible.Event()
-        self._thread = threading.Thread(target=self._draw, name="pathways-progress", daemon=True)
+        self._repeated = Repeated(self._draw, name="pathways-progress", first=_BLINK_SECONDS)
         self._said = ("", "")
         self._said_at = 0.0
 
@@ -71,9 +70,7 @@ class Waiting:
 
     def stop(self) -> None:
         """Stop drawing; the place can be used for the result."""
-        self._over.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._repeated.stop()
         self._screen.end_passing()
 
     def done(self) -> None:
@@ -87,7 +84,7 @@ class Waiting:
             self.place.draw(View(None, self._progress.text(now, done=True), self._progress.html(now, done=True)))
 
     def __enter__(self) -> Waiting:
-        self._thread.start()
+        self._repeated.start()
         self._deferring.__enter__()
         return self
 
@@ -107,16 +104,13 @@ class Waiting:
                 self.place.draw(View(None, self._progress.text(now, how), self._progress.html(now, how)))
 
     def _draw(self) -> None:
-        pause = _BLINK
-        while not self._over.wait(pause):
-            pause = _AGAIN
-            now = time.time()
-            with self._lock:
-                if self.place is None:
-                    self._say(now)
-                    continue
-                view = View(None, self._progress.text(now), self._progress.html(now))
-            self.place.draw(view)
+        now = time.time()
+        with self._lock:
+            if self.place is None:
+                self._say(now)
+                return
+            view = View(None, self._progress.text(now), self._progress.html(now))
+        self.place.draw(view)
 
     def _say(self, now: float) -> None:
         step = self._progress.steps[-1] if self._progress.steps else None

@@ -1,4 +1,24 @@
-"""One command on many hosts: content sent once, logs brought back, nothing left running.
+"""One command on many hosts: a directory is sent, the command runs everywhere, its output comes back.
 
-``remote/`` runs on the hosts, which need only Python's standard library; everything else runs here.
+::
+
+    command line, kernel (one process)                                  host (Python 3.9, nothing else)
+    ----------------------------------                                  -------------------------------
+    options -> Wanted, Request
+    targets, tpuvm, pod_hosts -> Target ...
+         |                                                              remote/, carried over the connection:
+    host_connections -- ssh ------ asyncssh --------------------------> serve    answers requests
+         |           +- pod_hosts  exec into a pod ------------------->   +- sync      compares the manifest,
+    hostsession  one per connection: requests and answers                 |            unpacks the tar stream
+         |                                                                +- keeper    detached: starts the command,
+    hostrun      one per host: sends, starts, follows, reconnects         |            keeps its output and its end
+         |  +-- pack (manifest, tar)   output (log files)                 +- processes finds and ends processes
+    run          all hosts: start on all or none, end all
+         |
+    run_actions  start, attach, stop, status, logs  ->  run_events  ->  magics, command line
+         |
+    records      one file per run: what the sidebar, and another process, know of it
+
+A run goes on without its connection, and ends with its client, unless it is detached. ``cloud``, ``oslogin`` and
+``queued_resources`` are Google's API for TPU VMs.
 """

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pathways_jupyter.errors import ApiError, ClusterError, ConfigError
+from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
+from pathways_jupyter.base.extras import require
+from pathways_jupyter.base.sentences import advice
 
 ENDPOINT_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU"
 """The variable with which gcloud is pointed at another endpoint than the public one."""
@@ -20,7 +22,7 @@ _LOGIN = "Run gcloud auth application-default login, or set GOOGLE_APPLICATION_C
 HINTS: Mapping[int, str] = {
     401: _LOGIN,
     403: "Ask for the role TPU Admin (roles/tpu.admin) on the project, and check that the Cloud TPU API is enabled.",
-    404: "Check the name, --project and --zone; %pathways multihost list shows what there is.",
+    404: advice("Check the name, --project and --zone; {multihost_list} shows what there is."),
     409: "Choose another name, or delete the existing one.",
     429: "Ask for more quota for this TPU type in this zone, use fewer or smaller nodes, or another tier (--spot).",
 }
@@ -34,14 +36,10 @@ def client() -> Any:
       ConfigError: The client library is not installed.
       ClusterError: There are no Google credentials on this machine.
     """
-    try:
-        from google.api_core.client_options import ClientOptions
-        from google.cloud import tpu_v2
-    except ImportError as error:
-        raise ConfigError(
-            "The Cloud TPU API needs the package google-cloud-tpu.",
-            hint='Run pip install "pathways_jupyter[multihost]".',
-        ) from error
+    require("hosts", "The Cloud TPU API", "google.api_core", "google.cloud.tpu_v2")
+    from google.api_core.client_options import ClientOptions
+    from google.cloud import tpu_v2
+
     found = credentials()
     endpoint = os.environ.get(ENDPOINT_VARIABLE, "").rstrip("/")
     # Credentials of a sovereign cloud are refused by a client that was not made for the same one.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathways_jupyter.errors import PathwaysError
+from pathways_jupyter.base.errors import PathwaysError
 
 
 class MultihostError(PathwaysError):
@@ -21,9 +21,9 @@ class HostUnreachable(HostError):
     """A host could not be reached, or the connection to it was lost; it may work again later."""
 
 
-class FetchFailed(MultihostError):
-    """A host could not fetch content from another one; the message is the reason alone."""
-
-
 class UnknownRun(MultihostError):
     """There is no such run on this machine."""
+
+
+class RunIsFollowed(MultihostError):
+    """Another process of this machine follows the run."""

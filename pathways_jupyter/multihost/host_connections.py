@@ -9,78 +9,77 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import dataclasses
 import json
 import os
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pathways_jupyter import blocking
-from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.multihost.host_program import Channel, Connect
-from pathways_jupyter.multihost.hostsession import HostSession, Sessions
+from pathways_jupyter.base import blocking
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.extras import require
+from pathways_jupyter.multihost.hostsession import Channel, Connect, HostSession
 from pathways_jupyter.multihost.targets import Target, Wanted, from_hosts
 
 KEPT_SECONDS = 600.0
 """How long a connection without use is kept."""
 _CLOSE_SECONDS = 2.0
 
-_Key = tuple[str, Target]
-
 
 @dataclass
 class Kept:
-    """The open connections without use, and the loop that they belong to."""
+    """The open connections without use, by login and target, and the loop that they belong to."""
 
     background: blocking.Background = field(default_factory=blocking.Background)
     process: int = field(default_factory=os.getpid)
-    free: dict[_Key, HostSession] = field(default_factory=dict)
-    timers: dict[_Key, asyncio.TimerHandle] = field(default_factory=dict)
+    free: dict[tuple[str, Target], tuple[HostSession, asyncio.TimerHandle]] = field(default_factory=dict)
 
-    def take(self, key: _Key) -> HostSession | None:
+    def take(self, key: tuple[str, Target]) -> HostSession | None:
         """Return the connection with `key`, which is the caller's from now on; None if there is none."""
-        if (timer := self.timers.pop(key, None)) is not None:
+        session, timer = self.free.pop(key, (None, None))
+        if timer is not None:
             timer.cancel()
-        return self.free.pop(key, None)
+        return session
 
-    def put(self, key: _Key, session: HostSession) -> None:
+    def put(self, key: tuple[str, Target], session: HostSession) -> None:
         """Keep `session` for a while."""
         loop = asyncio.get_running_loop()
-        self.free[key] = session
-        self.timers[key] = loop.call_later(KEPT_SECONDS, lambda: loop.create_task(self._expire(key)))
+        timer = loop.call_later(KEPT_SECONDS, lambda: loop.create_task(self._expire(key)))
+        self.free[key] = (session, timer)
 
     async def close(self) -> None:
         """Close all connections."""
-        keys = list(self.free)
-        await asyncio.gather(*(self._expire(key) for key in keys), return_exceptions=True)
+        await asyncio.gather(*(self._expire(key) for key in list(self.free)), return_exceptions=True)
 
-    async def _expire(self, key: _Key) -> None:
+    async def _expire(self, key: tuple[str, Target]) -> None:
         if (session := self.take(key)) is not None:
             await session.close()
 
 
-class KeptSessions(Sessions):
-    """Sessions of one kind of connection that are kept after their use."""
+class Sessions:
+    """Opens sessions, and closes or keeps them after their use.
 
-    def __init__(self, connect: Connect, kept: Kept, connection: Mapping[str, Any]) -> None:
-        super().__init__(connect)
-        self._kept = kept
-        self._login = json.dumps(dict(connection), sort_keys=True)
+    Args:
+      kept: Where to keep them; None to close them.
+      login: The kind of connection, which those that are kept have to share.
+    """
 
-    async def _open(self, target: Target) -> HostSession:
-        """Return the kept session with `target` if it still works, or else a new one."""
-        session = self._kept.take((self._login, target))
+    def __init__(self, connect: Connect, kept: Kept | None = None, login: str = "") -> None:
+        self._connect, self._kept, self._login = connect, kept, login
+
+    async def open(self, target: Target) -> HostSession:
+        """Return a session with `target`, one that was kept if it still works; see :meth:`HostSession.open`."""
+        session = None if self._kept is None else self._kept.take((self._login, target))
         if session is not None:
             if await session.works():
                 return session
             await session.close()
-        return await super()._open(target)
+        return await HostSession.open(target, self._connect)
 
     async def release(self, session: HostSession) -> None:
-        """Keep `session`, unless something on it is unfinished, or another one is kept already."""
+        """Keep `session`, or close it: also if something on it is unfinished, or another one is kept already."""
         key = (self._login, session.target)
-        if session.idle and key not in self._kept.free:
+        if self._kept is not None and session.idle and key not in self._kept.free:
             self._kept.put(key, session)
         else:
             await session.close()
@@ -104,13 +103,12 @@ def close() -> None:
     if _kept is None or _kept.process != os.getpid():
         return
 
-    async def in_time() -> None:
+    async def in_time(kept: Kept) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await kept.close()
 
-    kept = _kept
-    blocking.run(in_time(), kept.background)
+    blocking.run(in_time(_kept), _kept.background)
 
 
 @dataclass(frozen=True)
@@ -142,15 +140,16 @@ async def find(wanted: Wanted) -> Hosts:
     if wanted.hosts:
         return Hosts(from_hosts(wanted.hosts, wanted.user), ssh)
     if wanted.tpu_prefix:
-        from pathways_jupyter.multihost.tpuvm import find as find_vms
+        from pathways_jupyter.multihost import tpuvm
 
-        return Hosts(await find_vms(wanted), ssh)
+        return Hosts(await tpuvm.find(wanted), ssh)
     assert wanted.cluster is not None
+    # Imported here, and tpuvm above: hosts of a list need no cluster and no Google.
     from pathways_jupyter.kube.client import Client
     from pathways_jupyter.multihost import pod_hosts
-    from pathways_jupyter.session import protocol, reach
+    from pathways_jupyter.session import clusters, protocol
 
-    async with Client(await reach.cluster(wanted.cluster)) as client:
+    async with Client(await clusters.resolve(wanted.cluster)) as client:
         namespace = wanted.cluster.namespace or client.namespace
         if wanted.job:
             targets = await pod_hosts.of_job(client, namespace, wanted.job)
@@ -172,23 +171,18 @@ async def connecting(connection: Mapping[str, Any], kept: Kept | None = None) ->
     if connection["kind"] == "pods":
         from pathways_jupyter.kube.client import Client
         from pathways_jupyter.multihost import pod_hosts
-        from pathways_jupyter.session import protocol, reach
+        from pathways_jupyter.session import clusters, protocol
 
-        config = protocol.config_from_json(connection["config"])
-        async with Client(await reach.cluster(config)) as client:
+        async with Client(await clusters.resolve(protocol.config_from_json(connection["config"]))) as client:
 
             async def to_pod(target: Target, command: list[str]) -> Channel:
                 return await pod_hosts.connect(client, target, command)
 
-            async with Sessions(to_pod) as sessions:
-                yield sessions
+            # Not kept: the client and its connection to the API server end with this block.
+            yield Sessions(to_pod)
         return
-    try:
-        from pathways_jupyter.multihost.ssh import Ssh, SshOptions
-    except ImportError as error:
-        raise ConfigError(f"SSH needs the package {error.name}.", hint="Run pip install asyncssh.") from error
-    known = {each.name for each in dataclasses.fields(SshOptions)}
-    given = {name: value for name, value in connection.items() if name in known}
-    connect = Ssh(SshOptions(**{**given, "keys": tuple(given.get("keys", ()))})).connect
-    async with Sessions(connect) if kept is None else KeptSessions(connect, kept, connection) as sessions:
-        yield sessions
+    require("hosts", "SSH", "asyncssh")
+    from pathways_jupyter.multihost.ssh import Ssh, SshOptions
+
+    options = SshOptions(tuple(connection["keys"]), connection["known_hosts"], connection["accept_new"])
+    yield Sessions(Ssh(options).connect, kept, json.dumps(dict(connection), sort_keys=True))

@@ -3,67 +3,65 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from pathways_jupyter.base.retry import Backoff
 from pathways_jupyter.multihost.errors import HostError, HostUnreachable
-from pathways_jupyter.multihost.hostsession import Holder, HostSession, Outcome, Sessions
+from pathways_jupyter.multihost.host_connections import Sessions
+from pathways_jupyter.multihost.hostsession import Holder, HostSession, Outcome
 from pathways_jupyter.multihost.output import HostLog
-from pathways_jupyter.multihost.pack import Packed
-from pathways_jupyter.multihost.relay import Relay
+from pathways_jupyter.multihost.pack import Sending
 from pathways_jupyter.multihost.run_events import Changed, Event, HostStatus, Output, Phase
-from pathways_jupyter.multihost.spool import Spool
 from pathways_jupyter.multihost.targets import Target
-from pathways_jupyter.retry import Backoff
 
 Answer = TypeVar("Answer")
-Publish = Callable[[Event], Awaitable[None]]
 
 PATIENCE_SECONDS = 120.0
 """How long a dropped connection is tried again."""
 _HURRIED_SECONDS = 10.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.3, 5.0
 _PROGRESS_SECONDS = 0.2
+_LAST_LINE_CHARACTERS = 300
+_REASONS = {
+    "abandoned": "{} ended it, because no client was connected.",
+    "lost": "The keeper of the run on {} was killed.",
+}
 
 
 class HostRun:
     """The run's part on one host.
 
     Args:
-      publish: Receives its events; waits while the reader is slow.
-      hint_at: Like `publish` for events that may be dropped.
       known: What is known of the host, if the run was started before.
+      run: The run's id on the host.
+      publish: Receives its events; waits while the reader is slow.
     """
 
     def __init__(
         self,
         known: HostStatus,
+        run: str,
         sessions: Sessions,
         log: HostLog,
-        publish: Publish,
-        hint_at: Callable[[Event], None],
+        publish: Callable[[Event], Awaitable[None]],
     ) -> None:
         self.status = known
-        self.log = log
-        self._sessions, self._publish, self._hint_at = sessions, publish, hint_at
+        self._log = log
+        self._run, self._sessions, self._publish = run, sessions, publish
         self._session: HostSession | None = None
         self._reached = False
-        self._reported = 0.0
 
     @property
     def target(self) -> Target:
         """The host."""
         return self.status.target
 
-    async def prepare(
-        self, packed: Packed | None, spool: Spool | None, directory: str, relay: Relay | None = None
-    ) -> bool:
+    async def prepare(self, sending: Sending | None, directory: str) -> bool:
         """Connect, and send what the host lacks; return whether that succeeded.
-
-        Args:
-          relay: Decides which host receives the files from here, and which from another host; all from here without.
 
         Raises:
           PackError: A file has changed since it was packed.
@@ -71,13 +69,23 @@ class HostRun:
         await self._change(phase=Phase.CONNECTING)
 
         async def work(session: HostSession) -> None:
-            if packed is not None and spool is not None:
-                await self._change(phase=Phase.SENDING)
-                if relay is not None:
-                    await relay.sync(session, packed, spool, directory, self._sent)
-                    return
-                await session.send(spool, await session.lacking(packed, directory), self._sent)
-                await session.unpack(directory)
+            if sending is None:
+                return
+            packed = await sending.packed()
+            await self._change(phase=Phase.SENDING)
+            # After a lost connection again from here: the host still has what it has received for this run.
+            missing = await session.missing(packed, directory, self._run)
+            total, reported = sum(packed.contents[each].size for each in missing), 0.0
+            await self._change(sent=0, total=total)
+
+            async def sent(share: float) -> None:
+                nonlocal reported
+                self.status = replace(self.status, sent=round(share * total))
+                if time.monotonic() - reported > _PROGRESS_SECONDS:
+                    reported = time.monotonic()
+                    await self._change()
+
+            await session.apply(await sending.archive(missing) if missing else None, sent)
 
         try:
             await self._steadily(work)
@@ -96,32 +104,36 @@ class HostRun:
         return await self._steadily(lambda session: session.holders(stop=stop, grace=grace))
 
     async def start(self, spec: dict[str, Any]) -> bool:
-        """Start the command; return whether it runs. Asking again after a lost answer does not start it twice."""
+        """Start the command; return whether it runs. A second request after a lost answer does not start it twice."""
         try:
-            await self._steadily(lambda session: session.start(spec))
+            await self._steadily(lambda session: session.start({**spec, "run": self._run}))
         except HostError as error:
             await self.fail(error)
             return False
         await self._change(phase=Phase.RUNNING, began=time.time())
         return True
 
-    async def follow(self, run: str, stopping: asyncio.Event) -> None:
+    async def follow(self, stopping: asyncio.Event) -> None:
         """Read the output until the run's end on this host, and end it when `stopping` is set."""
+
+        async def stop_when_requested(session: HostSession) -> None:
+            await stopping.wait()
+            await session.stop(self._run)
 
         async def work(session: HostSession) -> Outcome:
             if self.status.phase is not Phase.RUNNING:
-                known, outcome = await session.status(run)
+                known, outcome = await session.status(self._run)
                 if known and outcome is None:
                     # Its end may have come while no one followed it.
                     await self._change(phase=Phase.RUNNING)
-            asking = asyncio.create_task(self._stop_when(stopping, session, run))
+            stopper = asyncio.create_task(stop_when_requested(session))
             try:
-                async for piece in session.follow(run, self.log.size):
+                async for piece in session.follow(self._run, self._log.size):
                     if isinstance(piece, Outcome):
                         return piece
-                    await self._show(self.log.add(piece))
+                    await self._show(self._log.add(piece))
             finally:
-                asking.cancel()
+                stopper.cancel()
             raise HostUnreachable(f"{self.target.name} sent no outcome.")
 
         try:
@@ -132,8 +144,36 @@ class HostRun:
         except HostError as error:
             await self.fail(error)
             return
-        await self._show(self.log.close())
+        await self._show(self._log.close())
         await self._finish(outcome)
+
+    async def refresh(self) -> None:
+        """Fetch the output until now, and find out whether the run has ended on this host."""
+
+        async def work(session: HostSession) -> tuple[bool, Outcome | None]:
+            # The state first: if it has ended, all of the output is there.
+            state = await session.status(self._run)
+            while data := await session.read(self._run, self._log.size):
+                self._log.add(data)
+            return state
+
+        try:
+            known, outcome = await self._steadily(work)
+        except HostError as error:
+            await self._change(phase=Phase.LOST, message=str(error), hint=error.hint)
+            return
+        self.status = replace(self.status, last_line=self._log.last_line[:_LAST_LINE_CHARACTERS])
+        if not known:
+            await self._change(phase=Phase.FAILED, began=0.0, message="It was not started on this host.")
+        elif outcome is None:
+            await self._change(phase=Phase.RUNNING)
+        else:
+            await self._finish(outcome)
+
+    async def stop(self) -> None:
+        """Ask the host to end the run; a host that cannot be reached is left alone."""
+        with contextlib.suppress(HostError):
+            await self._steadily(lambda session: session.stop(self._run))
 
     async def fail(self, error: HostError) -> None:
         """Set the status of a host that could not start."""
@@ -146,23 +186,17 @@ class HostRun:
 
     async def close(self) -> None:
         """Close connection and log; what runs on the host goes on."""
-        self.log.close()
+        self._log.close()
         session, self._session = self._session, None
         if session is not None:
             await self._sessions.release(session)
 
     async def _finish(self, outcome: Outcome) -> None:
-        phase, message = Phase.EXITED, ""
-        if outcome.why == "stopped":
-            phase = Phase.STOPPED
-        elif outcome.why != "exited":
-            phase = Phase.LOST
-            message = {
-                "abandoned": f"{self.target.name} ended it, because no client was connected.",
-                "lost": f"The keeper of the run on {self.target.name} was killed.",
-            }[outcome.why]
-        began = self.status.began
-        ended = began + outcome.seconds if began and outcome.seconds is not None else time.time()
+        phase = {"exited": Phase.EXITED, "stopped": Phase.STOPPED}.get(outcome.why, Phase.LOST)
+        message = _REASONS.get(outcome.why, "").format(self.target.name)
+        # By the host's clock, because this one may have come back to the run long after its end.
+        known = self.status.began and outcome.seconds is not None
+        ended = self.status.began + (outcome.seconds or 0.0) if known else time.time()
         await self._change(phase=phase, code=outcome.code, ended=ended, message=message)
 
     async def _steadily(
@@ -198,20 +232,10 @@ class HostRun:
             await self._change(phase=Phase.RECONNECTING)
             await pauses.wait()
 
-    async def _stop_when(self, stopping: asyncio.Event, session: HostSession, run: str) -> None:
-        await stopping.wait()
-        await session.stop(run)
-
     async def _show(self, lines: tuple[str, ...]) -> None:
         if lines:
-            self.status = replace(self.status, last_line=self.log.last_line)
+            self.status = replace(self.status, last_line=self._log.last_line[:_LAST_LINE_CHARACTERS])
             await self._publish(Output(self.target, lines))
-
-    def _sent(self, done: int, total: int) -> None:
-        self.status = replace(self.status, sent=done, total=total)
-        if time.monotonic() - self._reported > _PROGRESS_SECONDS:
-            self._reported = time.monotonic()
-            self._hint_at(Changed(self.status))
 
     async def _change(self, **values: Any) -> None:
         self.status = replace(self.status, **values)

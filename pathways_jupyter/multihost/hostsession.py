@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
+import os
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
-from pathways_jupyter.multihost import host_program
-from pathways_jupyter.multihost.errors import FetchFailed, HostError, HostUnreachable
-from pathways_jupyter.multihost.host_program import Channel, Connect
+from pathways_jupyter.base import carried
+from pathways_jupyter.multihost.errors import HostError, HostUnreachable
 from pathways_jupyter.multihost.pack import Packed
 from pathways_jupyter.multihost.remote.frames import Decoder, encode
-from pathways_jupyter.multihost.spool import Spool
 from pathways_jupyter.multihost.targets import Target
 
 if TYPE_CHECKING:
@@ -23,14 +23,48 @@ if TYPE_CHECKING:
 
 DEVICES = ("/dev/accel*", "/dev/vfio/*")
 """The devices of all generations of TPUs."""
+PACKAGE = "pathways_jupyter.multihost.remote"
+MODULES = ("frames", "sync", "processes", "keeper", "serve")
+_BOOTSTRAP = f"""{carried.LOADER}
+import json, os, zlib
+data, size = b"", 4
+while len(data) < size:
+    piece = os.read(0, size - len(data))
+    if not piece:
+        sys.exit(0)
+    data += piece
+    size = 4 + int.from_bytes(data[:4], "big")
+load("{PACKAGE}", json.loads(zlib.decompress(data[4:]))).main()
+"""
+"""The argument of ``python3 -c`` on a host; it reads the program from its standard input and runs it."""
 _HELLO_SECONDS = 60.0
 _ECHO_SECONDS = 3.0
 _PING_SECONDS = 2.0
 """Much shorter than the lease of a run, so that a busy moment here ends nothing there."""
+_SEND_BYTES = 256 * 1024
 
 
-Sent = Callable[[int, int], None]
-"""Called with the bytes of content that a host has received, and that it lacked."""
+class Channel(Protocol):
+    """A running program on a host, with bytes in and out.
+
+    Its methods raise :class:`~pathways_jupyter.multihost.errors.HostUnreachable` when the connection is lost.
+    """
+
+    async def write(self, data: bytes) -> None:
+        """Send `data` to the program; waits while the connection is full."""
+
+    async def read(self) -> bytes:
+        """Return what the program has written; empty at its end."""
+
+    async def close(self) -> None:
+        """Close the connection."""
+
+    def complaint(self) -> str:
+        """Return the last line that the program wrote to its standard error."""
+
+
+Connect = Callable[[Target, list[str]], Awaitable[Channel]]
+"""Start a program, given as its arguments, on a host."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +90,13 @@ class Outcome:
     code: int
     why: str
     seconds: float | None = None
+
+
+@functools.cache
+def program() -> bytes:
+    """Return the program of the hosts as its first lines expect it: a length, and the compressed sources."""
+    packed = zlib.compress(json.dumps(carried.sources(PACKAGE, MODULES)).encode())
+    return len(packed).to_bytes(4, "big") + packed
 
 
 class HostSession:
@@ -85,19 +126,19 @@ class HostSession:
           HostUnreachable: The host cannot be reached.
           HostError: It refuses the login, or has no Python.
         """
-        channel = await connect(target, ["python3", "-I", "-S", "-c", host_program.BOOTSTRAP])
+        channel = await connect(target, ["python3", "-I", "-S", "-c", _BOOTSTRAP])
         session = cls(target, channel)
         try:
             async with asyncio.timeout(_HELLO_SECONDS):
-                await channel.write(host_program.program())
+                await channel.write(program())
                 hello, _ = await session._receive("hello")
-        except TimeoutError:
+        except BaseException as error:
             await channel.close()
-            raise HostUnreachable(f"{target.name} did not answer in {_HELLO_SECONDS:.0f} s.") from None
-        except BaseException:
-            await channel.close()
+            if isinstance(error, TimeoutError):
+                raise HostUnreachable(f"{target.name} did not answer in {_HELLO_SECONDS:.0f} s.") from None
             raise
         session.python = hello["python"]
+        session.progressed = False
         session._pinging = asyncio.create_task(session._ping())
         return session
 
@@ -116,76 +157,40 @@ class HostSession:
             return False
         return True
 
-    async def lacking(self, packed: Packed, directory: str = "") -> tuple[str, ...]:
-        """Offer `packed` for `directory`; return the hashes of the contents that the host lacks."""
-        _, payload = await self._ask({"op": "offer", "directory": directory}, "lack", payload=packed.listing)
+    async def missing(self, packed: Packed, directory: str, name: str) -> tuple[str, ...]:
+        """Compare `packed` with `directory` on the host; return the contents that the host lacks.
+
+        Args:
+          directory: Relative to the home directory.
+          name: Of this attempt and its repetitions after a lost connection.
+        """
+        header = {"op": "compare", "directory": directory, "name": name}
+        _, payload = await self._ask(header, "missing", payload=packed.manifest)
         return tuple(json.loads(zlib.decompress(payload)))
 
-    async def send(self, spool: Spool, missing: Sequence[str], sent: Sent) -> None:
-        """Send the contents with these hashes, which the host has said to lack.
+    async def apply(self, archive: IO[bytes] | None, sent: Callable[[float], Awaitable[None]]) -> int:
+        """Send what :meth:`missing` has returned, and change the directory; return the number of files written.
+
+        Args:
+          archive: See :meth:`~pathways_jupyter.multihost.pack.Archives.of`; None if nothing is missing.
+          sent: Called with the share of it that has been sent.
 
         Raises:
-          PackError: A file has changed since it was packed.
+          HostError: The host cannot write the files.
           HostUnreachable: The connection was lost; what has arrived is kept for the next attempt.
         """
-        total, done = spool.size(missing), 0
         self.idle = False
-        sent(0, total)
-        # Under the lock, because pieces end within frames: a ping must not come between two of them.
-        async with self._sending:
-            async for piece, share in spool.frames(missing):
-                await self._channel.write(piece)
-                done += share
-                sent(done, total)
-
-    async def unpack(self, directory: str) -> int:
-        """Make `directory` on the host, relative to the home directory, hold what was offered.
-
-        Returns:
-          The number of files that the host wrote.
-
-        Raises:
-          HostError: The host cannot write the files.
-        """
-        header, _ = await self._ask({"op": "unpack", "directory": directory}, "unpacked")
+        await self._send({"op": "apply"})
+        if archive is not None:
+            # Read by position, because many hosts are sent to from one file.
+            file, position, size = archive.fileno(), 0, archive.seek(0, 2)
+            while position < size:
+                piece = os.pread(file, _SEND_BYTES, position)
+                await self._send({"op": "piece"}, piece)
+                position += len(piece)
+                await sent(position / size)
+        header, _ = await self._ask({"op": "piece"}, "applied")
         return int(header["written"])
-
-    async def share(self, secret: bytes) -> tuple[str, int]:
-        """Let other hosts fetch what was just unpacked; return address and port.
-
-        Args:
-          secret: The certificate and key with which they come.
-
-        Raises:
-          HostError: The host cannot listen.
-        """
-        header, _ = await self._ask({"op": "share", "address": self.target.inside}, "shared", payload=secret)
-        return str(header["address"]), int(header["port"])
-
-    async def unshare(self) -> None:
-        """Stop what :meth:`share` began."""
-        await self._send({"op": "unshare"})
-
-    async def fetch(self, address: str, port: int, secret: bytes, received: Callable[[int], None]) -> None:
-        """Let the host fetch what it lacks from another one.
-
-        Args:
-          received: Called with the bytes that have arrived so far.
-
-        Raises:
-          FetchFailed: The other host did not send it; what has arrived is kept.
-          HostError: The host cannot write the files.
-        """
-        self.idle = False
-        await self._send({"op": "fetch", "address": address, "port": port}, secret)
-        while True:
-            header, _ = await self._receive("fetching", "fetched")
-            if header["op"] == "fetched":
-                break
-            received(header["bytes"])
-        self.idle = True
-        if header["problem"]:
-            raise FetchFailed(header["problem"])
 
     async def holders(self, *, stop: bool, grace: float) -> tuple[Holder, ...]:
         """Return the processes that hold the host's TPU, and end them if `stop`.
@@ -201,10 +206,9 @@ class HostSession:
             )
         return tuple(Holder(*each) for each in header["found"])
 
-    async def start(self, spec: dict[str, Any]) -> bool:
-        """Start a run; return False if the host has started it already, and then do nothing."""
-        header, _ = await self._ask({"op": "start", "spec": spec}, "started")
-        return not header["already"]
+    async def start(self, spec: dict[str, Any]) -> None:
+        """Start a run; no-op if the host has started it already."""
+        await self._ask({"op": "start", "spec": spec}, "started")
 
     async def follow(self, run: str, offset: int) -> AsyncIterator[bytes | Outcome]:
         """Yield the output of a run from the byte `offset` on, and at last its outcome."""
@@ -212,9 +216,9 @@ class HostSession:
         await self._send({"op": "follow", "run": run, "offset": offset})
         while True:
             header, payload = await self._receive("output", "exit")
-            if header["op"] == "exit":
+            if header.pop("op") == "exit":
                 self.idle = True
-                yield _outcome(header)
+                yield Outcome(**header)
                 return
             yield bytes(payload)
 
@@ -230,8 +234,7 @@ class HostSession:
     async def status(self, run: str) -> tuple[bool, Outcome | None]:
         """Return whether the host knows the run, and how it ended; None while it runs."""
         header, _ = await self._ask({"op": "status", "run": run}, "status")
-        ended = header["outcome"]
-        return header["known"], _outcome(ended) if ended else None
+        return header["known"], Outcome(**header["outcome"]) if header["outcome"] else None
 
     async def _ask(self, header: dict[str, Any], expected: str, *, payload: bytes = b"") -> Frame:
         """Send a request, and return its answer."""
@@ -242,88 +245,45 @@ class HostSession:
         return answer
 
     async def _send(self, header: dict[str, Any], payload: bytes = b"") -> None:
+        # One at a time: a ping must not come between the pieces of another frame.
         async with self._sending:
             await self._channel.write(encode(header, payload))
 
     async def _receive(self, *expected: str) -> Frame:
+        """Return the next answer, which has to be one of the `expected` ones."""
+        name = self.target.name
         while not self._frames:
             data = await self._channel.read()
             if not data:
-                raise self._ended()
+                # A shell that finds no python3 has ended too, and says why; that does not get better by trying again.
+                complaint = self._channel.complaint()
+                if "not found" in complaint or "No such file" in complaint:
+                    raise HostError(f"{name} has no python3: {complaint}.", hint="Install Python 3.9 or later there.")
+                reason = f": {complaint}" if complaint else ""
+                raise HostUnreachable(f"The connection to {name} was lost{reason}.", hint="Check the network.")
             try:
                 self._frames.extend(self._decoder.feed(data))
             except ValueError as error:
                 raise HostError(
-                    f"{self.target.name} does not answer as expected: {data[:60]!r}.",
+                    f"{name} does not answer as expected: {data[:60]!r}.",
                     hint="A login script there must print nothing when no terminal is connected.",
                 ) from error
         header, payload = self._frames.pop(0)
-        self.progressed = header["op"] != "hello"
+        self.progressed = True
         if header["op"] == "error":
-            raise self._failure(header)
+            text = "the disk is full" if header["kind"] == "full" else header["message"]
+            hints = {
+                "full": "Free space there, or send less: --exclude.",
+                "directory": "Run once without --use-existing-folder, so that it is sent.",
+            }
+            path = f" ({header['path']})" if header["path"] else ""
+            raise HostError(f"{name}: {text}{path}.", hint=hints.get(header["kind"], ""))
         if header["op"] not in expected:
-            raise HostError(f"{self.target.name} answered {header['op']} instead of {' or '.join(expected)}.")
+            raise HostError(f"{name} answered {header['op']} instead of {' or '.join(expected)}.")
         return header, payload
-
-    def _ended(self) -> HostError:
-        complaint = self._channel.complaint()
-        if "not found" in complaint or "No such file" in complaint:
-            return HostError(
-                f"{self.target.name} has no python3: {complaint}.", hint="Install Python 3.9 or later there."
-            )
-        lost = f"The connection to {self.target.name} was lost"
-        return HostUnreachable(f"{lost}: {complaint}." if complaint else f"{lost}.", hint="Check the network.")
-
-    def _failure(self, header: dict[str, Any]) -> HostError:
-        path = f" ({header['path']})" if header["path"] else ""
-        hints = {
-            "full": "Free space there, or send less: --exclude.",
-            "directory": "Run once without --use-existing-folder, so that it is sent.",
-        }
-        text = "the disk is full" if header["kind"] == "full" else header["message"]
-        return HostError(f"{self.target.name}: {text}{path}.", hint=hints.get(header["kind"], ""))
 
     async def _ping(self) -> None:
         with contextlib.suppress(HostUnreachable):
             while True:
                 await asyncio.sleep(_PING_SECONDS)
                 await self._send({"op": "ping"})
-
-
-def _outcome(header: dict[str, Any]) -> Outcome:
-    return Outcome(header["code"], header["why"], header.get("seconds"))
-
-
-class Sessions:
-    """Opens sessions, and closes them after their use."""
-
-    def __init__(self, connect: Connect) -> None:
-        self._connect = connect
-        self._ahead: dict[Target, asyncio.Task[HostSession]] = {}
-
-    def open_ahead(self, targets: Iterable[Target]) -> None:
-        """Begin to open a session with each of `targets`, for :meth:`open` to return."""
-        self._ahead |= {target: asyncio.create_task(self._open(target)) for target in targets}
-
-    async def open(self, target: Target) -> HostSession:
-        """Return a session with `target`; see :meth:`HostSession.open`."""
-        opening = self._ahead.pop(target, None)
-        return await (self._open(target) if opening is None else opening)
-
-    async def release(self, session: HostSession) -> None:
-        """End the use of `session`."""
-        await session.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Release the sessions that were opened ahead and not used."""
-        unused, self._ahead = list(self._ahead.values()), {}
-        for opening in unused:
-            opening.cancel()
-        found = await asyncio.gather(*unused, return_exceptions=True)
-        await asyncio.gather(*(self.release(each) for each in found if isinstance(each, HostSession)))
-
-    async def _open(self, target: Target) -> HostSession:
-        return await HostSession.open(target, self._connect)

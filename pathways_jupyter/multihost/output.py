@@ -31,11 +31,11 @@ class HostLog:
     def __init__(self, path: Path, *, fresh: bool) -> None:
         self.path = path
         self.last_line = "" if fresh else last_line(path)
-        self._partial = b""
+        self._lines = _Lines()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if fresh else 0), 0o644)
-            self.size = os.lseek(self._file, 0, os.SEEK_END)
+            self._file = path.open("wb" if fresh else "ab", buffering=0)
+            self.size = self._file.seek(0, os.SEEK_END)
         except OSError as error:
             raise MultihostError(
                 f"{path} cannot be written: {error.strerror}.", hint="Choose another --log-dir."
@@ -50,41 +50,43 @@ class HostLog:
         view = memoryview(data)
         while view:
             try:
-                view = view[os.write(self._file, view) :]
+                view = view[self._file.write(view) :]
             except OSError as error:
                 raise MultihostError(f"{self.path} cannot be written: {error.strerror}.") from error
         self.size += len(data)
-        *whole, self._partial = (self._partial + data).split(b"\n")
-        if len(self._partial) > _LONGEST_LINE:
-            whole.append(self._partial)
-            self._partial = b""
-        return self._texts(whole)
+        return self._seen(self._lines.add(data))
 
     def close(self) -> tuple[str, ...]:
         """Close the file; return the last line if it has no end."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
-        rest, self._partial = [self._partial] if self._partial else [], b""
-        return self._texts(rest)
+        self._file.close()
+        return self._seen(self._lines.rest())
 
-    def _texts(self, lines: list[bytes]) -> tuple[str, ...]:
-        texts = tuple(map(_text, lines))
-        self.last_line = next((text for text in reversed(texts) if text.strip()), self.last_line)
-        return texts
+    def _seen(self, lines: tuple[str, ...]) -> tuple[str, ...]:
+        self.last_line = next((line for line in reversed(lines) if line.strip()), self.last_line)
+        return lines
+
+
+class _Lines:
+    """Cuts a stream of bytes into lines."""
+
+    def __init__(self) -> None:
+        self._partial = b""
+
+    def add(self, data: bytes) -> tuple[str, ...]:
+        *whole, self._partial = (self._partial + data).split(b"\n")
+        return (*map(_text, whole), *(self.rest() if len(self._partial) > _LONGEST_LINE else ()))
+
+    def rest(self) -> tuple[str, ...]:
+        rest, self._partial = self._partial, b""
+        return (_text(rest),) if rest else ()
 
 
 def tail(path: Path, lines: int) -> list[str]:
     """Return the last lines of a log; none if there is no such file."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - max(_TAIL_BYTES, lines * _TAIL_LINE_BYTES)))
-            found = file.read().decode(errors="replace").split("\n")
-    except OSError:
-        return []
-    whole = found[:-1] if found[-1] == "" else found
-    return [line.rstrip("\r").rpartition("\r")[2] for line in whole[max(0, len(whole) - lines) :]]
+    cutter = _Lines()
+    found = [*cutter.add(_read(path, _start(path, lines))), *cutter.rest()]
+    # It may have grown since.
+    return found[max(0, len(found) - lines) :]
 
 
 def last_line(path: Path) -> str:
@@ -98,29 +100,26 @@ async def lines(path: Path, last: int, growing: Callable[[], bool]) -> AsyncGene
     Args:
       growing: Called in another thread.
     """
-    position, partial = await asyncio.to_thread(_start, path, last), b""
+    position, cutter = await asyncio.to_thread(_start, path, last), _Lines()
     while True:
-        # Asked before reading, so that what is written until then is not missed.
+        # Called before reading, so that what is written until then is not missed.
         more = await asyncio.to_thread(growing)
-        while data := await asyncio.to_thread(_read, path, position):
+        while data := await asyncio.to_thread(_read, path, position, _CHUNK_BYTES):
             position += len(data)
-            *whole, partial = (partial + data).split(b"\n")
-            if len(partial) > _LONGEST_LINE:
-                whole, partial = [*whole, partial], b""
-            for line in whole:
-                yield _text(line)
+            for line in cutter.add(data):
+                yield line
         if not more:
             break
         await asyncio.sleep(_POLL_SECONDS)
-    if partial:
-        yield _text(partial)
+    for line in cutter.rest():
+        yield line
 
 
 def _start(path: Path, last: int) -> int:
     """Return where the `last` lines of a log begin; 0 if there is no such file yet."""
     try:
         with path.open("rb") as file:
-            size = file.seek(0, 2)
+            size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - max(_TAIL_BYTES, last * _TAIL_LINE_BYTES)))
             found = file.read().split(b"\n")
     except OSError:
@@ -129,11 +128,11 @@ def _start(path: Path, last: int) -> int:
     return size - len(b"\n".join(found[max(0, whole - last) :]))
 
 
-def _read(path: Path, position: int) -> bytes:
+def _read(path: Path, position: int, size: int = -1) -> bytes:
     try:
         with path.open("rb") as file:
             file.seek(position)
-            return file.read(_CHUNK_BYTES)
+            return file.read(size)
     except OSError:
         return b""
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from pathways_jupyter.errors import ApiError, ClusterError, ConfigError
+from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.execute import Execution, execute
-from pathways_jupyter.kube.objects import PODS, Object
+from pathways_jupyter.kube.objects import PODS
 from pathways_jupyter.multihost.errors import HostError, HostUnreachable
 from pathways_jupyter.multihost.targets import Target, ordered
-from pathways_jupyter.service import cluster_input, discovery, names
+from pathways_jupyter.service import discovery, names, untrusted
 
 
 async def of_service(client: Client, namespace: str, wanted: str) -> tuple[Target, ...]:
@@ -34,31 +35,27 @@ async def of_job(client: Client, namespace: str, name: str) -> tuple[Target, ...
 
 async def _workers(client: Client, namespace: str, jobset: str, what: str) -> tuple[Target, ...]:
     listing = await objects.list_(client, PODS, namespace=namespace, labels=f"{names.JOBSET_NAME_LABEL}={jobset}")
-    found = [_target(pod, namespace) for pod in listing.items if _is_worker(pod)]
+    found = []
+    for pod in listing.items:
+        part, metadata = untrusted.Part.of(pod), pod["metadata"]
+        running = (pod.get("status") or {}).get("phase") == "Running" and not metadata.get("deletionTimestamp")
+        if not running or part is None or part.replicated_job not in names.WORKER_JOBS:
+            continue
+        containers = [each["name"] for each in pod["spec"]["containers"]]
+        if part.job_index.isdecimal():
+            found.append(
+                Target(
+                    name=metadata["name"],
+                    slice=int(part.job_index),
+                    worker=part.host,
+                    pod=metadata["name"],
+                    namespace=namespace,
+                    container=names.WORKER_CONTAINER if names.WORKER_CONTAINER in containers else containers[0],
+                )
+            )
     if not found:
-        raise ConfigError(f"No worker of {what} is running.", hint="%pathways slices shows their state.")
+        raise ConfigError(f"No worker of {what} is running.", hint=advice("{slices} shows their state."))
     return ordered(found, what)
-
-
-def _is_worker(pod: Object) -> bool:
-    part = cluster_input.Part.of(pod)
-    running = (pod.get("status") or {}).get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
-    return running and part is not None and part.replicated_job in names.WORKER_JOBS and part.job_index.isdecimal()
-
-
-def _target(pod: Object, namespace: str) -> Target:
-    part = cluster_input.Part.of(pod)
-    assert part is not None
-    containers = [each["name"] for each in pod["spec"]["containers"]]
-    return Target(
-        name=pod["metadata"]["name"],
-        slice=int(part.job_index),
-        worker=part.host,
-        inside=str((pod.get("status") or {}).get("podIP") or ""),
-        pod=pod["metadata"]["name"],
-        namespace=namespace,
-        container=names.WORKER_CONTAINER if names.WORKER_CONTAINER in containers else containers[0],
-    )
 
 
 class PodChannel:
@@ -68,25 +65,25 @@ class PodChannel:
         self._target, self._execution = target, execution
 
     async def write(self, data: bytes) -> None:
-        """See :class:`~pathways_jupyter.multihost.host_program.Channel`."""
+        """See :class:`~pathways_jupyter.multihost.hostsession.Channel`."""
         try:
             await self._execution.write(data)
         except ClusterError as error:
             raise _lost(self._target, error) from error
 
     async def read(self) -> bytes:
-        """See :class:`~pathways_jupyter.multihost.host_program.Channel`."""
+        """See :class:`~pathways_jupyter.multihost.hostsession.Channel`."""
         try:
             return await self._execution.read()
         except ClusterError as error:
             raise _lost(self._target, error) from error
 
     async def close(self) -> None:
-        """See :class:`~pathways_jupyter.multihost.host_program.Channel`."""
+        """See :class:`~pathways_jupyter.multihost.hostsession.Channel`."""
         self._execution.close()
 
     def complaint(self) -> str:
-        """See :class:`~pathways_jupyter.multihost.host_program.Channel`."""
+        """See :class:`~pathways_jupyter.multihost.hostsession.Channel`."""
         text = self._execution.complaint.decode(errors="replace").strip()
         return text.splitlines()[-1][:200] if text else ""
 

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.text import count
 from pathways_jupyter.multihost import cloud
 from pathways_jupyter.multihost.errors import MultihostError
-from pathways_jupyter.wording import count
 
-TIERS = ("on-demand", "spot", "reserved", "best-effort")
+_SCHEDULING: Mapping[str, Mapping[str, bool]] = {
+    "on-demand": {},
+    "spot": {"spot": True},
+    "reserved": {"reserved": True},
+    "best-effort": {"preemptible": True},
+}
+TIERS = tuple(_SCHEDULING)
 DEFAULT_RUNTIME = "tpu-ubuntu2204-base"
 _HOPELESS = ("FAILED", "SUSPENDING", "SUSPENDED", "DELETING")
 _POLL_SECONDS = 5.0
 _REQUEST_SECONDS = 60.0
+_DELETE_SECONDS = 1800.0
 
 
 @dataclass(frozen=True)
@@ -82,33 +90,22 @@ def create(project: str, zone: str, wish: Wish) -> None:
     if wish.nodes < 1:
         raise ConfigError(f"{wish.nodes} nodes were requested.", hint="--node-count must be 1 or more.")
     place = cloud.location(project, zone)
-    client = cloud.client()
-    from google.cloud import tpu_v2
-
-    node = tpu_v2.Node(
-        accelerator_type=wish.accelerator,
-        runtime_version=wish.runtime,
-        network_config=tpu_v2.NetworkConfig(network=wish.network, enable_external_ips=not wish.internal_only),
-    )
-    spec = tpu_v2.QueuedResource.Tpu.NodeSpec(parent=place, node=node)
+    node = {
+        "accelerator_type": wish.accelerator,
+        "runtime_version": wish.runtime,
+        "network_config": {"network": wish.network, "enable_external_ips": not wish.internal_only},
+        "scheduling_config": _SCHEDULING[wish.tier],
+    }
     prefix = wish.prefix or wish.name
+    # A single node is named like the first of several, so that the same prefix finds both.
+    named: dict[str, Any] = {"node_id": f"{prefix}-0"}
     if wish.nodes > 1:
-        several = tpu_v2.QueuedResource.Tpu.NodeSpec.MultisliceParams(node_count=wish.nodes, node_id_prefix=prefix)
-        spec.multislice_params = several
-    else:
-        # A single node is named like the first of several, so that the same prefix finds both.
-        spec.node_id = f"{prefix}-0"
-    resource = tpu_v2.QueuedResource(tpu=tpu_v2.QueuedResource.Tpu(node_spec=[spec]))
-    scheduling = tpu_v2.SchedulingConfig()
-    if wish.tier == "spot":
-        resource.spot = tpu_v2.QueuedResource.Spot()
-        scheduling.spot = True
-    elif wish.tier == "best-effort":
-        scheduling.preemptible = True
-    elif wish.tier == "reserved":
-        resource.guaranteed = tpu_v2.QueuedResource.Guaranteed()
-        scheduling.reserved = True
-    resource.tpu.node_spec[0].node.scheduling_config = scheduling
+        named = {"multislice_params": {"node_count": wish.nodes, "node_id_prefix": prefix}}
+    resource = {
+        "tpu": {"node_spec": [{"parent": place, "node": node, **named}]},
+        **({"spot": {}} if wish.tier == "spot" else {"guaranteed": {}} if wish.tier == "reserved" else {}),
+    }
+    client = cloud.client()
     with cloud.explained(f"Creating {wish.name} in {place}"):
         client.create_queued_resource(
             parent=place, queued_resource=resource, queued_resource_id=wish.name, timeout=_REQUEST_SECONDS
@@ -175,7 +172,7 @@ def wait(
         if now.state in _HOPELESS:
             raise MultihostError(
                 f"{name} is {now.state}{f': {now.reason}' if now.reason else ''}.".replace("..", "."),
-                hint="%pathways multihost delete removes it; then try another zone, type or tier.",
+                hint=advice("{multihost_delete} removes it; then try another zone, type or tier."),
             )
         if time.monotonic() > give_up_at:
             ready = sum(each.state == "READY" for each in now.nodes)
@@ -194,13 +191,11 @@ def delete(project: str, zone: str, name: str, *, force: bool, asynchronous: boo
     """
     place = cloud.location(project, zone)
     client = cloud.client()
-    from google.cloud import tpu_v2
-
     with cloud.explained(f"Deleting {name} in {place}"):
-        request = tpu_v2.DeleteQueuedResourceRequest(name=f"{place}/queuedResources/{name}", force=force)
+        request = {"name": f"{place}/queuedResources/{name}", "force": force}
         operation = client.delete_queued_resource(request=request, timeout=_REQUEST_SECONDS)
         if not asynchronous:
-            operation.result(timeout=1800)
+            operation.result(timeout=_DELETE_SECONDS)
 
 
 def _read(client: Any, place: str, name: str) -> Queued:
@@ -212,22 +207,13 @@ def _read(client: Any, place: str, name: str) -> Queued:
 
 def _described(resource: Any, nodes: dict[str, Any]) -> Queued:
     expected: list[str] = []
-    scheduling = None
+    kind, tier = "", "spot" if "spot" in resource else "on-demand"
     for spec in resource.tpu.node_spec:
-        several = spec.multislice_params
-        scheduling = spec.node.scheduling_config
-        if several.node_count:
-            expected += [f"{several.node_id_prefix}-{number}" for number in range(several.node_count)]
-        else:
-            expected.append(spec.node_id)
-    kind = resource.tpu.node_spec[0].node.accelerator_type if resource.tpu.node_spec else ""
-    tier = "on-demand"
-    if "spot" in resource or (scheduling and scheduling.spot):
-        tier = "spot"
-    elif scheduling and scheduling.preemptible:
-        tier = "best-effort"
-    elif scheduling and scheduling.reserved:
-        tier = "reserved"
+        several, kind = spec.multislice_params, spec.node.accelerator_type
+        expected += [f"{several.node_id_prefix}-{number}" for number in range(several.node_count)] or [spec.node_id]
+        for name, flags in _SCHEDULING.items():
+            if any(getattr(spec.node.scheduling_config, flag) for flag in flags):
+                tier = name
     failed = resource.state.failed_data.error.message if "failed_data" in resource.state else ""
     return Queued(
         name=resource.name.rpartition("/")[2],

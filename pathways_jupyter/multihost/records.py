@@ -1,8 +1,8 @@
 """What this machine knows about its runs: one file each, so that another process can come back to them.
 
-Beside it stands a file with the states of the run's hosts as last known. The process that follows a run writes it, so
-that others (the sidebar's server, for one) can show the hosts without connecting to them. Its age matters as much as
-its content: without a process that follows, it only grows older.
+The process that follows a run keeps the states of the hosts in it up to date, so that others (the sidebar's server, for
+one) can show them without connecting to any host. Their age matters as much as their content: without a process that
+follows, it only grows older.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter import runtime_files
-from pathways_jupyter.config import runtime_dir
-from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.multihost.errors import MultihostError, UnknownRun
-from pathways_jupyter.multihost.run_events import HostStatus, Phase
+from pathways_jupyter.base import runtime_files
+from pathways_jupyter.base.config import runtime_dir
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.multihost.errors import RunIsFollowed, UnknownRun
+from pathways_jupyter.multihost.run_events import HostStatus
 from pathways_jupyter.multihost.targets import Target
 
 _KEEP_SECONDS = 7 * 24 * 3600.0
 _LOCK_ATTEMPTS, _LOCK_PAUSE_SECONDS = 5, 0.01
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _ENDING = re.compile(r"-[0-9a-f]{8}\Z")
-_LAST_LINE_CHARACTERS = 300
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class Record:
       connection: How to reach the hosts again: options of SSH, or of the cluster.
       started: Seconds since the epoch.
       code: The worst exit code; None while it is not known.
+      hosts: The states of the targets as last known, which was `at`; see :attr:`states`.
     """
 
     id: str
@@ -59,6 +60,13 @@ class Record:
     started: float = 0.0
     ended: float = 0.0
     code: int | None = None
+    hosts: tuple[HostStatus, ...] = ()
+    at: float = 0.0
+
+    @property
+    def states(self) -> tuple[HostStatus, ...]:
+        """The hosts as last known; those about which nothing is known are waiting."""
+        return self.hosts or tuple(HostStatus(target) for target in self.targets)
 
     @property
     def attended(self) -> bool:
@@ -76,11 +84,6 @@ class Record:
         """Return the id of the run on `target`; unique also where hosts share a home directory or are one machine."""
         return f"{self.id}.{target.label}"
 
-    @property
-    def states_path(self) -> Path:
-        """The file with the states of the hosts; see :class:`HostStates`."""
-        return _path(self.id).with_suffix(".hosts")
-
     def log(self, target: Target) -> Path:
         """Return the file with the output of `target`."""
         return Path(self.logs) / target.log_name
@@ -94,17 +97,28 @@ class Record:
         path = _path(self.id)
         scratch = path.with_suffix(f".{os.getpid()}.partial")
         try:
-            scratch.write_text(json.dumps({**dataclasses.asdict(self)}), encoding="utf-8")
+            scratch.write_text(json.dumps(dataclasses.asdict(self)), encoding="utf-8")
             scratch.replace(path)
         except OSError as error:
+            scratch.unlink(missing_ok=True)
             raise ConfigError(f"{path} cannot be written: {error.strerror}.") from error
 
+    def with_states(self, hosts: Sequence[HostStatus], **values: Any) -> Record:
+        """Write and return the record with the states of its hosts as they are now, and other new `values`.
+
+        Raises:
+          ConfigError: The runtime directory cannot be written.
+        """
+        record = dataclasses.replace(self, hosts=tuple(hosts), at=time.time(), **values)
+        record.save()
+        return record
+
     @property
-    def stop_asked(self) -> bool:
+    def stop_requested(self) -> bool:
         """Whether another process has asked the one that follows the run to end it."""
         return _path(self.id).with_suffix(".stop").exists()
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """Ask the process that follows the run to end it.
 
         Raises:
@@ -118,7 +132,7 @@ class Record:
 
     def forget(self) -> None:
         """Remove the record; what runs on the hosts, and the logs, are not affected."""
-        for suffix in (".json", ".hosts", ".lock", ".stop"):
+        for suffix in (".json", ".lock", ".stop"):
             _path(self.id).with_suffix(suffix).unlink(missing_ok=True)
 
     @contextlib.contextmanager
@@ -126,14 +140,20 @@ class Record:
         """Hold the run's lock, so that others know that it is being followed.
 
         Raises:
-          MultihostError: Another process of this machine follows it.
+          RunIsFollowed: Another process of this machine follows it.
         """
         file = os.open(_path(self.id).with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            if not _locked(file):
-                raise MultihostError(
+            # Another process may hold it just long enough to see whether it is held.
+            for _ in range(_LOCK_ATTEMPTS):
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                time.sleep(_LOCK_PAUSE_SECONDS)
+            else:
+                raise RunIsFollowed(
                     f"Another process follows run {self.name} already.",
-                    hint="%pathways multihost logs shows its output.",
+                    hint=advice("{multihost_logs} shows its output."),
                 )
             yield
         finally:
@@ -153,22 +173,15 @@ def new_id(name: str) -> str:
     return f"{name}-{secrets.token_hex(4)}"
 
 
-def default_name() -> str:
-    """Return the name of a run that was given none: the time."""
-    return time.strftime("%Y-%m-%d-%H-%M-%S")
-
-
 def runs() -> list[Record]:
     """Return all runs of this machine, the newest first; records of old ones that ended are removed."""
     found = []
     for path in _folder().glob("*.json"):
         record = _read(path)
-        if record is None:
-            continue
-        if record.ended and time.time() - record.ended > _KEEP_SECONDS:
+        if record is not None and record.ended and time.time() - record.ended > _KEEP_SECONDS:
             record.forget()
-            continue
-        found.append(record)
+        elif record is not None:
+            found.append(record)
     return sorted(found, key=lambda each: each.started, reverse=True)
 
 
@@ -184,7 +197,7 @@ def find(wanted: str = "") -> Record:
         if each.id.startswith(wanted):
             return each
     if not known:
-        raise UnknownRun("There is no run on this machine.", hint="%pathways multihost run starts one.")
+        raise UnknownRun("There is no run on this machine.", hint=advice("{multihost_run} starts one."))
     names = ", ".join(dict.fromkeys(each.name for each in known))
     raise UnknownRun(f"There is no run {wanted!r}.", hint=f"Runs on this machine: {names}.")
 
@@ -198,7 +211,7 @@ def read(run: str) -> Record:
     # The id becomes part of a file name.
     record = _read(_path(run)) if _NAME.fullmatch(run.rpartition("-")[0]) and _ENDING.search(run) else None
     if record is None:
-        raise UnknownRun(f"There is no run {run[:120]!r} on this machine.", hint="%pathways multihost runs lists them.")
+        raise UnknownRun(f"There is no run {run[:120]!r} on this machine.", hint=advice("{multihost_runs} lists them."))
     return record
 
 
@@ -209,7 +222,7 @@ def goes_on(run: str) -> bool:
 
 
 def fingerprint(followed: Iterable[str]) -> object:
-    """Return a value that changes when a record, the states of a run's hosts, or one of `followed` changes; reads none.
+    """Return a value that changes when a record changes, or one of `followed` is not followed any more; reads none.
 
     Args:
       followed: Ids of runs that a process of this machine follows; its death changes no file.
@@ -219,26 +232,17 @@ def fingerprint(followed: Iterable[str]) -> object:
         for entry in entries:
             # A file may be removed between scandir() and stat().
             with contextlib.suppress(FileNotFoundError):
-                if entry.name.endswith((".json", ".hosts")):
+                if entry.name.endswith(".json"):
                     found.append((entry.name, entry.stat().st_mtime_ns, entry.inode()))
     return sorted(found), [run for run in followed if not runtime_files.is_held(_path(run).with_suffix(".lock"))]
-
-
-def _locked(file: int) -> bool:
-    """Lock `file`; return false if another process holds it for longer than to see whether it is locked."""
-    for _ in range(_LOCK_ATTEMPTS):
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        time.sleep(_LOCK_PAUSE_SECONDS)
-    return False
 
 
 def _read(path: Path) -> Record | None:
     """Return the record in a file; None if another version wrote it, or it is gone by now."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        return Record(**{**data, "targets": tuple(Target.from_json(each) for each in data["targets"])})
+        targets = tuple(map(Target.from_json, data["targets"]))
+        return Record(**{**data, "targets": targets, "hosts": tuple(map(HostStatus.from_json, data["hosts"]))})
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
@@ -251,48 +255,3 @@ def _folder() -> Path:
 
 def _path(run: str) -> Path:
     return _folder() / f"{run}.json"
-
-
-@dataclass(frozen=True)
-class HostStates:
-    """The hosts of a run.
-
-    Attributes:
-      at: When this was true, in seconds since the epoch; 0 if nothing is known.
-    """
-
-    hosts: tuple[HostStatus, ...]
-    at: float = 0.0
-
-
-def write_states(record: Record, hosts: Sequence[HostStatus]) -> None:
-    """Write the states of `hosts` as those of now. A full disk is no error: the run itself is not affected."""
-    path = record.states_path
-    scratch = path.with_name(f"{path.name}.{os.getpid()}")
-    try:
-        scratch.write_text(json.dumps({"at": time.time(), "hosts": [_to_json(each) for each in hosts]}))
-        scratch.replace(path)
-    except OSError:
-        scratch.unlink(missing_ok=True)
-
-
-def read_states(record: Record) -> HostStates:
-    """Return what is known; hosts about which nothing is known are waiting."""
-    try:
-        found = json.loads(record.states_path.read_text(encoding="utf-8"))
-        known = {each.pop("label"): each for each in found["hosts"]}
-        hosts = tuple(_from_json(HostStatus(target), known.get(target.label, {})) for target in record.targets)
-        return HostStates(hosts, float(found["at"]))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        # Not written yet, or by another version.
-        return HostStates(tuple(HostStatus(target) for target in record.targets))
-
-
-def _to_json(host: HostStatus) -> dict[str, object]:
-    values = {field.name: getattr(host, field.name) for field in dataclasses.fields(host) if field.name != "target"}
-    return {**values, "label": host.target.label, "last_line": host.last_line[:_LAST_LINE_CHARACTERS]}
-
-
-def _from_json(host: HostStatus, values: dict[str, object]) -> HostStatus:
-    given = {**values, "phase": Phase(str(values.get("phase", host.phase)))}
-    return dataclasses.replace(host, **given)  # type: ignore[arg-type]

@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import AsyncGenerator, Coroutine, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
 
-from pathways_jupyter.multihost import records
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.text import count, size
 from pathways_jupyter.multihost.errors import HostError
+from pathways_jupyter.multihost.host_connections import Sessions
 from pathways_jupyter.multihost.hostrun import HostRun
-from pathways_jupyter.multihost.hostsession import Sessions
 from pathways_jupyter.multihost.output import HostLog
-from pathways_jupyter.multihost.pack import Packed
+from pathways_jupyter.multihost.pack import Sending
 from pathways_jupyter.multihost.records import Record
-from pathways_jupyter.multihost.relay import Relay
 from pathways_jupyter.multihost.run_events import Ended, Event, HostStatus, Note, Phase, worst
-from pathways_jupyter.multihost.spool import Spool
 
+Answer = TypeVar("Answer")
+
+LOG_FOLDER = "multihost-runs"
 LEASE_SECONDS = 180.0
 """Longer than a client tries to reconnect."""
 OUTPUT_BYTES = 1024**3
@@ -30,28 +33,36 @@ _WRITE_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How a new run goes.
+class Request:
+    """A run that the user wants.
 
     Attributes:
-      packed: What to send; None to use the directory that is on the hosts.
+      command: For a shell on the hosts.
+      directory: What is sent.
+      name: The run directory on the hosts; the time when empty.
+      send: Whether to send anything; otherwise the run directory must be on the hosts.
+      logs: Parent of the directory with the logs.
       keep_going: Whether one host's failure leaves the others running.
+      keep_tpu: Leave alone what holds the TPUs of the hosts.
       grace: Seconds between SIGTERM and SIGKILL.
-      relay: Whether hosts pass the files on to each other.
-      free_tpu: End what holds the TPU on the hosts first.
       lease: Seconds that a run which is not detached goes on on a host without a client.
     """
 
-    packed: Packed | None
+    command: str
+    directory: Path = Path()
+    name: str = ""
+    exclude: tuple[str, ...] = ()
+    send: bool = True
+    logs: Path = field(default_factory=lambda: Path(LOG_FOLDER))
     keep_going: bool = False
+    keep_tpu: bool = False
+    detach: bool = False
     grace: float = 10.0
-    relay: bool = False
-    free_tpu: bool = False
     lease: float = LEASE_SECONDS
 
 
 class Runner:
-    """Follows one run, a new one with `plan`, or one that was started before.
+    """Follows one run: a new one with `request`, or one that was started before.
 
     Args:
       owner: Whether the run ends with this runner, unless it is detached.
@@ -60,20 +71,28 @@ class Runner:
       stopping: Set it to end the run everywhere.
     """
 
-    def __init__(self, record: Record, sessions: Sessions, plan: Plan | None = None, *, owner: bool = True) -> None:
+    def __init__(
+        self,
+        record: Record,
+        sessions: Sessions,
+        request: Request | None = None,
+        *,
+        owner: bool = True,
+    ) -> None:
         self.record = record
         self.stopping = asyncio.Event()
-        self._plan = plan
+        self._request = request
         self._owner = owner and not record.detached
         self._queue: asyncio.Queue[Event | None] = asyncio.Queue(_QUEUED_EVENTS)
         self._muted = False
-        self._started = plan is None
+        self._started = request is None
         self._hosts = []
-        for known in records.read_states(record).hosts:
-            log = HostLog(record.log(known.target), fresh=plan is not None)
-            # What has become of it since is asked on the host.
-            before = HostStatus(known.target, began=known.began, last_line=log.last_line)
-            self._hosts.append(HostRun(before, sessions, log, self._publish, self._hint_at))
+        for known in record.states:
+            log = HostLog(record.log(known.target), fresh=request is not None)
+            # What has become of it since has to be read from the host.
+            began = known.began if request else known.began or record.started
+            before = HostStatus(known.target, began=began, last_line=log.last_line)
+            self._hosts.append(HostRun(before, record.on(known.target), sessions, log, self._publish))
 
     @property
     def hosts(self) -> tuple[HostStatus, ...]:
@@ -87,11 +106,11 @@ class Runner:
           PackError: A file changed while it was packed or sent; nothing was started.
         """
         with self.record.attending():
-            if self._plan is not None:
+            if self._request is not None:
                 # Before anything is sent, so that others see it from the beginning.
                 self.record.save()
             work = asyncio.create_task(self._work())
-            writing = asyncio.create_task(self._serve_others())
+            serving = asyncio.create_task(self._serve_others())
             try:
                 while (event := await self._queue.get()) is not None:
                     yield event
@@ -99,185 +118,191 @@ class Runner:
             finally:
                 if not work.done():
                     await self._abandon(work)
-                writing.cancel()
+                serving.cancel()
                 if self._started or self.record.code is not None:
-                    records.write_states(self.record, self.hosts)
+                    with contextlib.suppress(ConfigError):
+                        self._save()
                 else:
                     self.record.forget()
 
+    async def refresh(self) -> tuple[HostStatus, ...]:
+        """Bring the logs and the states of the hosts up to date, once, and return the states.
+
+        Raises:
+          RunIsFollowed: Another process of this machine does that all the time.
+        """
+        self._muted = True
+        with self.record.attending():
+            try:
+                await _all(host.refresh() for host in self._hosts)
+            finally:
+                await asyncio.gather(*(host.close() for host in self._hosts), return_exceptions=True)
+            if all(host.code is not None for host in self.hosts):
+                self._finish()
+            else:
+                self._save()
+        return self.hosts
+
+    async def stop(self) -> None:
+        """Ask the hosts to end the run, and do not wait for that."""
+        self._muted = True
+        await _all(host.stop() for host in self._hosts)
+        await asyncio.gather(*(host.close() for host in self._hosts), return_exceptions=True)
+
     async def _work(self) -> None:
         try:
-            if self._plan is not None and not await self._begin(self._plan):
-                self._finish(worst(self.hosts))
-            elif self._plan is not None and self.record.detached:
+            if self._request is None:
+                await self._follow()
+            elif not await self._begin(self._request):
+                self._finish()
+            elif self.record.detached:
                 await self._publish(Ended(self.hosts, None))
                 return
             else:
                 await self._follow()
-            assert self.record.code is not None
             await self._publish(Ended(self.hosts, self.record.code))
         finally:
             await asyncio.gather(*(host.close() for host in self._hosts), return_exceptions=True)
             await self._queue.put(None)
 
-    async def _begin(self, plan: Plan) -> bool:
+    async def _begin(self, request: Request) -> bool:
         """Prepare all hosts, and only then start on all; return whether something runs."""
-        name = self.record.name
-        relay = Relay(self._publish) if plan.relay else None
-        with Spool(plan.packed) if plan.packed is not None else contextlib.nullcontext() as spool:
-            preparing = [host.prepare(plan.packed, spool, name, relay) for host in self._hosts]
-            ready = await self._unless_stopped(_all(preparing))
-        if relay is not None:
-            await relay.close()
+        with Sending(request.directory, request.exclude) if request.send else contextlib.nullcontext() as sending:
+            work = [host.prepare(sending, self.record.name) for host in self._hosts]
+            preparing = asyncio.create_task(_all([self._announce(sending), *work]))
+            stopped = asyncio.create_task(self.stopping.wait())
+            try:
+                await asyncio.wait((preparing, stopped), return_when=asyncio.FIRST_COMPLETED)
+                _, *ready = preparing.result() if preparing.done() else [True]
+            finally:
+                for each in (preparing, stopped):
+                    each.cancel()
+                await asyncio.gather(preparing, stopped, return_exceptions=True)
         if self.stopping.is_set():
-            await _all([host.stopped() for host in self._hosts])
+            await _all(host.stopped() for host in self._hosts)
             await self._publish(Note("Stopped before it began."))
             return False
-        if plan.free_tpu and (all(ready) or plan.keep_going):
-            ready = await _all([self._free(host, plan) for host in self._hosts])
+        # In a service's pod the TPU belongs to the service's worker.
+        frees = not request.keep_tpu and self.record.connection.get("kind") == "ssh"
+        if frees and (all(ready) or request.keep_going):
+            ready = await _all(self._free(host, request.grace) for host in self._hosts)
         usable = [host for host, good in zip(self._hosts, ready, strict=True) if good]
-        if not usable or (len(usable) < len(self._hosts) and not plan.keep_going):
+        if not usable or (len(usable) < len(self._hosts) and not request.keep_going):
             await self._publish(Note("Nothing was started."))
             return False
         self._started = True
-        self.record = replace(self.record, started=time.time())
-        self.record.save()
-        started = await _all([host.start(self._spec(host, plan)) for host in usable])
-        if not all(started) and not plan.keep_going:
+        self._save(started=time.time())
+        started = await _all(host.start(self._spec(host, request)) for host in usable)
+        if not all(started) and not request.keep_going:
+            # Those that have started are ended again, which is followed like any other end.
             self.stopping.set()
             await self._follow()
             return False
         return any(started)
 
-    async def _unless_stopped(self, work: Awaitable[list[Any]]) -> list[Any]:
-        """Return the result of `work`; cancel it when the run is to end, and return nothing."""
-        task = asyncio.ensure_future(work)
-        stopping = asyncio.create_task(self.stopping.wait())
-        try:
-            await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
-            return task.result() if task.done() else []
-        finally:
-            for each in (task, stopping):
-                each.cancel()
-            await asyncio.gather(task, stopping, return_exceptions=True)
+    async def _announce(self, sending: Sending | None) -> bool:
+        """Say what is sent, once that is known."""
+        if sending is not None:
+            packed = await sending.packed()
+            sent = f"{count(len(packed.files), 'file')}, {size(packed.size)}"
+            await self._publish(Note(f"{packed.root}: {sent}, to {count(len(self._hosts), 'host')}."))
+            for each in packed.skipped:
+                await self._publish(Note(f"Not sent: {each}"))
+        return True
 
-    async def _free(self, host: HostRun, plan: Plan) -> bool:
+    async def _free(self, host: HostRun, grace: float) -> bool:
+        """End what holds the TPU of a host; return whether the host can be used."""
         if host.status.phase.over:
             return False
         try:
-            for each in await host.holders(stop=True, grace=plan.grace):
-                await self._publish(
-                    Note(f"{host.target.name}: ended {each.pid}, which held {each.device}: {each.command}")
-                )
+            for each in await host.holders(stop=True, grace=grace):
+                text = f"{host.target.name}: ended {each.pid}, which held {each.device}: {each.command}"
+                await self._publish(Note(text))
         except HostError as error:
             await host.fail(error)
             return False
         return True
 
     async def _follow(self) -> None:
-        await _all([self._follow_host(host) for host in self._hosts if not host.status.phase.over])
-        self._finish(worst(self.hosts))
+        async def follow(host: HostRun) -> None:
+            await host.follow(self.stopping)
+            if host.status.exit_code and self._request is not None and not self._request.keep_going:
+                if not self.stopping.is_set() and len(self._hosts) > 1:
+                    await self._publish(Note(f"{host.target.name} failed; the others are ended."))
+                self.stopping.set()
 
-    async def _follow_host(self, host: HostRun) -> None:
-        await host.follow(self.record.on(host.target), self.stopping)
-        if host.status.exit_code and self._plan is not None and not self._plan.keep_going:
-            if not self.stopping.is_set() and len(self._hosts) > 1:
-                await self._publish(Note(f"{host.target.name} failed; the others are ended."))
-            self.stopping.set()
+        await _all(follow(host) for host in self._hosts if not host.status.phase.over)
+        self._finish()
 
-    def _finish(self, code: int) -> None:
-        if any(host.phase is Phase.LOST and host.code is None for host in self.hosts):
-            # It may still run there, so it can be attached to again.
-            code, ended = worst(self.hosts), 0.0
-        else:
-            ended = time.time()
-        self.record = replace(self.record, code=code, ended=ended)
-        self.record.save()
+    def _finish(self) -> None:
+        # Where it was lost it may still run, and can be attached to again.
+        lost = any(host.phase is Phase.LOST and host.code is None for host in self.hosts)
+        self._save(code=worst(self.hosts), ended=0.0 if lost else time.time())
 
-    def _spec(self, host: HostRun, plan: Plan) -> dict[str, Any]:
-        target = host.target
-        slices = sorted({each.slice for each in self.record.targets})
-        workers = sum(each.slice == target.slice for each in self.record.targets)
+    def _save(self, **values: Any) -> None:
+        self.record = self.record.with_states(self.hosts, **values)
+
+    def _spec(self, host: HostRun, request: Request) -> dict[str, Any]:
+        targets = self.record.targets
         return {
-            "run": self.record.on(target),
-            "command": self.record.command,
+            "command": request.command,
             "cwd": self.record.name,
             "env": {
-                "SLICE": str(target.slice),
-                "WORKER": str(target.worker),
-                "SLICES": str(len(slices)),
-                "WORKERS": str(workers),
+                "SLICE": str(host.target.slice),
+                "WORKER": str(host.target.worker),
+                "SLICES": str(len({each.slice for each in targets})),
+                "WORKERS": str(sum(each.slice == host.target.slice for each in targets)),
                 "RUN_NAME": self.record.name,
             },
-            "grace": plan.grace,
-            "lease": 0.0 if self.record.detached else plan.lease,
+            "grace": request.grace,
+            "lease": 0.0 if self.record.detached else request.lease,
             "limit": OUTPUT_BYTES,
         }
 
     async def _abandon(self, work: asyncio.Task[None]) -> None:
         """End a run whose reader has gone: on the hosts too, unless it is detached."""
         self._muted = True
+
+        async def drain() -> None:
+            while True:
+                await self._queue.get()
+
         # Hosts that wait for room in the queue must go on to see the end.
-        drain = asyncio.create_task(_drain(self._queue))
-        grace = self._plan.grace if self._plan else 0.0
+        draining = asyncio.create_task(drain())
         try:
             if self._started and self._owner:
                 self.stopping.set()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(grace + _STOP_SECONDS):
+                    async with asyncio.timeout((self._request.grace if self._request else 0.0) + _STOP_SECONDS):
                         await asyncio.shield(work)
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
         finally:
-            drain.cancel()
+            draining.cancel()
 
     async def _serve_others(self) -> None:
-        """Keep the file with the states of the hosts up to date, and end the run when another process asks for it."""
-        written = None
+        """Keep the record's states up to date, and end the run when another process asks for it."""
         while True:
-            if self.record.stop_asked:
+            if self.record.stop_requested:
                 self.stopping.set()
-            if (now := self.hosts) != written:
-                records.write_states(self.record, now)
-                written = now
+            if self.hosts != self.record.hosts:
+                # A full disk is no error here: the run itself is not affected.
+                with contextlib.suppress(ConfigError):
+                    self._save()
             await asyncio.sleep(_WRITE_SECONDS)
 
     async def _publish(self, event: Event) -> None:
         if not self._muted:
             await self._queue.put(event)
 
-    def _hint_at(self, event: Event) -> None:
-        if not self._muted and self._queue.qsize() < _QUEUED_EVENTS // 2:
-            self._queue.put_nowait(event)
 
-
-async def _all(work: Sequence[Awaitable[Any]]) -> list[Any]:
+async def _all(work: Iterable[Coroutine[Any, Any, Answer]]) -> list[Answer]:
     """Do all of `work` at once; the first error cancels the rest."""
-    async with _group() as group:
-        tasks = [group.create_task(_once(each)) for each in work]
-    return [task.result() for task in tasks]
-
-
-async def _once(work: Awaitable[Any]) -> Any:
-    return await work
-
-
-@contextlib.asynccontextmanager
-async def _group() -> AsyncIterator[asyncio.TaskGroup]:
-    """A task group that raises its first error itself, without a group around it."""
-    first: BaseException | None = None
+    # Not a task group: IPython shows an error that comes in a group with a whole traceback.
+    tasks = [asyncio.create_task(each) for each in work]
     try:
-        async with asyncio.TaskGroup() as group:
-            yield group
-    except BaseExceptionGroup as errors:
-        first = errors
-        while isinstance(first, BaseExceptionGroup):
-            first = first.exceptions[0]
-    if first is not None:
-        # Out here, because IPython shows an error with a group in its context as Python does, with a whole traceback.
-        raise first
-
-
-async def _drain(queue: asyncio.Queue[Event | None]) -> None:
-    while True:
-        await queue.get()
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from pathways_jupyter.multihost.targets import Target
 
@@ -65,6 +66,11 @@ class HostStatus:
         if self.phase in {Phase.FAILED, Phase.LOST}:
             return UNREACHABLE
         return self.code if self.code is None or self.code >= 0 else 128 - self.code
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> HostStatus:
+        """Return the status whose fields are in `found` as JSON values."""
+        return cls(**{**found, "target": Target.from_json(found["target"]), "phase": Phase(found["phase"])})
 
 
 @dataclass(frozen=True)

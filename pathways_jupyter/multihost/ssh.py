@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shlex
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import asyncssh
 
-from pathways_jupyter import config
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.base import config
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.multihost.errors import HostError, HostUnreachable
 from pathways_jupyter.multihost.targets import SSH_PORT, Target
 
@@ -61,8 +61,7 @@ class Ssh:
         if options.known_hosts:
             self._ours = theirs
         self._paths = {theirs, self._ours}
-        self._text = _read(self._paths)
-        self._known = _known_hosts(self._text)
+        self._read()
         self._keys = [os.path.expanduser(key) for key in options.keys]
         for key in self._keys:
             if not os.path.isfile(key):
@@ -76,12 +75,9 @@ class Ssh:
           HostUnreachable: It cannot be reached.
         """
         login = _Login(self, target)
-        given: dict[str, Any] = {"username": target.user} if target.user else {}
-        given |= {"client_keys": self._keys} if self._options.keys else {}
-        given |= {"host_key_alias": target.key_alias} if target.key_alias else {}
-        if target.port != SSH_PORT:
-            # Left out, the port of ~/.ssh/config counts.
-            given["port"] = target.port
+        # What is left out comes from ~/.ssh/config.
+        port = target.port if target.port != SSH_PORT else None
+        given = {"username": target.user, "client_keys": self._keys, "host_key_alias": target.key_alias, "port": port}
         try:
             async with self._handshakes:
                 connection = await asyncssh.connect(
@@ -94,7 +90,7 @@ class Ssh:
                     keepalive_count_max=_KEEPALIVE_COUNT,
                     encryption_algs=_CIPHERS,
                     compression_algs=None,
-                    **given,
+                    **{name: value for name, value in given.items() if value},
                 )
         except (OSError, asyncssh.Error, TimeoutError) as error:
             raise _refused(target, login, error) from error
@@ -119,9 +115,16 @@ class Ssh:
         self._ours.parent.mkdir(parents=True, exist_ok=True)
         with self._ours.open("a") as file:
             file.write(f"{name} {key.export_public_key('openssh').decode().strip()}\n")
-        self._text = _read(self._paths)
-        self._known = _known_hosts(self._text)
+        self._read()
         return True
+
+    def _read(self) -> None:
+        texts = []
+        for path in sorted(self._paths):
+            with contextlib.suppress(OSError):
+                texts.append(path.read_text(encoding="utf-8", errors="replace"))
+        self._text = "\n".join(texts)
+        self._known = _known_hosts(self._text)
 
     def _known_for(self, target: Target) -> asyncssh.SSHKnownHosts:
         """Return the keys in files, and those that come with the target."""
@@ -164,7 +167,7 @@ class SshChannel:
         self._listening = asyncio.create_task(self._listen())
 
     async def write(self, data: bytes) -> None:
-        """See :class:`~pathways_jupyter.multihost.host_program.Channel`."""
+        """See :class:`~pathways_jupyter.multihost.hostsession.Channel`."""
         try:
             self._process.stdin.write(data)
             await self._process.stdin.drain()
@@ -172,14 +175,14 @@ class SshChannel:
             raise self._lost() from error
 
     async def read(self) -> bytes:
-        """See :class:`~pathways_jupyter.multihost.host_program.Channel`."""
+        """See :class:`~pathways_jupyter.multihost.hostsession.Channel`."""
         try:
             return await self._process.stdout.read(_READ_BYTES)
         except (OSError, asyncssh.Error) as error:
             raise self._lost() from error
 
     async def close(self) -> None:
-        """See :class:`~pathways_jupyter.multihost.host_program.Channel`."""
+        """See :class:`~pathways_jupyter.multihost.hostsession.Channel`."""
         self._listening.cancel()
         self._process.close()
         self._connection.close()
@@ -190,30 +193,18 @@ class SshChannel:
             self._connection.abort()
 
     def complaint(self) -> str:
-        """See :class:`~pathways_jupyter.multihost.host_program.Channel`."""
+        """See :class:`~pathways_jupyter.multihost.hostsession.Channel`."""
         text = b"".join(self._complaints).decode(errors="replace").strip()
         return text.splitlines()[-1][:200] if text else ""
 
     async def _listen(self) -> None:
         # Read, or a program that complains a lot would block.
-        try:
+        with contextlib.suppress(OSError, asyncssh.Error):
             while data := await self._process.stderr.read(_COMPLAINT_BYTES):
                 self._complaints.append(data)
-        except (OSError, asyncssh.Error):
-            pass
 
     def _lost(self) -> HostUnreachable:
         return HostUnreachable(f"The connection to {self._target.name} was lost.", hint="Check the network.")
-
-
-def _read(paths: set[Path]) -> str:
-    texts = []
-    for path in sorted(paths):
-        try:
-            texts.append(path.read_text(encoding="utf-8", errors="replace"))
-        except OSError:
-            continue
-    return "\n".join(texts)
 
 
 def _known_hosts(text: str) -> asyncssh.SSHKnownHosts:

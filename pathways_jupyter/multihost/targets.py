@@ -6,12 +6,12 @@ import itertools
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,6 @@ class Target:
       worker: Its number in the slice.
       address: Name or IP address for SSH; empty for a pod.
       user: Name of the user there; empty for the default.
-      inside: Its address for other hosts, where that is another one; empty if only the host knows it.
       key_alias: The name under which its host key is known, where that is not its address.
       host_keys: Its host keys where another one vouches for them, each as ``TYPE BASE64``.
       pod: Its pod; empty for a host that is reached over SSH.
@@ -72,7 +71,6 @@ class Target:
     address: str = ""
     port: int = SSH_PORT
     user: str = ""
-    inside: str = ""
     key_alias: str = ""
     host_keys: tuple[str, ...] = ()
     pod: str = ""
@@ -89,13 +87,9 @@ class Target:
         """Name of the file with its output."""
         return f"output_slice_{self.slice:04d}_worker_{self.worker:04d}.txt"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the target as JSON values."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Target:
-        """Return the target that :meth:`to_json` wrote."""
+        """Return the target whose fields are in `found` as JSON values."""
         return cls(**{**found, "host_keys": tuple(found.get("host_keys", ()))})
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import getpass
 import logging
 import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.errors import ConfigError, PathwaysError
+from pathways_jupyter.base.errors import ConfigError, PathwaysError
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.multihost import cloud
 from pathways_jupyter.multihost.targets import Target, ordered
+from pathways_jupyter.service.names import current_user
 
 if TYPE_CHECKING:
     from pathways_jupyter.multihost.targets import Wanted
@@ -26,6 +26,7 @@ _GOOGLE_KEY = ".ssh/google_compute_engine"
 _HOST_KEYS = "hostkeys/"
 _PUBLIC_KEY = re.compile(r"[A-Za-z0-9@.-]+ [A-Za-z0-9+/=]+")
 _REQUEST_SECONDS = 30.0
+_UPDATE_SECONDS = 120.0
 _THREADS = 8
 _SSH_KEYS = "ssh-keys"
 
@@ -62,43 +63,35 @@ def _find(wanted: Wanted) -> tuple[Target, ...]:
         if nodes[name].state.name != "READY":
             raise ConfigError(
                 f"TPU VM {name} is {nodes[name].state.name}, not READY.",
-                hint="%pathways multihost wait waits until it is.",
+                hint=advice("{multihost_wait} waits until it is."),
             )
     user = _authorize(client, place, [nodes[name] for name in names], wanted)
     with ThreadPoolExecutor(_THREADS) as threads:
         keys = list(threads.map(lambda name: _host_keys(client, nodes[name]), names))
-    return ordered(
-        (
-            _target(nodes[name], name, number, worker, replace(wanted, user=user), keys[number].get(worker, ()))
-            for number, name in enumerate(names)
-            for worker in range(len(nodes[name].network_endpoints))
-        ),
-        f"TPU VM {wanted.tpu_prefix}",
-    )
-
-
-def _target(node: Any, name: str, number: int, worker: int, wanted: Wanted, host_keys: tuple[str, ...]) -> Target:
-    endpoint = node.network_endpoints[worker]
-    address = endpoint.ip_address if wanted.internal_ip else endpoint.access_config.external_ip
-    if not address:
-        kind = "internal" if wanted.internal_ip else "external"
-        raise ConfigError(
-            f"Worker {worker} of TPU VM {name} has no {kind} address.",
-            hint="From a VM in the same network, add --internal-ip."
-            if kind == "external"
-            else "Leave out --internal-ip.",
-        )
-    return Target(
-        name=f"{name}/{worker}" if len(node.network_endpoints) > 1 else name,
-        slice=number,
-        worker=worker,
-        address=address,
-        user=wanted.user,
-        inside=endpoint.ip_address,
-        # Addresses are given to other VMs later, so a key is known under the VM's own id.
-        key_alias=f"tpu.{node.id}-{worker}" if node.id else "",
-        host_keys=host_keys,
-    )
+    kind = "internal" if wanted.internal_ip else "external"
+    found = []
+    for number, name in enumerate(names):
+        endpoints = nodes[name].network_endpoints
+        for worker, endpoint in enumerate(endpoints):
+            address = endpoint.ip_address if wanted.internal_ip else endpoint.access_config.external_ip
+            if not address:
+                instead = "Leave out" if wanted.internal_ip else "From a VM in the same network, add"
+                raise ConfigError(
+                    f"Worker {worker} of TPU VM {name} has no {kind} address.", hint=f"{instead} --internal-ip."
+                )
+            found.append(
+                Target(
+                    name=f"{name}/{worker}" if len(endpoints) > 1 else name,
+                    slice=number,
+                    worker=worker,
+                    address=address,
+                    user=user,
+                    # Addresses are given to other VMs later, so a key is known under the VM's own id.
+                    key_alias=f"tpu.{nodes[name].id}-{worker}" if nodes[name].id else "",
+                    host_keys=keys[number].get(worker, ()),
+                )
+            )
+    return ordered(found, f"TPU VM {wanted.tpu_prefix}")
 
 
 def _host_keys(client: Any, node: Any) -> dict[int, tuple[str, ...]]:
@@ -159,19 +152,11 @@ def _authorize(client: Any, place: str, nodes: list[Any], wanted: Wanted) -> str
 def _add_key(client: Any, node: Any, path: Path) -> None:
     """Add a key to the metadata of a TPU VM."""
     keys = node.metadata.get(_SSH_KEYS, "")
-    if not path.is_file():
-        return
-    key = path.read_text(encoding="utf-8").strip()
+    key = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
     if " ".join(key.split()[:2]) in keys:
         return
-    from google.cloud import tpu_v2
-    from google.protobuf import field_mask_pb2
-
-    line = f"{getpass.getuser()}:{key}"
-    metadata = {**node.metadata, _SSH_KEYS: f"{keys.rstrip()}\n{line}".strip()}
+    metadata = {**node.metadata, _SSH_KEYS: f"{keys.rstrip()}\n{current_user()}:{key}".strip()}
     # The key may be known to the whole project; if not, the login says so.
     with contextlib.suppress(PathwaysError), cloud.explained(f"Adding your key to {node.name}"):
-        client.update_node(
-            node=tpu_v2.Node(name=node.name, metadata=metadata),
-            update_mask=field_mask_pb2.FieldMask(paths=["metadata"]),
-        ).result(timeout=120)
+        changed = {"name": node.name, "metadata": metadata}
+        client.update_node(node=changed, update_mask={"paths": ["metadata"]}).result(timeout=_UPDATE_SECONDS)

@@ -18,15 +18,16 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from pathways_jupyter.errors import ApiError, ClusterError, ConfigError
+from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import LEASES, PODS, Object
 from pathways_jupyter.kube.watch import ChangeType, watch
-from pathways_jupyter.service import cluster_input, leases, names
+from pathways_jupyter.service import leases, names, untrusted
 from pathways_jupyter.service.images import Image
 
 LEASE_SECONDS = 15.0
+LONGEST_LEASE_SECONDS = 3600.0
 
 _RENEWALS = 3
 
@@ -82,7 +83,7 @@ class Election:
                 holder = await self._try()
                 if holder == self._me:
                     return
-                self._report(f"waiting: {cluster_input.text(holder)} is the leader")
+                self._report(f"waiting: {untrusted.text(holder)} is the leader")
             except ApiError as error:
                 # 409: another one was faster.
                 if error.status != 409:
@@ -99,7 +100,10 @@ class Election:
             return self._me
         spec = lease.get("spec") or {}
         holder = str(spec.get("holderIdentity") or "")
-        if holder not in {"", self._me} and not leases.is_stale(lease, self._client.now()):
+        now = self._client.now()
+        # Its author may have written any duration.
+        expires = min(leases.end(lease, now), leases.renewed(lease, now) + LONGEST_LEASE_SECONDS)
+        if holder not in {"", self._me} and now <= expires:
             return holder
         fresh = self._lease()
         # With the version that was read, so that of two which see it expired only one gets it.
@@ -215,6 +219,6 @@ def is_rival(pod: Mapping[str, Any]) -> bool:
     owners = metadata.get("ownerReferences") or ()
     if not any(each.get("controller") and each.get("kind") == "ReplicaSet" for each in owners):
         return False
-    named = cluster_input.label(pod, "app.kubernetes.io/name") == _NAME
+    named = untrusted.label(pod, "app.kubernetes.io/name") == _NAME
     images = [str(each.get("image")) for each in (pod.get("spec") or {}).get("containers") or ()]
     return named or any(Image.parse(image).name in _IMAGES for image in images)

@@ -13,10 +13,11 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
-from pathways_jupyter.errors import ApiError, ConfigError, PathwaysError
+from pathways_jupyter.base.errors import ApiError, ConfigError, PathwaysError
+from pathways_jupyter.base.retry import Backoff
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS, Object, Resource
+from pathways_jupyter.kube.objects import EVENTS, JOBSETS, PATHWAYS_JOBS, Object, Resource
 from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.service.pathwaysjob import conditions, expansion, fields
 
@@ -60,7 +61,7 @@ class WorkQueue(Generic[K]):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self, key: K) -> None:
-        pause = _FIRST_PAUSE_SECONDS
+        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         try:
             while True:
                 self._again.discard(key)
@@ -69,18 +70,15 @@ class WorkQueue(Generic[K]):
                         await self._reconcile(key)
                 except PathwaysError as error:
                     self._failed(key, error)
-                    await asyncio.sleep(pause)
-                    pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+                    await backoff.wait()
                     continue
                 if key not in self._again:
                     return
-                pause = _FIRST_PAUSE_SECONDS
+                backoff.reset()
         finally:
             # In the same step as the check above, so that no key is added in between and forgotten.
             del self._running[key]
 
-
-EVENTS = Resource("", "v1", "events", "Event")
 
 _COMPONENT = "pathways-jupyter-operator"
 MISSING_SECONDS = 10.0

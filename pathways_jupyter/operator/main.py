@@ -5,17 +5,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import math
 import signal
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from pathways_jupyter import standard_streams
-from pathways_jupyter.errors import ClusterError, PathwaysError
+from pathways_jupyter.base import parsing, standard_streams
+from pathways_jupyter.base.errors import ClusterError, ConfigError, PathwaysError
 from pathways_jupyter.kube import auth, claim_package
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.operator.election import LEASE_SECONDS, Election, Rivals, identity
+from pathways_jupyter.operator.election import LEASE_SECONDS, LONGEST_LEASE_SECONDS, Election, Rivals, identity
 from pathways_jupyter.operator.job_controller import JobController
 from pathways_jupyter.operator.sweeper import INTERVAL_SECONDS, Sweeper
 from pathways_jupyter.service import leases
@@ -33,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--namespace", default="", help="only this namespace (default: all)")
     parser.add_argument(
         "--interval",
-        type=_seconds(1, 86400),
+        type=_seconds("--interval", 1, 86400),
         default=INTERVAL_SECONDS,
         metavar="SECONDS",
         help="seconds between sweeps at most (default: %(default)g)",
@@ -42,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--no-jobs", action="store_true", help="only sweep; do not control PathwaysJobs")
     parser.add_argument(
         "--lease-seconds",
-        type=_seconds(1, 3600),
+        type=_seconds("--lease-seconds", 1, LONGEST_LEASE_SECONDS),
         default=LEASE_SECONDS,
         metavar="SECONDS",
         help="how long a leader may be silent before another operator takes over (default: %(default)g)",
@@ -64,16 +63,13 @@ def main(argv: list[str] | None = None) -> int:
         return 1
 
 
-def _seconds(least: float, most: float) -> Callable[[str], float]:
+def _seconds(option: str, least: float, most: float) -> Callable[[str], float]:
     def parse(text: str) -> float:
         try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
-        # NaN is in no interval.
-        if not least <= number <= most:
-            raise argparse.ArgumentTypeError(f"must be a number of seconds from {least:g} to {most:g}, not {text}")
-        return number
+            return parsing.seconds(option, text, least=least, most=most)
+        except ConfigError as error:
+            # argparse names the option itself.
+            raise argparse.ArgumentTypeError(str(error).removeprefix(f"{option} ").removesuffix(".")) from None
 
     return parse
 
@@ -121,6 +117,7 @@ async def _control(client: Client, namespace: str) -> None:
     try:
         await rivals.synced.wait()
         while True:
+            # Before it is asked who is there, so that no change in between is missed.
             rivals.changed.clear()
             changed: asyncio.Task[object] = asyncio.create_task(rivals.changed.wait())
             work: list[asyncio.Task[object]] = [changed]

@@ -13,11 +13,11 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
 
-from pathways_jupyter.errors import ClusterError, PathwaysError
+from pathways_jupyter.base.errors import ClusterError, PathwaysError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import LEASES
-from pathways_jupyter.service import metrics, names, odd_objects, status
+from pathways_jupyter.service import metrics, names, status, unreadable
 from pathways_jupyter.service.session_figures import SessionFigures
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class ClusterMetrics:
         return [
             GaugeMetricFamily("pathways_up", up, value=1),
             *metrics.of_services((self._client.cluster.name, each) for each in services),
-            GaugeMetricFamily("pathways_odd_leases", _ODD, value=odd_objects.number_of(found.items)),
+            GaugeMetricFamily("pathways_odd_leases", _ODD, value=unreadable.number_of(found.items)),
             *metrics.of_sessions(figures),
         ]
 
@@ -112,6 +112,7 @@ async def serving(client: Client, port: int, *, namespace: str = "", say: Callab
     application = web.Application()
     application.router.add_get("/metrics", answer)
     runner = web.AppRunner(application, access_log=None)
+    # Cleaned up also when the port is in use.
     await runner.setup()
     host = "" if os.environ.get("KUBERNETES_SERVICE_HOST") else "127.0.0.1"
     try:

@@ -14,14 +14,15 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pathways_jupyter.errors import ClusterError
+from pathways_jupyter.base.errors import ClusterError
+from pathways_jupyter.base.retry import Backoff
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import LEASES, Object
 from pathways_jupyter.kube.watch import ChangeType, watch
-from pathways_jupyter.service import cluster_input, leases, names
+from pathways_jupyter.service import leases, names, untrusted
 
 INTERVAL_SECONDS = 30.0
-_RETRY_SECONDS = 5.0
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 15.0
 _SHORTEST_PAUSE_SECONDS = 0.2
 
 
@@ -42,10 +43,10 @@ class _Lease:
     ahead: list[float]
 
     @classmethod
-    def of(cls, lease: Object) -> _Lease:
-        owner = cluster_input.Whose.of(lease)
+    def of(cls, lease: Object, now: float) -> _Lease:
+        owner = untrusted.SessionLabels.of(lease)
         whose = f"session {owner.session} of {owner.user or 'unknown'}"
-        end, kept_until = leases.end(lease), leases.kept_until(lease)
+        end, kept_until = leases.end(lease, now), leases.kept_until(lease, now)
         return cls(whose, end, kept_until, [end, kept_until])
 
 
@@ -137,13 +138,14 @@ class Sweeper:
 
     async def _follow(self) -> None:
         labels = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY},{names.SESSION_LABEL}"
-        while True:
+        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
+        async for _ in backoff:
             try:
                 async for change in watch(self._client, LEASES, namespace=self._namespace, labels=labels):
+                    backoff.reset()
                     self._take(change.type, change.object)
             except ClusterError as error:
                 self._report_trouble(error)
-            await asyncio.sleep(_RETRY_SECONDS)
 
     def _take(self, kind: ChangeType, lease: Object) -> None:
         if kind in {ChangeType.SYNCED, ChangeType.LOST}:
@@ -153,7 +155,7 @@ class Sweeper:
         if kind is ChangeType.DELETED:
             self._leases.pop(key, None)
         else:
-            self._leases[key] = _Lease.of(lease)
+            self._leases[key] = _Lease.of(lease, self._client.now())
         self._changed.set()
 
     def _report_trouble(self, error: ClusterError | None) -> None:

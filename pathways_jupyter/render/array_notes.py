@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 from html import escape
 
+from pathways_jupyter.base.text import some
 from pathways_jupyter.render import html, text
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
 from pathways_jupyter.session.kernel.user_arrays import NamedArray
-from pathways_jupyter.wording import some
 
 _MANY = 8
 _FEW = 2

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from pathways_jupyter.elastic.curve import Curve
+from pathways_jupyter.elastic.event_kinds import Kind, Phase
 from pathways_jupyter.elastic.goodput import Spent
-from pathways_jupyter.elastic.kinds import Kind, Phase
 from pathways_jupyter.elastic.record import ElasticEvent, Record
-from pathways_jupyter.elastic.series import Series
 from pathways_jupyter.render import html, text
 from pathways_jupyter.render.events import ELASTIC_TONES
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.text import Mark
-from pathways_jupyter.render.view import View
+from pathways_jupyter.render.view import View, said
 
 _EVENTS = 50
 """Newest events that are listed."""
@@ -43,11 +43,6 @@ _NAMES: Mapping[Spent, tuple[str, str]] = {
 """Words and colour of each category; the colours differ on a light and on a dark page."""
 
 
-def said(text: str) -> View:
-    """What was done, in a sentence."""
-    return View(text, text, html.page(html.line(escape(text))))
-
-
 def none() -> View:
     """The picture when no run has begun in this process."""
     return said("No elastic training has run in this notebook yet. See help(pathways_jupyter.elastic.train_loop).")
@@ -73,8 +68,8 @@ def view(record: Record, metrics: Sequence[str] = (), *, now: float | None = Non
     losses = text.count(record.count(Kind.DETECTED), "loss", "losses")
     summary = f"{used}, goodput {share:.1%} of {text.duration(total)}, {losses} survived"
     shown, drawn = events[-_EVENTS:], list(metrics) or list(record.curves)[:1]
-    said = [f"{_MARKS[_tone(each)]} {text.clock(each.at)}  {each.message}" for each in shown]
-    plain = "\n".join([f"{title}; {record.phase}; {summary}.", *said])
+    lines = [f"{_MARKS[_tone(each)]} {text.clock(each.at)}  {each.message}" for each in shown]
+    plain = "\n".join([f"{title}; {record.phase}; {summary}.", *lines])
     rows = [
         (html.toned(_tone(each), _MARKS[_tone(each)]), html.muted(text.clock(each.at)), escape(each.message))
         for each in shown
@@ -171,7 +166,7 @@ def _slices(changes: Sequence[tuple[float, int]], total: int, span: _Span, marks
     return _drawing(label, height, area + _line(points) + marks)
 
 
-def _metric(name: str, curve: Series, span: _Span, marks: str) -> str:
+def _metric(name: str, curve: Curve, span: _Span, marks: str) -> str:
     finite = [each for each in curve.points() if abs(each.value) < float("inf")]
     if not finite:
         return html.line(html.muted(f"{name}: no finite value"))
@@ -192,10 +187,10 @@ def _line(points: Sequence[str]) -> str:
 
 def _mark(event: ElasticEvent, span: _Span) -> str:
     tone = ELASTIC_TONES.get(event.kind, Tone.NONE)
-    x, said = f"{span.x(event.at):.1f}", escape(f"{text.clock(event.at)}  {event.message}")
+    x, title = f"{span.x(event.at):.1f}", escape(f"{text.clock(event.at)}  {event.message}")
     return (
         f'<line class="pw-{tone}" x1="{x}" x2="{x}" y1="0" y2="{_METRIC_HEIGHT}" stroke="var(--pw-tone)" '
-        f'stroke-dasharray="2 2" vector-effect="non-scaling-stroke"><title>{said}</title></line>'
+        f'stroke-dasharray="2 2" vector-effect="non-scaling-stroke"><title>{title}</title></line>'
     )
 
 

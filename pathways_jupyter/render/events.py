@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from html import escape
 from itertools import zip_longest
 
-from pathways_jupyter.elastic.kinds import Kind
-from pathways_jupyter.events import Event, EventKind, SessionState
+from pathways_jupyter.base.events import Event, EventKind, SessionState
+from pathways_jupyter.elastic.event_kinds import Kind
 from pathways_jupyter.render import html, text
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.text import Mark

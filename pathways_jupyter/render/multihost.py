@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 
+from pathways_jupyter.base.text import size
 from pathways_jupyter.multihost.output import tail
 from pathways_jupyter.multihost.pack import Packed
 from pathways_jupyter.multihost.queued_resources import Queued
@@ -17,7 +18,6 @@ from pathways_jupyter.render import html, text
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
-from pathways_jupyter.wording import size
 
 _MARKS = {Tone.OK: Mark.OK, Tone.WAIT: Mark.WAIT, Tone.FAIL: Mark.FAIL, Tone.NONE: Mark.NONE}
 _LINE_LENGTH = 100
@@ -43,14 +43,8 @@ def hosts(record: Record, statuses: Sequence[HostStatus], *, logs: bool = False,
         parts += [_unfolding(record, each) for each in statuses]
     parts.append(html.as_of(now))
     plain = "\n".join([head, text.table(headers, rows), *notes, f"Logs: {record.logs}"])
-    value = {"run": record, "hosts": list(statuses)}
+    value = {"run": replace(record, hosts=()), "hosts": list(statuses)}
     return View(value, plain, html.page(*parts))
-
-
-def nothing_started() -> View:
-    """What an interrupt has left of a run that had not begun on any host."""
-    said = "Interrupted; nothing was started."
-    return View(None, said, html.page(html.line(html.muted(said))))
 
 
 def runs(records: Sequence[Record], now: float | None = None) -> View:

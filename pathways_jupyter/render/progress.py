@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from html import escape
 
-from pathways_jupyter.events import Event, EventKind, SessionState, Stage
+from pathways_jupyter.base.events import Event, EventKind, SessionState, Stage
 from pathways_jupyter.render import html, text
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.text import Mark

@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from html import escape
 
+from pathways_jupyter.base.hints import Face
+from pathways_jupyter.base.sentences import worded
 from pathways_jupyter.render import html, text
 from pathways_jupyter.render.slicemap import MARKS, TONES
 from pathways_jupyter.render.text import Mark
@@ -73,11 +75,11 @@ def details(service: Overview, *, now: float | None = None) -> View:
     )
 
 
-def line(found: Finding | Step) -> str:
+def line(found: Finding | Step, face: Face) -> str:
     """A finding of the checks, or a step of a start, as one line; advice on a second one."""
     if isinstance(found, Step):
         return f"{_STEPS[found.kind]} {found.message}"
-    advice = f"\n  {found.hint}" if found.hint else ""
+    advice = f"\n  {worded(found.hint, face)}" if found.hint else ""
     return f"{_LEVELS[found.level]} {found.name}: {found.message}{advice}"
 
 

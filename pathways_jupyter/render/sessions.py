@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import PurePath
 
-from pathways_jupyter import tpu
-from pathways_jupyter.events import Event, EventKind, SessionSlice, SessionState
+from pathways_jupyter.base import tpu
+from pathways_jupyter.base.events import Event, EventKind, SessionSlice, SessionState
 from pathways_jupyter.render import events as timeline
 from pathways_jupyter.render import html, slicemap, text
 from pathways_jupyter.render.html import Tone
@@ -55,7 +55,7 @@ _SILENT = (
 )
 _ADVICE: Mapping[SessionState, str] = {
     SessionState.DEGRADED: "Arrays on the slice that is down are lost. A new worker restores it; other slices work.",
-    SessionState.INTERRUPTED: "Arrays are kept, and cells go on when there is a way again. Interrupt stops a cell.",
+    SessionState.INTERRUPTED: "Arrays are kept; cells continue once the connection is back. Interrupt stops a cell.",
     SessionState.LOST: "Arrays on it are lost. %pathways reconnect gets a new proxy with the same settings.",
     SessionState.FAILED: "%pathways doctor looks for the cause.",
 }

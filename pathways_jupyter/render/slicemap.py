@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from html import escape
 
-from pathways_jupyter import tpu
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.base import tpu
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.render import html, text
 from pathways_jupyter.render.html import Tone
 from pathways_jupyter.render.text import Mark

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from pathways_jupyter import tpu
-from pathways_jupyter.wording import count as count
-from pathways_jupyter.wording import some as some
+from pathways_jupyter.base import tpu
+from pathways_jupyter.base.text import count as count
+from pathways_jupyter.base.text import some as some
 
 if TYPE_CHECKING:
     # Loading the extension must not import the client, which that module needs.

@@ -6,7 +6,7 @@ import dataclasses
 from html import escape
 from typing import Any
 
-from pathways_jupyter import tpu
+from pathways_jupyter.base import tpu
 from pathways_jupyter.render import html, text
 from pathways_jupyter.render.sessions import service_name
 from pathways_jupyter.render.view import View

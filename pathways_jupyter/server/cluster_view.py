@@ -12,13 +12,15 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.errors import ClusterError, PathwaysError
+from pathways_jupyter.base import sentences
+from pathways_jupyter.base.errors import ClusterError, LocalClusterError, PathwaysError
+from pathways_jupyter.base.hints import Face
+from pathways_jupyter.base.sentences import worded
 from pathways_jupyter.kube.auth import NoKubeconfigError
 from pathways_jupyter.server import scope as scopes
 from pathways_jupyter.server.scope import Place, Scope
 from pathways_jupyter.service.clusterwatch import identity
-from pathways_jupyter.session import reach
-from pathways_jupyter.wording import Face, worded
+from pathways_jupyter.session import clusters
 
 if TYPE_CHECKING:
     from pathways_jupyter.server.hub import Hub
@@ -96,7 +98,7 @@ class ClusterView:
             was_embedded = self._place is not None and self._place.scope.local
             if was_embedded and not await asyncio.to_thread(scopes.embedded_cluster_runs):
                 # "There is no kubeconfig" would be true too, but it is not the cause.
-                raise reach.ended() from None
+                raise clusters.embedded_ended() from None
             raise
 
     def _show(self, place: Place) -> None:
@@ -122,7 +124,9 @@ class ClusterView:
         self._shown = self._scope
         # A new user without any kubeconfig gets a welcome and not an error.
         nothing = isinstance(error, NoKubeconfigError) and not self._scope.context
-        problem = {**error.to_json(), "nothing_set_up": nothing}
+        # An embedded cluster that does not run can be started with one click.
+        embedded = isinstance(error, LocalClusterError)
+        problem = {**error.to_json(), "nothing_set_up": nothing, "embedded_ended": embedded}
         if problem != self._problem:
             self._problem = problem
             self._publish(
@@ -142,5 +146,6 @@ class ClusterView:
         """
         assert self._shown is not None
         if problem := message.get("problem"):
-            message = {**message, "problem": {**problem, "hint": worded(problem["hint"], Face.SIDEBAR)}}
+            hint = sentences.from_json(problem["hint"], problem.get("hint_text"))
+            message = {**message, "problem": {**problem, "hint": worded(hint, Face.SIDEBAR)}}
         self._send({**message, "scope": self._shown.to_json()})

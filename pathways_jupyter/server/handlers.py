@@ -15,13 +15,13 @@ from jupyter_server.base.handlers import APIHandler
 from tornado import web
 from tornado.iostream import StreamClosedError
 
-from pathways_jupyter.errors import ApiError, ClusterError, ConfigError, PathwaysError, ServiceError, SessionError
+from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError, PathwaysError, ServiceError, SessionError
+from pathways_jupyter.base.hints import Face
 from pathways_jupyter.multihost.errors import UnknownRun
 from pathways_jupyter.server import hub as hubs
 from pathways_jupyter.server import quickstart, request_checks, scope
 from pathways_jupyter.server.hub import Hub
 from pathways_jupyter.session.protocol import Method
-from pathways_jupyter.wording import Face
 
 RESOURCE = "pathways"
 """The name of these routes' resource in authorizers."""

@@ -12,12 +12,13 @@ import logging
 from collections.abc import AsyncGenerator, Coroutine
 from typing import Any
 
-from pathways_jupyter import entry
-from pathways_jupyter.errors import ConfigError, PathwaysError, SessionError
+from pathways_jupyter.actions import cluster
+from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
+from pathways_jupyter.base.hints import Face
+from pathways_jupyter.base.sentences import say
 from pathways_jupyter.kube import auth, objects, pods
 from pathways_jupyter.kube.client import Client, preload
 from pathways_jupyter.kube.cluster_access import Cluster
-from pathways_jupyter.sentences import say
 from pathways_jupyter.server import scope as scopes
 from pathways_jupyter.server.runwatch import RunWatch
 from pathways_jupyter.server.scope import Scope
@@ -28,7 +29,6 @@ from pathways_jupyter.service.names import current_user, label_value
 from pathways_jupyter.session import client, registry, sweep
 from pathways_jupyter.session.protocol import Method, config_from_json
 from pathways_jupyter.session.registry import SessionRecord
-from pathways_jupyter.wording import Face
 
 LINGER_SECONDS = 10.0
 """How long a cluster without listeners stays watched."""
@@ -109,12 +109,14 @@ class Hub:
         """
         record = await asyncio.to_thread(registry.read, session)
         if record is None:
-            raise SessionError(say("no-session", session=session), hint=say("no-session-hint"))
+            raise SessionError(
+                say("There is no session {session}.", session=session), hint=say("It may have ended in the meantime.")
+            )
         if method is Method.DISCONNECT and not await asyncio.to_thread(sweep.may_live, record):
             await sweep.sweep(record, patience=SUPERVISOR_SECONDS)
             return None
         if method is Method.RECONNECT:
-            await asyncio.to_thread(entry.revive, config_from_json(record.config), record.state)
+            await asyncio.to_thread(cluster.revive, config_from_json(record.config), record.state)
         return await client.arequest(record, method, patience=ACTION_SECONDS)
 
     async def sweep(self, scope: Scope, *, dry_run: bool) -> list[str]:
@@ -135,7 +137,10 @@ class Hub:
             swept = await leases.sweep(kube, cluster.namespace, dry_run=dry_run, user=me, reclaim=leases.EVERY)
         for each in swept:
             if each.error:
-                raise PathwaysError(say("not-removed", job=each.job, reason=each.error), hint=say("not-removed-hint"))
+                raise PathwaysError(
+                    say("{job} could not be removed: {reason}", job=each.job, reason=each.error),
+                    hint=say("Try again later."),
+                )
         return [*removed, *(each.job for each in swept if each.session not in removed)]
 
     async def log(self, scope: Scope, pod: str, *, container: str, follow: bool) -> AsyncGenerator[str, None]:
@@ -169,8 +174,8 @@ class Hub:
 
     async def close(self) -> None:
         """Cancel all tasks and close all watches."""
-        self.sessions.close()
-        self.runs.close()
+        self.sessions.stop()
+        self.runs.stop()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*(watch.close() for watch in self._watches.values()))
@@ -185,7 +190,7 @@ class Hub:
         alone = 0
         while alone < 2:
             await asyncio.sleep(LINGER_SECONDS / 2)
-            alone = 0 if watch.looked_at else alone + 1
+            alone = 0 if watch.has_listeners else alone + 1
         self._watches.pop(key, None)
         await watch.close()
 
@@ -228,7 +233,7 @@ async def _sweep_record(record: SessionRecord) -> None:
 
 def contexts() -> dict[str, Any]:
     """Return the clusters and profiles that a user of this server can choose from; works without a kubeconfig."""
-    from pathways_jupyter import config
+    from pathways_jupyter.base import config
 
     said: dict[str, Any] = {"contexts": [], "current": "", "local": False, "profiles": [], "problem": None}
     said["local"] = scopes.embedded_cluster_runs()

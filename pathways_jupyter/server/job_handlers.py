@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import asdict
 from typing import Any
 
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.server import request_checks, scope
 from pathways_jupyter.server.handlers import Handler, StreamHandler, route, scope_in

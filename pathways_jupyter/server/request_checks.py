@@ -14,7 +14,7 @@ from typing import Any
 
 from tornado.httputil import HTTPServerRequest
 
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.base.errors import ConfigError
 
 LONGEST_BODY_BYTES = 64 * 1024
 LONGEST_MESSAGE_BYTES = 64 * 1024

@@ -9,7 +9,7 @@ import asyncio
 import time
 from typing import Any
 
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.multihost import output, records, targets
 from pathways_jupyter.server import runwatch, scope
 from pathways_jupyter.server.handlers import Handler, StreamHandler, route

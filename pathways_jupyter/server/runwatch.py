@@ -7,22 +7,15 @@ values, are in labextension/src/models/wire.ts: change both together.
 from __future__ import annotations
 
 import asyncio
-import logging
+from collections.abc import Iterator
 from typing import Any
 
 from pathways_jupyter.multihost import records
 from pathways_jupyter.multihost.records import Record
-from pathways_jupyter.service.listeners import Listener, Listeners
-
-LOOK_SECONDS = 0.5
-"""Polling interval of the files; a process that follows a run writes the states of its hosts as often."""
-RETRY_SECONDS = 5.0
-"""Delay before the next look after an error."""
+from pathways_jupyter.service.feed import Message, PolledFeed, difference
 
 LISTED_RUNS = 50
 _COMMAND_CHARACTERS = 1000
-
-logger = logging.getLogger(__name__)
 
 
 def newest() -> list[dict[str, Any]]:
@@ -35,7 +28,6 @@ def row(record: Record) -> dict[str, Any]:
 
     ``at`` is when the states of its hosts were true, in seconds since the epoch; 0 if nothing is known of them.
     """
-    states = records.read_states(record)
     return {
         "id": record.id,
         "name": record.name,
@@ -44,7 +36,7 @@ def row(record: Record) -> dict[str, Any]:
         "code": record.code,
         "started": record.started,
         "ended": record.ended,
-        "at": states.at,
+        "at": record.at,
         "hosts": [
             {
                 "label": each.target.label,
@@ -60,65 +52,43 @@ def row(record: Record) -> dict[str, Any]:
                 "message": each.message,
                 "hint": each.hint,
             }
-            for each in states.hosts
+            for each in record.states
         ],
     }
 
 
-class RunWatch:
-    """Publishes runs and every change of them to listeners; used on the server's event loop only."""
+class RunWatch(PolledFeed):
+    """Publishes runs and every change of them to listeners."""
+
+    # A process that follows a run writes the states of its hosts as often.
+    look_seconds = 0.5
 
     def __init__(self) -> None:
-        self._listeners = Listeners()
-        self._task: asyncio.Task[None] | None = None
+        super().__init__()
         # None until the first look.
         self._rows: dict[str, dict[str, Any]] | None = None
 
-    def add(self, listener: Listener) -> None:
-        """Send `listener` the present runs as soon as they are known, then every change. One that raises is removed."""
-        self._listeners.add(listener)
+    def _present(self) -> Iterator[Message]:
         if self._rows is not None:
-            self._listeners.send(listener, _message(list(self._rows.values()), [], reset=True))
-        if self._task is None:
-            self._task = asyncio.create_task(self._watch())
+            yield _message(list(self._rows.values()), [], reset=True)
 
-    def remove(self, listener: Listener) -> None:
-        """Remove `listener`; the watch stops with the last one."""
-        self._listeners.remove(listener)
-        if not self._listeners:
-            self.close()
+    def stop(self) -> list[asyncio.Task[None]]:
+        """Stop watching, and forget all runs."""
+        self._rows = self._seen = None
+        return super().stop()
 
-    def close(self) -> None:
-        """Stop watching."""
-        self._listeners.clear()
-        if self._task is not None:
-            self._task.cancel()
-        self._task, self._rows = None, None
-
-    async def _watch(self) -> None:
-        seen: object = None
-        while True:
-            try:
-                followed = [each["id"] for each in (self._rows or {}).values() if each["state"] == "running"]
-                # Taken before the files are read, so that a change in between causes another look.
-                now = await asyncio.to_thread(records.fingerprint, followed)
-                if now != seen:
-                    self._publish({each["id"]: each for each in await asyncio.to_thread(newest)})
-                    seen = now
-            except Exception:
-                # E.g. the directory cannot be read at the moment; the next look may succeed.
-                logger.exception("looking at the runs of this machine")
-                seen = None
-                await asyncio.sleep(RETRY_SECONDS)
-            await asyncio.sleep(LOOK_SECONDS)
-
-    def _publish(self, rows: dict[str, dict[str, Any]]) -> None:
-        before, self._rows = self._rows, rows
-        put = [row for run, row in rows.items() if (before or {}).get(run) != row]
-        drop = [run for run in before or {} if run not in rows]
+    async def _look(self) -> None:
+        followed = [each["id"] for each in (self._rows or {}).values() if each["state"] == "running"]
+        # Taken before the files are read, so that a change in between causes another look.
+        seen = await asyncio.to_thread(records.fingerprint, followed)
+        if seen == self._seen:
+            return
+        before, self._rows = self._rows, {each["id"]: each for each in await asyncio.to_thread(newest)}
+        self._seen = seen
+        put, drop = difference(before or {}, self._rows)
         if before is None or put or drop:
-            self._listeners.publish(_message(put, drop, reset=before is None))
+            self.publish(_message(put, drop, reset=before is None))
 
 
-def _message(put: list[dict[str, Any]], drop: list[str], *, reset: bool) -> dict[str, Any]:
+def _message(put: list[dict[str, Any]], drop: list[str], *, reset: bool) -> Message:
     return {"type": "multihost", "reset": reset, "put": put, "drop": drop}

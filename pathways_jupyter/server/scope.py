@@ -15,13 +15,13 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter import config
-from pathways_jupyter.errors import ConfigError, LocalClusterError, SessionError
+from pathways_jupyter.base import config
+from pathways_jupyter.base.errors import ConfigError, LocalClusterError, SessionError
+from pathways_jupyter.base.sentences import say
 from pathways_jupyter.kube import kubeconfig
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.cluster_access import Cluster
-from pathways_jupyter.sentences import say
-from pathways_jupyter.session import reach, registry
+from pathways_jupyter.session import clusters, registry
 from pathways_jupyter.session.registry import SessionRecord
 
 _SESSION = re.compile(r"[0-9a-z]([-0-9a-z]{0,62})")
@@ -132,8 +132,11 @@ async def resolve(scope: Scope) -> Place:
     if scope.session:
         record = await asyncio.to_thread(registry.read, scope.session)
         if record is None:
-            raise SessionError(say("no-session", session=scope.session), hint=say("no-session-hint"))
-        cluster = replace(await reach.again(record), namespace=record.namespace)
+            raise SessionError(
+                say("There is no session {session}.", session=scope.session),
+                hint=say("It may have ended in the meantime."),
+            )
+        cluster = replace(await clusters.resolve(record), namespace=record.namespace)
         place = Place(cluster, scope)
     else:
         place = await asyncio.to_thread(_find, scope)
@@ -175,7 +178,10 @@ def _find(scope: Scope) -> Place:
     if scope.local:
         embedded = _embedded()
         if embedded is None:
-            raise LocalClusterError(say("no-embedded"), hint=say("no-embedded-hint"))
+            raise LocalClusterError(
+                say("The embedded cluster is not running."),
+                hint=say("{connect:--local} starts it, and so does pathways-jupyter local up."),
+            )
         return Place(embedded, scope)
     if not scope.context and _nothing_is_set_up() and (embedded := _embedded()) is not None:
         # Only if nothing else is configured. An invalid kubeconfig is an error and never a reason to fall back: the
@@ -183,7 +189,10 @@ def _find(scope: Scope) -> Place:
         return Place(embedded, replace(scope, local=True))
     named = os.environ.get("KUBECONFIG", "")
     if named and not kubeconfig.paths():
-        raise ConfigError(say("no-kubeconfig", file=named), hint=say("no-kubeconfig-hint"))
+        raise ConfigError(
+            say("The kubeconfig {file}, set by KUBECONFIG, does not exist.", file=named),
+            hint=say("Correct or unset KUBECONFIG, and restart the Jupyter server."),
+        )
     cluster = load(context=scope.context)
     return Place(cluster, replace(scope, context=_context(cluster.name)))
 

@@ -13,13 +13,12 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.errors import PathwaysError
+from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.server import scope
 from pathways_jupyter.service import metrics
 from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.service.session_figures import SessionFigures
 from pathways_jupyter.session import client, registry
-from pathways_jupyter.session.record_figures import figures
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -85,7 +84,7 @@ class ServerMetrics:
         records = [record for record in await asyncio.to_thread(registry.sessions) if record.is_here]
         present = await client.present(records, patience=_PATIENCE_SECONDS)
         found = [each for each in present if not each.supervisor]
-        self._figures, self._unreachable = [figures(each) for each in found], len(present) - len(found)
+        self._figures, self._unreachable = [each.figures() for each in found], len(present) - len(found)
         self._read_at = time.monotonic()
         watches = set()
         for each in {scope.of_record(record) for record in found}:

@@ -12,24 +12,24 @@ import dataclasses
 import logging
 import os
 import time
+from collections.abc import Iterator
 from typing import Any
 
-from pathways_jupyter import tpu
-from pathways_jupyter.config import runtime_dir
-from pathways_jupyter.errors import ConfigError, PathwaysError
-from pathways_jupyter.events import EventKind, SessionState
+from pathways_jupyter.base import tpu
+from pathways_jupyter.base.config import runtime_dir
+from pathways_jupyter.base.errors import ConfigError, PathwaysError
+from pathways_jupyter.base.events import EventKind, SessionState
+from pathways_jupyter.base.retry import Backoff
 from pathways_jupyter.server import scope
 from pathways_jupyter.service import names
-from pathways_jupyter.service.listeners import Listener, Listeners
+from pathways_jupyter.service.feed import Message, PolledFeed
 from pathways_jupyter.session import client, registry
 from pathways_jupyter.session.registry import SessionRecord
 
-LOOK_SECONDS = 0.25
-"""Polling interval of the directory of records; there is no portable system call to wait for a change."""
-RETRY_SECONDS = 1.0
-"""Delay before subscribing to a session's events again after an error."""
 ASK_SECONDS = 2.5
 """Delay before a supervisor is asked again whether it answers; a stopped one accepts connections all the while."""
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 5.0
+"""Between two subscriptions to the events of a session whose connection breaks."""
 REMEMBERED = 1000
 """Number of events kept per session."""
 ENDED = 20
@@ -38,79 +38,33 @@ ENDED = 20
 logger = logging.getLogger(__name__)
 
 
-class SessionWatch:
+class SessionWatch(PolledFeed):
     """Publishes sessions and their events to listeners."""
 
+    # There is no portable system call to wait for a change of a directory.
+    look_seconds = 0.25
+
     def __init__(self) -> None:
-        self._listeners = Listeners()
-        self._task: asyncio.Task[None] | None = None
-        self._looked = asyncio.Event()
-        self._followers: dict[str, asyncio.Task[None]] = {}
+        super().__init__()
+        # None until the first look.
+        self._rows: list[dict[str, Any]] | None = None
+        self._ended: dict[str, dict[str, Any]] = {}
         self._events: dict[str, list[dict[str, Any]]] = {}
         self._runs: dict[str, dict[str, Any]] = {}
         self._silent: set[str] = set()
-        self._rows: list[dict[str, Any]] = []
-        self._ended: dict[str, dict[str, Any]] = {}
-        self._seen: object = None
 
-    async def add(self, listener: Listener) -> None:
-        """Send `listener` the present state, then every change. A listener that raises is removed."""
-        # Add it before the first await: if the page closes during the first look, remove() must find the listener,
-        # or it would be added after its end and never removed.
-        self._listeners.add(listener)
-        if self._task is None:
-            self._task = asyncio.create_task(self._watch())
-        # _stop() sets this event too, so this call never hangs; it then finds that its listener was removed.
-        await self._looked.wait()
-        if listener not in self._listeners:
-            return
-        self._listeners.send(listener, self._sessions())
-        # A listener that fails to receive a message is removed by send(); stop then.
-        for session, events in list(self._events.items()):
-            if listener in self._listeners:
-                self._listeners.send(listener, _message(session, events, reset=True))
-        for session, run in list(self._runs.items()):
-            if listener in self._listeners:
-                self._listeners.send(listener, _elastic(session, run))
+    def _present(self) -> Iterator[Message]:
+        if self._rows is not None:
+            yield self._sessions()
+            yield from [_message(session, events, reset=True) for session, events in self._events.items()]
+            yield from [_elastic(session, run) for session, run in self._runs.items()]
 
-    def remove(self, listener: Listener) -> None:
-        """Remove `listener`; the watch stops with the last one."""
-        self._listeners.remove(listener)
-        if not self._listeners:
-            self._stop()
-
-    def close(self) -> None:
-        """Stop watching."""
-        self._listeners.clear()
-        self._stop()
-
-    def _stop(self) -> None:
-        for task in (self._task, *self._followers.values()):
-            if task is not None:
-                task.cancel()
-        self._task, self._seen = None, None
-        self._followers.clear()
-        # Keep the events of ended sessions: a page that is reloaded leaves before its successor arrives.
+    def stop(self) -> list[asyncio.Task[None]]:
+        """Stop watching, and forget all but what has ended: a page that is reloaded leaves for a moment."""
+        self._rows = self._seen = None
         self._events = {session: events for session, events in self._events.items() if session in self._ended}
         self._runs = {session: run for session, run in self._runs.items() if session in self._ended}
-        self._rows = []
-        # Wake callers of add() that still wait (their listeners are gone, so they return), and use a new event for the
-        # next start.
-        self._looked.set()
-        self._looked = asyncio.Event()
-
-    async def _watch(self) -> None:
-        while True:
-            try:
-                await self._look()
-            except Exception:
-                # E.g. the directory cannot be read at the moment; the next look may succeed. Forget the last state, so
-                # that it is not taken for unchanged.
-                logger.exception("looking at the sessions of this machine")
-                self._seen = None
-                await asyncio.sleep(RETRY_SECONDS)
-            self._looked.set()
-            await asyncio.sleep(LOOK_SECONDS)
+        return super().stop()
 
     async def _look(self) -> None:
         """Read the records if one was written or removed, or a follower ended, since the last look."""
@@ -124,18 +78,23 @@ class SessionWatch:
         alive = await asyncio.gather(*(asyncio.to_thread(registry.is_alive, record) for record in records))
         for record, living in zip(records, alive, strict=True):
             if living and record.id not in self._followers:
+                # Known before the follower runs: a page that was here before takes what it replays for new otherwise.
+                self._events.setdefault(record.id, [])
                 self._followers[record.id] = asyncio.create_task(self._follow(record))
         rows = [
             row(record, living, silent=record.id in self._silent) for record, living in zip(records, alive, strict=True)
         ]
         ended = self._keep_ended({record.id for record in records})
-        if ended or rows != self._rows:
-            self._rows = rows
-            self._listeners.publish(self._sessions())
+        before, self._rows = self._rows, rows
+        if before is None:
+            for message in self._present():
+                self.publish(message)
+        elif ended or rows != before:
+            self.publish(self._sessions())
 
     def _keep_ended(self, present: set[str]) -> bool:
         """Move sessions that are not `present` any more to the ended ones; return whether there were any."""
-        gone = [row for row in self._rows if row["id"] not in present and row["id"] in self._events]
+        gone = [row for row in self._rows or () if row["id"] not in present and row["id"] in self._events]
         for each in gone:
             over = {"state": SessionState.CLOSED, "state_since": time.time(), "alive": False, "slices": []}
             self._ended[each["id"]] = {**each, **over}
@@ -148,7 +107,7 @@ class SessionWatch:
     async def _follow(self, record: SessionRecord) -> None:
         """Follow a session's events until its supervisor ends; reconnect when only the connection breaks."""
         events = self._events.setdefault(record.id, [])
-        since = time.time()
+        since, backoff = time.time(), Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         asking = asyncio.create_task(self._keep_asking(record))
         try:
             while True:
@@ -160,11 +119,11 @@ class SessionWatch:
                     logger.exception("events of session %s", record.id)
                 if not await asyncio.to_thread(registry.is_alive, record):
                     break
-                await asyncio.sleep(RETRY_SECONDS)
+                await backoff.wait()
         finally:
             asking.cancel()
             self._silent.discard(record.id)
-            # This task may have been cancelled by _stop() and replaced after a new start: remove only the own entry.
+            # This task may have been cancelled by stop() and replaced after a new start: remove only the own entry.
             if self._followers.get(record.id) is asyncio.current_task():
                 del self._followers[record.id]
             # Make the next look read the records again, though no file has changed: the supervisor has ended.
@@ -189,20 +148,20 @@ class SessionWatch:
                 value = event.to_json()
                 if event.kind is EventKind.ELASTIC_RUN:
                     self._runs[record.id] = value["data"]
-                    self._listeners.publish(_elastic(record.id, value["data"]))
+                    self.publish(_elastic(record.id, value["data"]))
                     continue
                 if value in known:
                     continue
                 events.append(value)
                 del events[:-REMEMBERED]
                 # Events from before this follower started are history; pages must not notify the user of them.
-                self._listeners.publish(_message(record.id, [value], news=event.at >= since))
+                self.publish(_message(record.id, [value], news=event.at >= since))
 
     def _sessions(self) -> dict[str, Any]:
         return {"type": "sessions", "sessions": self._rows, "ended": list(self._ended.values())}
 
 
-def _message(session: str, events: list[dict[str, Any]], *, reset: bool = False, news: bool = False) -> dict[str, Any]:
+def _message(session: str, events: list[dict[str, Any]], *, reset: bool = False, news: bool = False) -> Message:
     return {"type": "events", "session": session, "reset": reset, "news": news, "events": list(events)}
 
 

@@ -6,18 +6,18 @@ import asyncio
 import contextlib
 from typing import Any
 
-from pathways_jupyter import entry
+from pathways_jupyter.actions import cluster
+from pathways_jupyter.base.errors import ConfigError, PathwaysError
+from pathways_jupyter.base.sentences import say
 from pathways_jupyter.elastic import fault_targets
 from pathways_jupyter.elastic.fault_targets import Target
-from pathways_jupyter.errors import ConfigError, PathwaysError
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.sentences import say
 from pathways_jupyter.server import request_checks, scope
 from pathways_jupyter.server.handlers import Handler, route, scope_in
 from pathways_jupyter.server.scope import Place
 from pathways_jupyter.service import discovery
 from pathways_jupyter.service.discovery import ServiceInfo
-from pathways_jupyter.session import reach, registry
+from pathways_jupyter.session import clusters, registry
 
 BREAK_SECONDS = 60.0
 """How long a slice stays down at most; labextension/src/plugins/drill.ts says it to the user."""
@@ -38,7 +38,13 @@ class SliceHandler(Handler):
         async with Client(place.cluster) as client:
             service = await discovery.find(client, place.cluster.namespace, name)
         if not service.embedded:
-            raise ConfigError(say("not-embedded", service=service.name), hint=say("not-embedded-hint"))
+            raise ConfigError(
+                say(
+                    "Service {service} is on a real cluster; only slices of the embedded cluster can be broken here.",
+                    service=service.name,
+                ),
+                hint=say("{elastic_inject:slice-down --yes} takes down a slice of your own session there."),
+            )
         target = await _target(place, service, number)
         return {"message": await asyncio.to_thread(_break if action == "break" else _heal, target, number)}
 
@@ -64,10 +70,10 @@ async def _target(place: Place, service: ServiceInfo, number: int) -> Target:
             continue
         # A service of another cluster may have the same address.
         with contextlib.suppress(PathwaysError):
-            if (await reach.again(record)).server == place.cluster.server:
+            if (await clusters.resolve(record)).server == place.cluster.server:
                 return target
     if place.scope.session and (record_of := await asyncio.to_thread(registry.read, place.scope.session)):
         return fault_targets.of_service(service.name, record_of)
     named = {"context": place.scope.context, "namespace": service.namespace, "local": place.scope.local}
-    where = await asyncio.to_thread(entry.look, {key: value for key, value in named.items() if value})
+    where = await asyncio.to_thread(cluster.resolve_readonly, {key: value for key, value in named.items() if value})
     return fault_targets.of_service(service.name, where)

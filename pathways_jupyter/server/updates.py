@@ -13,7 +13,7 @@ from jupyter_server.base.websocket import WebSocketMixin
 from tornado import web
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.server import request_checks
 from pathways_jupyter.server import scope as scopes
 from pathways_jupyter.server.cluster_view import ClusterView
@@ -56,10 +56,9 @@ class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHand
         super().open(*words, **named)
         self._send({"type": "hello", "version": version("pathways_jupyter"), "user": current_user()})
         self.hub.prepare()
-        await self.hub.sessions.add(self._send)
-        if self.ws_connection is not None:
-            self.hub.runs.add(self._send)
-            self._beating = self.hub.spawn(self._beat())
+        self.hub.sessions.add(self._send)
+        self.hub.runs.add(self._send)
+        self._beating = self.hub.spawn(self._beat())
 
     async def on_message(self, message: str | bytes) -> None:
         """Handle the page's choice of another cluster, or of none."""

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pathways_jupyter.errors import ApiError, PathwaysError
+from pathways_jupyter.base.errors import ApiError, PathwaysError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, LEASES, NETWORK_POLICIES, PATHWAYS_JOBS, PODS, Resource
@@ -80,11 +80,7 @@ NEEDS: tuple[Need, ...] = (
 IN_CLUSTER_ROLE = "pathways-jupyter-in-cluster"
 IN_CLUSTER_NEEDS: tuple[Need, ...] = (
     Need(
-        NETWORK_POLICIES,
-        ("create",),
-        level=Level.WARN,
-        purpose="let a notebook in the cluster connect directly",
-        role=IN_CLUSTER_ROLE,
+        NETWORK_POLICIES, ("create",), "", Level.WARN, "let a notebook in the cluster connect directly", IN_CLUSTER_ROLE
     ),
 )
 """Only for notebooks in the cluster: who may create a policy can undo every other one."""
@@ -108,12 +104,11 @@ async def permission(client: Client, namespace: str, need: Need) -> Finding:
     name = f"permission {need}"
     within = namespace if need.resource.namespaced else ""
     try:
-        answers = await asyncio.gather(
-            *(
-                objects.allowed(client, verb, need.resource, namespace=within, subresource=need.subresource)
-                for verb in need.verbs
-            )
+        asking = (
+            objects.allowed(client, verb, need.resource, namespace=within, subresource=need.subresource)
+            for verb in need.verbs
         )
+        answers = await asyncio.gather(*asking)
     except PathwaysError as error:
         return Finding(name, Level.WARN, f"Cannot be checked: {error}", error.hint)
     missing = [verb for verb, answer in zip(need.verbs, answers, strict=True) if not answer]
@@ -121,12 +116,9 @@ async def permission(client: Client, namespace: str, need: Need) -> Finding:
         return Finding(name, Level.OK, ", ".join(need.verbs))
     where = f" in namespace {within}" if within else ""
     kind, place = ("role", f" --namespace={within}") if within else ("clusterrole", "")
-    return Finding(
-        name,
-        need.level,
-        f"Not allowed to {', '.join(missing)} {need}{where}, which is needed to {need.purpose}.",
-        f"Ask for: kubectl create {kind} {need.role} --verb={','.join(missing)} --resource={need.rule}{place}.",
-    )
+    message = f"Not allowed to {', '.join(missing)} {need}{where}, which is needed to {need.purpose}."
+    hint = f"Ask for: kubectl create {kind} {need.role} --verb={','.join(missing)} --resource={need.rule}{place}."
+    return Finding(name, need.level, message, hint)
 
 
 def failed(name: str, error: PathwaysError) -> Finding:

@@ -14,26 +14,27 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pathways_jupyter import sentences
-from pathways_jupyter.errors import ApiError, PathwaysError
+from pathways_jupyter.base import sentences
+from pathways_jupyter.base.errors import ApiError, PathwaysError
+from pathways_jupyter.base.retry import Backoff
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, PATHWAYS_JOBS, PODS, Resource
 from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.service import discovery, names
+from pathways_jupyter.service.feed import Feed, Message
 from pathways_jupyter.service.leasewatch import LeaseWatch
-from pathways_jupyter.service.listeners import Listener, Listeners
 from pathways_jupyter.service.model import Service
 from pathways_jupyter.service.names import current_user, label_value
 from pathways_jupyter.service.namespacestate import RESOURCES, NamespaceState
 from pathways_jupyter.service.picture import Drawn, outline, picture
 from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.service.podstate import State
-from pathways_jupyter.service.tables import EMPTY, RowCache, Tables, difference, tables
+from pathways_jupyter.service.tables import EMPTY, RowCache, Tables, differences, tables
 
 OUTLINED = frozenset({JOBS, JOBSETS})
 """What an outline is drawn from."""
@@ -42,8 +43,8 @@ OUTLINED_SLICES = 100
 
 COLLECT_SECONDS = 0.05
 """Changes come in bursts: the first of a burst is drawn at once, all others within this time together."""
-RETRY_SECONDS = 5.0
-"""Pause before another attempt at a cluster that did not answer, or refused."""
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 2.0, 15.0
+"""Between attempts at a cluster that does not answer, or refuses."""
 
 _FAULT = "This is a fault of pathways_jupyter; see the log of the Jupyter server."
 
@@ -55,7 +56,7 @@ def identity(cluster: Cluster) -> str:
     return f"{cluster.server} {cluster.namespace}"
 
 
-class ClusterWatch:
+class ClusterWatch(Feed):
     """The tables of one namespace of one cluster, kept up to date from the first listener until :meth:`close`.
 
     Args:
@@ -67,7 +68,11 @@ class ClusterWatch:
       pictures: The services as last drawn from complete data; empty until then.
     """
 
+    # Its user keeps it for a while: a page that is reloaded finds complete tables.
+    keeps_running = True
+
     def __init__(self, cluster: Cluster) -> None:
+        super().__init__()
         self.cluster = cluster
         self.closed = asyncio.Event()
         self._identity = identity(cluster)
@@ -75,7 +80,6 @@ class ClusterWatch:
         self._as_of = 0.0
         self.pictures: tuple[Service, ...] = ()
         self._me = label_value(current_user())
-        self._listeners = Listeners()
         # What the watches know, and the kinds of which everything is known.
         self._known = NamespaceState()
         self._synced: set[Resource] = set()
@@ -83,39 +87,25 @@ class ClusterWatch:
         self._outlined = asyncio.Event()
         # By the uid of the proxy's pod, with its name: the one that follows it, after a reconnect, has its own slices.
         self._placements: dict[str, tuple[str, Placement]] = {}
-        self._following: dict[str, asyncio.Task[None]] = {}
         self._drawn: Drawn = {}
         self._rows: RowCache = {}
         self._tables: Tables = EMPTY
-        self._state: dict[str, Any] = {}
+        self._state: Message = {}
         self._publish_state("loading", None)
         self._dirty = asyncio.Event()
         self._leases = LeaseWatch(self._dirty.set)
         self._ready = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-
-    @property
-    def looked_at(self) -> bool:
-        """Whether anyone listens."""
-        return bool(self._listeners)
+        self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
 
     @property
     def is_live(self) -> bool:
         """Whether the tables show the cluster as it is now."""
         return bool(self._state["watch"] == "live")
 
-    def add(self, listener: Listener) -> None:
-        """Send `listener` the current tables, and every change from now on. A listener that raises is removed."""
-        self._listeners.add(listener)
-        if self._task is None:
-            self._task = asyncio.create_task(self._run(), name=f"watch {self.cluster.name}")
-        self._listeners.send(listener, self._stamped(self._state))
-        if self._tables is not EMPTY and listener in self._listeners:
-            self._listeners.send(listener, self._whole())
-
-    def remove(self, listener: Listener) -> None:
-        """Send `listener` nothing more."""
-        self._listeners.remove(listener)
+    def _present(self) -> Iterator[Message]:
+        yield self._stamped(self._state)
+        if self._tables is not EMPTY:
+            yield self._whole()
 
     async def until_drawn(self) -> None:
         """Wait until the first picture is drawn, or the first attempt has failed."""
@@ -137,19 +127,14 @@ class ClusterWatch:
         return list(self._tables["services"].values())
 
     async def close(self) -> None:
-        """End all watches."""
-        tasks = [task for task in (self._task, *self._following.values()) if task is not None]
-        for task in tasks:
-            task.cancel()
+        """End all watches, and return when they have ended."""
         # With gather, because awaiting a task raises CancelledError both when the task and when the caller was
         # cancelled.
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._following.clear()
-        self._task = None
+        await asyncio.gather(*self.stop(), return_exceptions=True)
         self.closed.set()
 
-    async def _run(self) -> None:
-        while True:
+    async def _watch(self) -> None:
+        async for _ in self._backoff:
             try:
                 async with Client(self.cluster) as client, asyncio.TaskGroup() as group:
                     for resource in RESOURCES:
@@ -165,12 +150,11 @@ class ClusterWatch:
                 logger.exception("cluster %s", self.cluster.name)
                 self._publish_state("failed", PathwaysError(f"The watch failed: {faults.exceptions[0]!r}", hint=_FAULT))
             # The followers use the client that is closed now; the next picture starts new ones.
-            for task in self._following.values():
+            for task in self._followers.values():
                 task.cancel()
-            self._following.clear()
+            self._followers.clear()
             self._synced.clear()
             self._ready.set()
-            await asyncio.sleep(RETRY_SECONDS)
 
     async def _follow(self, client: Client, resource: Resource) -> None:
         self._known.clear(resource)
@@ -221,19 +205,20 @@ class ClusterWatch:
                     return
                 drawn = [(info, outline(info, jobs)) for info in infos]
                 self._as_of, self._tables = time.time(), tables(drawn, heads={}, me=self._me, jobs=())
-                self._listeners.publish(self._whole())
+                self.publish(self._whole())
             return
         before, self._tables = self._tables, self._picture(client)
         first = not self._ready.is_set() or self._state["watch"] != "live"
         self._ready.set()
         if first:
+            self._backoff.reset()
             # Also after an outage: all rows, because a page may have opened in between.
             self._publish_state("live", None)
-            self._listeners.publish(self._whole())
+            self.publish(self._whole())
             return
-        put, drop = difference(before, self._tables)
+        put, drop = differences(before, self._tables)
         if put or drop:
-            self._listeners.publish(self._stamped({"type": "tables", "reset": False, "put": put, "drop": drop}))
+            self.publish(self._stamped({"type": "tables", "reset": False, "put": put, "drop": drop}))
 
     def _picture(self, client: Client) -> Tables:
         pods, jobsets, proxies = self._known.pods, self._known.jobsets, list(self._known.proxies())
@@ -256,23 +241,25 @@ class ClusterWatch:
         """Start and stop followers of logs, so that there is one for each proxy whose pod is ready."""
         held = {holder.pod for service in services for holder in service.holders if holder.pod}
         wanted = {pod.uid: pod for name in held if (pod := self._known.pods.get(name)) is not None}
-        for uid in set(self._following) - set(wanted):
-            self._following.pop(uid).cancel()
+        for uid in set(self._followers) - set(wanted):
+            self._followers.pop(uid).cancel()
         for uid in set(self._placements) - set(wanted):
             del self._placements[uid]
         for uid, pod in wanted.items():
-            if uid not in self._following and pod.state is State.READY:
-                self._following[uid] = asyncio.create_task(self._follow_log(client, pod.name, uid))
+            if uid not in self._followers and pod.state is State.READY:
+                self._followers[uid] = asyncio.create_task(self._follow_log(client, pod.name, uid))
 
     async def _follow_log(self, client: Client, pod: str, uid: str) -> None:
         """Read from the log of a proxy which slices it holds, until its container ends."""
-        while True:
+        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
+        async for _ in backoff:
             # From its beginning each time, because a Placement is the sum of all lines.
             placement = Placement()
             lines = logs(client, pod, namespace=self.cluster.namespace, container=names.PROXY_CONTAINER, follow=True)
             try:
                 async with contextlib.aclosing(lines):
                     async for line in lines:
+                        backoff.reset()
                         if placement.feed(line) is not None or uid not in self._placements:
                             self._placements[uid] = pod, placement
                             self._dirty.set()
@@ -287,7 +274,6 @@ class ClusterWatch:
             except Exception:
                 # Nothing awaits this task, so an error that left it would end it silently.
                 logger.exception("log of %s", pod)
-            await asyncio.sleep(RETRY_SECONDS)
 
     def _publish_state(self, state: str, error: PathwaysError | None) -> None:
         """Publish the state of the watch, if it changed: ``loading``, ``live``, ``lost`` or ``failed``."""
@@ -298,13 +284,13 @@ class ClusterWatch:
         message = {"type": "watch", "watch": state, "problem": problem, "place": place}
         if message != self._state:
             self._state = message
-            self._listeners.publish(self._stamped(message))
+            self.publish(self._stamped(message))
 
-    def _stamped(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _stamped(self, message: Message) -> Message:
         # While the watch is live, its tables are right now, however long ago the last change was.
         return {**message, "identity": self._identity, "as_of": time.time() if self.is_live else self._as_of}
 
-    def _whole(self) -> dict[str, Any]:
+    def _whole(self) -> Message:
         put = {name: list(rows.values()) for name, rows in self._tables.items()}
         return self._stamped({"type": "tables", "reset": True, "put": put, "drop": {}})
 

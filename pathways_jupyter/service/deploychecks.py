@@ -7,36 +7,31 @@ import os
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
-from pathways_jupyter.errors import ApiError, ClusterError, PathwaysError
+from pathways_jupyter.base.errors import ApiError, ClusterError, PathwaysError, ServiceError
+from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.text import count, some
 from pathways_jupyter.kube import google, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import EVENTS, JOBSETS, NETWORK_POLICIES, NODES, PODS, Object
-from pathways_jupyter.service import checks, cluster_input, deployment, names
+from pathways_jupyter.service import checks, names, untrusted
 from pathways_jupyter.service.checks import Finding, Level, Need
-from pathways_jupyter.service.deployment import Deployment
 from pathways_jupyter.service.service_jobset import ServiceSpec
-from pathways_jupyter.wording import count, some
 
 ROLE = "pathways-platform"
-NEEDS: tuple[Need, ...] = (
-    Need(
-        JOBSETS,
-        ("create", "get", "list", "watch", "delete"),
-        purpose="create a service, and follow its start",
-        role=ROLE,
-    ),
-    Need(
-        NETWORK_POLICIES,
-        ("create", "patch", "delete"),
-        purpose="close the ports of proxies and resource manager",
-        role=ROLE,
-    ),
-    Need(PODS, ("list", "watch"), purpose="follow the service's start", role=ROLE),
-    Need(PODS, ("get",), "log", level=Level.WARN, purpose="see how many slices have registered", role=ROLE),
-    Need(EVENTS, ("list", "watch"), level=Level.WARN, purpose="see why something does not start", role=ROLE),
+NEEDS: tuple[Need, ...] = tuple(
+    replace(each, role=ROLE)
+    for each in (
+        Need(JOBSETS, ("create", "get", "list", "watch", "delete"), purpose="create a service, and follow its start"),
+        Need(
+            NETWORK_POLICIES, ("create", "patch", "delete"), purpose="close the ports of proxies and resource manager"
+        ),
+        Need(PODS, ("list", "watch"), purpose="follow the service's start"),
+        Need(PODS, ("get",), "log", level=Level.WARN, purpose="see how many slices have registered"),
+        Need(EVENTS, ("list", "watch"), level=Level.WARN, purpose="see why something does not start"),
+    )
 )
 
 _QUOTA = re.compile(r"quota|stockout|out of resources|does not have enough resources", re.IGNORECASE)
@@ -65,18 +60,24 @@ class _Pool:
         )
 
 
-async def findings(client: Client, wanted: Deployment) -> AsyncIterator[Finding]:
+async def findings(client: Client, spec: ServiceSpec) -> AsyncIterator[Finding]:
     """Yield the result of each check, in an order in which a later one needs the earlier ones."""
-    spec = wanted.spec
     jobsets = await checks.jobsets(client)
     yield jobsets
     if jobsets.level is Level.FAIL:
+        # Every other finding would only repeat that.
         return
     allowed = await asyncio.gather(*(checks.permission(client, spec.namespace, need) for need in NEEDS))
     for found in allowed:
         if found.level is not Level.OK:
             yield found
-    yield await _name(client, spec)
+    try:
+        taken = await objects.find(client, JOBSETS, spec.name, namespace=spec.namespace)
+        if taken is not None:
+            raise name_taken(spec)
+        yield Finding("name", Level.OK, f"{spec.name} is free in namespace {spec.namespace}")
+    except PathwaysError as error:
+        yield checks.failed("name", error)
     pools = await _pools(client)
     if isinstance(pools, Finding):
         yield pools
@@ -94,24 +95,14 @@ async def findings(client: Client, wanted: Deployment) -> AsyncIterator[Finding]
         yield found
 
 
-async def _name(client: Client, spec: ServiceSpec) -> Finding:
-    try:
-        taken = await objects.find(client, JOBSETS, spec.name, namespace=spec.namespace)
-    except PathwaysError as error:
-        return checks.failed("name", error)
-    if taken is not None:
-        return checks.failed("name", deployment.exists(spec))
-    return Finding("name", Level.OK, f"{spec.name} is free in namespace {spec.namespace}")
-
-
 async def _pools(client: Client) -> Mapping[str, _Pool] | Finding:
     """Return the node pools by name, each with its nodes that are ready and not cordoned."""
     try:
         nodes = (await objects.list_(client, NODES)).items
     except PathwaysError as error:
-        hint = error.hint if not isinstance(error, ApiError) or error.status != 403 else (
-            f"Ask for: kubectl create clusterrole {ROLE}-nodes --verb=list --resource=nodes."
-        )  # fmt: skip
+        hint = error.hint
+        if isinstance(error, ApiError) and error.status == 403:
+            hint = f"Ask for: kubectl create clusterrole {ROLE}-nodes --verb=list --resource=nodes."
         return Finding("nodes", Level.WARN, f"Node pools cannot be checked: {error}", hint)
     pools: dict[str, _Pool] = {}
     for node in nodes:
@@ -125,6 +116,14 @@ async def _pools(client: Client) -> Mapping[str, _Pool] | Finding:
         if objects.true_condition(node, "Ready") and not (node.get("spec") or {}).get("unschedulable"):
             pool.nodes.append(str(node["metadata"]["name"]))
     return pools
+
+
+def name_taken(spec: ServiceSpec) -> ServiceError:
+    """Return the error for a service whose name is taken."""
+    return ServiceError(
+        f"There is a JobSet {spec.name} in namespace {spec.namespace} already.",
+        hint=advice("See it: {service_show:{name}}. Choose another name, or delete it first.", name=spec.name),
+    )
 
 
 def _is_embedded(pools: Mapping[str, _Pool]) -> bool:
@@ -161,52 +160,40 @@ async def _slices(client: Client, spec: ServiceSpec, pools: Mapping[str, _Pool])
         others = [str(pool) for pool in pools.values() if pool.accelerator]
         there = f" TPU node pools there: {some(others)}." if others else " There are no TPU nodes."
         partly = f" Too few nodes are ready in {some(list(fitting))}." if fitting else there
-        return Finding(
-            "node pools",
-            Level.FAIL,
-            f"No node pool has {about}, which a slice of {instance} needs.{partly}",
-            more,
-        )
+        message = f"No node pool has {about}, which a slice of {instance} needs.{partly}"
+        return Finding("node pools", Level.FAIL, message, more)
     if len(whole) < spec.slices:
-        return Finding(
-            "node pools",
-            Level.FAIL,
-            f"{count(spec.slices, 'slice')} of {instance} need as many node pools, each with {about}; "
-            f"{'there is' if len(whole) == 1 else 'there are'} {len(whole)}: {some(whole)}.",
-            f"Ask for --slices {len(whole)}, or for more nodes. {more}",
-        )
-    taken = await _taken(client, spec, {node: name for name in whole for node in pools[name].nodes})
-    if len(whole) - len(taken) < spec.slices:
-        used = some([f"{name} by {service}" for name, service in taken.items()])
-        return Finding(
-            "node pools",
-            Level.WARN,
-            f"Only {len(whole) - len(taken)} of {len(whole)} node pools for {instance} are free: {used}.",
-            "The other slices start when those services end, or when there are more node pools.",
-        )
-    return Finding("node pools", Level.OK, f"{len(whole) - len(taken)} free for {instance}: {some(whole)}")
-
-
-async def _taken(client: Client, spec: ServiceSpec, pool_of: Mapping[str, str]) -> dict[str, str]:
-    """Return the services whose pods run in the pools, by pool; without more rights, only those of this namespace."""
-    return {
+        there = f"{'there is' if len(whole) == 1 else 'there are'} {len(whole)}: {some(whole)}"
+        message = f"{count(spec.slices, 'slice')} of {instance} need as many node pools, each with {about}; {there}."
+        hint = f"Ask for --slices {len(whole)}, or for more nodes. {more}"
+        return Finding("node pools", Level.FAIL, message, hint)
+    pool_of = {node: name for name in whole for node in pools[name].nodes}
+    taken = {
         pool_of[node]: str(pod["metadata"]["labels"][names.JOBSET_NAME_LABEL])
         for pod in await _running(client, spec, names.JOBSET_NAME_LABEL)
         if (node := str((pod.get("spec") or {}).get("nodeName") or "")) in pool_of
     }
+    free = len(whole) - len(taken)
+    if free < spec.slices:
+        used = some([f"{name} by {service}" for name, service in taken.items()])
+        message = f"Only {free} of {len(whole)} node pools for {instance} are free: {used}."
+        hint = "The other slices start when those services end, or when there are more node pools."
+        return Finding("node pools", Level.WARN, message, hint)
+    return Finding("node pools", Level.OK, f"{free} free for {instance}: {some(whole)}")
 
 
 async def _head(client: Client, spec: ServiceSpec, wanted: str, pools: Mapping[str, _Pool]) -> Finding:
     """Check for a node for the head: JobSet places each head on a node of its own."""
     if wanted not in pools or not pools[wanted].nodes:
         others = [name for name, pool in pools.items() if name and not pool.accelerator and pool.nodes]
-        choose = f"Choose --head-pool {others[0]} (there: {some(others)})." if others else (
-            "Create one: gcloud container node-pools create POOL --machine-type=n2-standard-64 --num-nodes=1."
-            if not _is_embedded(pools)
-            else "The embedded cluster's nodes for it are not ready: kubectl get nodes shows them."
-        )  # fmt: skip
-        return Finding("head", Level.FAIL, f"There is no node pool {wanted} for the resource manager.", choose)
+        hint = "Create one: gcloud container node-pools create POOL --machine-type=n2-standard-64 --num-nodes=1."
+        if others:
+            hint = f"Choose --head-pool {others[0]} (there: {some(others)})."
+        elif _is_embedded(pools):
+            hint = "The embedded cluster's nodes for it are not ready: kubectl get nodes shows them."
+        return Finding("head", Level.FAIL, f"There is no node pool {wanted} for the resource manager.", hint)
     nodes = set(pools[wanted].nodes)
+    # Also those of other namespaces, where they may be seen: exclusive placement is for the whole cluster.
     heads = await _running(client, spec, f"{names.REPLICATED_JOB_LABEL}={names.HEAD_JOB}")
     taken = {str((pod.get("spec") or {}).get("nodeName")) for pod in heads} & nodes
     if taken == nodes:
@@ -219,12 +206,8 @@ async def _head(client: Client, spec: ServiceSpec, wanted: str, pools: Mapping[s
                 "Delete a service that is not needed: pathways-jupyter service delete NAME --local; or add nodes for "
                 f"another one to the embedded cluster: {_with_spare(spec)}"
             )
-        return Finding(
-            "head",
-            Level.FAIL,
-            f"Each of the {count(len(nodes), 'node')} of node pool {wanted} runs the head of another service.",
-            more,
-        )
+        message = f"Each of the {count(len(nodes), 'node')} of node pool {wanted} runs the head of another service."
+        return Finding("head", Level.FAIL, message, more)
     return Finding("head", Level.OK, f"node pool {wanted} has {count(len(nodes - taken), 'free node')}")
 
 
@@ -283,7 +266,7 @@ def read_bucket(location: str) -> None:
     hints = {
         401: "Sign in again: gcloud auth application-default login.",
         403: f"Ask for roles/storage.objectUser on gs://{bucket}, for yourself and for the nodes' service account.",
-        404: f"Check --gcs-bucket, or create it: gcloud storage buckets create gs://{bucket}.",
+        404: advice("Check {gcs_bucket}, or create it: gcloud storage buckets create gs://{bucket}.", bucket=bucket),
     }
     said = {403: "may not be read with your credentials", 404: "does not exist"}.get(
         response.status_code, f"cannot be read: HTTP {response.status_code}"
@@ -304,13 +287,11 @@ async def _quota(client: Client, namespace: str) -> Sequence[Finding]:
         return ()
     said: Counter[str] = Counter()
     for event in events:
-        message = cluster_input.text(" ".join(str(event.get("message") or "").split()))
-        at = str(
-            event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp") or ""
-        )
-        recent = not at or client.now() - cluster_input.time(at) < _RECENT_SECONDS
+        message = untrusted.text(" ".join(str(event.get("message") or "").split()))
+        at = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
+        recent = not at or client.now() - untrusted.time(at) < _RECENT_SECONDS
         if recent and (_QUOTA.search(message) or _QUOTA.search(str(event.get("reason") or ""))):
-            said[message] += cluster_input.count(event.get("count"), 2**31) or 1
+            said[message] += untrusted.count(event.get("count"), 2**31) or 1
     return [
         Finding("quota", Level.WARN, f"In the last hour: {message}", "Ask for more quota, or for a smaller service.")
         for message, _ in said.most_common(3)

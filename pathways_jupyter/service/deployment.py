@@ -1,24 +1,33 @@
-"""A service to deploy: read from what a person asked for, written as manifests, created and deleted in a cluster."""
+"""Deploy a service: read the options, check the cluster, create the objects, follow the start; and delete one."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pathways_jupyter import tpu
-from pathways_jupyter.errors import ApiError, ConfigError, PathwaysError, ServiceError
+from pathways_jupyter.base import parsing, tpu
+from pathways_jupyter.base.errors import ApiError, ConfigError, PathwaysError, ServiceError
+from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.text import count
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBSETS, NETWORK_POLICIES, Object
-from pathways_jupyter.service import names, networkpolicy, service_jobset
+from pathways_jupyter.kube.objects import JOBSETS, NETWORK_POLICIES, PODS, Object
+from pathways_jupyter.kube.watch import until_gone
+from pathways_jupyter.service import deploychecks, names, networkpolicy, rollout, service_jobset, status
+from pathways_jupyter.service.checks import Finding, Level
 from pathways_jupyter.service.discovery import ServiceInfo
+from pathways_jupyter.service.model import Service
+from pathways_jupyter.service.rollout import Step, StepKind
 from pathways_jupyter.service.service_jobset import ServiceSpec
 
 HEAD_POOL = "cpu-np"
 """The node pool for heads in clusters that Pathways' own tools set up."""
 ANY_POOL = "any"
+REMOVAL_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -47,10 +56,14 @@ def plan(values: Mapping[str, Any], *, jax: str) -> Deployment:
     Raises:
       ConfigError: An option is missing or invalid; the hint says what fits.
     """
-    name = str(values.get("name") or "")
-    text = str(values.get("tpu") or "")
+
+    def number(option: str, default: int) -> int:
+        value = values.get(option)
+        return default if value is None else parsing.whole_number(f"--{option.replace('_', '-')}", value)
+
+    name, text = str(values.get("name") or ""), str(values.get("tpu") or "")
     if not text:
-        raise ConfigError("No instance type was given.", hint="For example: --tpu tpuv6e:2x2 --slices 2.")
+        raise ConfigError("No instance type was given.", hint=advice("For example: {tpu:tpuv6e:2x2} --slices 2."))
     instances = tpu.parse_instances(text)
     if len(instances) > 1:
         raise ConfigError(
@@ -76,8 +89,8 @@ def plan(values: Mapping[str, Any], *, jax: str) -> Deployment:
         name=name,
         gcs_scratch_location=_bucket(str(values.get("gcs_bucket") or ""), needed=not values.get("local")),
         sidecar_image=_image("--sidecar-image", values.get("sidecar_image")),
-        max_restarts=_number("--max-restarts", values.get("max_restarts"), 30),
-        max_slice_restarts=_number("--max-slice-restarts", values.get("max_slice_restarts"), 1_000_000),
+        max_restarts=number("max_restarts", ServiceSpec.max_restarts),
+        max_slice_restarts=number("max_slice_restarts", ServiceSpec.max_slice_restarts),
         head_node_selector={} if pool == ANY_POOL else {names.NODEPOOL_LABEL: pool},
         host_network=host_network,
         labels={names.SERVICE_LABEL: name},
@@ -111,7 +124,7 @@ async def create(client: Client, deployment: Deployment) -> None:
     spec = deployment.spec
     *policies, service = manifests(deployment)
     if await objects.find(client, JOBSETS, spec.name, namespace=spec.namespace) is not None:
-        raise exists(spec)
+        raise deploychecks.name_taken(spec)
     made: list[Object] = []
     try:
         for each in policies:
@@ -122,18 +135,73 @@ async def create(client: Client, deployment: Deployment) -> None:
         for each in made:
             await objects.delete(client, NETWORK_POLICIES, each["metadata"]["name"], namespace=spec.namespace)
         if isinstance(error, ApiError) and error.reason == "AlreadyExists":
-            raise exists(spec) from error
+            raise deploychecks.name_taken(spec) from error
         raise
 
 
-async def delete(client: Client, service: ServiceInfo) -> bool:
-    """Delete a service and its policy; return whether the service was there. The policy of the proxies stays.
+async def run(
+    client: Client,
+    wanted: Deployment,
+    *,
+    skip_checks: bool = False,
+    follow: bool = True,
+    seconds: float = rollout.TIMEOUT_SECONDS,
+) -> AsyncGenerator[Finding | Step, None]:
+    """Deploy a service; yield the findings of the checks, then the steps of its start.
+
+    Args:
+      skip_checks: Deploy whatever the checks find.
+      follow: Yield the steps until the service is ready, or `seconds` are over; else end when it is created.
 
     Raises:
+      ServiceError: A check failed, and nothing was created; or the service is not ready in time, and stays.
+      ApiError: Creating something is forbidden.
+      ClusterError: The server could not be reached.
+    """
+    failed = []
+    async for found in deploychecks.findings(client, wanted.spec):
+        yield found
+        failed += [found] if found.level is Level.FAIL else []
+    if failed and not skip_checks:
+        which = ", ".join(each.name for each in failed)
+        raise ServiceError(
+            f"Service {wanted.spec.name} was not deployed: {'a check' if len(failed) == 1 else 'checks'} failed "
+            f"({which}). {failed[0].message}",
+            hint=failed[0].hint,
+        )
+    # From here on an interrupt leaves the service: it starts without this process too.
+    await create(client, wanted)
+    spec = wanted.spec
+    yield Step(StepKind.DONE, f"Service {spec.name} is created in namespace {spec.namespace}.", 0, spec.slices)
+    if follow:
+        async with contextlib.aclosing(rollout.follow(client, spec.namespace, spec.name, seconds=seconds)) as steps:
+            async for step in steps:
+                yield step
+
+
+async def find_to_delete(client: Client, namespace: str, name: str) -> tuple[ServiceInfo, Service, str]:
+    """Return a service, its picture, and the question to ask before it is deleted.
+
+    Raises:
+      ServiceError: There is no such service.
+    """
+    ((found, picture),) = await status.fetch_with_services(client, namespace, name)
+    about = f"{count(found.slices, 'slice')} of {found.instance_type}" if found.instance_type else "a service"
+    users = [str(each) for each in picture.holders]
+    used = f" {', '.join(users)} {'uses' if len(users) == 1 else 'use'} it, and would lose it." if users else ""
+    where = f"in namespace {found.namespace} of {client.cluster.name}"
+    return found, picture, f"{found.name} ({about}) {where}.{used} Delete it?"
+
+
+async def remove(client: Client, service: ServiceInfo) -> None:
+    """Delete a service and its policy, and return when its pods are gone; the policy of the proxies stays.
+
+    Raises:
+      ServiceError: Some pods are still there after two minutes.
       ApiError: Deleting is forbidden.
       ClusterError: The server could not be reached.
     """
-    found = await objects.delete(client, JOBSETS, service.name, namespace=service.namespace)
+    await objects.delete(client, JOBSETS, service.name, namespace=service.namespace)
     policy = networkpolicy.name_for_resource_manager(service.name)
     try:
         await objects.delete(client, NETWORK_POLICIES, policy, namespace=service.namespace)
@@ -141,15 +209,15 @@ async def delete(client: Client, service: ServiceInfo) -> bool:
         # The policy selects pods that are gone. A person who may delete JobSets only can leave it.
         if error.status != 403:
             raise
-    return found
-
-
-def exists(spec: ServiceSpec) -> ServiceError:
-    """Return the error for a service whose name is taken."""
-    return ServiceError(
-        f"There is a JobSet {spec.name} in namespace {spec.namespace} already.",
-        hint=f"See it: %pathways service show {spec.name}. Choose another name, or delete it first.",
-    )
+    labels = f"{names.JOBSET_NAME_LABEL}={service.name}"
+    try:
+        async with asyncio.timeout(REMOVAL_SECONDS):
+            await until_gone(client, PODS, namespace=service.namespace, labels=labels)
+    except TimeoutError:
+        raise ServiceError(
+            f"Pods of {service.name} are still ending after {REMOVAL_SECONDS:g} s.",
+            hint=f"See them: kubectl get pods -n {service.namespace} -l {labels}",
+        ) from None
 
 
 async def _put(client: Client, policy: Object, namespace: str) -> bool:
@@ -169,7 +237,7 @@ def _bucket(text: str, *, needed: bool) -> str:
     if not text and needed:
         raise ConfigError(
             "A service needs a bucket for its scratch files.",
-            hint="Add --gcs-bucket gs://BUCKET/PATH; gcloud storage buckets create makes one.",
+            hint=advice("Add {gcs_bucket:gs://BUCKET/PATH}; gcloud storage buckets create makes one."),
         )
     if text and (not text.startswith("gs://") or not text.removeprefix("gs://").strip("/")):
         raise ConfigError(f"{text!r} is not a bucket address.", hint=f"Write it as gs://{text.strip('/') or 'BUCKET'}.")
@@ -181,14 +249,6 @@ def _image(option: str, value: Any) -> str:
     if any(character.isspace() for character in text):
         raise ConfigError(f"{option} {text!r} is not an image.", hint="For example: HOST/PROJECT/REPOSITORY/NAME:TAG.")
     return text
-
-
-def _number(option: str, value: Any, default: int) -> int:
-    if value is None:
-        return default
-    if isinstance(value, bool) or not str(value).strip().isdecimal():
-        raise ConfigError(f"{option} must be a whole number, not {value!r}.", hint=f"For example: {option} {default}.")
-    return int(value)
 
 
 def address_range(text: str) -> str:

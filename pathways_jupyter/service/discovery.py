@@ -6,12 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pathways_jupyter.errors import ApiError, ServiceError
+from pathways_jupyter.base.errors import ApiError, ServiceError
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, Object
-from pathways_jupyter.service import cluster_input, names, service_jobset
-from pathways_jupyter.service.cluster_input import MOST_HOSTS, MOST_SLICES
+from pathways_jupyter.service import names, service_jobset, untrusted
+from pathways_jupyter.service.untrusted import MOST_HOSTS, MOST_SLICES
 
 
 class Unreadable(ValueError):
@@ -97,7 +98,7 @@ async def find(client: Client, namespace: str, wanted: str = "", *, instances: C
     if not known:
         raise ServiceError(
             f"There is no Pathways service in namespace {place}.",
-            hint="Check --namespace and --context, or ask your cluster administrator to start a service.",
+            hint=advice("Check {namespace} and {context}, or ask your cluster administrator to start a service."),
         )
     if not wanted:
         return _only_one(known, instances, place)
@@ -127,7 +128,9 @@ def _only_one(known: Sequence[ServiceInfo], instances: Collection[str], place: s
     some = f" with slices of {types}" if instances else ""
     raise ServiceError(
         f"There are several Pathways services in namespace {place}{some}.",
-        hint=f"Choose one: {listed}." if not instances else f"Choose one with --service: {listed}.",
+        hint=f"Choose one: {listed}."
+        if not instances
+        else advice("Choose one with {service}: {listed}.", listed=listed),
     )
 
 
@@ -165,25 +168,31 @@ def read(found: Object, *, own: bool = False) -> ServiceInfo | None:
     workers = _containers(jobs[worker_job])
     worker = workers.get(names.WORKER_CONTAINER, {})
     said = flags(manager)
-    slices = cluster_input.count(said.get("instance_count") or jobs[worker_job].get("replicas") or 1, MOST_SLICES)
-    hosts = cluster_input.count(_job_spec(jobs[worker_job]).get("parallelism") or 1, MOST_HOSTS)
+    slices = untrusted.count(said.get("instance_count") or jobs[worker_job].get("replicas") or 1, MOST_SLICES)
+    hosts = untrusted.count(_job_spec(jobs[worker_job]).get("parallelism") or 1, MOST_HOSTS)
     if slices is None or hosts is None or slices * hosts > MOST_HOSTS:
         raise Unreadable("it asks for more slices or hosts than any cluster has")
+    ended, over = "", objects.true_condition(found, "Failed", "Completed")
+    if over is not None:
+        # It failed too often, or its head succeeded.
+        message = untrusted.text(over.get("message") or over.get("reason")).rstrip(".")
+        state = "failed for good" if over["type"] == "Failed" else "completed"
+        ended = f"its JobSet has {state}{f' ({message})' if message else ''}"
     name = str(found["metadata"]["name"])
-    port = cluster_input.count(said.get("server_port"), 65535) or names.RESOURCE_MANAGER_PORT
+    port = untrusted.count(said.get("server_port"), 65535) or names.RESOURCE_MANAGER_PORT
     return ServiceInfo(
         name=name,
         namespace=str(found["metadata"].get("namespace") or ""),
         address=f"{service_jobset.head_host(name)}:{port}",
-        instance_type=cluster_input.text(said.get("instance_type"), longest=64),
+        instance_type=untrusted.text(said.get("instance_type"), longest=64),
         slices=slices,
         hosts_per_slice=hosts,
-        server_image=cluster_input.text(worker.get("image") or manager.get("image")),
-        sidecar_image=cluster_input.text((workers.get(names.SIDECAR_CONTAINER) or {}).get("image")),
+        server_image=untrusted.text(worker.get("image") or manager.get("image")),
+        sidecar_image=untrusted.text((workers.get(names.SIDECAR_CONTAINER) or {}).get("image")),
         worker_job=worker_job,
         started=objects.true_condition(found, "StartupPolicyCompleted") is not None,
-        ended=_how_it_ended(found),
-        embedded=cluster_input.label(found, names.EMBEDDED_LABEL),
+        ended=ended,
+        embedded=untrusted.label(found, names.EMBEDDED_LABEL),
         created=objects.created(found),
     )
 
@@ -229,7 +238,9 @@ def no_jobsets(client: Client) -> ServiceError:
     """Return the error for a cluster without the JobSet kind."""
     return ServiceError(
         f"Cluster {client.cluster.name} has no JobSets, which Pathways services need.",
-        hint="Ask your cluster administrator to install JobSet (jobset.sigs.k8s.io), or choose another --context.",
+        hint=advice(
+            "Ask your cluster administrator to install JobSet (jobset.sigs.k8s.io), or choose another {context}."
+        ),
     )
 
 
@@ -242,13 +253,3 @@ def _containers(replicated: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     pod = (_job_spec(replicated).get("template") or {}).get("spec") or {}
     containers = (*(pod.get("containers") or ()), *(pod.get("initContainers") or ()))
     return {str(each.get("name")): each for each in containers}
-
-
-def _how_it_ended(found: Object) -> str:
-    """Return why a JobSet has ended for good: it failed too often, or its head succeeded. Empty if it has not."""
-    ended = objects.true_condition(found, "Failed", "Completed")
-    if ended is None:
-        return ""
-    state = "failed for good" if ended["type"] == "Failed" else "completed"
-    message = cluster_input.text(ended.get("message") or ended.get("reason")).rstrip(".")
-    return f"its JobSet has {state}{f' ({message})' if message else ''}"

@@ -7,24 +7,26 @@ reported as failed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.errors import ApiError, PathwaysError
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import ApiError, PathwaysError
+from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.text import count, some
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, LEASES, NAMESPACES, NETWORK_POLICIES, NODES, PODS, Resource
 from pathways_jupyter.service import (
-    cluster_input,
     deploychecks,
     discovery,
     leases,
     names,
     networkpolicy,
-    odd_objects,
     proxy_job,
     status,
+    unreadable,
+    untrusted,
 )
 from pathways_jupyter.service.checks import NEEDS, Finding, Level, Need, failed, jobsets, permission
 from pathways_jupyter.service.discovery import ServiceInfo
@@ -33,34 +35,27 @@ from pathways_jupyter.service.lab.manifests import SERVICE_ACCOUNTS
 from pathways_jupyter.service.names import current_user, label_value
 from pathways_jupyter.service.pathwaysjob import installation
 from pathways_jupyter.service.podstate import State
-from pathways_jupyter.wording import count, some
-
-_REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 # The permissions of those who do more than connect. Connecting needs none of these, so the doctor only warns.
-_FAULT_ROLE = "pathways-jupyter-faults"
-FAULT_NEEDS: tuple[Need, ...] = (
-    Need(JOBSETS, ("get",), level=Level.WARN, purpose="find the workers of a slice", role=_FAULT_ROLE),
-    Need(
-        PODS, ("list", "delete"), level=Level.WARN, purpose="find workers, and keep one down (--for)", role=_FAULT_ROLE
-    ),
-    Need(PODS, ("get", "create"), "exec", level=Level.WARN, purpose="kill a worker from inside", role=_FAULT_ROLE),
-    Need(PODS, ("create",), "eviction", level=Level.WARN, purpose="drain a node", role=_FAULT_ROLE),
-    Need(NODES, ("get", "list", "patch"), level=Level.WARN, purpose="cordon and uncordon nodes", role=_FAULT_ROLE),
+FAULT_NEEDS: tuple[Need, ...] = tuple(
+    replace(each, role="pathways-jupyter-faults", level=Level.WARN)
+    for each in (
+        Need(JOBSETS, ("get",), purpose="find the workers of a slice"),
+        Need(PODS, ("list", "delete"), purpose="find workers, and keep one down (--for)"),
+        Need(PODS, ("get", "create"), "exec", purpose="kill a worker from inside"),
+        Need(PODS, ("create",), "eviction", purpose="drain a node"),
+        Need(NODES, ("get", "list", "patch"), purpose="cordon and uncordon nodes"),
+    )
 )
-
-_RBAC = "rbac.authorization.k8s.io"
-_APPLY = ("create", "get", "patch")
-"""The verbs of `kubectl apply --server-side`."""
-_INSTALL = "install the operator"
-
 DEPLOY_NEEDS: tuple[Need, ...] = (
     *deploychecks.NEEDS,
-    Need(JOBS, ("list",), level=Level.WARN, purpose="see who uses a service before it is deleted"),
-    Need(NODES, ("list",), level=Level.WARN, purpose="check the node pools before a service is deployed"),
+    Need(JOBS, ("list",), purpose="see who uses a service before it is deleted"),
+    Need(NODES, ("list",), purpose="check the node pools before a service is deployed"),
 )
+_RBAC = "rbac.authorization.k8s.io"
 INSTALL_NEEDS: tuple[Need, ...] = tuple(
-    Need(resource, _APPLY, level=Level.WARN, purpose=_INSTALL)
+    # The verbs of `kubectl apply --server-side`.
+    Need(resource, ("create", "get", "patch"), purpose="install the operator")
     for resource in (
         Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False),
         NAMESPACES,
@@ -92,52 +87,30 @@ async def examine(
       further: Permissions to check besides :data:`NEEDS`.
       lab: Also say who can read the token of a lab in the cluster.
     """
-    found = findings(config, versions=versions, leftovers=leftovers, further=further, lab=lab)
-    return tuple([each async for each in found])
-
-
-async def findings(
-    config: ConnectConfig,
-    *,
-    versions: Versions | None = None,
-    leftovers: Sequence[str] = (),
-    further: Sequence[Need] = (),
-    lab: bool = False,
-) -> AsyncIterator[Finding]:
-    """Like :func:`examine`, but yield each finding as its check ends."""
+    found: list[Finding] = []
+    here = [_left(leftovers)] if leftovers else []
     try:
         cluster = await asyncio.to_thread(auth.of_config, config)
     except PathwaysError as error:
-        yield failed("cluster", error)
-        if leftovers:
-            yield _left(leftovers)
-        return
-    yield Finding("cluster", Level.OK, f"{cluster.name} at {cluster.server}")
+        return (failed("cluster", error), *here)
+    found.append(Finding("cluster", Level.OK, f"{cluster.name} at {cluster.server}"))
     namespace = config.namespace or cluster.namespace
     async with Client(cluster, patience=0) as client:
+        # One after the other: without an answer, or with refused credentials, every further check would fail too.
         for check in (_reach, _credentials):
-            found = await check(client)
-            yield found
-            if found.level is Level.FAIL:
-                if leftovers:
-                    yield _left(leftovers)
-                return
+            found.append(await check(client))
+            if found[-1].level is Level.FAIL:
+                return (*found, *here)
         served = await jobsets(client)
-        yield served
-        for found in await asyncio.gather(*(permission(client, namespace, need) for need in (*NEEDS, *further))):
-            yield found
+        needed = await asyncio.gather(*(permission(client, namespace, need) for need in (*NEEDS, *further)))
+        found += [served, *needed]
         if served.level is not Level.FAIL:
-            async for found in _about_service(client, namespace, config, versions or Versions()):
-                yield found
-        for found in await _network(client, namespace):
-            yield found
-        if lab:
-            yield await _secrets(client, namespace)
-        for found in await _odd(client, namespace):
-            yield found
-        for found in await _operator(client, namespace):
-            yield found
-        yield await _leftovers(client, namespace, leftovers)
+            found += await _service(client, namespace, config, versions or Versions())
+        found += await _network(client, namespace)
+        found += await _secrets(client, namespace) if lab else []
+        found += await _unreadable(client, namespace)
+        found += await _operator(client, namespace)
+        return (*found, await _leftovers(client, namespace, leftovers))
 
 
 async def _reach(client: Client) -> Finding:
@@ -155,9 +128,8 @@ async def _credentials(client: Client) -> Finding:
     """Check that the cluster accepts the credentials; `/version`, read before, is public."""
     try:
         await objects.allowed(client, "list", PODS, namespace=client.namespace)
-        who = (
-            await client.post(_REVIEWS, {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
-        ) or {}
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        who = await client.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
         name = ((who.get("status") or {}).get("userInfo") or {}).get("username", "")
     except ApiError as error:
         if error.status == 401:
@@ -169,47 +141,43 @@ async def _credentials(client: Client) -> Finding:
     return Finding("credentials", Level.OK, f"accepted, as {name}" if name else "accepted")
 
 
-async def _about_service(
-    client: Client, namespace: str, config: ConnectConfig, here: Versions
-) -> AsyncIterator[Finding]:
+async def _service(client: Client, namespace: str, config: ConnectConfig, here: Versions) -> list[Finding]:
+    """Check the service, its slices, and that its images fit this environment."""
     try:
         service = await discovery.find(client, namespace, config.service)
     except PathwaysError as error:
-        yield failed("service", error)
-        return
-    for found in (*await _service(client, service), *_images(service, here, config)):
-        yield found
-
-
-async def _service(client: Client, service: ServiceInfo) -> tuple[Finding, ...]:
+        return [failed("service", error)]
+    # They need no further permission, so they are said also where the pods may not be listed.
+    images = tuple(_images(service, here, config))
     try:
         (drawn,) = await status.fetch(client, service.namespace, service.name)
     except PathwaysError as error:
-        return (failed("service", error),)
+        return [failed("service", error), *images]
     if service.ended:
-        return (failed("service", discovery.has_ended(service)),)
+        return [failed("service", discovery.has_ended(service)), *images]
+    head = Finding("service", Level.OK, f"{service.name} at {service.address}")
     if drawn.head is not State.READY:
-        head = Finding(
-            "service",
-            Level.FAIL,
-            f"The resource manager of {service.name} is not ready: {drawn.reason}.",
-            f"See its log: %pathways logs rm, or kubectl describe jobset {service.name} -n {service.namespace}.",
+        message = f"The resource manager of {service.name} is not ready: {drawn.reason}."
+        hint = advice(
+            "See its log: {logs:rm}, or kubectl describe jobset {name} -n {namespace}.",
+            name=service.name,
+            namespace=service.namespace,
         )
-    else:
-        head = Finding("service", Level.OK, f"{service.name} at {service.address}")
+        head = Finding("service", Level.FAIL, message, hint)
     there = len(drawn.slices)
     bad = [each for each in drawn.slices if each.state is not State.READY]
     summary = f"{there - len(bad)} of {count(there, f'{service.instance_type} slice')} ready"
     if drawn.reclaimable:
         summary += f", {drawn.reclaimable} reclaimable"
     if not bad:
-        return head, Finding("slices", Level.OK, f"{summary}, {drawn.free} free")
+        return [head, Finding("slices", Level.OK, f"{summary}, {drawn.free} free"), *images]
     reasons = "; ".join(
         f"slice {each.index} {each.state}: {next((host.reason for host in each.hosts if host.reason), '')}"
         for each in bad[:3]
     )
     level = Level.FAIL if len(bad) == len(drawn.slices) else Level.WARN
-    return head, Finding("slices", level, f"{summary}; {reasons}.", "See their logs: %pathways logs worker N.")
+    slices = Finding("slices", level, f"{summary}; {reasons}.", advice("See their logs: {logs:worker N}."))
+    return [head, slices, *images]
 
 
 def _images(service: ServiceInfo, here: Versions, config: ConnectConfig) -> Iterable[Finding]:
@@ -231,117 +199,89 @@ def _images(service: ServiceInfo, here: Versions, config: ConnectConfig) -> Iter
 def _compare(name: str, image: str, here: Versions, what: str) -> Finding:
     there = of_image(image)
     if not there.jax:
-        return Finding(
-            name,
-            Level.WARN,
-            f"The tag of {image} does not name {what}'s JAX version.",
-            "Prefer images tagged jax-X.Y.Z.",
-        )
+        message = f"The tag of {image} does not name {what}'s JAX version."
+        return Finding(name, Level.WARN, message, "Prefer images tagged jax-X.Y.Z.")
     if different := differences(here, there):
-        return Finding(
-            name,
-            Level.WARN,
-            f"This environment and {what} differ: {'; '.join(different)}.",
-            f"Use a kernel with {f'Python {there.python} and ' if there.python else ''}jax=={there.jax}.",
-        )
+        python = f"Python {there.python} and " if there.python else ""
+        message = f"This environment and {what} differ: {'; '.join(different)}."
+        return Finding(name, Level.WARN, message, f"Use a kernel with {python}jax=={there.jax}.")
     return Finding(name, Level.OK, f"{what} is made for JAX {there.jax}, which is installed here")
 
 
-async def _network(client: Client, namespace: str) -> tuple[Finding, ...]:
+async def _network(client: Client, namespace: str) -> list[Finding]:
     """Check whether other pods can reach the proxies; no finding without the permission, which has its own check."""
     try:
         policies = (await objects.list_(client, NETWORK_POLICIES, namespace=namespace)).items
     except PathwaysError:
-        return ()
-    about = {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.SESSION_LABEL: "any"}
-    found = networkpolicy.covering(policies, about)
-    if found and not any(networkpolicy.is_open(each) for each in found):
-        listed = ", ".join(str(each["metadata"]["name"]) for each in found)
-        return (Finding("network", Level.OK, f"NetworkPolicy {listed} covers the proxies"),)
-    opened = [str(each["metadata"]["name"]) for each in found if networkpolicy.is_open(each)]
+        return []
+    covering = networkpolicy.covering(policies, {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.SESSION_LABEL: "any"})
+    known = [str(each["metadata"]["name"]) for each in covering]
+    opened = [str(each["metadata"]["name"]) for each in covering if networkpolicy.is_open(each)]
+    if known and not opened:
+        return [Finding("network", Level.OK, f"NetworkPolicy {', '.join(known)} covers the proxies")]
     why = f"NetworkPolicy {opened[0]} lets every pod in" if opened else "no NetworkPolicy covers them"
-    return (
-        Finding(
-            "network",
-            Level.WARN,
-            f"Other pods can reach the proxies in namespace {namespace}, and run code on TPU hosts: {why}.",
-            f"Close their ports: pathways-jupyter network-policy | kubectl apply -n {namespace} -f -",
-        ),
-    )
+    message = f"Other pods can reach the proxies in namespace {namespace}, and run code on TPU hosts: {why}."
+    hint = f"Close their ports: pathways-jupyter network-policy | kubectl apply -n {namespace} -f -"
+    return [Finding("network", Level.WARN, message, hint)]
 
 
-async def _secrets(client: Client, namespace: str) -> Finding:
+async def _secrets(client: Client, namespace: str) -> list[Finding]:
     """Say who can read a lab's token: no permission keeps who may create Jobs from it, so this is a warning always."""
     try:
         jobs = (await objects.list_(client, JOBS, namespace=namespace)).items
     except PathwaysError:
         jobs = ()
-    others = {cluster_input.Whose.of(each).user for each in jobs} - {"", label_value(current_user())}
+    others = {untrusted.SessionLabels.of(each).user for each in jobs} - {"", label_value(current_user())}
     seen = f"; sessions of {some(sorted(others))} run there" if others else ""
-    return Finding(
-        "secrets",
-        Level.WARN,
-        f"Who may create Jobs in namespace {namespace} can read every Secret in it, a lab's token too{seen}.",
+    message = f"Who may create Jobs in namespace {namespace} can read every Secret in it, a lab's token too{seen}."
+    hint = (
         "Start labs in a namespace of those who trust each other, with Pod Security `restricted` and no other Secrets: "
-        "docs/permissions.md, Who trusts whom.",
+        "docs/permissions.md, Who trusts whom."
     )
+    return [Finding("secrets", Level.WARN, message, hint)]
 
 
-async def _odd(client: Client, namespace: str) -> tuple[Finding, ...]:
+async def _unreadable(client: Client, namespace: str) -> list[Finding]:
     """Name the objects of other users that cannot be read; no finding without the permissions, which have checks."""
     try:
-        listed = await asyncio.gather(
-            *(objects.list_(client, each, namespace=namespace) for each in (LEASES, JOBS, JOBSETS))
-        )
+        kinds = (LEASES, JOBS, JOBSETS)
+        listed = await asyncio.gather(*(objects.list_(client, each, namespace=namespace) for each in kinds))
     except PathwaysError:
-        return ()
-    found = [(each, said) for kind in listed for each in kind.items if (said := odd_objects.oddities(each))]
+        return []
+    found = [(each, said) for kind in listed for each in kind.items if (said := unreadable.values_of(each))]
     if not found:
-        return ()
-    named = some([f"{odd_objects.name_of(each)} ({', '.join(said)})" for each, said in found])
-    return (
-        Finding(
-            "objects",
-            Level.WARN,
-            f"{count(len(found), 'object')} cannot be read in full: {named}.",
-            "Ask their users why, or delete them with kubectl; what cannot be read is left out elsewhere.",
-        ),
-    )
+        return []
+    named = some([f"{unreadable.name_of(each)} ({', '.join(said)})" for each, said in found])
+    message = f"{count(len(found), 'object')} cannot be read in full: {named}."
+    hint = "Ask their users why, or delete them with kubectl; what cannot be read is left out elsewhere."
+    return [Finding("objects", Level.WARN, message, hint)]
 
 
-async def _operator(client: Client, namespace: str) -> tuple[Finding, ...]:
+async def _operator(client: Client, namespace: str) -> list[Finding]:
     """Check that an installed operator lives; no finding where none is installed, or without the permission to look."""
     for place in dict.fromkeys((installation.NAMESPACE, namespace)):
         try:
             lease = await objects.find(client, LEASES, names.OPERATOR_LEASE, namespace=place)
         except PathwaysError:
             continue
-        if lease is None:
-            continue
-        if not leases.is_stale(lease, client.now()):
-            return (Finding("operator", Level.OK, f"an operator in namespace {place} renews its Lease"),)
-        problem = f"No operator renews Lease {place}/{names.OPERATOR_LEASE}: PathwaysJobs stay pending, and proxies of"
-        return (
-            Finding(
-                "operator",
-                Level.WARN,
-                f"{problem} dead sessions hold their slices until the next connect.",
-                f"Look for its pod: kubectl get pods -n {place}",
-            ),
-        )
-    return ()
+        if lease is not None and not leases.is_stale(lease, client.now()):
+            return [Finding("operator", Level.OK, f"an operator in namespace {place} renews its Lease")]
+        if lease is not None:
+            message = (
+                f"No operator renews Lease {place}/{names.OPERATOR_LEASE}: PathwaysJobs stay pending, and proxies of "
+                "dead sessions hold their slices until the next connect."
+            )
+            return [Finding("operator", Level.WARN, message, f"Look for its pod: kubectl get pods -n {place}")]
+    return []
 
 
 async def _leftovers(client: Client, namespace: str, here: Sequence[str]) -> Finding:
     try:
         stale = await leases.sweep(client, namespace, dry_run=True, reclaim=leases.EVERY)
     except PathwaysError as error:
-        if here:
-            return _left(here)
-        return Finding("leftovers", Level.WARN, f"Cannot be checked: {error}", error.hint)
+        return _left(here) if here else Finding("leftovers", Level.WARN, f"Cannot be checked: {error}", error.hint)
     shown = {each.job: f"proxy {each.job} of {each.user or 'an unknown user'} ({each.reason})" for each in stale}
-    found = [*here, *(shown[each.job] for each in stale if not each.kept)]
-    if found:
+    if found := [*here, *(shown[each.job] for each in stale if not each.kept)]:
         return _left(found)
     kept = "; ".join(shown[each.job] for each in stale if each.kept)
     none = f"none on this machine, none in namespace {namespace}"

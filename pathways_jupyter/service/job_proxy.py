@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from pathways_jupyter.errors import ClusterError, ServiceError
+from pathways_jupyter.base.errors import ClusterError, ServiceError
+from pathways_jupyter.base.retry import Backoff
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, PODS, Object
-from pathways_jupyter.retry import Backoff
-from pathways_jupyter.service import cluster_input, discovery, jobs, names
+from pathways_jupyter.service import discovery, jobs, names, untrusted
 from pathways_jupyter.service.pathwaysjob import conditions
 from pathways_jupyter.service.pathwaysjob.description import JobInfo
 
@@ -58,6 +58,7 @@ async def find(
         async with asyncio.timeout(seconds):
             async with contextlib.aclosing(jobs.until_over(client, name, namespace=namespace)) as states:
                 async for info in states:
+                    # First, because a job that cannot have a proxy would be waited for until the time is over.
                     _check(info)
                     if info.state == conditions.RUNNING:
                         return await _proxy(client, info)
@@ -66,7 +67,7 @@ async def find(
     except TimeoutError:
         raise ServiceError(
             f"Job {name} did not start within {seconds:.0f} s: {seen}.",
-            hint=f"%pathways job show {name} says what it waits for; --wait waits longer.",
+            hint=advice("{job_show:{name}} says what it waits for; {wait} waits longer.", name=name),
         ) from None
     raise AssertionError("until_over() ends with a state that raises")
 
@@ -108,7 +109,7 @@ def _check(info: JobInfo) -> None:
     if not info.headless:
         raise ServiceError(
             f"Job {name} has a program of its own; a notebook can attach to headless jobs only.",
-            hint="%pathways job new NAME --tpu tpuv6e:2x2=2, without a program after --, writes one.",
+            hint=advice("{job_new:NAME --tpu tpuv6e:2x2=2}, without a program after --, writes one."),
         )
     if info.state == conditions.SUSPENDED:
         raise _suspended(name)
@@ -125,11 +126,11 @@ async def _proxy(client: Client, info: JobInfo) -> JobProxy:
     """Return the proxy of a running job; waits for the pod that replaces one that is being deleted."""
     async for _ in Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS):
         listed = (await objects.list_(client, PODS, namespace=info.namespace, labels=head_labels(info.name))).items
-        own = [each for each in listed if cluster_input.Part.of(each)]
-        alive = [each for each in own if not each["metadata"].get("deletionTimestamp")]
-        if alive:
-            newest = max(alive, key=lambda each: str(each["metadata"].get("creationTimestamp") or ""))
-            return JobProxy(info, newest, _port(newest))
+        own = (each for each in listed if untrusted.Part.of(each) and not each["metadata"].get("deletionTimestamp"))
+        if (newest := objects.newest(own)) is not None:
+            containers = newest["spec"].get("containers") or ()
+            proxy: Object = next((each for each in containers if each["name"] == names.PROXY_CONTAINER), {})
+            return JobProxy(info, newest, int(discovery.flags(proxy).get("server_port") or names.PROXY_PORT))
         # No pod at all: the job's condition may be older than what was done to the job.
         if await _is_suspended(client, info):
             raise _suspended(info.name)
@@ -144,11 +145,4 @@ async def _is_suspended(client: Client, job: JobInfo) -> bool:
 
 
 def _suspended(name: str) -> ServiceError:
-    return ServiceError(f"Job {name} is suspended.", hint=f"%pathways job resume {name} starts it again.")
-
-
-def _port(pod: Mapping[str, Any]) -> int:
-    for each in pod["spec"].get("containers") or ():
-        if each["name"] == names.PROXY_CONTAINER:
-            return int(discovery.flags(each).get("server_port") or names.PROXY_PORT)
-    return names.PROXY_PORT
+    return ServiceError(f"Job {name} is suspended.", hint=advice("{job_resume:{name}} starts it again.", name=name))

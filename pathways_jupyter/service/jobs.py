@@ -12,12 +12,13 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pathways_jupyter.errors import ApiError, ClusterError, ServiceError
+from pathways_jupyter.base.errors import ApiError, ClusterError, ServiceError
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import objects, pods
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS, PODS, Object, Resource
+from pathways_jupyter.kube.objects import EVENTS, JOBSETS, PATHWAYS_JOBS, PODS, Object, Resource
 from pathways_jupyter.kube.watch import ChangeType, watch
-from pathways_jupyter.service import cluster_input, names
+from pathways_jupyter.service import names, untrusted
 from pathways_jupyter.service.pathwaysjob import conditions, expansion, fields, reasons
 from pathways_jupyter.service.pathwaysjob.description import (
     EventInfo,
@@ -29,8 +30,6 @@ from pathways_jupyter.service.pathwaysjob.description import (
     pod_info,
 )
 from pathways_jupyter.service.podstate import FATAL_REASONS
-
-EVENTS = Resource("", "v1", "events", "Event")
 
 _CONTAINERS = {
     "main": (names.HEAD_JOB, ""),
@@ -63,14 +62,20 @@ class JobPicture:
 
 async def list_jobs(client: Client, namespace: str) -> tuple[JobInfo, ...]:
     """Return the jobs of a namespace, the newest first."""
-    jobs, jobsets = await asyncio.gather(*(_all(client, each, namespace) for each in (PATHWAYS_JOBS, JOBSETS)))
+
+    async def listed(resource: Resource) -> Sequence[Object]:
+        try:
+            return (await objects.list_(client, resource, namespace=namespace)).items
+        except ApiError as error:
+            # A cluster may have one of the kinds, or none.
+            if error.status == 404:
+                return ()
+            raise
+
+    jobs, jobsets = await asyncio.gather(listed(PATHWAYS_JOBS), listed(JOBSETS))
     found = [job_info(each) for each in jobs]
     mine = {each.name for each in found}
-    found += [
-        job_info(each)
-        for each in jobsets
-        if expansion.JOB_LABEL in (each["metadata"].get("labels") or {}) and each["metadata"]["name"] not in mine
-    ]
+    found += [job_info(each) for each in jobsets if _is_job(JOBSETS, each) and each["metadata"]["name"] not in mine]
     return tuple(sorted(found, key=lambda each: (-each.created, each.name)))
 
 
@@ -81,11 +86,6 @@ async def find(client: Client, name: str, *, namespace: str) -> JobInfo:
       ServiceError: There is none of that name.
     """
     return job_info(await _get(client, name, namespace))
-
-
-def resource_of(job: JobInfo) -> Resource:
-    """Return the kind of object that a job is."""
-    return PATHWAYS_JOBS if job.kind == fields.KIND else JOBSETS
 
 
 async def picture(client: Client, name: str, *, namespace: str, events: bool = True) -> JobPicture:
@@ -101,9 +101,9 @@ async def picture(client: Client, name: str, *, namespace: str, events: bool = T
     manifest = await _get(client, name, namespace)
     listed = await objects.list_(client, PODS, namespace=namespace, labels=f"{names.JOBSET_NAME_LABEL}={name}")
     seen = (await objects.list_(client, EVENTS, namespace=namespace)).items if events else ()
-    own = [each for each in listed.items if cluster_input.Part.of(each)]
+    own = [each for each in listed.items if untrusted.Part.of(each)]
     about = (name, *(pod["metadata"]["name"] for pod in own))
-    found = [(event_info(each), each) for each in seen if _concerns(each, about)]
+    found = [(event_info(each), each) for each in seen if (each.get("involvedObject") or {}).get("name") in about]
     # Many have whole seconds; within one, the order is that in which the API server received them.
     found.sort(key=lambda pair: (int(pair[0].time), int(pair[1]["metadata"].get("resourceVersion") or 0)))
     return JobPicture(
@@ -127,11 +127,9 @@ async def _with_reason(client: Client, manifest: Object, listed: Sequence[Object
     lines: list[str] = []
     # Without the log, the exit code is the reason.
     with contextlib.suppress(ClusterError):
-        found = pods.logs(
-            client, failed.pod, namespace=info.namespace, container=failed.container, tail=_TRACEBACK_LINES
-        )
-        async with contextlib.aclosing(found):
-            lines = [line async for line in found]
+        pod, container = failed.pod, failed.container
+        found = pods.logs(client, pod, namespace=info.namespace, container=container, tail=_TRACEBACK_LINES)
+        lines = [line async for line in found]
     return replace(info, reason=failed.reason(lines))
 
 
@@ -157,7 +155,7 @@ async def pictures(
 
     found = await picture(client, name, namespace=namespace, events=events)
     watches = [
-        asyncio.create_task(follow(resource_of(found.job), name=name)),
+        asyncio.create_task(follow(PATHWAYS_JOBS if found.job.kind == fields.KIND else JOBSETS, name=name)),
         asyncio.create_task(follow(PODS, labels=f"{names.JOBSET_NAME_LABEL}={name}")),
     ]
     try:
@@ -249,10 +247,12 @@ async def log(
     if role == names.WORKER_JOB:
         labels += f",{names.JOB_INDEX_LABEL}={index},{names.POD_INDEX_LABEL}={host or 0}"
     found = (await objects.list_(client, PODS, namespace=namespace, labels=labels)).items
-    listed = [each for each in found if cluster_input.Part.of(each)]
-    if not listed:
-        raise ServiceError(f"Job {name} has no pod of its {program} now.", hint=f"%pathways job show {name} says why.")
-    newest = max(listed, key=lambda each: str(each["metadata"].get("creationTimestamp") or ""))
+    # Anyone who may create Jobs may give their pods these labels.
+    newest = objects.newest(each for each in found if untrusted.Part.of(each))
+    if newest is None:
+        raise ServiceError(
+            f"Job {name} has no pod of its {program} now.", hint=advice("{job_show:{name}} says why.", name=name)
+        )
     pod = newest["metadata"]["name"]
     lines = pods.logs(client, pod, namespace=namespace, container=container, follow=follow, tail=tail)
     async with contextlib.aclosing(lines):
@@ -269,23 +269,19 @@ async def suspend(client: Client, name: str, *, namespace: str, suspended: bool 
     info = await find(client, name, namespace=namespace)
     if info.state in OVER:
         raise ServiceError(f"Job {name} is over ({info.state}).", hint="Apply it again under another name.")
-    await _until_created(client, name, namespace)
-    await objects.patch(client, JOBSETS, name, {"spec": {"suspend": suspended}}, namespace=namespace)
-    return info
-
-
-async def _until_created(client: Client, name: str, namespace: str) -> None:
-    """Wait until the controller has created the JobSet of a new job."""
     try:
+        # A new job has its JobSet a moment later.
         async with asyncio.timeout(_CREATION_SECONDS):
             async for change in watch(client, JOBSETS, namespace=namespace, name=name):
                 if change.type is ChangeType.ADDED:
-                    return
+                    break
     except TimeoutError:
         raise ServiceError(
             f"Job {name} has no JobSet after {_CREATION_SECONDS:g} s.",
             hint="Check that a controller of PathwaysJobs runs: pathways-jupyter operator manifests installs one.",
         ) from None
+    await objects.patch(client, JOBSETS, name, {"spec": {"suspend": suspended}}, namespace=namespace)
+    return info
 
 
 async def delete(client: Client, name: str, *, namespace: str) -> bool:
@@ -297,32 +293,18 @@ async def delete(client: Client, name: str, *, namespace: str) -> bool:
             if error.status != 404:
                 raise
             continue
-        ours = resource is PATHWAYS_JOBS or (
-            found is not None and expansion.JOB_LABEL in (found["metadata"].get("labels") or {})
-        )
-        if found is not None and ours:
+        if found is not None and _is_job(resource, found):
             return await objects.delete(client, resource, name, namespace=namespace, uid=found["metadata"]["uid"])
     return False
-
-
-async def _all(client: Client, resource: Resource, namespace: str) -> Sequence[Object]:
-    try:
-        return (await objects.list_(client, resource, namespace=namespace)).items
-    except ApiError as error:
-        if error.status == 404:
-            return ()
-        raise
 
 
 async def _get(client: Client, name: str, namespace: str) -> Object:
     for resource in (PATHWAYS_JOBS, JOBSETS):
         found = await objects.find(client, resource, name, namespace=namespace)
-        if found is not None and (
-            resource is PATHWAYS_JOBS or expansion.JOB_LABEL in (found["metadata"].get("labels") or {})
-        ):
+        if found is not None and _is_job(resource, found):
             return {**found, "kind": resource.kind}
-    raise ServiceError(f"There is no job {name} in namespace {namespace}.", hint="%pathways job list shows them.")
+    raise ServiceError(f"There is no job {name} in namespace {namespace}.", hint=advice("{job_list} shows them."))
 
 
-def _concerns(event: Mapping[str, Any], about: Sequence[str]) -> bool:
-    return (event.get("involvedObject") or {}).get("name") in about
+def _is_job(resource: Resource, found: Object) -> bool:
+    return resource is PATHWAYS_JOBS or expansion.JOB_LABEL in (found["metadata"].get("labels") or {})

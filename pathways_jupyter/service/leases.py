@@ -16,14 +16,15 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 
-from pathways_jupyter.errors import ApiError, ClusterError
+from pathways_jupyter.base.errors import ApiError, ClusterError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBS, LEASES, PODS, Object
-from pathways_jupyter.service import cluster_input, names, proxy_job
+from pathways_jupyter.kube.objects import JOBS, LEASES, PODS, Object, Resource
+from pathways_jupyter.service import names, proxy_job, untrusted
 from pathways_jupyter.service.model import Reclaimable
 from pathways_jupyter.service.names import label_value
 
@@ -33,6 +34,8 @@ EVERY = 1_000_000
 """For :func:`sweep`: reclaim all that are reclaimable."""
 RENEWALS_PER_LEASE = 4
 """More than one, so that a lease survives a few failed renewals."""
+_CLOCKS_DIFFER_SECONDS = 5.0
+"""Two clients' ideas of the API server's time differ by less."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ async def create(
       ApiError: It exists already, or creating it is forbidden.
       ClusterError: The server could not be reached.
     """
+    # The API server's time: the clock of this machine may be wrong by more than the Lease lasts.
     now = stamp(client.now())
     metadata = job["metadata"]
     body: Object = {
@@ -120,22 +124,42 @@ async def renew(client: Client, name: str, *, namespace: str, figures: str = "")
     return True
 
 
-def end(lease: Object) -> float:
-    """Return when `lease` expires unless it is renewed, in seconds since the epoch."""
-    renewed = _renewed(lease)
+def renewed(lease: Object, now: float) -> float:
+    """Return when `lease` was renewed last, in seconds since the epoch; 0 if it does not say.
+
+    The clock of its author may be wrong: one that was set back writes a `renewTime` in the past. When it wrote that,
+    the API server has noted by its own clock. A time in the future counts for nothing, or anyone who may write a
+    Lease could hold it for ever.
+
+    Args:
+      now: The API server's time, in seconds since the epoch.
+    """
+
+    def past(*times: object) -> list[float]:
+        return [at for each in times if 0 < (at := untrusted.time(each)) <= now + _CLOCKS_DIFFER_SECONDS]
+
+    spec, metadata = lease.get("spec") or {}, lease["metadata"]
+    stated = past(spec.get("renewTime"), spec.get("acquireTime"), metadata.get("creationTimestamp"))
+    noted = past(*(each.get("time") for each in metadata.get("managedFields") or ()))
+    return max([*stated[:1], *noted], default=0.0)
+
+
+def end(lease: Object, now: float) -> float:
+    """Return when `lease` expires unless it is renewed, in seconds since the epoch; see :func:`renewed` for `now`."""
     written = (lease.get("spec") or {}).get("leaseDurationSeconds")
-    seconds = cluster_input.number(written, cluster_input.LONGEST_SECONDS) or DEFAULT_SECONDS
-    return renewed + seconds if renewed else 0.0
+    seconds = untrusted.number(written, untrusted.LONGEST_SECONDS) or DEFAULT_SECONDS
+    since = renewed(lease, now)
+    return since + seconds if since else 0.0
 
 
-def kept_until(lease: Object) -> float:
+def kept_until(lease: Object, now: float) -> float:
     """Return until when its Job is kept while its slices are not needed, in seconds since the epoch."""
-    return max(end(lease), _renewed(lease) + cluster_input.keep_seconds(lease))
+    return max(end(lease, now), renewed(lease, now) + untrusted.keep_seconds(lease))
 
 
 def may_be_kept(job: Object) -> bool:
     """Whether a proxy Job is kept beyond its Lease, because there is a relay beside the proxy."""
-    return cluster_input.keep_seconds(job) > 0
+    return untrusted.keep_seconds(job) > 0
 
 
 def reclaimable(leases: Iterable[Object], now: float) -> dict[str, Reclaimable]:
@@ -148,9 +172,9 @@ def reclaimable(leases: Iterable[Object], now: float) -> dict[str, Reclaimable]:
       now: The API server's time, in seconds since the epoch.
     """
     return {
-        uid: Reclaimable(_renewed(lease), kept_until(lease))
+        uid: Reclaimable(renewed(lease, now), kept_until(lease, now))
         for lease in leases
-        if cluster_input.keep_seconds(lease) and is_stale(lease, now)
+        if untrusted.keep_seconds(lease) and is_stale(lease, now)
         for uid in owners(lease)
     }
 
@@ -174,18 +198,12 @@ async def fetch_reclaimable(client: Client, namespace: str, jobs: Iterable[Objec
     """
     if not any(map(may_be_kept, jobs)):
         return {}
-    try:
-        found = await objects.list_(client, LEASES, namespace=namespace, labels=_selector("", ""))
-    except ApiError as error:
-        if error.status != 403:
-            raise
-        return {}
-    return reclaimable(found.items, client.now())
+    return reclaimable(await _list_if_allowed(client, LEASES, namespace, _selector()), client.now())
 
 
 def is_stale(lease: Object, now: float) -> bool:
     """Whether `lease` has expired."""
-    return now > end(lease)
+    return now > end(lease, now)
 
 
 async def sweep(
@@ -215,39 +233,40 @@ async def sweep(
       ApiError: Listing Jobs or Leases is forbidden.
       ClusterError: The server could not be reached.
     """
-    selector = _selector(user, session)
+    selector, service = _selector(user, session), label_value(service)
     # Jobs first: then a listed Job without a listed Lease has none, or is too young to be considered abandoned.
-    jobs, orphans = await asyncio.gather(
-        objects.list_(client, JOBS, namespace=namespace, labels=selector), _orphans(client, namespace, selector)
+    jobs, pods = await asyncio.gather(
+        objects.list_(client, JOBS, namespace=namespace, labels=selector),
+        _list_if_allowed(client, PODS, namespace, selector),
     )
+    orphans = [orphan for each in pods if (orphan := proxy_job.of_orphan(each)) is not None]
     if not jobs.items and not orphans:
         return ()
     leases = await objects.list_(client, LEASES, namespace=namespace, labels=selector)
     by_place = {place(lease): lease for lease in leases.items}
-    found = [_judge(job, by_place.get(place(job)), client.now()) for job in (*jobs.items, *orphans)]
-    abandoned = [each for each in found if each is not None and not each.kept]
-    wanted = label_value(service)
-    kept = [
-        each
-        for each in found
-        if each is not None and each.kept and wanted in {"", cluster_input.label(each.job, names.SERVICE_LABEL)}
-    ]
-    abandoned += sorted(kept, key=lambda each: each.silent, reverse=True)[:reclaim]
+    abandoned, kept = list[tuple[Swept, Object | None]](), list[tuple[Swept, Object | None]]()
+    for job in (*jobs.items, *orphans):
+        judged = _judge(job, by_place.get(place(job)), client.now())
+        if judged is not None and not judged[0].kept:
+            abandoned.append(judged)
+        elif judged is not None and service in {"", untrusted.label(job, names.SERVICE_LABEL)}:
+            kept.append(judged)
+    kept.sort(key=lambda each: each[0].silent, reverse=True)
+    abandoned += kept[:reclaim]
     if dry_run:
-        return tuple(each.swept() for each in abandoned)
-    done = await asyncio.gather(*(_clear(client, each) for each in abandoned))
+        return tuple(found for found, _ in abandoned)
+    done = await asyncio.gather(*(_clear(client, *each) for each in abandoned))
     return tuple(each for each in done if each is not None)
 
 
-async def _orphans(client: Client, namespace: str, selector: str) -> list[Object]:
-    """Return the pods of proxies that have lost their Jobs; without the permission to list pods, none is known."""
+async def _list_if_allowed(client: Client, resource: Resource, namespace: str, labels: str) -> tuple[Object, ...]:
+    """List objects; without the permission, none is known."""
     try:
-        listed = await objects.list_(client, PODS, namespace=namespace, labels=selector)
+        return (await objects.list_(client, resource, namespace=namespace, labels=labels)).items
     except ApiError as error:
         if error.status != 403:
             raise
-        return []
-    return [found for each in listed.items if (found := proxy_job.of_orphan(each)) is not None]
+        return ()
 
 
 def stamp(seconds: float) -> str:
@@ -255,7 +274,7 @@ def stamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _selector(user: str, session: str) -> str:
+def _selector(user: str = "", session: str = "") -> str:
     wanted = {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.USER_LABEL: user, names.SESSION_LABEL: session}
     return ",".join([*(f"{key}={value}" for key, value in wanted.items() if value), names.SESSION_LABEL])
 
@@ -266,98 +285,63 @@ def place(item: Object) -> tuple[str, str]:
     return str(metadata.get("namespace") or ""), str(item.get("orphan_of") or metadata["name"])
 
 
-@dataclass(frozen=True)
-class _Abandoned:
-    """A Job whose session is not seen any more.
-
-    Attributes:
-      silent: For how many seconds.
-      kept: Whether it is reclaimable.
-    """
-
-    job: Object
-    lease: Object | None
-    reason: str
-    silent: float
-    kept: bool = False
-
-    def swept(self, error: str = "") -> Swept:
-        metadata, whose = self.job["metadata"], cluster_input.Whose.of(self.job)
-        return Swept(
-            job=str(metadata["name"]),
-            namespace=str(metadata.get("namespace") or ""),
-            session=whose.session,
-            user=whose.user,
-            notebook=whose.notebook,
-            reason=self.reason,
-            error=error,
-            uid=str(metadata.get("uid") or ""),
-            silent=self.silent,
-            kept=self.kept,
-            kind=PODS.kind if "orphan_of" in self.job else JOBS.kind,
-        )
-
-
-def _judge(job: Object, lease: Object | None, now: float) -> _Abandoned | None:
-    """Return why `job` is considered abandoned; None when it is not."""
-    metadata: Mapping[str, object] = job["metadata"]
+def _judge(job: Object, lease: Object | None, now: float) -> tuple[Swept, Object | None] | None:
+    """Return why `job` is considered abandoned, and the Lease to delete with it; None when it is not."""
+    metadata: Mapping[str, Any] = job["metadata"]
     if metadata.get("deletionTimestamp"):
         return None
-    is_orphan = "orphan_of" in job
-    uid = cluster_input.label(job, names.JOB_UID_LABEL) if is_orphan else str(metadata.get("uid"))
+    is_orphan, kept, age = "orphan_of" in job, False, now - objects.created(job)
+    uid = untrusted.label(job, names.JOB_UID_LABEL) if is_orphan else str(metadata.get("uid"))
     # A Lease of another owner belongs to another Job of the same name. An orphan's loses its owner too, or has already.
     if lease is not None and (uid in owners(lease) or (is_orphan and not owners(lease))):
         if not is_stale(lease, now):
             return None
-        seconds, silent = end(lease) - _renewed(lease), now - _renewed(lease)
-        left = kept_until(lease) - now
-        if left > 0:
+        since = renewed(lease, now)
+        silent, left = now - since, kept_until(lease, now) - now
+        kept = left > 0
+        if kept:
             reason = f"reclaimable: silent for {silent:.0f} s, and kept for {left:.0f} s more unless slices are needed"
-            return _Abandoned(job, lease, reason, silent, kept=True)
-        lost = "its Job was deleted without it, and " if is_orphan else ""
-        return _Abandoned(job, lease, f"{lost}its lease of {seconds:.0f} s was not renewed", silent)
-    if is_orphan:
+        else:
+            lost = "its Job was deleted without it, and " if is_orphan else ""
+            reason = f"{lost}its lease of {end(lease, now) - since:.0f} s was not renewed"
+    elif is_orphan:
         # Its Lease is that of a new Job, or was removed by its session, which may not delete pods.
-        return _Abandoned(job, None, "its Job was deleted without it", now - objects.created(job))
-    age = now - objects.created(job)
-    return _Abandoned(job, lease, "it never got a lease", age) if age > DEFAULT_SECONDS else None
+        silent, reason, lease = age, "its Job was deleted without it", None
+    elif age > DEFAULT_SECONDS:
+        silent, reason = age, "it never got a lease"
+    else:
+        return None
+    whose = untrusted.SessionLabels.of(job)
+    found = Swept(
+        job=str(metadata["name"]),
+        namespace=str(metadata.get("namespace") or ""),
+        session=whose.session,
+        user=whose.user,
+        notebook=whose.notebook,
+        reason=reason,
+        uid=str(metadata.get("uid") or ""),
+        silent=silent,
+        kept=kept,
+        kind=PODS.kind if is_orphan else JOBS.kind,
+    )
+    return found, lease
 
 
-def _renewed(lease: Object) -> float:
-    """Return when `lease` was renewed last, in seconds since the epoch.
-
-    A client whose clock was set back writes a `renewTime` in the past. When it wrote that, the API server has noted by
-    its own clock.
-    """
-    spec, metadata = lease.get("spec") or {}, lease["metadata"]
-    renewed = (spec.get("renewTime"), spec.get("acquireTime"), metadata.get("creationTimestamp"))
-    written = [cluster_input.time(each.get("time")) for each in metadata.get("managedFields") or ()]
-    return max([next(filter(None, map(cluster_input.time, renewed)), 0.0), *written])
-
-
-async def _clear(client: Client, abandoned: _Abandoned) -> Swept | None:
+async def _clear(client: Client, found: Swept, lease: Object | None) -> Swept | None:
     """Delete a Job; None when another sweep has deleted it, or when its session is alive after all."""
-    job, lease = abandoned.job, abandoned.lease
-    name, namespace = str(job["metadata"]["name"]), str(job["metadata"]["namespace"])
-    resource = PODS if "orphan_of" in job else JOBS
+    namespace, resource = found.namespace, PODS if found.kind == PODS.kind else JOBS
     try:
         if lease is not None:
-            metadata = lease["metadata"]
-            await objects.delete(
-                client,
-                LEASES,
-                metadata["name"],
-                namespace=namespace,
-                uid=metadata["uid"],
-                resource_version=metadata["resourceVersion"],
-            )
-        gone = not await objects.delete(client, resource, name, namespace=namespace, uid=job["metadata"]["uid"])
+            about = lease["metadata"]
+            uid, version = about["uid"], about["resourceVersion"]
+            await objects.delete(client, LEASES, about["name"], namespace=namespace, uid=uid, resource_version=version)
+        was_there = await objects.delete(client, resource, found.job, namespace=namespace, uid=found.uid)
     except ApiError as error:
         # 409: the Lease was renewed after all, or the name belongs to a new Job.
         if error.status == 409:
             return None
         hint = _OPERATOR_HINT if resource is PODS and error.status == 403 else error.hint
-        return abandoned.swept(f"{error} {hint}")
+        return replace(found, error=f"{error} {hint}")
     except ClusterError as error:
-        return abandoned.swept(f"{error} {error.hint}")
-    return None if gone else abandoned.swept()
+        return replace(found, error=f"{error} {error.hint}")
+    return found if was_there else None

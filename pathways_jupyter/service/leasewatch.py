@@ -13,7 +13,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
 
-from pathways_jupyter.errors import ApiError, ClusterError
+from pathways_jupyter.base.errors import ApiError, ClusterError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import LEASES, Object
@@ -74,7 +74,7 @@ class LeaseWatch:
         found = (await objects.list_(client, LEASES, namespace=namespace, labels=labels)).items
         now, ends = client.now(), dict[str, float]()
         for lease in found:
-            ends |= dict.fromkeys(leases.owners(lease), leases.end(lease))
+            ends |= dict.fromkeys(leases.owners(lease), leases.end(lease, now))
         silent = {uid: each for uid, each in leases.reclaimable(found, now).items() if uid in self._jobs}
         if silent != self.reclaimable:
             self.reclaimable = silent

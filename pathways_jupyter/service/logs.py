@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from pathways_jupyter.errors import ConfigError, ServiceError
+from pathways_jupyter.base.errors import ConfigError, ServiceError
+from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.text import count
 from pathways_jupyter.kube import objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS
-from pathways_jupyter.service import cluster_input, discovery, names, status
-from pathways_jupyter.wording import count
+from pathways_jupyter.service import discovery, names, status, untrusted
 
 RESOURCE_MANAGER, WORKER, PROXY = "rm", "worker", "proxy"
 
@@ -42,16 +43,30 @@ async def find(
     if program == PROXY:
         pod = await _newest(client, namespace, f"{names.JOB_NAME_LABEL}={job}", job)
         if not pod:
-            raise ServiceError(f"The proxy {job} has no pod.", hint="See %pathways status.")
+            raise ServiceError(f"The proxy {job} has no pod.", hint=advice("See {status}."))
         return LogPlace(pod, names.PROXY_CONTAINER, namespace)
+    found = await discovery.find(client, namespace, service)
     if program == RESOURCE_MANAGER:
-        found = await discovery.find(client, namespace, service)
         labels = f"{names.JOBSET_NAME_LABEL}={found.name},{names.REPLICATED_JOB_LABEL}={names.HEAD_JOB}"
         pod = await _newest(client, found.namespace, labels)
         if not pod:
             raise ServiceError(f"The resource manager of {found.name} has no pod.", hint="Run doctor to see why.")
         return LogPlace(pod, names.RESOURCE_MANAGER_CONTAINER, found.namespace)
-    return await _worker(client, namespace, which, service)
+    # The newest pod of a host is in the picture of its slice, and without a pod the reason why.
+    (picture,) = await status.fetch(client, found.namespace, found.name, logs=False)
+    index, _, host = (which or "0").partition("-")
+    workers = {(str(each.index), str(worker.index)): worker for each in picture.slices for worker in each.hosts}
+    worker = workers.get((index, host or "0"))
+    if worker is None:
+        hosts = count(found.hosts_per_slice, "host")
+        raise ConfigError(
+            f"{found.name} has no worker {which}.",
+            hint=f"Its slices are 0 to {len(picture.slices) - 1}, with {hosts} each: SLICE-HOST.",
+        )
+    if not worker.pod:
+        hint = "Try again when it is back."
+        raise ServiceError(f"The worker of slice {index} has no pod: {worker.reason}.", hint=hint)
+    return LogPlace(worker.pod, names.WORKER_CONTAINER, found.namespace)
 
 
 async def lines(
@@ -64,29 +79,9 @@ async def lines(
         yield line
 
 
-async def _worker(client: Client, namespace: str, which: str, service: str) -> LogPlace:
-    found = await discovery.find(client, namespace, service)
-    (picture,) = await status.fetch(client, found.namespace, found.name, logs=False)
-    index, _, host = (which or "0").partition("-")
-    wanted = (index, host or "0")
-    for each in picture.slices:
-        for worker in each.hosts:
-            if (str(each.index), str(worker.index)) == wanted:
-                if not worker.pod:
-                    raise ServiceError(
-                        f"The worker of slice {index} has no pod: {worker.reason}.", hint="Try again when it is back."
-                    )
-                return LogPlace(worker.pod, names.WORKER_CONTAINER, found.namespace)
-    hosts = count(found.hosts_per_slice, "host")
-    raise ConfigError(
-        f"{found.name} has no worker {which}.",
-        hint=f"Its slices are 0 to {len(picture.slices) - 1}, with {hosts} each: SLICE-HOST.",
-    )
-
-
 async def _newest(client: Client, namespace: str, labels: str, job: str | None = None) -> str:
     listed = await objects.list_(client, PODS, namespace=namespace, labels=labels)
     # Anyone who may create Jobs may give their pods these labels.
-    real = [each for each in listed.items if cluster_input.Part.of(each) or cluster_input.controller(each) == job]
-    by_age = sorted(real, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))
-    return str(by_age[-1]["metadata"]["name"]) if by_age else ""
+    real = [each for each in listed.items if untrusted.Part.of(each) or untrusted.controller(each) == job]
+    found = objects.newest(real)
+    return str(found["metadata"]["name"]) if found is not None else ""

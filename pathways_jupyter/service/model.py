@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pathways_jupyter.base.text import count
 from pathways_jupyter.service.names import short_path
 from pathways_jupyter.service.podstate import State
-from pathways_jupyter.wording import count
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,9 @@ class NamespaceState:
             if (orphan := proxy_job.of_orphan(item)) is not None:
                 known[name] = orphan
             return self.pods.put(item) or orphan != before
-        kept = _reduced(item) if resource is JOBS else item
+        kept = item
+        if resource is JOBS and proxy_job.container(item) is None:
+            kept = {"metadata": {"name": name}, "status": {"ready": (item.get("status") or {}).get("ready")}}
         if known.get(name) == kept:
             return False
         known[name] = kept
@@ -72,10 +74,3 @@ class NamespaceState:
         name = str(item["metadata"]["name"])
         known = self._objects[resource].pop(name, None) is not None
         return self.pods.drop(name) if resource is PODS else known
-
-
-def _reduced(job: Object) -> Object:
-    """Return all of a proxy's Job, and of another one its name and how many of its pods are ready."""
-    if proxy_job.container(job) is not None:
-        return job
-    return {"metadata": {"name": job["metadata"]["name"]}, "status": {"ready": (job.get("status") or {}).get("ready")}}

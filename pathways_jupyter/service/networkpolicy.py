@@ -32,7 +32,7 @@ def for_proxies(namespace: str = "") -> Manifest:
     return _policy(PROXIES, namespace, selector, [])
 
 
-def for_session(job: Mapping[str, Any], notebook: Mapping[str, Any], port: int) -> Manifest:
+def for_session(job: Manifest, notebook: Mapping[str, Any], port: int) -> Manifest:
     """Return the policy that allows only the pod of a notebook into the proxy of its session.
 
     Args:
@@ -47,16 +47,8 @@ def for_session(job: Mapping[str, Any], notebook: Mapping[str, Any], port: int) 
     ingress = [{"from": [source], "ports": [{"protocol": "TCP", "port": port}]}]
     manifest = _policy(metadata["name"], metadata["namespace"], selector, ingress)
     manifest["metadata"]["labels"] = dict(metadata["labels"])
-    manifest["metadata"]["ownerReferences"] = [
-        {
-            "apiVersion": job["apiVersion"],
-            "kind": job["kind"],
-            "name": metadata["name"],
-            "uid": metadata["uid"],
-            "controller": False,
-            "blockOwnerDeletion": False,
-        }
-    ]
+    reference = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": metadata["name"], "uid": metadata["uid"]}
+    manifest["metadata"]["ownerReferences"] = [{**reference, "controller": False, "blockOwnerDeletion": False}]
     return manifest
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pathways_jupyter.errors import ApiError, ClusterError
+from pathways_jupyter.base.errors import ApiError, ClusterError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, NAMESPACES, PODS
@@ -80,12 +80,11 @@ async def overviews(client: Client, namespace: str = "", wanted: str = "") -> tu
         places: Sequence[str] = (names.service_of(wanted)[1] or namespace or client.namespace,)
     else:
         places = (namespace,) if namespace else await _readable(client)
-    found = await asyncio.gather(*(_of_namespace(client, place, wanted) for place in places))
-    return tuple(each for some in found for each in some)
+    found = await asyncio.gather(*(status.fetch_with_services(client, place, wanted) for place in places))
+    return tuple(await asyncio.gather(*(_overview(client, *pair) for pairs in found for pair in pairs)))
 
 
-async def overview(client: Client, service: ServiceInfo, picture: Service) -> Overview:
-    """Return the overview of one service that was fetched already."""
+async def _overview(client: Client, service: ServiceInfo, picture: Service) -> Overview:
     return Overview(
         name=service.name,
         namespace=service.namespace,
@@ -109,6 +108,13 @@ async def overview(client: Client, service: ServiceInfo, picture: Service) -> Ov
 
 async def _readable(client: Client) -> tuple[str, ...]:
     """Return the namespaces whose services may be read; an empty name for all at once."""
+
+    async def may_read(namespace: str) -> bool:
+        kinds = (JOBSETS, PODS, JOBS)
+        return all(
+            await asyncio.gather(*(objects.allowed(client, "list", each, namespace=namespace) for each in kinds))
+        )
+
     try:
         await objects.list_(client, JOBSETS)
     except ApiError as error:
@@ -117,7 +123,7 @@ async def _readable(client: Client) -> tuple[str, ...]:
         if error.status != 403:
             raise
     else:
-        if await _may_read(client, ""):
+        if await may_read(""):
             return ("",)
     try:
         known = [str(each["metadata"]["name"]) for each in (await objects.list_(client, NAMESPACES)).items]
@@ -126,20 +132,8 @@ async def _readable(client: Client) -> tuple[str, ...]:
             raise
         # The usual case of a plain user: a Role in one namespace.
         return (client.namespace,)
-    allowed = await asyncio.gather(*(_may_read(client, each) for each in known))
+    allowed = await asyncio.gather(*(may_read(each) for each in known))
     return tuple(each for each, may in zip(known, allowed, strict=True) if may) or (client.namespace,)
-
-
-async def _may_read(client: Client, namespace: str) -> bool:
-    answers = await asyncio.gather(
-        *(objects.allowed(client, "list", each, namespace=namespace) for each in (JOBSETS, PODS, JOBS))
-    )
-    return all(answers)
-
-
-async def _of_namespace(client: Client, namespace: str, wanted: str) -> list[Overview]:
-    pairs = await status.fetch_with_services(client, namespace, wanted)
-    return list(await asyncio.gather(*(overview(client, service, picture) for service, picture in pairs)))
 
 
 async def _seen(client: Client, picture: Service) -> str:
@@ -149,16 +143,11 @@ async def _seen(client: Client, picture: Service) -> str:
         return ""
     try:
         async with asyncio.timeout(_LOG_SECONDS):
-            lines = logs(
-                client,
-                pod,
-                namespace=picture.namespace,
-                container=names.WORKER_CONTAINER,
-                limit_bytes=_LOG_BYTES,
-            )
-            async for line in lines:
+            container, namespace = names.WORKER_CONTAINER, picture.namespace
+            async for line in logs(client, pod, namespace=namespace, container=container, limit_bytes=_LOG_BYTES):
                 if found := _ADDRESS.search(line):
                     return found["address"]
     except (ClusterError, TimeoutError):
-        pass
+        # The JobSet's address is shown without a comparison.
+        return ""
     return ""

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from pathways_jupyter.kube.objects import Object, created, true_condition
-from pathways_jupyter.service import cluster_input, discovery, names, proxy_job
+from pathways_jupyter.service import discovery, names, proxy_job, untrusted
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Holder, Host, Reclaimable, Service, Slice
 from pathways_jupyter.service.placement import Placement
-from pathways_jupyter.service.podindex import PodFacts, PodIndex
+from pathways_jupyter.service.podindex import PodIndex
 from pathways_jupyter.service.podstate import State
 
 Drawn = dict[str, tuple[object, Slice]]
@@ -41,7 +41,8 @@ def picture(
         is not computed again.
     """
     read = placements or {}
-    holders = _holders(service, jobs, pods, read, reclaimable or {})
+    found = (_holder(service, job, pods, read, reclaimable or {}) for job in jobs)
+    holders = tuple(sorted((each for each in found if each is not None), key=lambda each: (each.since, each.job)))
     placed = [(holder, read[holder.pod]) for holder in holders if holder.pod in read]
     lost = {job: (holder, False) for holder, placement in placed for job in placement.lost.values()}
     # A slice that another proxy has got meanwhile is lost no more.
@@ -56,7 +57,8 @@ def picture(
         head=_head_state(service, is_running=any(each.state is State.READY for each in head)),
         slices=tuple(_slice(service, index, pods, held, memory) for index in range(service.slices)),
         holders=holders,
-        certain=all(_is_certain(holder, read.get(holder.pod)) for holder in holders),
+        # A proxy without a pod holds nothing yet.
+        certain=all(all(read[each.pod].slices.values()) if each.pod in read else not each.pod for each in holders),
         reason=service.ended
         or next((each.reason for each in head if each.state is not State.READY), "" if head else "no pod"),
     )
@@ -71,10 +73,7 @@ def outline(service: ServiceInfo, jobs: Iterable[Object]) -> Service:
     """
     listed = list(jobs)
     ready = {
-        str(job["metadata"]["name"]): cluster_input.count(
-            (job.get("status") or {}).get("ready"), cluster_input.MOST_HOSTS
-        )
-        or 0
+        str(job["metadata"]["name"]): untrusted.count((job.get("status") or {}).get("ready"), untrusted.MOST_HOSTS) or 0
         for job in listed
     }
     drawn = picture(replace(service, slices=0), pods=PodIndex(), jobs=listed)
@@ -121,7 +120,13 @@ def _slice(
         return before[1]
     # A pod and its replacement overlap for a moment; the newer one comes last.
     newest = {pod.host: pod for pod in workers}
-    hosts = tuple(_host(service, host, newest.get(host)) for host in range(service.hosts_per_slice))
+    absent = (State.DOWN, "no pod") if service.started else (State.STARTING, "not started yet")
+    hosts = tuple(
+        Host(host, absent[0], reason=absent[1])
+        if (pod := newest.get(host)) is None
+        else Host(host, pod.state, pod.name, pod.node, pod.reason, pod.restarts)
+        for host in range(service.hosts_per_slice)
+    )
     states = {host.state for host in hosts}
     state = next(each for each in (State.DOWN, State.STARTING, State.READY) if each in states)
     # For the session that has it, a slice whose workers start again is down, until its proxy has got it back.
@@ -130,24 +135,6 @@ def _slice(
     made = Slice(index, state, hosts, worker_job, holder)
     drawn[worker_job] = source, made
     return made
-
-
-def _host(service: ServiceInfo, index: int, pod: PodFacts | None) -> Host:
-    if pod is None:
-        missing = State.DOWN if service.started else State.STARTING
-        return Host(index, missing, reason="no pod" if service.started else "not started yet")
-    return Host(index, pod.state, pod.name, pod.node, pod.reason, pod.restarts)
-
-
-def _holders(
-    service: ServiceInfo,
-    jobs: Iterable[Object],
-    pods: PodIndex,
-    placements: Mapping[str, Placement],
-    reclaimable: Mapping[str, Reclaimable],
-) -> tuple[Holder, ...]:
-    found = (_holder(service, job, pods, placements, reclaimable) for job in jobs)
-    return tuple(sorted((each for each in found if each is not None), key=lambda each: (each.since, each.job)))
 
 
 def _holder(
@@ -163,7 +150,7 @@ def _holder(
     address = discovery.flags(container).get("resource_manager_address", "")
     if not discovery.same_address(address, service.address):
         return None
-    instances, whose = proxy_job.instances(container), cluster_input.Whose.of(job)
+    instances, whose = proxy_job.instances(container), untrusted.SessionLabels.of(job)
     name = str(metadata["name"])
     own = pods.of_job(name)
     # A pod and the one that follows it overlap for a moment.
@@ -182,8 +169,3 @@ def _holder(
         reclaimable=reclaimable.get(str(metadata.get("uid") or "")),
         until=proxy_job.deadline(job),
     )
-
-
-def _is_certain(holder: Holder, placement: Placement | None) -> bool:
-    # A proxy without a pod holds nothing yet.
-    return not holder.pod if placement is None else all(placement.slices.values())

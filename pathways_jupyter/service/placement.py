@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from pathways_jupyter.service import cluster_input
+from pathways_jupyter.service import untrusted
 
 _LONGEST_LINE = 4096
 """The rest of a line is not searched: who runs a proxy may print lines of a megabyte, and every reader searches all."""
@@ -39,7 +39,7 @@ class Transition:
     def number(self) -> int | None:
         """The service's number of the slice, which its worker Job's name ends with; None in older logs."""
         number = self.worker_job.rpartition("-")[2]
-        return cluster_input.count(number, cluster_input.MOST_SLICES)
+        return untrusted.count(number, untrusted.MOST_SLICES)
 
 
 @dataclass

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from pathways_jupyter.kube.objects import Object, created
-from pathways_jupyter.service import cluster_input, names
+from pathways_jupyter.service import names, untrusted
 from pathways_jupyter.service.podstate import State, pod_state, restarts
 
 _Key = tuple[str, ...]
@@ -50,16 +50,16 @@ class PodFacts:
         """Return the facts about `pod`."""
         metadata = pod["metadata"]
         state, reason = pod_state(pod)
-        part = cluster_input.Part.of(pod) or cluster_input.Part("", "", "", 0)
+        part = untrusted.Part.of(pod) or untrusted.Part("", "", "", 0)
         return cls(
             name=str(metadata["name"]),
             uid=str(metadata.get("uid") or ""),
             node=str((pod.get("spec") or {}).get("nodeName") or ""),
             created=created(pod),
             state=state,
-            reason=cluster_input.text(reason),
+            reason=untrusted.text(reason),
             restarts=restarts(pod),
-            job=cluster_input.controller(pod),
+            job=untrusted.controller(pod),
             jobset=part.jobset,
             replicated_job=part.replicated_job,
             job_index=part.job_index,

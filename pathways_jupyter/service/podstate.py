@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
-from pathways_jupyter.kube.objects import Object
+from pathways_jupyter.service import untrusted
 
 FATAL_REASONS: Mapping[str, str] = {
     "ErrImagePull": "its image cannot be pulled",
@@ -19,6 +19,8 @@ FATAL_REASONS: Mapping[str, str] = {
     "CrashLoopBackOff": "its program keeps ending",
 }
 """Reasons of a waiting container that do not resolve themselves, each with an explanation for error messages."""
+UNSCHEDULABLE = "Unschedulable"
+"""The reason of a pod that has no node; the message is the scheduler's."""
 
 
 class State(StrEnum):
@@ -29,46 +31,63 @@ class State(StrEnum):
     DOWN = "down"
 
 
-def pod_state(pod: Object) -> tuple[State, str]:
+def pod_state(pod: Mapping[str, Any]) -> tuple[State, str]:
     """Return the state of `pod`, and the reason why it is not ready."""
     status = pod.get("status") or {}
     phase = str(status.get("phase") or "Pending")
     if pod["metadata"].get("deletionTimestamp"):
         return State.DOWN, "Terminating"
+    states = [state for _, state in container_states(pod)]
     if phase in {"Failed", "Succeeded"}:
-        return State.DOWN, str(status.get("reason") or _ended(status) or phase)
-    waiting = _waiting(status)
+        over = (state.get("terminated") or {} for state in states)
+        ended = next((str(each["reason"]) for each in over if each.get("reason") and each.get("exitCode")), "")
+        return State.DOWN, str(status.get("reason") or ended or phase)
+    reasons = (str((state.get("waiting") or {}).get("reason") or "") for state in states)
+    waiting = next(filter(None, reasons), "")
     if waiting in FATAL_REASONS:
         return State.DOWN, waiting
     for condition in status.get("conditions") or ():
         if condition.get("type") == "Ready" and condition.get("status") == "True":
             return State.READY, ""
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return State.STARTING, str(condition.get("reason") or "Unschedulable")
-    if phase == "Running" and not waiting:
-        return State.STARTING, "NotReady"
-    return State.STARTING, waiting or phase
+            return State.STARTING, str(condition.get("reason") or UNSCHEDULABLE)
+    return State.STARTING, waiting or ("NotReady" if phase == "Running" else phase)
 
 
-def restarts(pod: Object) -> int:
+def container_states(pod: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield name and state of each container of `pod`, those of init containers first."""
+    status = pod.get("status") or {}
+    for each in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        yield str(each.get("name")), each.get("state") or {}
+
+
+def waiting(pod: Mapping[str, Any]) -> tuple[str, str]:
+    """Return why a pod does not run, in a word, and the cluster's explanation; both are empty if it does or is over."""
+    status = pod.get("status") or {}
+    if status.get("phase") in {"Succeeded", "Failed"}:
+        return "", ""
+    found = [state["waiting"] for _, state in container_states(pod) if state.get("waiting")]
+    # An init container that cannot start keeps the others waiting, so the reason to act on is not always the first.
+    found.sort(key=lambda each: each.get("reason") not in FATAL_REASONS)
+    for each in status.get("conditions") or ():
+        if each.get("type") == "PodScheduled" and each.get("status") == "False":
+            found.insert(0, {"reason": UNSCHEDULABLE, **each})
+    if not found:
+        return "", ""
+    return untrusted.text(found[0].get("reason")), untrusted.text(found[0].get("message"))
+
+
+def explain(pod: Mapping[str, Any] | None, reason: str) -> str:
+    """Return in words why a pod is not ready; `reason` is what :func:`pod_state` says, or a word of a picture."""
+    word, message = waiting(pod) if pod is not None else ("", "")
+    if reason == UNSCHEDULABLE:
+        return f"waits for a node: {message or reason}".rstrip(".")
+    if reason in FATAL_REASONS:
+        return f"{FATAL_REASONS[reason]}: {message if word == reason and message else reason}".rstrip(".")
+    known = {"Pending": "its pod is pending", "no pod": "its pod is gone", "not started yet": "not created yet"}
+    return known.get(reason, f"its pod is not ready ({reason})")
+
+
+def restarts(pod: Mapping[str, Any]) -> int:
     """Return how often the pod's containers have been restarted."""
     return sum(int(each.get("restartCount") or 0) for each in (pod.get("status") or {}).get("containerStatuses") or ())
-
-
-def _containers(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-
-
-def _waiting(status: Mapping[str, Any]) -> str:
-    for container in _containers(status):
-        if reason := ((container.get("state") or {}).get("waiting") or {}).get("reason"):
-            return str(reason)
-    return ""
-
-
-def _ended(status: Mapping[str, Any]) -> str:
-    for container in _containers(status):
-        ended = (container.get("state") or {}).get("terminated") or {}
-        if ended.get("reason") and ended.get("exitCode"):
-            return str(ended["reason"])
-    return ""

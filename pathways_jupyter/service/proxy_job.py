@@ -15,15 +15,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pathways_jupyter import pod_settings
-from pathways_jupyter.errors import ConfigError, ServiceError
+from pathways_jupyter.base import setting_values
+from pathways_jupyter.base.errors import ConfigError, ServiceError
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube.objects import JOBS, Object
-from pathways_jupyter.service import cluster_input, discovery, names
+from pathways_jupyter.service import discovery, names, untrusted
 from pathways_jupyter.service.images import Image
 from pathways_jupyter.service.names import job_name, label_value
 from pathways_jupyter.service.podstate import State, pod_state
-from pathways_jupyter.service.relay import container as relay_container
-from pathways_jupyter.service.relay.container import RelaySpec
+from pathways_jupyter.tunnel.relay import container as relay_container
+from pathways_jupyter.tunnel.relay.container import RelaySpec
 
 Manifest = dict[str, Any]
 
@@ -57,7 +58,7 @@ class ProxyOptions:
 
 @dataclass(frozen=True)
 class PodSettings:
-    """What a person wants of the proxy's pod; the values are checked, see :mod:`pathways_jupyter.pod_settings`.
+    """What a person wants of the proxy's pod; the values are checked, see :mod:`pathways_jupyter.base.setting_values`.
 
     Attributes:
       cpu: Limit, a quantity of Kubernetes.
@@ -175,7 +176,7 @@ def of_orphan(pod: Object) -> Object | None:
     holds its slices for as long as it runs. The key ``orphan_of`` of what is returned names the Job.
     """
     metadata, status, spec = pod["metadata"], pod.get("status") or {}, pod.get("spec") or {}
-    name = cluster_input.label(pod, names.JOB_NAME_LABEL)
+    name = untrusted.label(pod, names.JOB_NAME_LABEL)
     if metadata.get("ownerReferences") or not name:
         return None
     found: Object = {
@@ -194,8 +195,8 @@ def of_orphan(pod: Object) -> Object | None:
 
 def deadline(job: Object) -> float:
     """Return when Kubernetes ends a Job, in seconds since the epoch; 0 if it has no deadline or has not begun."""
-    seconds = cluster_input.number((job.get("spec") or {}).get("activeDeadlineSeconds"), cluster_input.LONGEST_SECONDS)
-    began = cluster_input.time((job.get("status") or {}).get("startTime"))
+    seconds = untrusted.number((job.get("spec") or {}).get("activeDeadlineSeconds"), untrusted.LONGEST_SECONDS)
+    began = untrusted.time((job.get("status") or {}).get("startTime"))
     return began + seconds if seconds and began else 0.0
 
 
@@ -204,7 +205,7 @@ def instances(container: Mapping[str, Any]) -> dict[str, int]:
     written = discovery.flags(container).get("virtual_slices", "")
     if len(written) > _LONGEST_REQUEST:
         return {}
-    found = Counter(cluster_input.text(each, longest=_LONGEST_TYPE) for each in written.split(",") if each)
+    found = Counter(untrusted.text(each, longest=_LONGEST_TYPE) for each in written.split(",") if each)
     return dict(found) if len(found) <= _MOST_TYPES else {}
 
 
@@ -216,7 +217,7 @@ def labels(spec: ProxySpec) -> dict[str, str]:
         names.USER_LABEL: label_value(spec.user),
         names.SERVICE_LABEL: label_value(spec.service),
     }
-    return {**pod_settings.pairs(spec.pod.labels), **{key: value for key, value in values.items() if value}}
+    return {**setting_values.pairs(spec.pod.labels), **{key: value for key, value in values.items() if value}}
 
 
 def image_for(server_image: str) -> str:
@@ -227,7 +228,7 @@ def image_for(server_image: str) -> str:
     """
     server = Image.parse(server_image)
     name = server.name
-    hint = "Give the proxy's image with --proxy-image."
+    hint = advice("Give the proxy's image with {proxy_image}.")
     if name != names.SERVER_IMAGE and not re.search(r"(^|[-_.])server($|[-_.])", name):
         raise ServiceError(f"The service runs {server_image or 'no image'}, which has no proxy beside it.", hint=hint)
     if server.digest and not server.tag:
@@ -276,6 +277,8 @@ def virtual_slices(instances: Mapping[str, int]) -> str:
 
 
 def _pod(spec: ProxySpec) -> Manifest:
+    insecure = {"IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS": "true"} if spec.insecure else {}
+    environment = insecure | setting_values.pairs(spec.pod.env)
     pod: Manifest = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
@@ -285,7 +288,7 @@ def _pod(spec: ProxySpec) -> Manifest:
                 "name": names.PROXY_CONTAINER,
                 "image": spec.image,
                 "args": _arguments(spec),
-                "env": _environment(spec),
+                "env": [{"name": name, "value": value} for name, value in environment.items()],
                 "ports": [{"containerPort": spec.port, "protocol": "TCP"}],
                 "resources": {"limits": {"cpu": spec.pod.cpu or "16", "memory": spec.pod.memory or "100G"}},
                 "securityContext": {
@@ -306,17 +309,12 @@ def _pod(spec: ProxySpec) -> Manifest:
         pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
     wanted = spec.pod
     further = {
-        "nodeSelector": pod_settings.pairs(wanted.node_selector),
-        "tolerations": [pod_settings.toleration(each) for each in wanted.tolerations],
+        "nodeSelector": setting_values.pairs(wanted.node_selector),
+        "tolerations": [setting_values.toleration(each) for each in wanted.tolerations],
         "priorityClassName": wanted.priority_class,
         "serviceAccountName": wanted.service_account,
     }
     return pod | {name: value for name, value in further.items() if value}
-
-
-def _environment(spec: ProxySpec) -> list[Manifest]:
-    own = [{"name": "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS", "value": "true"}] if spec.insecure else []
-    return [*own, *({"name": name, "value": value} for name, value in pod_settings.pairs(spec.pod.env).items())]
 
 
 def _arguments(spec: ProxySpec) -> list[str]:

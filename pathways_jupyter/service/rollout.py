@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
-from pathways_jupyter.errors import ApiError, ClusterError, ServiceError
+from pathways_jupyter.base.errors import ApiError, ClusterError, ServiceError
+from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.text import count
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import EVENTS, JOBSETS, PODS, Object, Resource
 from pathways_jupyter.kube.pods import logs
@@ -24,8 +25,7 @@ from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Host, Service
 from pathways_jupyter.service.picture import Drawn, picture
 from pathways_jupyter.service.podindex import PodIndex
-from pathways_jupyter.service.podstate import FATAL_REASONS, State
-from pathways_jupyter.wording import count
+from pathways_jupyter.service.podstate import FATAL_REASONS, State, explain, pod_state
 
 TIMEOUT_SECONDS = 1800.0
 """How long a start is followed; GKE may need a quarter of an hour to create the nodes of a slice."""
@@ -35,8 +35,6 @@ _LOG_SECONDS = 60.0
 """How long a service whose pods are all ready may take to say so in its log."""
 # Events of type Normal that explain a wait.
 _TELLING = {"Pulling", "TriggeredScaleUp", "NotTriggerScaleUp"}
-# The reason of a pod that has no node; its condition's message repeats the scheduler's event.
-_UNSCHEDULABLE = "Unschedulable"
 
 
 class StepKind(StrEnum):
@@ -82,6 +80,7 @@ async def follow(
     rollout = _Rollout(found)
     deadline = asyncio.get_running_loop().time() + seconds
     try:
+        # Closed at once: its tasks would watch on until the garbage collector finds it.
         async with contextlib.aclosing(_changes(client, found, deadline)) as changes:
             async for resource, change, item in changes:
                 for step in rollout.take(resource, change, item):
@@ -91,8 +90,10 @@ async def follow(
     except TimeoutError:
         raise ServiceError(
             f"Service {found.name} is not ready after {seconds:g} s: {rollout.missing()}.",
-            hint=f"It stays, and may still start: %pathways service wait {found.name}. "
-            f"%pathways service delete {found.name} removes it.",
+            hint=advice(
+                "It stays, and may still start: {service_wait:{name}}. {service_delete:{name}} removes it.",
+                name=found.name,
+            ),
         ) from None
     yield await _registered(client, rollout)
 
@@ -159,7 +160,9 @@ class _Rollout:
         return f"{late}; slice {waiting[0].index}: {first}"
 
     def _news(self) -> list[Step]:
-        steps = self._said_once("head", self.picture.head is State.READY, "The head", self._why_head())
+        pod, reason = self._pods.get(self.head), self.picture.reason or "no pod yet"
+        why_head = explain(pod, reason) if pod is not None else "no pod yet" if reason == "no pod" else reason
+        steps = self._said_once("head", self.picture.head is State.READY, "The head", why_head)
         for each in self.picture.slices:
             late = next((host for host in each.hosts if host.state is not State.READY), None)
             why = ""
@@ -172,7 +175,7 @@ class _Rollout:
         return steps
 
     def _said_once(self, part: str, up: bool, title: str, why: str) -> list[Step]:
-        """Return a step for a part unless the same was said of it before."""
+        """Return a step for a part, unless the same was said of it before."""
         words = "up" if up else why
         if self._said.get(part) == words:
             return []
@@ -184,19 +187,20 @@ class _Rollout:
         kind = StepKind.WARN if any(text in why for text in FATAL_REASONS.values()) else StepKind.WAIT
         return [Step(kind, f"{title}: {why}.", self.picture.ready, total)]
 
-    def _why_head(self) -> str:
-        pod = self._pods.get(self.head)
-        reason = self.picture.reason or "no pod yet"
-        return _explained(pod, reason) if pod is not None else "no pod yet" if reason == "no pod" else reason
-
     def _why(self, host: Host) -> str:
-        return _explained(self._pods.get(host.pod), host.reason or str(host.state))
+        return explain(self._pods.get(host.pod), host.reason or str(host.state))
 
     def _event(self, event: Object) -> list[Step]:
         about = event.get("involvedObject") or {}
         name, kind, reason = str(about.get("name") or ""), str(about.get("kind") or ""), str(event.get("reason") or "")
         message = " ".join(str(event.get("message") or "").split())
-        if not self._is_of_interest(name, kind) or (event.get("type") != "Warning" and reason not in _TELLING):
+        if kind == "Pod":
+            # Events of a former service of this name are about pods that do not exist any more.
+            pod = self._pods.get(name)
+            is_ours = pod is not None and pod_state(pod)[0] is not State.READY
+        else:
+            is_ours = kind in {"Job", "JobSet"} and f"{name}-".startswith(f"{self.service.name}-")
+        if not is_ours or (event.get("type") != "Warning" and reason not in _TELLING):
             return []
         if (kind, reason, message) in self._warned:
             return []
@@ -204,39 +208,6 @@ class _Rollout:
         level = StepKind.WARN if event.get("type") == "Warning" else StepKind.WAIT
         text = f"{kind} {name}: {reason}: {message.rstrip('.')}."
         return [Step(level, text, self.picture.ready, len(self.picture.slices))]
-
-    def _is_of_interest(self, name: str, kind: str) -> bool:
-        """Whether an event about this object explains why a part of the service is not up yet."""
-        if kind == "Pod":
-            # Events of a former service of this name are about pods that do not exist any more.
-            pod = self._pods.get(name)
-            conditions = ((pod or {}).get("status") or {}).get("conditions") or ()
-            return pod is not None and not any(
-                each.get("type") == "Ready" and each.get("status") == "True" for each in conditions
-            )
-        return kind in {"Job", "JobSet"} and (name == self.service.name or name.startswith(f"{self.service.name}-"))
-
-
-def _explained(pod: Object | None, reason: str) -> str:
-    """Return why a pod is not ready: Kubernetes' reason, with the message that belongs to it."""
-    known = (pod or {}).get("status") or {}
-    if reason == _UNSCHEDULABLE:
-        for each in known.get("conditions") or ():
-            if each.get("type") == "PodScheduled":
-                return f"waits for a node: {each.get('message') or reason}".rstrip(".")
-    if reason in FATAL_REASONS:
-        return f"{FATAL_REASONS[reason]}: {_waiting_message(known) or reason}".rstrip(".")
-    return {"Pending": "its pod is pending", "no pod": "its pod is gone", "not started yet": "not created yet"}.get(
-        reason, f"its pod is not ready ({reason})"
-    )
-
-
-def _waiting_message(known: Mapping[str, Any]) -> str:
-    for each in (*(known.get("initContainerStatuses") or ()), *(known.get("containerStatuses") or ())):
-        waiting = (each.get("state") or {}).get("waiting") or {}
-        if waiting.get("message"):
-            return str(waiting["message"])
-    return ""
 
 
 _News = tuple[Resource, ChangeType, Object]

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pathways_jupyter import tpu
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.base import tpu
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.service import names
 
 Manifest = dict[str, Any]
@@ -93,6 +93,11 @@ def manifest(spec: ServiceSpec) -> Manifest:
     """
     check_name(spec.name, "service")
     tpu.parse_count(spec.slices, str(spec.instance_type))
+    pod: Manifest = {"restartPolicy": "Never", "containers": [_resource_manager(spec)]}
+    if spec.head_node_selector:
+        pod["nodeSelector"] = dict(spec.head_node_selector)
+    host = "kubernetes.io/hostname"
+    head = _replicated_job(names.HEAD_JOB, replicas=1, pods=1, backoff_limit=0, exclusive=host, pod=pod)
     return {
         "apiVersion": f"{names.JOBSET_GROUP}/{names.JOBSET_VERSION}",
         "kind": "JobSet",
@@ -106,18 +111,9 @@ def manifest(spec: ServiceSpec) -> Manifest:
             "failurePolicy": {"maxRestarts": spec.max_restarts, "restartStrategy": "Recreate"},
             "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
             "startupPolicy": {"startupPolicyOrder": "InOrder"},
-            "replicatedJobs": [_head(spec), _workers(spec)],
+            "replicatedJobs": [head, _workers(spec)],
         },
     }
-
-
-def _head(spec: ServiceSpec) -> Manifest:
-    pod: Manifest = {"restartPolicy": "Never", "containers": [_resource_manager(spec)]}
-    if spec.head_node_selector:
-        pod["nodeSelector"] = dict(spec.head_node_selector)
-    return _replicated_job(
-        names.HEAD_JOB, replicas=1, pods=1, backoff_limit=0, exclusive="kubernetes.io/hostname", pod=pod
-    )
 
 
 def _workers(spec: ServiceSpec) -> Manifest:

@@ -11,9 +11,9 @@ import json
 from dataclasses import dataclass
 from typing import Self
 
-from pathways_jupyter.events import SessionState
+from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.kube.objects import Object
-from pathways_jupyter.service import cluster_input, leases, names
+from pathways_jupyter.service import leases, names, untrusted
 
 _MOST_RECONNECTS = 1_000_000_000
 _MOST_BYTES = 2**62
@@ -52,14 +52,14 @@ class SessionFigures:
     @classmethod
     def read(cls, lease: Object) -> Self | None:
         """Return the figures on `lease`; None if it has none, or one of them is not what this package writes."""
-        value = cluster_input.mapping(cluster_input.raw(lease, names.FIGURES_ANNOTATION))
+        value = untrusted.mapping(untrusted.raw(lease, names.FIGURES_ANNOTATION))
         state = next((each for each in SessionState if each == value.get("state")), None)
-        waited = cluster_input.number(value.get("waited"), cluster_input.LONGEST_SECONDS)
-        reconnects = cluster_input.count(value.get("reconnects"), _MOST_RECONNECTS)
+        waited = untrusted.number(value.get("waited"), untrusted.LONGEST_SECONDS)
+        reconnects = untrusted.count(value.get("reconnects"), _MOST_RECONNECTS)
         if state is None or waited is None or reconnects is None:
             return None
         # Who it belongs to is said by what the API server checks, not by what the session writes.
-        whose = cluster_input.Whose.of(lease)
-        sent, received = (cluster_input.count(value.get(name), _MOST_BYTES) for name in ("sent", "received"))
-        namespace, service = str(lease["metadata"].get("namespace") or ""), cluster_input.text(value.get("service"))
+        whose = untrusted.SessionLabels.of(lease)
+        sent, received = (untrusted.count(value.get(name), _MOST_BYTES) for name in ("sent", "received"))
+        namespace, service = str(lease["metadata"].get("namespace") or ""), untrusted.text(value.get("service"))
         return cls(whose.session, whose.user, namespace, service, state, waited, reconnects, sent, received)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
-from pathways_jupyter import tasks
-from pathways_jupyter.errors import CapacityError, ClusterError, ServiceError
+from pathways_jupyter.base import tasks
+from pathways_jupyter.base.errors import CapacityError, ClusterError, ServiceError
+from pathways_jupyter.base.sentences import Sentence, advice, say
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBS, JOBSETS, PODS, Object
+from pathways_jupyter.kube.objects import JOBS, JOBSETS, PODS
 from pathways_jupyter.kube.pods import logs as pod_logs
-from pathways_jupyter.sentences import Sentence, say
 from pathways_jupyter.service import discovery, leases, names, proxy_job
 from pathways_jupyter.service.discovery import ServiceInfo
-from pathways_jupyter.service.model import Holder, Reclaimable, Service
+from pathways_jupyter.service.model import Holder, Service
 from pathways_jupyter.service.picture import picture
 from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.service.podindex import PodIndex
@@ -46,21 +46,44 @@ async def fetch_with_services(
 ) -> tuple[tuple[ServiceInfo, Service], ...]:
     """Like :func:`fetch`, with the description of each service."""
     namespace = names.service_of(wanted)[1] or namespace
+
+    async def find() -> tuple[ServiceInfo, ...]:
+        return (
+            (await discovery.find(client, namespace, wanted),)
+            if wanted
+            else await discovery.list_services(client, namespace)
+        )
+
     async with tasks.group() as group:
-        found = group.create_task(_services(client, namespace, wanted))
+        found = group.create_task(find())
         pods = group.create_task(objects.list_(client, PODS, namespace=namespace))
         jobs = group.create_task(objects.list_(client, JOBS, namespace=namespace))
     orphans = (proxy_job.of_orphan(each) for each in pods.result().items)
     services, listed = found.result(), [*jobs.result().items, *(each for each in orphans if each is not None)]
-    indices = _by_namespace(pods.result().items)
+    indices: dict[str, PodIndex] = {}
+    for pod in pods.result().items:
+        indices.setdefault(str(pod["metadata"].get("namespace") or ""), PodIndex()).put(pod)
     silent = await leases.fetch_reclaimable(client, namespace, listed)
-    drawn = [_draw(each, indices, listed, {}, silent) for each in services]
+
+    def draw(placements: Mapping[tuple[str, str], Placement]) -> list[Service]:
+        return [
+            picture(
+                each,
+                pods=indices.get(each.namespace, PodIndex()),
+                jobs=[job for job in listed if job["metadata"].get("namespace") == each.namespace],
+                placements={pod: found for (place, pod), found in placements.items() if place == each.namespace},
+                reclaimable=silent,
+            )
+            for each in services
+        ]
+
+    # Twice: which proxies there are, and so which logs to read, is known from the first picture.
+    drawn = draw({})
     proxies = {(each.namespace, holder.pod) for each in drawn for holder in each.holders if holder.pod}
     if logs and proxies:
         async with tasks.group() as group:
-            reading = {proxy: group.create_task(read_placement(client, *proxy)) for proxy in proxies}
-        known = {proxy: placement for proxy, task in reading.items() if (placement := task.result()) is not None}
-        drawn = [_draw(each, indices, listed, known, silent) for each in services]
+            reading = {proxy: group.create_task(_read_placement(client, *proxy)) for proxy in proxies}
+        drawn = draw({proxy: known for proxy, task in reading.items() if (known := task.result()) is not None})
     return tuple(zip(services, drawn, strict=True))
 
 
@@ -79,7 +102,7 @@ async def fetch_job(client: Client, namespace: str, name: str) -> Service:
     jobset = found.result()
     info = discovery.describe(jobset, own=True) if jobset is not None else None
     if info is None:
-        raise ServiceError(f"Job {name} has no slices now.", hint=f"%pathways job show {name} says why.")
+        raise ServiceError(f"Job {name} has no slices now.", hint=advice("{job_show:{name}} says why.", name=name))
     drawn = picture(info, pods=PodIndex(pods.result().items), jobs=())
     wanted = {info.instance_type: info.slices}
     holder = Holder("", "", "", info.created, wanted, False, info.slices, f"job {name}")
@@ -87,7 +110,7 @@ async def fetch_job(client: Client, namespace: str, name: str) -> Service:
     return replace(drawn, slices=held, holders=(holder,), certain=True)
 
 
-async def read_placement(client: Client, namespace: str, pod: str) -> Placement | None:
+async def _read_placement(client: Client, namespace: str, pod: str) -> Placement | None:
     """Read a proxy's slices from its pod's log; None when it cannot be read."""
     placement = Placement()
     try:
@@ -112,55 +135,36 @@ def capacity_error(
     usable = service.ready
     there = len(service.slices)
     if usable < wanted and there == 1:
-        found = say("only-ready", number=usable, service=service.name)
+        found = say("{number} of 1 slice of {service} is ready", number=usable, service=service.name)
     elif usable < wanted:
-        found = say("some-ready", number=usable, all=there, service=service.name)
+        found = say("{number} of {all} slices of {service} are ready", number=usable, all=there, service=service.name)
     elif there == 1:
-        found = say("only-free", number=service.free, service=service.name)
+        found = say("{number} of 1 slice of {service} is free", number=service.free, service=service.name)
     else:
-        found = say("some-free", number=service.free, all=there, service=service.name)
-    asked = say("one-wanted") if wanted == 1 else say("some-wanted", number=wanted)
-    message = say("short-of-slices", found=found, wanted=asked)
+        found = say(
+            "{number} of {all} slices of {service} are free", number=service.free, all=there, service=service.name
+        )
+    asked = say("1 is wanted") if wanted == 1 else say("{number} are wanted", number=wanted)
+    message = say("{found}, and {wanted}.", found=found, wanted=asked)
     if held:
         holders = tuple(_summary(each, time.time() if now is None else now) for each in held)
-        message = say("short-of-slices-held", found=found, wanted=asked, holders=holders)
-    hint = say("short-waited-hint", seconds=f"{waited:.0f}") if waited else say("short-hint")
+        message = say("{found}, and {wanted}: {holders}.", found=found, wanted=asked, holders=holders)
+    hint = (
+        say("Waited {seconds} s for them. {wait} waits without end; or ask for fewer.", seconds=f"{waited:.0f}")
+        if waited
+        else say("Add {wait} to get them as soon as they are free, or ask for fewer.")
+    )
     return CapacityError(message, hint=hint)
 
 
 def _summary(holder: Holder, now: float) -> Sentence:
     minutes = max(0, int(now - holder.since)) // 60
-    since = f"{minutes} min" if minutes else say("under-a-minute")
+    since = f"{minutes} min" if minutes else say("less than a minute")
     if minutes >= 60:
         since = f"{minutes // 60} h {minutes % 60} min"
-    return say("holds", holder=str(holder), number=holder.placed or sum(holder.instances.values()), time=since)
-
-
-async def _services(client: Client, namespace: str, wanted: str) -> tuple[ServiceInfo, ...]:
-    if wanted:
-        return (await discovery.find(client, namespace, wanted),)
-    return await discovery.list_services(client, namespace)
-
-
-def _by_namespace(pods: Iterable[Object]) -> dict[str, PodIndex]:
-    indices: dict[str, PodIndex] = {}
-    for pod in pods:
-        indices.setdefault(str(pod["metadata"].get("namespace") or ""), PodIndex()).put(pod)
-    return indices
-
-
-def _draw(
-    service: ServiceInfo,
-    pods: Mapping[str, PodIndex],
-    jobs: Iterable[Object],
-    placements: Mapping[tuple[str, str], Placement],
-    silent: Mapping[str, Reclaimable],
-) -> Service:
-    here = service.namespace
-    return picture(
-        service,
-        pods=pods.get(here, PodIndex()),
-        jobs=[job for job in jobs if job["metadata"].get("namespace") == here],
-        placements={pod: placement for (namespace, pod), placement in placements.items() if namespace == here},
-        reclaimable=silent,
+    return say(
+        "{holder} holds {number} for {time}",
+        holder=str(holder),
+        number=holder.placed or sum(holder.instances.values()),
+        time=since,
     )

@@ -6,19 +6,18 @@ The TypeScript types are in labextension/src/models/wire.ts: change both togethe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
-from pathways_jupyter import tpu
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.base import tpu
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.kube.objects import Object, created
-from pathways_jupyter.service import cluster_input, names
+from pathways_jupyter.service import names, untrusted
 from pathways_jupyter.service.discovery import ServiceInfo
+from pathways_jupyter.service.feed import Row, difference
 from pathways_jupyter.service.images import Image
 from pathways_jupyter.service.model import Holder, Reclaimable, Service, Slice
 from pathways_jupyter.service.pathwaysjob import description, expansion, fields
 from pathways_jupyter.service.podstate import State
 
-Row = dict[str, Any]
 Tables = dict[str, dict[str, Row]]
 """Rows by table (``slices``, ``services``, ``proxies``, ``jobs``) and id."""
 
@@ -80,18 +79,13 @@ def slice_rows(service: Service, *, me: str, cache: RowCache | None = None) -> l
     return rows
 
 
-def difference(before: Tables, now: Tables) -> tuple[dict[str, list[Row]], dict[str, list[str]]]:
+def differences(before: Tables, now: Tables) -> tuple[dict[str, list[Row]], dict[str, list[str]]]:
     """Return the rows to put and the ids to drop, by table, to get from `before` to `now`."""
-    put: dict[str, list[Row]] = {}
-    drop: dict[str, list[str]] = {}
-    for name, rows in now.items():
-        former = before.get(name, {})
-        # Most rows are the same objects as before, which is quicker to see than that they are equal.
-        changed = [row for key, row in rows.items() if (was := former.get(key)) is not row and was != row]
-        gone = [key for key in former if key not in rows]
-        put |= {name: changed} if changed else {}
-        drop |= {name: gone} if gone else {}
-    return put, drop
+    changed = {name: difference(before.get(name, {}), rows) for name, rows in now.items()}
+    return (
+        {name: put for name, (put, _) in changed.items() if put},
+        {name: drop for name, (_, drop) in changed.items() if drop},
+    )
 
 
 def _service(place: str, info: ServiceInfo, service: Service, head: str, chips: int) -> Row:
@@ -183,7 +177,10 @@ def _job(job: Object) -> Row:
     is_ours = (metadata.get("labels") or {}).get(names.MANAGED_BY_LABEL) == names.MANAGED_BY
     state, message = _job_state(job)
     name, namespace = str(metadata["name"]), str(metadata.get("namespace") or "")
-    runnable = _is_runnable(job)
+    # A JobSet with the label and without an owner was expanded by a client, on a cluster without the PathwaysJob API.
+    expanded = expansion.JOB_LABEL in (metadata.get("labels") or {}) and not metadata.get("ownerReferences")
+    # A user's job, which can be suspended, resumed and deleted by its name.
+    runnable = kind == fields.KIND or expanded
     return {
         "id": f"{kind}/{namespace}/{name}",
         "kind": "Proxy" if kind == "Job" and is_ours else kind,
@@ -201,26 +198,14 @@ def _job_state(job: Object) -> tuple[str, str]:
     """Return one word for the state of any of the three kinds, and its message."""
     status = job.get("status") or {}
     holds = {each.get("type"): each for each in status.get("conditions") or () if each.get("status") == "True"}
-    for kind, word in (
-        ("Failed", "Failed"),
-        ("Completed", "Completed"),
-        ("Complete", "Completed"),
-        ("Suspended", "Suspended"),
-    ):
+    words = {"Failed": "Failed", "Completed": "Completed", "Complete": "Completed", "Suspended": "Suspended"}
+    for kind, word in words.items():
         if kind in holds:
-            return word, cluster_input.text(holds[kind].get("message"))
+            return word, untrusted.text(holds[kind].get("message"))
     if job["metadata"].get("deletionTimestamp"):
         return "Ending", ""
     running = "Running" in holds or "StartupPolicyCompleted" in holds or bool(status.get("ready"))
     return ("Running" if running else "Pending"), ""
-
-
-def _is_runnable(job: Object) -> bool:
-    """Whether it is a user's job, which can be suspended, resumed and deleted by its name."""
-    metadata = job["metadata"]
-    # A JobSet with the label and without an owner was expanded by a client, on a cluster without the PathwaysJob API.
-    expanded = expansion.JOB_LABEL in (metadata.get("labels") or {}) and not metadata.get("ownerReferences")
-    return job.get("kind") == fields.KIND or expanded
 
 
 def _chips(instance_type: str) -> list[int]:

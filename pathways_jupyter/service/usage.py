@@ -7,17 +7,16 @@ of them: what ended is counted only while its Job is still there, for example be
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pathways_jupyter import tpu
-from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.events import SessionState
+from pathways_jupyter.base import tpu
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, LEASES, PODS, Object
-from pathways_jupyter.service import cluster_input, discovery, leases, odd_objects, proxy_job
+from pathways_jupyter.service import discovery, leases, proxy_job, unreadable, untrusted
 from pathways_jupyter.service.model import Reclaimable
 from pathways_jupyter.service.session_figures import SessionFigures
 
@@ -25,8 +24,6 @@ NOT_RECORDED = (
     "Only proxies whose Job still exists are counted. A session's Job is deleted when the session ends, and the "
     "cluster keeps no other record of it."
 )
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 
 
 @dataclass(frozen=True)
@@ -91,19 +88,6 @@ class Usage:
         return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
 
 
-def parse_span(text: str) -> float:
-    """Return a span such as ``7d``, ``12h`` or ``1h30m`` in seconds.
-
-    Raises:
-      ConfigError: It is none.
-    """
-    parts = _SPAN.findall(text)
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    if "".join(f"{number}{unit}" for number, unit in parts) != text or not seconds:
-        raise ConfigError(f"{text!r} is not a span of time.", hint="For example: --since 7d, 12h or 1h30m.")
-    return seconds
-
-
 async def fetch(client: Client, namespace: str, seconds: float) -> Usage:
     """Get the usage of the last `seconds`.
 
@@ -127,21 +111,27 @@ def usage(jobs: Iterable[Object], found: Iterable[Object], *, since: float, now:
     by_place = {leases.place(lease): lease for lease in found}
     held = [each for job in jobs if (each := _held(job, by_place.get(leases.place(job)), since, now)) is not None]
     sorted_ = tuple(sorted(held, key=lambda each: (-(each.chip_hours or 0.0), each.job)))
-    return Usage(since, now, sorted_, odd_objects.number_of([*jobs, *found]))
+    return Usage(since, now, sorted_, unreadable.number_of([*jobs, *found]))
 
 
 def _held(job: Object, lease: Object | None, since: float, now: float) -> Held | None:
     container = proxy_job.container(job)
     if container is None:
         return None
-    metadata, whose, instances = job["metadata"], cluster_input.Whose.of(job), proxy_job.instances(container)
+    metadata, whose, instances = job["metadata"], untrusted.SessionLabels.of(job), proxy_job.instances(container)
     figures = SessionFigures.of_lease(lease, now) if lease is not None else None
-    began = cluster_input.time((job.get("status") or {}).get("startTime")) or objects.created(job)
+    began = untrusted.time((job.get("status") or {}).get("startTime")) or objects.created(job)
     # After a reconnect the figures still contain the waits of previous proxies, which are not known one by one.
     certain = figures is not None and not figures.reconnects
     waits = figures is not None and figures.state == SessionState.WAITING
-    ended = _ended(job)
+    over = objects.true_condition(job, "Complete", "Failed")
+    at = ((job.get("status") or {}).get("completionTime") or over.get("lastTransitionTime")) if over else None
+    ended = untrusted.time(at) or None
     until = min(now, ended or now)
+    try:
+        chips: int | None = sum(tpu.parse_instance_type(name).chips * number for name, number in instances.items())
+    except ConfigError:
+        chips = None
     if certain and figures is not None and began + figures.waited <= until:
         began += figures.waited
     else:
@@ -155,9 +145,9 @@ def _held(job: Object, lease: Object | None, since: float, now: float) -> Held |
         session=whose.session,
         job=str(metadata["name"]),
         namespace=str(metadata.get("namespace") or ""),
-        service=cluster_input.text(discovery.flags(container).get("resource_manager_address")),
+        service=untrusted.text(discovery.flags(container).get("resource_manager_address")),
         instances=instances,
-        chips=_chips(instances),
+        chips=chips,
         began=began,
         ended=ended,
         seconds=0.0 if waits else max(0.0, until - began),
@@ -165,17 +155,3 @@ def _held(job: Object, lease: Object | None, since: float, now: float) -> Held |
         certain=certain,
         reclaimable=None if lease is None or ended else leases.reclaimable([lease], now).get(str(metadata.get("uid"))),
     )
-
-
-def _ended(job: Object) -> float | None:
-    status = job.get("status") or {}
-    over = objects.true_condition(job, "Complete", "Failed")
-    at = (status.get("completionTime") or over.get("lastTransitionTime")) if over else None
-    return cluster_input.time(at) or None
-
-
-def _chips(instances: Mapping[str, int]) -> int | None:
-    try:
-        return sum(tpu.parse_instance_type(name).chips * number for name, number in instances.items())
-    except ConfigError:
-        return None

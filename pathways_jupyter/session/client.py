@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 
-from pathways_jupyter.errors import PathwaysError, SessionError
-from pathways_jupyter.events import Event
+from pathways_jupyter.base import blocking
+from pathways_jupyter.base.errors import PathwaysError, SessionError
+from pathways_jupyter.base.events import Event
 from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.protocol import Answer, Method, Request
 from pathways_jupyter.session.registry import SessionRecord
@@ -34,21 +34,7 @@ def request(record: SessionRecord, method: Method, *, patience: float = ANSWER_S
       SessionError: The supervisor has ended, or does not answer.
       PathwaysError: Its answer is an error.
     """
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(patience)
-        try:
-            connection.connect(record.socket)
-            connection.sendall(protocol.encode(Request(1, method, params)))
-            with connection.makefile("rb") as lines:
-                while line := lines.readline(protocol.MAX_LINE):
-                    message = protocol.decode(line)
-                    if isinstance(message, Answer):
-                        return _result(message)
-        except TimeoutError as error:
-            raise silent(record, method, patience) from error
-        except OSError as error:
-            raise _gone(record) from error
-    raise _gone(record)
+    return blocking.run(arequest(record, method, patience=patience, **params))
 
 
 async def arequest(record: SessionRecord, method: Method, *, patience: float = ANSWER_SECONDS, **params: Any) -> Any:
@@ -58,8 +44,10 @@ async def arequest(record: SessionRecord, method: Method, *, patience: float = A
             writer.write(protocol.encode(Request(1, method, params)))
             while line := await reader.readline():
                 message = protocol.decode(line)
+                if isinstance(message, Answer) and message.error is not None:
+                    raise message.error
                 if isinstance(message, Answer):
-                    return _result(message)
+                    return message.result
     except TimeoutError as error:
         raise silent(record, method, patience) from error
     except (OSError, ValueError) as error:
@@ -114,12 +102,6 @@ async def _connected(record: SessionRecord) -> AsyncIterator[tuple[asyncio.Strea
         yield reader, writer
     finally:
         writer.close()
-
-
-def _result(answer: Answer) -> Any:
-    if answer.error is not None:
-        raise answer.error
-    return answer.result
 
 
 def _gone(record: SessionRecord) -> SessionError:

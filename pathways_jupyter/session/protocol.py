@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from pathways_jupyter import errors, sentences
-from pathways_jupyter.config import ConnectConfig, canonical
-from pathways_jupyter.errors import ApiError, PathwaysError, SessionError
-from pathways_jupyter.events import Event
+from pathways_jupyter.base import errors, sentences
+from pathways_jupyter.base.config import ConnectConfig, canonical
+from pathways_jupyter.base.errors import ApiError, PathwaysError, SessionError
+from pathways_jupyter.base.events import Event
 
 MAX_LINE = 1 << 20
 """Bytes in the longest line that either side accepts."""

@@ -14,9 +14,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pathways_jupyter import sentences
-from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.events import Event, EventKind
+from pathways_jupyter.base import sentences
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.events import Event, EventKind
 from pathways_jupyter.session import client
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
@@ -74,7 +74,7 @@ def _event(value: Any) -> Event:
         raise ConfigError(f"{event.at} is not a time of the past.", hint=_HINT)
     line = one_line(event.message)
     if line == event.message and len(json.dumps(sentences.to_json(event.message))) <= _SENTENCE_BYTES:
-        # As it is, with the code by which pages translate it.
+        # As it is, with the template by which pages translate it.
         line = event.message
     return dataclasses.replace(event, message=line)
 

@@ -20,12 +20,15 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter import runtime_files, tpu
-from pathways_jupyter.config import runtime_dir
-from pathways_jupyter.errors import SessionError
-from pathways_jupyter.events import SessionSlice, SessionState
+from pathways_jupyter.base import runtime_files, tpu
+from pathways_jupyter.base.config import runtime_dir
+from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.base.events import SessionSlice, SessionState
+
+if TYPE_CHECKING:
+    from pathways_jupyter.service.session_figures import SessionFigures
 
 TEMPORARY_PREFIX = "pathways-"
 _RECORD_BYTES = 1 << 20
@@ -59,7 +62,7 @@ class SessionRecord:
       credentials: Those of JAX's channel to the proxy.
       log: The supervisor's log.
       created: Seconds since the epoch.
-      config: The :class:`~pathways_jupyter.config.ConnectConfig` as JSON values.
+      config: The :class:`~pathways_jupyter.base.config.ConnectConfig` as JSON values.
       kubeconfigs: The value of ``KUBECONFIG`` when the session began.
       context: The kubeconfig's context, also when it was chosen as the current one.
       state_since: When the present state began, in seconds since the epoch.
@@ -161,6 +164,26 @@ class SessionRecord:
         how = "encrypted with ALTS" if self.credentials == ALTS else "unencrypted"
         return f"direct to {self.direct}, {how}"
 
+    def figures(self) -> SessionFigures:
+        """Return the session's figures; its supervisor must just have given this record."""
+        # Only here: it brings the client of Kubernetes, which most readers of records do not need.
+        from pathways_jupyter.service.session_figures import SessionFigures
+
+        waiting = self.state is SessionState.WAITING
+        # The clock may have been set back meanwhile.
+        since = max(0.0, time.time() - self.state_since) if waiting else 0.0
+        return SessionFigures(
+            session=self.id,
+            user=self.user,
+            namespace=self.namespace,
+            service=self.service,
+            state=self.state,
+            waited=round(self.waited + since, 3),
+            reconnects=max(0, self.generation - 1),
+            sent=None if self.direct else self.sent,
+            received=None if self.direct else self.received,
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return this record as JSON values."""
         return dataclasses.asdict(self)
@@ -222,12 +245,12 @@ def socket_paths(session: str) -> tuple[Path, Path]:
     """Return the paths of the control socket and the tunnel of `session`, in a directory of mode 0700.
 
     They are beside the record, unless its directory does not suit sockets
-    (:mod:`~pathways_jupyter.runtime_files`); then in a new one under the system's temporary directory. The record
+    (:mod:`~pathways_jupyter.base.runtime_files`); then in a new one under the system's temporary directory. The record
     contains them.
     """
     directory, longest = runtime_dir(), f"{session}.tunnel"
     if not runtime_files.suits_sockets(directory, longest):
-        # Named after the session, so that strays.py finds it even if the session never used it.
+        # Named after the session, so that orphan_files.py finds it even if the session never used it.
         directory = runtime_files.socket_directory(f"{TEMPORARY_PREFIX}{session}-", longest)
     return directory / f"{session}.sock", directory / f"{session}.tunnel"
 

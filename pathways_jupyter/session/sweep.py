@@ -17,14 +17,14 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from pathways_jupyter.errors import ApiError, ClusterError, PathwaysError, SessionError
+from pathways_jupyter.base.errors import ApiError, ClusterError, PathwaysError, SessionError
+from pathways_jupyter.base.retry import Backoff
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, LEASES, PODS, delete, list_
 from pathways_jupyter.kube.watch import until_gone
-from pathways_jupyter.retry import Backoff
 from pathways_jupyter.service.names import SESSION_LABEL
-from pathways_jupyter.session import protocol, reach, registry, strays
-from pathways_jupyter.session.reach import Embedded
+from pathways_jupyter.session import clusters, orphan_files, protocol, registry
+from pathways_jupyter.session.clusters import Embedded
 from pathways_jupyter.session.registry import SessionRecord
 
 PATIENCE_SECONDS = 120.0
@@ -148,11 +148,11 @@ async def sweep(record: SessionRecord, *, patience: float = PATIENCE_SECONDS) ->
     Raises:
       PathwaysError: Something in the cluster could not be removed; the record stays for the next sweep.
     """
-    embedded = reach.Embedded.of(protocol.config_from_json(record.config))
+    embedded = Embedded.of(record)
     # A session that was attached to a job has made nothing in the cluster, and its user may not even list Jobs there.
     made = record.namespace and not record.pathways_job
     if made and not (embedded is not None and embedded.has_ended()):
-        async with Client(await reach.again(record)) as client:
+        async with Client(await clusters.resolve(record)) as client:
             await remove(client, record.namespace, record.id, patience=patience)
     registry.remove(record)
 
@@ -172,12 +172,13 @@ async def sweep_dead() -> list[str]:
         except PathwaysError as error:
             logger.warning("session %s: %s", record.id, error)
         except Exception:
+            # One damaged record must not keep the objects of all other sessions in the cluster.
             logger.exception("session %s cannot be swept", record.id)
         else:
             swept.append(record.id)
-    for left in strays.find():
+    for left in orphan_files.find():
         try:
-            strays.remove(left)
+            orphan_files.remove(left)
         except SessionError as error:
             logger.warning("session %s: %s", left.session, error)
         else:

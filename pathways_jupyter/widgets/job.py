@@ -7,12 +7,12 @@ import contextlib
 import threading
 from typing import Any
 
-from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.errors import PathwaysError
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.render import jobs as still
 from pathways_jupyter.service.jobs import JobPicture, pictures
-from pathways_jupyter.session import reach
+from pathways_jupyter.session import clusters
 from pathways_jupyter.widgets.live import Live
 
 _MAX_LIVE = 3
@@ -67,8 +67,8 @@ class JobPanel(Live):
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         job = self._picture.job
         async with (
-            reach.explained(self._where),
-            Client(await reach.cluster(self._where)) as client,
+            clusters.explain_local_errors(self._where),
+            Client(await clusters.resolve(self._where)) as client,
             contextlib.aclosing(pictures(client, job.name, namespace=job.namespace)) as found,
         ):
             async for self._picture in found:

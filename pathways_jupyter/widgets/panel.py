@@ -14,11 +14,11 @@ from typing import Any
 import ipywidgets
 from IPython.display import display
 
-from pathways_jupyter.errors import PathwaysError
+from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.base.tpu import MACHINES
 from pathways_jupyter.render import html
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
-from pathways_jupyter.tpu import MACHINES
 from pathways_jupyter.widgets.live import Place
 
 Act = Callable[[str, Mapping[str, Any]], View | None]

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from pathways_jupyter.errors import PathwaysError
-from pathways_jupyter.events import SessionState
+from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.render import slices as still
 from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.service.model import Service
-from pathways_jupyter.session import reach
+from pathways_jupyter.session import clusters
 from pathways_jupyter.session.kernel.session import Session
 from pathways_jupyter.widgets.live import Live
 
@@ -83,7 +83,7 @@ class SliceMap(Live):
     async def _watch(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         record = self._session.record
-        watch = ClusterWatch(replace(await reach.again(record), namespace=record.namespace))
+        watch = ClusterWatch(replace(await clusters.resolve(record), namespace=record.namespace))
         service = record.service.partition(":")[0]
         changed = asyncio.Event()
         problem = ""

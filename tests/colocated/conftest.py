@@ -60,9 +60,9 @@ def cpu_mesh(mesh):
 @pytest.fixture
 def fresh_names(connection):
     """No host has names of earlier cells."""
-    from pathways_jupyter.colocated import cell_run
+    from pathways_jupyter.colocated import host_commands
 
-    cell_run.reset()
+    host_commands.reset()
 
 
 @pytest.fixture

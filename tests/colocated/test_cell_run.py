@@ -12,7 +12,7 @@ import pytest
 from cells import values
 from wheels import wheel
 
-from pathways_jupyter.colocated import cell_run, live_output, restart
+from pathways_jupyter.colocated import cell_run, host_commands, live_output, restart
 from pathways_jupyter.colocated.errors import CellSyntaxError, CheckError, ColocatedError
 from pathways_jupyter.colocated.results import Display, Interrupted
 
@@ -54,9 +54,9 @@ def test_names_stay_on_the_host_that_defined_them() -> None:
     error = cell_run.run_cell("y").error()
     assert error.failures[0].hosts == (2, 3)
     assert error.failures[0].type == "NameError"
-    assert {host: "y" in names for host, names in cell_run.who().items()} == {0: True, 1: True, 2: False, 3: False}
-    cell_run.reset(hosts=[0])
-    assert [host for host, names in cell_run.who().items() if "y" in names] == [1]
+    assert {host: "y" in names for host, names in host_commands.who().items()} == {0: True, 1: True, 2: False, 3: False}
+    host_commands.reset(hosts=[0])
+    assert [host for host, names in host_commands.who().items() if "y" in names] == [1]
 
 
 def test_ten_thousand_lines_of_four_hosts_arrive_complete_and_in_order() -> None:
@@ -85,7 +85,7 @@ def test_a_flood_is_cut_and_can_be_downloaded(tmp_path) -> None:
     for host in result.hosts:
         assert len(host.text) <= cell_run.LIMIT
         assert host.size == 50_000_000
-    saved = cell_run.save(result, tmp_path)
+    saved = host_commands.save(result, tmp_path)
     assert [path.name for path in saved] == [f"colocated-{result.call}-host{index}.txt" for index in (0, 3)]
     assert saved[1].stat().st_size == 50_000_000
 
@@ -102,13 +102,13 @@ Large()
     assert isinstance(shown, Display)
     assert dict(shown.data) == {"text/plain": "a large picture"}
     assert shown.left["image/png"][0] == 50_000_000
-    (saved,) = cell_run.save(result, tmp_path)
+    (saved,) = host_commands.save(result, tmp_path)
     assert saved.stat().st_size == 50_000_000
 
 
 def test_only_the_output_of_calls_can_be_read(tmp_path) -> None:
     with pytest.raises(ColocatedError, match="no longer has the output"):
-        cell_run.download(0, "/etc/passwd", tmp_path / "stolen")
+        host_commands.download(0, "/etc/passwd", tmp_path / "stolen")
 
 
 def test_figures_and_rich_reprs_are_displayed_here() -> None:
@@ -203,7 +203,7 @@ def test_a_missing_package_is_reported_before_anything_runs() -> None:
     with pytest.raises(CheckError, match=r"not_a_package is not installed on hosts 0-3\. Nothing was run") as caught:
         cell_run.run_cell("y = 1\nimport not_a_package")
     assert f"{shlex.quote(sys.executable)} -m pip install not_a_package" in caught.value.hint
-    assert all("y" not in names for names in cell_run.who().values())
+    assert all("y" not in names for names in host_commands.who().values())
 
 
 def test_a_module_beside_the_cell_is_found() -> None:
@@ -215,7 +215,7 @@ def test_what_cannot_be_pickled_is_reported_before_anything_runs() -> None:
     lock = threading.Lock()
     with pytest.raises(CheckError, match=r"lock \(lock\): cannot pickle"):
         cell_run.run_cell("y = 1", inputs={"lock": lock})
-    assert all("y" not in names for names in cell_run.who().values())
+    assert all("y" not in names for names in host_commands.who().values())
 
 
 def test_a_cell_with_a_syntax_error_is_not_sent() -> None:

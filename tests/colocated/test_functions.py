@@ -119,15 +119,6 @@ def test_what_a_function_prints_is_shown_under_its_host(capsys) -> None:
     assert capsys.readouterr().out == "[host 1] hello\n"
 
 
-def test_hosts_may_also_be_called_indices() -> None:
-    @colocated.function(indices=[2])
-    def where():
-        return jax.process_index()
-
-    assert where() == 2
-    assert list(colocated.run_cell("1", indices="1,2").values) == [1, 2]
-
-
 def test_a_function_that_raises_shows_its_own_lines() -> None:
     @colocated.function
     def fail():

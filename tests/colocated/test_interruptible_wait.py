@@ -6,7 +6,7 @@ import threading
 import pytest
 from presses import pressing
 
-from pathways_jupyter import interruptible
+from pathways_jupyter.base import interruptible
 from pathways_jupyter.colocated import interruptible_wait
 
 LINES = 40

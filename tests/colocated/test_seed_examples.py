@@ -8,7 +8,7 @@ from jax.experimental import colocated_python
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from pathways_jupyter.kube import auth, pods
+from pathways_jupyter.kube import auth, execute
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.service import names
 
@@ -24,7 +24,7 @@ async def read_in_worker(cluster, slice_index: int, host: int, path: str) -> byt
         found = (await list_(client, PODS, namespace="default")).items
         name = next(pod["metadata"]["name"] for pod in found if pod["metadata"]["name"].startswith(prefix))
         container = names.SIDECAR_CONTAINER
-        done = await pods.run(client, name, ["cat", "--", path], namespace="default", container=container)
+        done = await execute.run(client, name, ["cat", "--", path], namespace="default", container=container)
         assert done.exit_code == 0, done.stderr
         return done.stdout
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import pickle
+import re
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from pathways_jupyter import colocated
-from pathways_jupyter.colocated import cell_run, displays, plain
+from pathways_jupyter.colocated import cell_run, displays, value_reader
 from pathways_jupyter.colocated.errors import ColocatedError
 
 pytestmark = pytest.mark.usefixtures("connection", "fresh_names")
@@ -112,21 +113,21 @@ def module(name):
 """
 LYING = {
     "a pickled sharding": """
-real = module(".returned")._global
-module(".returned")._global = lambda *given: ({**real(*given)[0], "sharding": text}, real(*given)[1])
+real = module(".outputs")._global
+module(".outputs")._global = lambda *given: ({**real(*given)[0], "sharding": text}, real(*given)[1])
 """,
     "a pickle that was not asked for": """
 def lie(self, value, place):
     self.parts.append(payload)
     return ["pickle", len(self.parts) - 1, "3.11.7", []]
-module(".plain").Writer.write = lie
+module(".value_writer").Writer.write = lie
 """,
     "variables that were not asked for": """
-real = module(".returned").split
+real = module(".outputs").split
 def lie(wanted, names, writer):
     found, written = real(wanted, names, writer)
     return {**found, "xs": 1.0}, {**written, "open": "taken"}
-module(".returned").split = lie
+module(".outputs").split = lie
 """,
     "a pickle in every part": """
 real = module(".codec").encode
@@ -137,7 +138,7 @@ module(".codec").encode = lambda head, blobs=None: real(head, [payload] * len(bl
 
 @pytest.mark.parametrize("lie", LYING.values(), ids=LYING)
 def test_a_host_that_lies_runs_nothing_here(lie, mark, x) -> None:
-    cell_run.run_cell(evil(mark) + LIAR + lie)
+    assert cell_run.run_cell(evil(mark) + LIAR + lie).error() is None
     try:
         for inputs, made in (({"x": x}, "x"), ({}, "{'a': b'bytes', 'd': [1]}")):
             with contextlib.suppress(ColocatedError):
@@ -315,6 +316,7 @@ HOSTILE = {
     "a number as text": ["datetime", 5],
     "another library": ["pandas", "read_pickle", "/etc/passwd"],
     "a dtype of pandas": ["pandas", "Series", "object", ["pickle", 1, "3", []], None, None],
+    "a dtype whose one value fills the memory": ["pandas", "Series", "S2000000000", ["list", [""]], None, None],
 }
 
 
@@ -329,7 +331,7 @@ def test_what_no_host_of_ours_writes_is_refused_in_one_sentence(
     Plain.__module__, Plain.__qualname__ = "__main__", "Plain"
     monkeypatch.setattr(sys.modules["__main__"], "Plain", Plain, raising=False)
     with pytest.raises(ColocatedError, match="Output z") as caught:
-        plain.Reader("Output z", PARTS).read(written)
+        value_reader.Reader("Output z", PARTS).read(written)
     assert not isinstance(caught.value.__cause__, AssertionError)
 
 
@@ -388,3 +390,36 @@ series, when = table["f"].reset_index(drop=True), times[0]
     pandas.testing.assert_frame_equal(found["table"], names["table"])
     pandas.testing.assert_series_equal(found["series"], names["series"])
     assert found["when"] == names["when"]
+
+
+def test_a_host_that_claims_an_endless_answer_is_not_fetched_from() -> None:
+    source = """
+import struct, sys
+package = next(each for each in sys.modules if each.startswith("_pathways_jupyter_") and each.endswith(".serve"))
+codec = sys.modules[package.removesuffix(".serve") + ".codec"]
+real = codec.encode
+def lie(head, blobs=None):
+    data = real(head, blobs)
+    return struct.pack("<Q", 1 << 60) + data[8:] if "transcript" in head else data
+codec.encode = lie
+"""
+    try:
+        with pytest.raises(ColocatedError, match=r"host 0 has an answer of \d+ bytes; at most \d+ are fetched"):
+            cell_run.run_cell(source)
+    finally:
+        colocated.restart()
+
+
+def test_an_error_of_a_host_is_cut_and_has_no_control_characters() -> None:
+    source = "raise ValueError('first\\n' + chr(27) + '[2J' + chr(7) + 'x' * 3_000_000)"
+    error = cell_run.run_cell(source, once=True).error()
+    shown = f"{error} {error.failures[0].message} {error.remote_traceback()}"
+    assert "ValueError: first" in shown
+    assert len(shown) < 200_000
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", shown)
+    # So are the messages of this package that contain something of a host's.
+    assert str(ColocatedError("\x1b[2J")) == "\N{REPLACEMENT CHARACTER}[2J"
+    with pytest.raises(ColocatedError) as caught:
+        value_reader.Reader("Output z", []).read(["other", "\x1b[2J", "x" * 1_000_000])
+    assert len(str(caught.value)) < 100_000
+    assert "\x1b" not in str(caught.value)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pathways_jupyter.config import ConnectConfig, runtime_dir
+from pathways_jupyter.base.config import ConnectConfig, runtime_dir
 from pathways_jupyter.elastic import faults
 from pathways_jupyter.local import cluster as local
 from pathways_jupyter.session.kernel import session as sessions

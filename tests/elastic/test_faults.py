@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 import yaml
 
-from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.events import EventKind
 from pathways_jupyter.elastic import cordons, fault_targets, faults
 from pathways_jupyter.elastic.faults import Plan, RandomFaults
-from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.events import EventKind
 from pathways_jupyter.kube import objects, pods
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client

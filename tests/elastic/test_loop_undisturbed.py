@@ -9,10 +9,10 @@ import pytest
 from small_training import Data, Positioned, check, first_state, step
 
 from pathways_jupyter import elastic
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.elastic import record as records
 from pathways_jupyter.elastic import recovery
 from pathways_jupyter.elastic.record import Record
-from pathways_jupyter.errors import ConfigError
 
 
 @pytest.mark.parametrize("fresh", [True, False])

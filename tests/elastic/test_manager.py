@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from pathways_jupyter import elastic
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.events import EventKind
 from pathways_jupyter.elastic import faults
 from pathways_jupyter.elastic import record as records
-from pathways_jupyter.elastic.kinds import Kind
+from pathways_jupyter.elastic.event_kinds import Kind
 from pathways_jupyter.elastic.record import Record
-from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.events import EventKind
 
 
 @pytest.fixture(params=["ours", "theirs"])
@@ -125,8 +125,6 @@ def test_arguments_that_cannot_be_used_are_refused_by_the_decorators_and_the_man
     for wrong, said in (
         ({"devices": []}, "devices is empty"),
         ({"settle_seconds": -1}, "settle_seconds must be"),
-        ({"snapshot_period": 0}, "snapshot_period must be"),
-        ({"reshard_check_period": 0}, "reshard_check_period must be"),
     ):
         with pytest.raises(ConfigError, match=said):
             elastic.Manager(**wrong)
@@ -141,8 +139,8 @@ def test_scaling(session):
     manager.active_slice_indices = {0, 2}
     assert manager.inactive_slice_indices == {1}
     assert manager.scale_by_active_slices(24) == 16
-    assert manager.scale_by_good_slices(3.0) == 2.0
-    assert manager.good_slice_count == 2
+    assert manager.scale_by_active_slices(3.0) == 2.0
+    assert manager.active_slice_count == 2
     assert manager.default_device in session.slices()[0]
     with pytest.raises(ValueError, match="25 cannot be scaled to 2 of 3 slices"):
         manager.scale_by_active_slices(25)
@@ -167,45 +165,15 @@ def test_a_slice_that_flaps_is_trusted_later_each_time(session, caplog):
         manager.health.wait_for(3, timeout=0.01)
 
 
-def test_the_older_calls_reshard_down_and_up(session, take_down):
-    """The loop that pathwaysutils' earlier manager had, in short."""
-    import jax
+def test_the_steps_of_a_loop_of_ones_own_are_in_its_record(session):
+    manager = elastic.Manager()
 
-    manager = elastic.Manager(settle_seconds=0.05)
-    manager.start_monitoring()
-
-    def mesh():
-        return jax.sharding.Mesh(np.array(manager.good_devices), ("chip",))
-
-    def handler():
-        step, state, extra = manager.get_resharded_snapshot(mesh())
-        return step, state, extra
-
-    replicated = jax.sharding.NamedSharding(mesh(), jax.sharding.PartitionSpec())
-    state = {"x": jax.device_put(np.arange(4, dtype=np.float32), replicated)}
-    manager.maybe_snapshot(5, state, {"note": "a"}, force=True, block=True)
-    # Until it is healed below, so that it is not back before anything has noticed.
-    take_down(1, seconds=60)
-
+    @manager.elastic_retry(max_retries=1)
     def train():
-        while True:
-            jax.block_until_ready(jax.tree.map(lambda x: x + 1, state))
+        for step in range(2):
+            manager.note_step(step, loss=0.5)
 
-    with pytest.raises(jax.errors.JaxRuntimeError) as caught:
-        train()
-    step, state, extra = manager.maybe_reshard_down(caught.value, handler)
-    assert (step, extra, manager.good_slice_indices) == (5, {"note": "a"}, {0, 2})
-    assert np.asarray(state["x"]).tolist() == [0, 1, 2, 3]
-    faults.heal(session)
-    manager.health.wait_for(3, timeout=60)
-    manager.note_step(5, loss=0.5)
-    step, state, _ = manager.maybe_reshard_up(6, state, handler)
-    assert (step, manager.good_slice_count) == (6, 3)
-    assert np.asarray(state["x"]).tolist() == [0, 1, 2, 3]
-    assert len(state["x"].devices()) == 12
-    manager.close()
+    train()
     record = records.latest()
-    said = dict.fromkeys(event.kind for event in record.events if event.kind not in {Kind.SLICE_DOWN, Kind.SLICE_UP})
-    assert list(said) == [Kind.DETECTED, Kind.RESTORED, Kind.RESUMED, Kind.GROWN]
-    assert record.metrics == {5: {"loss": 0.5}}
-    assert {slices for _, slices in record.slices} == {2, 3}
+    assert (record.phase, record.metrics) == ("done", {0: {"loss": 0.5}, 1: {"loss": 0.5}})
+    assert {slices for _, slices in record.slices} == {3}

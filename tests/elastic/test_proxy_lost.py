@@ -6,10 +6,10 @@ import pytest
 from small_training import Data, check, first_state, step
 
 from pathways_jupyter import elastic
+from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.elastic.record import Kind, Record
-from pathways_jupyter.events import SessionState
 from pathways_jupyter.kube import objects
-from pathways_jupyter.session import reach
+from pathways_jupyter.session import clusters
 from pathways_jupyter.session.kernel.supervisor_link import Link
 
 
@@ -24,7 +24,7 @@ def lose(session):
                 if part in name:
                     await objects.delete(client, objects.PODS, name, namespace=namespace, grace_seconds=0)
 
-        reach.ask(session.record, delete)
+        clusters.ask(session.record, delete)
 
     return lose
 
@@ -105,7 +105,7 @@ def test_a_run_that_is_called_again_at_the_moment_of_a_loss_gets_a_new_proxy(ses
     lose(session.record.pod)
     next(event for event in session.follow(since) if event.data.get("state") == "lost")
     with monkeypatch.context() as patch:
-        patch.setattr(link, "_state", SessionState.CONNECTED)
+        patch.setattr(link, "state", SessionState.CONNECTED)
         manager = elastic.Manager()
         assert manager.active_slice_indices == frozenset()
     result = elastic.train_loop(step, state, data, steps=10, snapshots=snapshots, manager=manager)

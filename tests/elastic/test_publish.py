@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from pathways_jupyter import elastic
+from pathways_jupyter.base.events import Event, EventKind, SessionState
 from pathways_jupyter.elastic import faults
 from pathways_jupyter.elastic import record as records
-from pathways_jupyter.elastic.kinds import Kind
+from pathways_jupyter.elastic.event_kinds import Kind
 from pathways_jupyter.elastic.publish import Publisher
 from pathways_jupyter.elastic.record import Record
-from pathways_jupyter.events import Event, EventKind, SessionState
 from pathways_jupyter.session import client
 
 DEADLINE = 60.0

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pathways_jupyter.errors import ClusterError
+from pathways_jupyter.base.errors import ClusterError
 from pathways_jupyter.kube import answers
 
 DEEP = 50_000

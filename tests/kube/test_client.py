@@ -8,7 +8,7 @@ import sys
 import pytest
 from kinds import CONFIG_MAPS, NAMESPACES
 
-from pathways_jupyter.errors import ApiError, ClusterError, ConfigError
+from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
 from pathways_jupyter.kube import answers, client, credentials, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.cluster_access import Cluster

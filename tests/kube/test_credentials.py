@@ -13,8 +13,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from pathways_jupyter import blocking
-from pathways_jupyter.errors import ClusterError, ConfigError
+from pathways_jupyter.base import blocking
+from pathways_jupyter.base.errors import ClusterError, ConfigError
 from pathways_jupyter.kube import auth, credentials
 from pathways_jupyter.kube.cluster_access import tls
 from pathways_jupyter.kube.credentials import ExecPlugin, Renewable, TokenFile, parse_time
@@ -229,9 +229,9 @@ async def test_a_renewable_token_is_fetched_when_it_is_about_to_expire():
     expiries = iter([time.time() + 10, time.time() + 3600])
     fetched = []
 
-    def fetch():
+    async def fetch():
         fetched.append(1)
-        return f"t{len(fetched)}", next(expiries)
+        return f"Bearer t{len(fetched)}", next(expiries)
 
     source = Renewable(fetch, hint="")
     assert await source.authorization() == "Bearer t1"

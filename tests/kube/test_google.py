@@ -13,7 +13,7 @@ from aiohttp import web
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from pathways_jupyter.errors import ApiError, ClusterError, ConfigError
+from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
 from pathways_jupyter.kube import auth
 
 PATH = "/v1/projects/p/locations/us-east5/clusters/tpus"

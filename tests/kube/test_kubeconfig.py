@@ -4,7 +4,7 @@ from pathlib import Path
 import kubeconfigs
 import pytest
 
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.kube import kubeconfig
 
 TWO_CONTEXTS = """

@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from pathways_jupyter.errors import ApiError, ClusterError
-from pathways_jupyter.kube import objects, pods, websocket
+from pathways_jupyter.base.errors import ApiError
+from pathways_jupyter.kube import execute, objects, pods
 from pathways_jupyter.kube.objects import PODS
 
 DEADLINE = 60.0
@@ -38,9 +38,8 @@ class Reader:
 
 
 async def say(client, name, *lines):
-    text = "".join(f"{line}\n" for line in lines).encode()
-    command = ["dd", "of=orders", "status=none"]
-    done = await pods.run(client, name, command, namespace="default", stdin=text)
+    script = 'printf "%s\\n" "$@" > orders'
+    done = await execute.run(client, name, ["sh", "-c", script, "sh", *lines], namespace="default")
     # The container may end, and its commands with it, before this one has.
     assert done.exit_code == 0 or lines[-1] == "end"
 
@@ -92,49 +91,3 @@ async def test_the_log_of_a_pod_that_is_not_there_is_reported(bench, follow):
         with pytest.raises(ApiError) as raised:
             await anext(pods.logs(client, "missing", namespace="default", follow=follow))
     assert raised.value.status == 404
-
-
-async def test_a_command_runs_in_a_container_and_returns_its_exit_code(bench):
-    async with bench.client() as client:
-        await bench.pod(client, "p", "sleep", "600")
-        script = "import sys; print(sys.stdin.read().upper()); sys.stderr.write('oh'); sys.exit(3)"
-        async with asyncio.timeout(DEADLINE):
-            done = await pods.run(client, "p", ["python", "-c", script], namespace="default", stdin=b"hello")
-        assert (done.exit_code, done.stdout, done.stderr) == (3, b"HELLO\n", b"oh")
-
-
-async def test_large_output_arrives_whole(bench):
-    async with bench.client() as client:
-        await bench.pod(client, "p", "sleep", "600")
-        script = "import sys; sys.stdout.write('x' * 8_000_000)"
-        async with asyncio.timeout(DEADLINE):
-            done = await pods.run(client, "p", ["python", "-c", script], namespace="default")
-        assert (done.exit_code, len(done.stdout)) == (0, 8_000_000)
-
-
-async def test_whatever_a_command_reads_reaches_it_unchanged(bench):
-    async with bench.client() as client:
-        await bench.pod(client, "p", "sleep", "600")
-        for content in (bytes(range(256)) * 2000, b""):
-            done = await pods.run(client, "p", ["cat"], namespace="default", stdin=content)
-            assert (done.exit_code, done.stdout) == (0, content)
-
-
-async def test_a_program_that_is_not_there_is_reported(bench):
-    async with bench.client() as client:
-        await bench.pod(client, "p", "sleep", "600")
-        with pytest.raises(ClusterError):
-            await pods.run(client, "p", ["no-such-program"], namespace="default")
-
-
-async def test_a_server_that_goes_while_a_command_runs_is_noticed_at_once(bench, monkeypatch):
-    monkeypatch.setattr(websocket, "PING_SECONDS", 1e6)
-    async with bench.client() as client:
-        await bench.pod(client, "p", "sleep", "600")
-        task = asyncio.create_task(pods.run(client, "p", ["sleep", "600"], namespace="default"))
-        await pods.run(client, "p", ["true"], namespace="default")
-        await bench.server.stop()
-        async with asyncio.timeout(DEADLINE):
-            with pytest.raises(ClusterError):
-                await task
-        await bench.server.start()

@@ -4,7 +4,7 @@ from urllib.parse import unquote, urlsplit
 import kinds
 import pytest
 
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.problems import act, refused, unreachable
 

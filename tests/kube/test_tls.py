@@ -19,12 +19,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from pathways_jupyter.errors import ApiError, ClusterError
-from pathways_jupyter.kube import auth, execute, objects, pods, portforward
+from pathways_jupyter.base.errors import ApiError, ClusterError
+from pathways_jupyter.kube import auth, execute, objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS
 from pathways_jupyter.kube.problems import Unreachable
 from pathways_jupyter.kube.watch import watch
+from pathways_jupyter.tunnel import portforward
 
 DEADLINE = 60.0
 
@@ -117,7 +118,7 @@ REQUESTS = {
     "create": lambda client: objects.create(client, PODS, {"metadata": {"name": "p"}}, namespace="default"),
     "watch": _watch,
     "log": _follow,
-    "run": lambda client: pods.run(client, "p", ["true"], namespace="default"),
+    "run": lambda client: execute.run(client, "p", ["true"], namespace="default"),
     "exec": lambda client: execute.execute(client, "p", ["true"], namespace="default"),
     "port-forward": _forward,
 }

@@ -4,7 +4,7 @@ import contextlib
 import pytest
 from kinds import CONFIG_MAPS
 
-from pathways_jupyter.errors import ApiError
+from pathways_jupyter.base.errors import ApiError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import Resource
 from pathways_jupyter.kube.problems import Unreachable

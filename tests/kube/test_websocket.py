@@ -7,7 +7,7 @@ import struct
 import pytest
 from aiohttp import WSMsgType, web
 
-from pathways_jupyter.errors import ApiError, ClusterError
+from pathways_jupyter.base.errors import ApiError, ClusterError
 from pathways_jupyter.kube import websocket
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.cluster_access import Cluster

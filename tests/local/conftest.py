@@ -9,16 +9,16 @@ import pytest
 
 from pathways_jupyter.local.apiserver.resources import JOBS, PODS, Object, ResourceType
 from pathways_jupyter.local.apiserver.store import Store
+from pathways_jupyter.local.backoff import FAST
 from pathways_jupyter.local.controllers.garbage import GarbageCollector
 from pathways_jupyter.local.controllers.job import JobController
 from pathways_jupyter.local.controllers.jobset import JobSetController
 from pathways_jupyter.local.controllers.nodes import NodeController, nodes_for
 from pathways_jupyter.local.controllers.scheduler import Scheduler
-from pathways_jupyter.local.healing import FAST
-from pathways_jupyter.local.kubelet import HOLLOW_ANNOTATION, Kubelet
-from pathways_jupyter.local.network import Network
-from pathways_jupyter.local.recorder import Recorder
-from pathways_jupyter.local.spawner import Spawner
+from pathways_jupyter.local.event_recorder import Recorder
+from pathways_jupyter.local.node.kubelet import HOLLOW_ANNOTATION, Kubelet
+from pathways_jupyter.local.node.network import Network
+from pathways_jupyter.local.node.spawner import Spawner
 
 DEADLINE = 60.0
 

@@ -6,10 +6,10 @@ import pytest
 from IPython.core.completer import IPCompleter, provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 
-from pathways_jupyter import offers
+from pathways_jupyter.actions import completion_values
+from pathways_jupyter.actions.completion_values import SeenJob
 from pathways_jupyter.commands.magic import MAGIC
 from pathways_jupyter.magics.completion import complete, matcher
-from pathways_jupyter.offers import SeenJob
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.registry import SessionRecord
 
@@ -144,10 +144,12 @@ def test_jobs_are_offered_by_the_names_that_commands_have_seen(tmp_path, monkeyp
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
     assert offered("job show t") == []
     train, lab = SeenJob(headless=False), SeenJob(headless=True)
-    offers.remember_jobs("here/default", lambda known: {**known, "train": train, "trial": train})
-    offers.remember_jobs("there/", lambda known: {"lab": lab})
+    completion_values.remember_jobs("here/default", lambda known: {**known, "train": train, "trial": train})
+    completion_values.remember_jobs("there/", lambda known: {"lab": lab})
     assert offered("job show ")[:3] == ["lab", "train", "trial"]
-    offers.remember_jobs("here/default", lambda known: {name: job for name, job in known.items() if name != "train"})
+    completion_values.remember_jobs(
+        "here/default", lambda known: {name: job for name, job in known.items() if name != "train"}
+    )
     assert offered("job delete t") == ["trial"]
     for broken in ("[", '{"here/default": ["train"]}', '{"here/default": {"train": {}}}'):
         (tmp_path / "pathways" / "jobs.seen").write_text(broken)
@@ -161,7 +163,7 @@ def test_connecting_offers_only_jobs_to_which_a_notebook_can_attach(tmp_path, mo
         "lab-done": SeenJob(headless=True, over=True),
         "lab-train": SeenJob(headless=False),
     }
-    offers.remember_jobs("here/default", lambda known: there)
+    completion_values.remember_jobs("here/default", lambda known: there)
     assert offered("job connect l") == ["lab"]
     assert offered("connect --job ") == ["lab"]
     assert offered("job delete l") == ["lab", "lab-done", "lab-train"]
@@ -176,12 +178,15 @@ def test_help_offers_the_commands_of_a_group():
 @pytest.mark.parametrize(
     ("text", "flags"),
     [
-        ("elastic -", ["--metric", "--help"]),
+        ("elastic ", ["inject", "heal", "export", "--metric", "--help"]),
         ("elastic heal -", ["--yes", "--help"]),
         ("elastic export -", ["--help"]),
-        ("elastic inject slow 1 -", ["--for", "--after", "--at-step", "--random", "--yes", "--help"]),
-        ("elastic inject --random -", ["--for", "--every", "--seed", "--times", "--yes", "--help"]),
+        (
+            "elastic inject slow 1 -",
+            ["--for", "--after", "--at-step", "--random", "--every", "--seed", "--times", "--yes", "--help"],
+        ),
+        ("elastic inject s", ["slice-down", "slow"]),
     ],
 )
-def test_an_action_offers_the_options_that_it_uses(text, flags):
+def test_a_group_with_a_command_of_its_name_offers_both(text, flags):
     assert offered(text) == flags

@@ -15,10 +15,10 @@ session = pathways_jupyter.connect(kubeconfig={kubeconfig!r}, tpu={{"tpuv6e:2x2"
 """
 LET_GO = "session.disconnect()"
 DELETE_THE_PROXY = """
-from pathways_jupyter import entry
+from pathways_jupyter.session import clusters
 from pathways_jupyter.kube import objects
 record = session.record
-entry.ask(record, lambda client, namespace: objects.delete(
+clusters.ask(record, lambda client, namespace: objects.delete(
     client, objects.PODS, record.pod, namespace=namespace, grace_seconds=0))
 """
 

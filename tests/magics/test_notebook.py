@@ -10,7 +10,8 @@ import pytest
 
 CONNECT = "%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2"
 KILL_A_WORKER = """
-from pathways_jupyter import entry
+from pathways_jupyter.session import clusters
+from pathways_jupyter.actions import cluster
 from pathways_jupyter.kube import objects
 from pathways_jupyter.session.kernel import session as sessions
 
@@ -20,15 +21,15 @@ async def kill(client, namespace):
     for pod in pods.items:
         await objects.delete(client, objects.PODS, pod["metadata"]["name"], namespace=namespace, grace_seconds=0)
 
-entry.ask(sessions.current().record, kill)
+clusters.ask(sessions.current().record, kill)
 """
 DELETE_THE_PROXY = """
-from pathways_jupyter import entry
+from pathways_jupyter.session import clusters
 from pathways_jupyter.kube import objects
 from pathways_jupyter.session.kernel import session as sessions
 
 record = sessions.current().record
-entry.ask(record, lambda client, namespace: objects.delete(
+clusters.ask(record, lambda client, namespace: objects.delete(
     client, objects.PODS, record.pod, namespace=namespace, grace_seconds=0))
 """
 INTERRUPT_THE_DISCONNECT = """
@@ -131,7 +132,7 @@ def test_a_lost_and_a_healed_slice_are_reported_without_asking(connected):
         ("inject slice-down 9 --at-step 1", "Slice 9 is not one of this session's."),
         ("inject slice-dwn 1 --after 1s", "There is no fault 'slice-dwn'."),
         ("inject slow 1 --at-step 1 --for 0", "--for must be more than 0 s."),
-        ("heal 0 1", "Healing takes no second slice."),
+        ("heal 0 1", "elastic heal does not take '1'."),
     ],
 )
 def test_a_fault_for_later_that_makes_no_sense_is_refused_now(connected, line, said):

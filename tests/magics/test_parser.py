@@ -4,10 +4,10 @@ import math
 
 import pytest
 
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.tpu import parse_instances
 from pathways_jupyter.commands.magic import MAGIC
-from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.magics.parser import parse
-from pathways_jupyter.tpu import parse_instances
 
 
 def test_a_line_becomes_a_command_with_only_what_was_given():

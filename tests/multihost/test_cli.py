@@ -66,7 +66,7 @@ def test_a_detached_run_is_managed_from_other_processes(cli, lab):
     detached = ["run", "--detach", "--grace", "1"]
     started = cli(*detached, "--run-name", "far", "--", "echo up; sleep 300", on_hosts=True)
     assert started.returncode == 0, started.stderr
-    assert "attach far" in started.stdout
+    assert "attach far" in started.stderr
     other = cli(*detached, "--json", "--run-name", "other", "--", "true", on_hosts=True)
     assert json.loads(other.stdout)["run"]["name"] == "other"
     assert "attach other" in other.stderr
@@ -121,10 +121,10 @@ def test_interrupting_attach_leaves_the_run_alone(cli, lab):
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as attached:
         assert [attached.stdout.readline()[5:] for _ in range(3)] == [" up\n"] * 3
         attached.send_signal(signal.SIGINT)
-        shown, _ = attached.communicate(timeout=60)
+        shown, said = attached.communicate(timeout=60)
     assert attached.returncode == 130
     assert "3 running" in shown
-    assert "attach on" in shown
+    assert "attach on" in said
     assert empty_columns(shown) <= {"exit code"}, shown
     assert cli("stop", "on").returncode == 0
 

@@ -8,7 +8,7 @@ import played_google
 import pytest
 import tpu_api
 
-from pathways_jupyter.errors import ApiError, ClusterError, ConfigError
+from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
 from pathways_jupyter.multihost import cloud, queued_resources, tpuvm
 from pathways_jupyter.multihost.errors import MultihostError
 from pathways_jupyter.multihost.targets import Wanted
@@ -50,6 +50,17 @@ async def test_the_workers_of_all_vms_are_found_over_pages(api):
     assert [each.label for each in found] == ["0-0", "0-1", "1-0", "1-1", "2-0", "2-1", "3-0", "3-1"]
     inside = await tpuvm.find(Wanted(tpu_prefix="my-tpu", internal_ip=True))
     assert [each.address for each in inside] == [f"10.1.{each}" for each in addresses]
+
+
+async def test_a_user_id_without_a_name_is_no_obstacle(api, tmp_path, monkeypatch):
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 54321)
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "google_compute_engine.pub").write_text("ssh-ed25519 AAAA someone\n")
+    api.node("my-tpu-0", "0.0")
+    await tpuvm.find(Wanted(tpu_prefix="my-tpu"))
+    assert api.nodes["my-tpu-0"]["metadata"]["ssh-keys"].endswith(":ssh-ed25519 AAAA someone")
 
 
 async def test_what_is_missing_about_a_vm_is_explained(api):
@@ -258,7 +269,7 @@ def test_a_notebook_makes_waits_for_and_deletes_tpu_vms(machine, notebook, accou
         unasked = notebook.finish(
             notebook.client.execute("%pathways multihost delete my-tpu --force", allow_stdin=False)
         )
-        assert unasked.error == "MultihostError"
+        assert unasked.error == "ConfigError"
         assert "add --yes" in unasked.shown
         assert list(api.queued) == ["my-tpu"]
         assert "is deleted" in notebook.run("%pathways multihost delete my-tpu --force --yes").text

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from pathways_jupyter.multihost.errors import PackError
-from pathways_jupyter.multihost.pack import pack
+from pathways_jupyter.multihost.pack import Sending, pack
 from pathways_jupyter.multihost.run_events import Phase
-from pathways_jupyter.multihost.spool import Spool
 
 UNPRIVILEGED = 65534
 
@@ -104,13 +103,14 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path):
         writer.stdout.close()
 
 
-async def test_a_file_that_changes_before_it_is_sent_is_noticed(tmp_path):
+@pytest.mark.parametrize("content", ["b", "", "longer"])
+async def test_a_file_that_changes_before_it_is_sent_is_noticed(tmp_path, content):
     write(tmp_path, "a")
-    packed = pack(tmp_path)
-    (tmp_path / "a").write_text("b")
-    with Spool(packed) as spool, pytest.raises(PackError, match="a changed while it was packed"):
-        async for _ in spool.frames([packed.files[0].content]):
-            pass
+    with Sending(tmp_path) as sending:
+        packed = await sending.packed()
+        (tmp_path / "a").write_text(content)
+        with pytest.raises(PackError, match="a changed while it was packed"):
+            await sending.archive(tuple(packed.contents))
 
 
 async def test_a_directory_that_cannot_be_packed_ends_the_run_before_anything_is_sent(lab):

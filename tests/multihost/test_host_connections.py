@@ -7,7 +7,7 @@ import psutil
 import pytest
 from runs import DEADLINE
 
-from pathways_jupyter import blocking
+from pathways_jupyter.base import blocking
 from pathways_jupyter.multihost import host_connections, run_actions
 from pathways_jupyter.multihost.run_events import Ended, Output
 

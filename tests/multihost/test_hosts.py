@@ -8,7 +8,7 @@ import sys
 import pytest
 import sshd
 
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.multihost import host_connections, run_actions, targets
 from pathways_jupyter.multihost.run_events import Phase
 

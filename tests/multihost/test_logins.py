@@ -1,12 +1,13 @@
 """How one logs in to TPU VMs: OS Login, and host keys that Google's API vouches for, on real sshd processes."""
 
+import dataclasses
 import getpass
 
 import played_google
 import pytest
 import tpu_api
 
-from pathways_jupyter.errors import ApiError, ConfigError
+from pathways_jupyter.base.errors import ApiError, ConfigError
 from pathways_jupyter.multihost import host_connections, run_actions, tpuvm
 from pathways_jupyter.multihost.errors import HostError
 from pathways_jupyter.multihost.ssh import Ssh, SshOptions
@@ -97,7 +98,7 @@ async def test_a_host_key_that_googles_api_vouches_for_needs_no_acceptance(lab, 
     assert [each.error for each in reports] == ["", ""]
     assert not (lab.directory / ".ssh" / "known_hosts").exists()
     # A run is remembered with them, for those who come back to it.
-    assert [Target.from_json(each.to_json()) for each in hosts.targets] == list(hosts.targets)
+    assert [Target.from_json(dataclasses.asdict(each)) for each in hosts.targets] == list(hosts.targets)
 
 
 async def test_another_host_key_than_googles_api_says_is_refused(lab, api):

@@ -47,7 +47,7 @@ def test_a_cell_runs_on_hosts_and_shows_a_table(machine, cluster, notebook):
     failed = notebook.run(
         f"%pathways multihost run --local --service pathways-cluster --dir {code} --run-name bad -- exit 5"
     )
-    assert failed.error == "MultihostError", failed.text
+    assert failed.error == "RunFailed", failed.text
     assert "Run bad ended with exit code 5." in failed.shown
 
 

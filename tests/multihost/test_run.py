@@ -57,7 +57,7 @@ async def test_what_a_handler_of_sigterm_starts_is_left_alone_until_the_grace_is
     saves = "trap 'sleep 1 && echo saved; exit 3' TERM; echo up; while true; do sleep 0.1; done"
     # Closing it once it is up ends it.
     seen = await lab.run(saves, 1, until=lambda seen: seen.lines, grace=30.0)
-    (host,) = records.read_states(seen.record).hosts
+    (host,) = records.read(seen.record.id).hosts
     assert (host.phase, host.code) == (Phase.STOPPED, 3)
     assert seen.log().endswith(b"saved\n")
     assert lab.farm.left() == []
@@ -186,7 +186,7 @@ async def test_a_detached_run_goes_on_alone_and_is_found_again(lab):
     assert started.code is None
     record = records.find("alone")
     assert record.state == "detached"
-    assert {each.phase for each in await run_actions.status(record)} == {Phase.RUNNING}
+    assert {each.phase for each in await run_actions.refresh(record)} == {Phase.RUNNING}
     release.touch()
     done = await lab.follow(run_actions.attach(record))
     assert done.code == 1
@@ -199,7 +199,7 @@ async def test_a_detached_run_is_stopped_and_its_logs_fetched(lab):
     record = records.find("detached")
     async with asyncio.timeout(DEADLINE):
         while [record.log(target).read_text() for target in record.targets] != ["up\nready\n"] * 2:
-            await run_actions.fetch(record)
+            await run_actions.refresh(record)
         ended = await run_actions.stop(record)
     assert {each.phase for each in ended} == {Phase.STOPPED}
     assert lab.farm.left() == []
@@ -215,20 +215,21 @@ async def test_leaving_off_a_detached_run_does_not_end_it(lab):
             if "up" in str(event):
                 break
         await attached.aclose()
-        assert {each.phase for each in await run_actions.status(record)} == {Phase.RUNNING}
+        assert {each.phase for each in await run_actions.refresh(record)} == {Phase.RUNNING}
         await run_actions.stop(record)
 
 
 def test_a_run_whose_client_was_killed_ends_on_the_hosts(lab):
     program = """
         import asyncio, sys
+        from pathlib import Path
         from pathways_jupyter.multihost import host_connections, run_actions
         from pathways_jupyter.multihost.targets import Wanted
         from pathways_jupyter.multihost.run_events import Output
 
         async def main():
             wanted = Wanted(hosts=sys.argv[1], keys=(sys.argv[2],), known_hosts=sys.argv[3])
-            request = run_actions.Request("echo up; sleep 300", run_actions.Path(sys.argv[4]), "killed", lease=5.0)
+            request = run_actions.Request("echo up; sleep 300", Path(sys.argv[4]), "killed", lease=5.0)
             async for event in run_actions.start(await host_connections.find(wanted), request):
                 if isinstance(event, Output):
                     print("up", flush=True)

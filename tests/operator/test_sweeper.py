@@ -11,7 +11,7 @@ from pathways_jupyter.kube.objects import JOBS, LEASES
 from pathways_jupyter.operator.main import say
 from pathways_jupyter.operator.sweeper import Sweeper
 from pathways_jupyter.service import leases
-from pathways_jupyter.service.relay.container import RelaySpec
+from pathways_jupyter.tunnel.relay.container import RelaySpec
 
 DEADLINE = 60.0
 

@@ -10,9 +10,9 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from pathways_jupyter.elastic import export
-from pathways_jupyter.elastic.kinds import Kind
+from pathways_jupyter.elastic.curve import Curve, Point
+from pathways_jupyter.elastic.event_kinds import Kind
 from pathways_jupyter.elastic.record import Record
-from pathways_jupyter.elastic.series import Point, Series
 from pathways_jupyter.render import elastic as picture
 
 
@@ -88,7 +88,7 @@ def test_the_trace_has_what_perfetto_needs(record):
 
 
 def test_a_curve_of_any_length_stays_small_and_keeps_its_ends():
-    curve = Series(most=50)
+    curve = Curve(most=50)
     for number in range(10_001):
         curve.add(Point(float(number), number, float(number)))
     steps = [each.step for each in curve.points()]

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pathways_jupyter.events import Event, EventKind, SessionSlice, SessionState, Stage
+from pathways_jupyter.base.events import Event, EventKind, SessionSlice, SessionState, Stage
 from pathways_jupyter.render import (
     array_notes,
     doctor,

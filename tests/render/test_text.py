@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from pathways_jupyter import wording
+from pathways_jupyter.base.text import size
 from pathways_jupyter.render import html, text
 
 
@@ -29,7 +29,7 @@ def test_instances_are_counted_in_slices_and_chips():
     [(0, "0 bytes"), (1, "1 byte"), (812, "812 bytes"), (1000, "1.0 kB"), (3_149_000, "3.1 MB"), (5e12, "5000.0 GB")],
 )
 def test_a_size_is_never_rounded_to_nothing(number, said):
-    assert wording.size(number) == said
+    assert size(number) == said
 
 
 def test_a_number_keeps_its_unit_and_a_long_cell_is_not_broken_after_each_word():

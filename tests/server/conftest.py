@@ -20,7 +20,7 @@ import aiohttp
 import pytest
 from pages import DEADLINE
 
-from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.session import protocol
 from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.protocol import Method

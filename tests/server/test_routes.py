@@ -191,6 +191,8 @@ async def test_a_page_can_distinguish_a_first_day_from_a_fault(server, set_up):
     async with server.http() as http, http.ws_connect(server.route("updates")) as socket:
         assert (await problem(socket, {}))["nothing_set_up"]
         assert not (await problem(socket, {"context": "mine"}))["nothing_set_up"]
+        assert not (await problem(socket, {"context": "mine"}))["embedded_ended"]
+        assert (await problem(socket, {"local": True}))["embedded_ended"]
         set_up("]")
         assert not (await problem(socket, {}))["nothing_set_up"]
 

@@ -7,7 +7,7 @@ import os
 import pytest
 from kubeconfigs import write
 
-from pathways_jupyter.errors import ConfigError, LocalClusterError
+from pathways_jupyter.base.errors import ConfigError, LocalClusterError
 from pathways_jupyter.server import scope as scopes
 from pathways_jupyter.server.scope import Scope
 from pathways_jupyter.session.registry import SessionRecord

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from pathways_jupyter.events import Event, EventKind
+from pathways_jupyter.base.events import Event, EventKind
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.server.sessionwatch import SessionWatch
@@ -29,7 +29,7 @@ class Page:
         self.events = {}
         self.runs = {}
         self.news = []
-        self._changed = asyncio.Event()
+        self._changed, self.arrived = asyncio.Event(), asyncio.Event()
 
     def __call__(self, message):
         if self.count == self.breaks_at:
@@ -44,6 +44,7 @@ class Page:
             self.events[message["session"]] = before + message["events"]
             self.news += message["events"] if message["news"] else []
         self._changed.set()
+        self.arrived.set()
 
     async def until(self, true):
         async with asyncio.timeout(DEADLINE):
@@ -64,7 +65,7 @@ def connect(machine, cluster, monkeypatch):
 async def watching():
     made = SessionWatch()
     yield made
-    made.close()
+    made.stop()
 
 
 async def kill_worker(cluster, record):
@@ -87,10 +88,10 @@ def seen(session, kind):
 
 async def test_a_page_that_breaks_at_any_point_keeps_no_event_from_the_others(connect, watching, cluster):
     good = Page()
-    await watching.add(good)
+    watching.add(good)
     pages = [Page(breaks_at=point) for point in range(12)]
     for page in pages:
-        await watching.add(page)
+        watching.add(page)
     _, record = await asyncio.to_thread(connect)
     await good.until(lambda page: any(row["state"] == "connected" for row in page.sessions))
     await kill_worker(cluster, record)
@@ -99,7 +100,7 @@ async def test_a_page_that_breaks_at_any_point_keeps_no_event_from_the_others(co
     # How many messages there are depends on how many events come together.
     assert len([page for page in pages if page.count == page.breaks_at]) > 3
     late = Page()
-    await watching.add(late)
+    watching.add(late)
     assert kinds(late, record["id"]) == kinds(good, record["id"])
     assert late.news == []
 
@@ -130,7 +131,7 @@ async def test_what_is_followed_is_followed_again_after_the_connection_broke(con
     written = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps({**written, "socket": str(tmp_path / "relay")}), encoding="utf-8")
     page = Page()
-    await watching.add(page)
+    watching.add(page)
     async with asyncio.timeout(DEADLINE):
         await cut.wait()
     await kill_worker(cluster, record)
@@ -145,7 +146,7 @@ async def test_what_is_followed_is_followed_again_after_the_connection_broke(con
 async def test_a_supervisor_that_stops_answering_is_reported_and_so_is_that_it_answers_again(connect, watching):
     _, record = await asyncio.to_thread(connect)
     page = Page()
-    await watching.add(page)
+    watching.add(page)
     await page.until(lambda page: [row["silent"] for row in page.sessions] == [False])
     os.kill(record["pid"], signal.SIGSTOP)
     try:
@@ -155,10 +156,27 @@ async def test_a_supervisor_that_stops_answering_is_reported_and_so_is_that_it_a
     await page.until(lambda page: [row["silent"] for row in page.sessions] == [False])
 
 
+async def test_a_page_that_comes_back_gets_each_event_once(connect, watching):
+    """It keeps the events that it has until the list is reset."""
+    page = Page()
+    watching.add(page)
+    _, record = await asyncio.to_thread(connect)
+    await page.until(
+        lambda page: any(each["data"].get("state") == "connected" for each in page.events.get(record["id"], ()))
+    )
+    known = page.events[record["id"]]
+    watching.remove(page)
+    begun = page.count
+    watching.add(page)
+    await page.until(lambda page: page.count > begun + len(known) and len(page.events[record["id"]]) >= len(known))
+    again = page.events[record["id"]]
+    assert again == [each for at, each in enumerate(again) if each not in again[:at]]
+
+
 async def test_the_timeline_of_a_session_outlives_it(connect, watching, cluster):
     link, record = await asyncio.to_thread(connect)
     page = Page()
-    await watching.add(page)
+    watching.add(page)
     await page.until(lambda page: [row["state"] for row in page.sessions] == ["connected"])
     await asyncio.to_thread(lambda: link.answer(link.ask(Method.DISCONNECT), patience=DEADLINE))
     await page.until(lambda page: not page.sessions and page.ended)
@@ -169,8 +187,8 @@ async def test_the_timeline_of_a_session_outlives_it(connect, watching, cluster)
     # A page that is loaded again leaves no listener for a moment.
     watching.remove(page)
     again = Page()
-    await watching.add(again)
-    assert [row["id"] for row in again.ended] == [record["id"]]
+    watching.add(again)
+    await again.until(lambda page: [row["id"] for row in page.ended] == [record["id"]] and page.events)
     assert again.events == page.events
     assert again.news == []
 
@@ -178,7 +196,7 @@ async def test_the_timeline_of_a_session_outlives_it(connect, watching, cluster)
 async def test_only_so_many_ended_sessions_are_kept(connect, watching, monkeypatch):
     monkeypatch.setattr("pathways_jupyter.server.sessionwatch.ENDED", 1)
     page = Page()
-    await watching.add(page)
+    watching.add(page)
     made = []
     for _ in range(2):
         link, record = await asyncio.to_thread(connect)
@@ -187,24 +205,25 @@ async def test_only_so_many_ended_sessions_are_kept(connect, watching, monkeypat
         await asyncio.to_thread(lambda link=link: link.answer(link.ask(Method.DISCONNECT), patience=DEADLINE))
         await page.until(lambda page: [row["id"] for row in page.ended] == made[-1:])
     late = Page()
-    await watching.add(late)
+    watching.add(late)
     assert list(late.events) == made[-1:]
 
 
 async def test_a_page_that_closes_during_the_first_look_is_not_kept(watching, machine, monkeypatch):
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", machine.environ["JUPYTER_RUNTIME_DIR"])
-    page = Page()
-    adding = asyncio.create_task(watching.add(page))
+    closed, other = Page(), Page()
+    watching.add(closed)
+    watching.add(other)
     await asyncio.sleep(0)
-    watching.remove(page)
+    watching.remove(closed)
     async with asyncio.timeout(DEADLINE):
-        await adding
-    assert page.count == 0
+        await other.arrived.wait()
+    assert closed.count == 0
 
 
 async def test_a_page_gets_the_newest_state_of_a_training_run_and_its_events(connect, watching, cluster):
     page, late = Page(), Page()
-    await watching.add(page)
+    watching.add(page)
     _, record = await asyncio.to_thread(connect)
     written = registry.read(record["id"])
     for step in range(3):
@@ -215,5 +234,5 @@ async def test_a_page_gets_the_newest_state_of_a_training_run_and_its_events(con
     await page.until(lambda page: page.runs.get(record["id"]) == {"step": 2})
     assert kinds(page, record["id"]).count("elastic") == 3
     assert "elastic-run" not in kinds(page, record["id"])
-    await watching.add(late)
+    watching.add(late)
     assert late.runs == page.runs

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pathways_jupyter import tpu
+from pathways_jupyter.base import tpu
 from pathways_jupyter.service import names, service_jobset
 
 BUCKET = "gs://team/scratch"

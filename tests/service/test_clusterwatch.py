@@ -4,7 +4,7 @@ import dataclasses
 import pytest
 from permissions import documented_rules
 
-from pathways_jupyter import tpu
+from pathways_jupyter.base import tpu
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.service import clusterwatch, names, service_jobset
 from pathways_jupyter.service.clusterwatch import ClusterWatch

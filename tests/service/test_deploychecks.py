@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from pathways_jupyter.errors import ApiError, ClusterError
+from pathways_jupyter.base.errors import ApiError, ClusterError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import EVENTS, NODES
 from pathways_jupyter.local.controllers.nodes import nodes_for
@@ -95,7 +95,7 @@ def test_an_endpoint_that_does_not_answer_is_no_missing_bucket(monkeypatch, tmp_
 
 async def checked(client) -> dict:
     wanted = deployment.plan({"name": "mine", "tpu": "tpuv6e:2x2", "local": True}, jax="0.10.2")
-    return {each.name: each async for each in deploychecks.findings(client, wanted.within("default"))}
+    return {each.name: each async for each in deploychecks.findings(client, wanted.within("default").spec)}
 
 
 async def test_events_about_quota_are_shown(bench):
@@ -156,7 +156,7 @@ async def test_the_advice_for_the_embedded_cluster_fits_it(bench):
     wanted = deployment.plan(given, jax="0.10.2")
     async with bench.client() as client:
         await embedded_nodes(client)
-        found = {each.name: each async for each in deploychecks.findings(client, wanted.within("default"))}
+        found = {each.name: each async for each in deploychecks.findings(client, wanted.within("default").spec)}
     assert found["node pools"].level is found["head"].level is Level.FAIL
     for each in found.values():
         assert "gcloud" not in each.message + each.hint

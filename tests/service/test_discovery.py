@@ -1,8 +1,8 @@
 import kinds
 import pytest
 
-from pathways_jupyter import tpu
-from pathways_jupyter.errors import ServiceError
+from pathways_jupyter.base import tpu
+from pathways_jupyter.base.errors import ServiceError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import JOBSETS, PODS
 from pathways_jupyter.service import discovery, names, service_jobset, status

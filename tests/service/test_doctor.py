@@ -3,8 +3,8 @@ import dataclasses
 
 import pytest
 
-from pathways_jupyter import tpu
-from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.base import tpu
+from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, LEASES, NETWORK_POLICIES

@@ -3,12 +3,12 @@ import asyncio
 import pytest
 from permissions import documented_rules
 
-from pathways_jupyter.errors import ApiError
+from pathways_jupyter.base.errors import ApiError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import JOBS, LEASES, PODS
 from pathways_jupyter.service import leases, names
 from pathways_jupyter.service.leasewatch import LeaseWatch
-from pathways_jupyter.service.relay.container import RelaySpec
+from pathways_jupyter.tunnel.relay.container import RelaySpec
 
 DEADLINE = 60.0
 HOUR = 3600.0
@@ -118,6 +118,23 @@ async def test_a_renewal_by_a_clock_that_was_set_counts_from_when_the_server_rec
         assert await jobs(client) == {job["metadata"]["name"]}
 
 
+async def test_a_renewal_in_the_future_holds_a_lease_no_longer_than_one_of_now(bench, monkeypatch):
+    async with bench.client() as client:
+        job = await bench.proxy(client, "s1")
+        await leases.create(client, job, seconds=60)
+        await bench.renewed_at(client, job, client.now() + 365 * 24 * HOUR)
+        later(monkeypatch, client, 120)
+        assert [each.session for each in await leases.sweep(client, "default")] == ["s1"]
+
+
+def test_a_lease_whose_author_also_forged_what_the_server_notes_has_never_been_renewed():
+    future = leases.stamp(2e9)
+    metadata = {"creationTimestamp": future, "managedFields": [{"time": future}]}
+    lease = {"metadata": metadata, "spec": {"renewTime": future, "acquireTime": future}}
+    assert leases.is_stale(lease, 1.9e9)
+    assert leases.renewed({**lease, "spec": {**lease["spec"], "acquireTime": leases.stamp(1.8e9)}}, 1.9e9) == 1.8e9
+
+
 async def test_any_number_may_sweep_at_once_and_each_job_is_reported_once(bench, monkeypatch):
     async with bench.client() as client:
         for index in range(10):
@@ -221,7 +238,7 @@ async def test_a_silent_proxy_with_a_relay_is_kept_until_its_slices_are_needed(b
 async def test_a_silent_proxy_with_a_relay_is_not_kept_for_longer_than_it_asked_for(bench, monkeypatch):
     async with bench.client() as client:
         lease = await leases.create(client, await bench.proxy(client, "s1"), seconds=10, keep=900)
-        assert leases.kept_until(lease) - leases.end(lease) == 890
+        assert leases.kept_until(lease, client.now()) - leases.end(lease, client.now()) == 890
         later(monkeypatch, client, 960)
         (swept,) = await leases.sweep(client, "default")
         assert (swept.session, swept.kept) == ("s1", False)

@@ -6,9 +6,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pathways_jobs import COLOCATED, ELASTIC, headless, training
 
-from pathways_jupyter import tpu
-from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.local.apiserver.cel import rule_causes
+from pathways_jupyter.base import tpu
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.local.apiserver.custom_rules import rule_causes
 from pathways_jupyter.service import names
 from pathways_jupyter.service.pathwaysjob import definition, expansion, fields
 

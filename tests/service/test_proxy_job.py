@@ -2,10 +2,10 @@ import math
 
 import pytest
 
-from pathways_jupyter.errors import ConfigError, ServiceError
+from pathways_jupyter.base.errors import ConfigError, ServiceError
 from pathways_jupyter.service import names, proxy_job
 from pathways_jupyter.service.lab import manifests
-from pathways_jupyter.service.relay.container import RelaySpec
+from pathways_jupyter.tunnel.relay.container import RelaySpec
 
 REPOSITORY = "us-docker.pkg.dev/cloud-tpu-v2-images/pathways"
 

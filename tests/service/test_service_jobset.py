@@ -1,7 +1,7 @@
 import pytest
 
-from pathways_jupyter import tpu
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.base import tpu
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.service import names, service_jobset
 
 

@@ -4,7 +4,7 @@ import json
 import pytest
 from service_pods import SERVICE, pod
 
-from pathways_jupyter import tpu
+from pathways_jupyter.base import tpu
 from pathways_jupyter.render import slices
 from pathways_jupyter.service import discovery, names, proxy_job, service_jobset, status
 from pathways_jupyter.service.picture import picture

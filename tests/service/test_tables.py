@@ -95,10 +95,10 @@ def test_what_a_silent_session_holds_is_reclaimable_and_not_free():
 
 def test_only_changes_are_sent():
     before, now = drawn(service()), drawn(service(state=State.DOWN))
-    put, drop = tables.difference(before, now)
+    put, drop = tables.differences(before, now)
     assert [row["id"] for row in put["slices"]] == ["ns/svc/1"]
     assert drop == {}
-    put, drop = tables.difference(now, tables.EMPTY)
+    put, drop = tables.differences(now, tables.EMPTY)
     assert put == {}
     assert sorted(drop["slices"]) == ["ns/svc/0", "ns/svc/1"]
 

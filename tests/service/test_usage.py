@@ -6,11 +6,10 @@ from datetime import UTC, datetime
 import holders
 import pytest
 
-from pathways_jupyter.errors import ConfigError
 from pathways_jupyter.render import usage_table
 from pathways_jupyter.service import names
 from pathways_jupyter.service.session_figures import SessionFigures
-from pathways_jupyter.service.usage import NOT_RECORDED, parse_span, usage
+from pathways_jupyter.service.usage import NOT_RECORDED, usage
 
 NOW = 1_800_000_000.0
 HOUR = 3600.0
@@ -93,17 +92,6 @@ def test_other_jobs_and_unknown_types_are_not_guessed():
     (held,) = usage(jobs, [], since=NOW - 24 * HOUR, now=NOW).proxies
     assert (held.job, held.chips, held.chip_hours) == ("new", None, None)
     assert "not known" in usage_table.view(usage(jobs, [], since=0, now=NOW)).text
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("7d", 604800), ("12h", 43200), ("1h30m", 5400), ("90s", 90)])
-def test_spans(text, seconds):
-    assert parse_span(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "7", "d", "7 d", "-1d", "0h", "1y", "7days"])
-def test_what_is_no_span_is_refused(text):
-    with pytest.raises(ConfigError, match="is not a span of time"):
-        parse_span(text)
 
 
 def test_the_command_shows_who_holds_what_now(machine, cluster, monkeypatch):

@@ -17,7 +17,7 @@ import psutil
 import pytest
 from waits import wait_until
 
-from pathways_jupyter.config import ConnectConfig, runtime_dir
+from pathways_jupyter.base.config import ConnectConfig, runtime_dir
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, LEASES, PODS, Object, list_

@@ -40,7 +40,7 @@ CONNECTED = {"jobs": 1, "leases": 1, "pods": 1, "processes": 2, "sockets": 2, "f
 # Minimal, because a traceback through JAX's own frames takes IPython longer to draw than all of the rest.
 PRELUDE = """
 %xmode Minimal
-from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.session.kernel import session as sessions
 config = {config!r}
 def connect():
@@ -63,9 +63,10 @@ while True:
 """
 
 DELETE_THE_PROXY = """
-from pathways_jupyter import entry
+from pathways_jupyter.session import clusters
 from pathways_jupyter.kube import objects
-entry.ask(s.record, lambda client, namespace: objects.delete(client, objects.PODS, s.record.pod, namespace=namespace))
+pod = s.record.pod
+clusters.ask(s.record, lambda client, namespace: objects.delete(client, objects.PODS, pod, namespace=namespace))
 for event in s.follow():
     print(event.kind, flush=True)
 """

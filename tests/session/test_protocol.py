@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.errors import ApiError, CapacityError, ClusterError, PathwaysError, SessionError
-from pathways_jupyter.events import Event, EventKind
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import ApiError, CapacityError, ClusterError, PathwaysError, SessionError
+from pathways_jupyter.base.events import Event, EventKind
 from pathways_jupyter.session import protocol
 from pathways_jupyter.session.protocol import Answer, Method, Request
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.events import Event, EventKind
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.events import Event, EventKind
 from pathways_jupyter.session import protocol, recording
 from pathways_jupyter.session.supervisor import session_log
 from pathways_jupyter.session.supervisor.session_log import History

@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from pathways_jupyter.config import runtime_dir
-from pathways_jupyter.errors import SessionError
-from pathways_jupyter.events import SessionState
+from pathways_jupyter.base.config import runtime_dir
+from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.service.names import current_user
 from pathways_jupyter.session import client, registry, sweep
 from pathways_jupyter.session.protocol import Method

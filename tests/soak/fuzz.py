@@ -26,7 +26,7 @@ from urllib.parse import quote, urlsplit
 from machine import INSTANCE, Machine
 
 import pathways_jupyter
-from pathways_jupyter.errors import PathwaysError
+from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.session import client, protocol, registry
 from pathways_jupyter.session.protocol import Method, Request

@@ -34,7 +34,7 @@ LONGEST_LIFE_SECONDS = 5.0
 # Before the clock starts: an Interrupt in the middle of JAX's own import leaves it half imported.
 IMPORTS = """
 import jax, jax.numpy as jnp, pathways_jupyter
-from pathways_jupyter.colocated import run
+from pathways_jupyter.colocated import run_cell
 """
 LOOP = f"""
 for number in range(10_000):
@@ -43,7 +43,7 @@ for number in range(10_000):
     ):
         assert float(jnp.arange(8.0).sum()) == 28.0
         if number % 3 == 1:
-            run.run_cell("import time; time.sleep(0.5)")
+            run_cell("import time; time.sleep(0.5)")
 """
 AFTERWARDS = """
 session = pathways_jupyter.current_session()

@@ -24,12 +24,13 @@ import numpy as np
 from machine import INSTANCE, Machine
 
 import pathways_jupyter
-from pathways_jupyter import elastic, interruptible
+from pathways_jupyter import elastic
+from pathways_jupyter.base import interruptible
+from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.elastic.goodput import Spent
 from pathways_jupyter.elastic.record import Record
-from pathways_jupyter.errors import PathwaysError
 from pathways_jupyter.kube import objects
-from pathways_jupyter.session import reach
+from pathways_jupyter.session import clusters
 from pathways_jupyter.session.kernel.session import Session
 
 SLICES = 3
@@ -294,7 +295,7 @@ class Breaking:
 
         # While the head is starting the API may refuse; what was not broken is then not broken.
         with contextlib.suppress(PathwaysError):
-            reach.ask(self._session.record, delete)
+            clusters.ask(self._session.record, delete)
 
 
 def run(machine: Machine, *, rounds: int, chance: random.Random, only: list[str]) -> bool:

@@ -1,7 +1,7 @@
 """Loses the proxy again and again while a kernel uploads many arrays at once, and looks whether the kernel lives.
 
 jaxlib's client frees memory twice where several of its uploads fail at the same moment; see
-:mod:`pathways_jupyter.session.supervisor.grpc_half`, which keeps them apart. Without it a kernel lives for some hundred
+:mod:`pathways_jupyter.tunnel.grpc_connection`, which keeps them apart. Without it a kernel lives for some hundred
 rounds.
 """
 
@@ -17,7 +17,7 @@ import threading, time
 import jax, numpy as np
 import pathways_jupyter
 from pathways_jupyter.kube import objects
-from pathways_jupyter.session import reach
+from pathways_jupyter.session import clusters
 
 session = pathways_jupyter.connect(tpu={{"{INSTANCE}": 2}}, local=True, wait=60, progress=False)
 small = np.ones(4096, np.float32)
@@ -28,7 +28,7 @@ async def delete(client, namespace):
 def lose_while_uploading():
     devices = jax.devices()
     jax.device_put(small, devices[0]).block_until_ready()
-    losing = threading.Thread(target=lambda: reach.ask(session.record, delete))
+    losing = threading.Thread(target=lambda: clusters.ask(session.record, delete))
     losing.start()
     deadline = time.monotonic() + 30
     try:

@@ -2,7 +2,7 @@
 
 import os
 
-from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.session import protocol
 from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.kernel.supervisor_link import Link

@@ -11,10 +11,10 @@ from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.local.apiserver.app import ApiServer
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.kubelet import Kubelet
-from pathways_jupyter.local.network import Network
-from pathways_jupyter.local.recorder import Recorder
-from pathways_jupyter.local.spawner import Spawner
+from pathways_jupyter.local.event_recorder import Recorder
+from pathways_jupyter.local.node.kubelet import Kubelet
+from pathways_jupyter.local.node.network import Network
+from pathways_jupyter.local.node.spawner import Spawner
 from pathways_jupyter.service import leases, names, proxy_job, service_jobset
 
 DEADLINE = 60.0

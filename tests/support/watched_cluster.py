@@ -7,11 +7,11 @@ from pathlib import Path
 import kubeconfigs
 from permissions import Grant
 
-from pathways_jupyter.local import programs
-from pathways_jupyter.local.accounts import POD_NAME, POD_UID
+from pathways_jupyter.local.credentials import POD_NAME, POD_UID
+from pathways_jupyter.local.node import programs
+from pathways_jupyter.local.node.spawner import Spawner
 from pathways_jupyter.local.running import RunningCluster
-from pathways_jupyter.local.shape import Shape
-from pathways_jupyter.local.spawner import Spawner
+from pathways_jupyter.local.settings import Settings
 from pathways_jupyter.service import names
 
 DEADLINE = 90.0
@@ -78,7 +78,7 @@ class Watched:
         cold, warm = (Spawner(each) for each in (programs.preload, programs.preload_jax))
         cold.start()
         warm.start()
-        self._cluster = RunningCluster(self.directory, Shape({TYPE: 2}), cold=cold, warm=warm)
+        self._cluster = RunningCluster(self.directory, Settings({TYPE: 2}), cold=cold, warm=warm)
         self._cluster.api.audit = lambda user, question: self.asked.setdefault(user.name.rpartition(":")[2], set()).add(
             (question.group, question.resource, question.verb)
         )

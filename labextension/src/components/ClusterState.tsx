@@ -8,9 +8,6 @@ import { clock } from '../models/words';
 import { IActions } from './actions';
 import { Notice } from './Notice';
 
-/** The server's codes for an embedded cluster that does not run: starting it again is one click. */
-const NO_EMBEDDED: readonly string[] = ['no-embedded', 'embedded-ended'];
-
 export function ClusterState(props: { model: Model; actions: IActions; trans: ITrans }): React.JSX.Element | null {
   const { model, actions, trans } = props;
   const { cluster } = model;
@@ -23,7 +20,7 @@ export function ClusterState(props: { model: Model; actions: IActions; trans: IT
     return known ? null : <Notice title={trans.__('Loading from the cluster…')} />;
   }
   const problem = cluster.problem && problemOf(trans, cluster.problem);
-  const isEnded = NO_EMBEDDED.includes(cluster.problem?.text?.code ?? '');
+  const isEnded = !!problem?.embedded_ended;
   return (
     <Notice
       tone={cluster.watch === 'lost' ? 'wait' : 'fail'}

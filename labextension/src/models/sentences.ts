@@ -1,21 +1,34 @@
 /**
- * The server's sentences in the user's language. The server sends a code and parameters beside its English text; the
- * translations of the codes are in the context "server" of the catalogue, with the parameters' names in braces. The
- * codes are listed in pathways_jupyter/sentences.py.
+ * The server's sentences in the user's language. The server sends a sentence's template and parameters beside its English
+ * text; the translations of the templates are in the context "server" of the catalogue, with the parameters' names in
+ * braces.
  */
 import { ITrans } from './trans';
 import { IProblem, ISaid } from './wire';
 
 const CONTEXT = 'server';
 
-/** Return a sentence of the server; in its English where no translation of its code is known. */
+/** A name, and what follows it for a command: {pod}, {connect:--local}. */
+const PLACEHOLDER = /\{(\w+)(?::([^{}]*))?\}/g;
+/** Commands outside of the groups, as in pathways_jupyter/base/hints.py. */
+const COMMAND = /^(connect|doctor|logs|reconnect|status)$|^(elastic|job|service)_/;
+
+/** Return what to type for a placeholder without a value: a command, or a field of the connect dialog. */
+function typed(trans: ITrans, name: string, words: string): string | undefined {
+  if (name === 'wait') {
+    return trans.__('“%1”', trans.__('Wait for slices that are taken'));
+  }
+  return COMMAND.test(name) ? `%pathways ${name.replace('_', ' ')} ${words}`.trimEnd() : undefined;
+}
+
+/** Return a sentence of the server; in its English where no translation is known. */
 export function sentenceOf(trans: ITrans, { message, text }: ISaid): string {
-  const template = text && trans.pgettext(CONTEXT, text.code);
-  if (!template || template === text.code) {
+  const template = text && trans.pgettext(CONTEXT, text.sentence);
+  if (!template || template === text.sentence) {
     return message;
   }
-  return template.replace(/\{(\w+)\}/g, (whole, name: string) => {
-    const value = text.values[name];
+  return template.replace(PLACEHOLDER, (whole, name: string, words = '') => {
+    const value = text.values[name] ?? typed(trans, name, words as string);
     if (Array.isArray(value)) {
       return (value as readonly ISaid[]).map(each => sentenceOf(trans, each)).join('; ');
     }

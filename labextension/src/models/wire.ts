@@ -10,7 +10,7 @@ export type SessionState =
   | 'connected'
   /** Connected, but at least one of its slices is down. */
   | 'degraded'
-  /** The way to its proxy is cut; a relay keeps its arrays meanwhile. */
+  /** The connection to its proxy is lost; a relay keeps its arrays meanwhile. */
   | 'interrupted'
   | 'lost'
   | 'closing'
@@ -23,16 +23,16 @@ export type Health = 'ready' | 'starting' | 'down';
 /** Whether a session can have a slice now; `ready` if it is not known who holds it. */
 export type Availability = 'free' | 'in use' | 'reclaimable' | 'ready' | 'starting' | 'down';
 
-/** The code and the parameters of a sentence; the server's part is pathways_jupyter/sentences.py. */
+/** The template and the parameters of a sentence; the server's part is pathways_jupyter/base/sentences.py. */
 export interface IText {
-  readonly code: string;
+  readonly sentence: string;
   readonly values: { readonly [name: string]: string | number | ISaid | readonly ISaid[] | undefined };
 }
 
 /** A sentence of the server: in English, and for translation. */
 export interface ISaid {
   readonly message: string;
-  /** Missing where the sentence has no code. */
+  /** Missing where the text is no sentence to be translated. */
   readonly text?: IText;
 }
 
@@ -325,6 +325,8 @@ export interface IProblem extends ISaid {
   readonly hint_text?: IText;
   /** True when no cluster is configured, which is not a failure: there is nothing to fix. */
   readonly nothing_set_up?: boolean;
+  /** True when the scope's embedded cluster does not run. */
+  readonly embedded_ended?: boolean;
 }
 
 /** The row types of a cluster's tables. */

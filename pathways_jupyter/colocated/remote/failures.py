@@ -18,7 +18,7 @@ ADVICE = (
 
 
 def describe(error: BaseException, filename: str) -> dict[str, Any]:
-    """`error` as JSON values; `filename` is the cell's."""
+    """Return `error` as JSON values; `filename` is the cell's."""
     described = traceback.TracebackException.from_exception(error)
     _strip(described, filename)
     at = [frame for frame in described.stack if frame.filename == filename]
@@ -26,7 +26,11 @@ def describe(error: BaseException, filename: str) -> dict[str, Any]:
     line, text = (last.lineno, last.line) if last else (None, "")
     if isinstance(error, SyntaxError) and error.filename == filename:
         line, text = error.lineno, error.text
-    message, lines = _message(error), "".join(described.format())
+    try:
+        message = str(error)
+    except Exception as broken:
+        message = f"<message could not be made: {type(broken).__name__}>"
+    lines = "".join(described.format())
     if ELSEWHERE in message:
         # JAX's own frames say nothing about what to do.
         message = ADVICE
@@ -41,7 +45,7 @@ def describe(error: BaseException, filename: str) -> dict[str, Any]:
 
 
 def _strip(described: traceback.TracebackException | None, filename: str, depth: int = 0) -> None:
-    """Leaves the frames from the cell's first one on; of another error, all but this package's own leading ones."""
+    """Leave the frames from the cell's first one on; of another error, all but this package's own leading ones."""
     if described is None or depth > 20:
         return
     here = os.path.dirname(__file__) if "__file__" in globals() else f"<{__package__}"
@@ -53,10 +57,3 @@ def _strip(described: traceback.TracebackException | None, filename: str, depth:
     described.stack = traceback.StackSummary.from_list(frames)
     _strip(described.__cause__, filename, depth + 1)
     _strip(described.__context__, filename, depth + 1)
-
-
-def _message(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception as broken:
-        return f"<message could not be made: {type(broken).__name__}>"

@@ -10,16 +10,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from . import failures, kept, returned
+from . import failures, outputs
 
 _END = object()
 
 
-class Feed(kept.Closing):
+class Feed:
     """Runs an iterator ahead of its reader.
 
     Args:
-      batches: Gives pytrees of NumPy arrays, all of the same shapes.
+      make: Makes the iterator, which gives pytrees of NumPy arrays, all of the same shapes.
       ahead: How many batches may wait.
     """
 
@@ -30,7 +30,7 @@ class Feed(kept.Closing):
         threading.Thread(target=self._work, args=(make,), name="colocated-feed", daemon=True).start()
 
     def first(self) -> Any:
-        """The first batch, which :meth:`next` gives again.
+        """Return the first batch, which :meth:`next` returns again.
 
         Raises:
           StopIteration: There is none.
@@ -39,7 +39,7 @@ class Feed(kept.Closing):
         return self._first
 
     def next(self) -> Any:
-        """The next batch.
+        """Return the next batch.
 
         Raises:
           StopIteration: There is none any more.
@@ -57,7 +57,7 @@ class Feed(kept.Closing):
         return found
 
     def close(self) -> None:
-        """Ends the thread."""
+        """End the thread."""
         self._closed.set()
         while not self._queue.empty():
             self._queue.get_nowait()
@@ -82,15 +82,8 @@ class Feed(kept.Closing):
         return False
 
 
-def describe(batch: Any) -> tuple[Any, list[dict[str, Any]]]:
-    """The tree of a batch, and shape and dtype of each of its arrays."""
-    leaves, tree = jax.tree_util.tree_flatten(batch)
-    found = [np.asarray(leaf) for leaf in leaves]
-    return tree, [{"shape": list(leaf.shape), "dtype": str(leaf.dtype)} for leaf in found]
-
-
 def step(feed: Feed, targets: list[tuple[tuple[int, ...], Any, Any]]) -> tuple[dict[str, Any], list[jax.Array]]:
-    """The next batch as this host's part of global arrays.
+    """Return the next batch as this host's part of global arrays.
 
     Args:
       feed: Where from.
@@ -100,28 +93,22 @@ def step(feed: Feed, targets: list[tuple[tuple[int, ...], Any, Any]]) -> tuple[d
       What happened, as JSON values, and the arrays; zeros when there is no batch.
     """
     state: dict[str, Any] = {"end": False, "error": None}
+    batch = []
     try:
-        leaves = [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(feed.next())]
-        return state, [
-            returned.assemble(_fitting(leaf, shape, sharding), shape, dtype, sharding)
-            for leaf, (shape, dtype, sharding) in zip(leaves, targets, strict=True)
-        ]
+        for leaf, (shape, dtype, sharding) in zip(jax.tree_util.tree_leaves(feed.next()), targets, strict=True):
+            part, rows = np.asarray(leaf), outputs.rows(shape, sharding)
+            if part.shape[1:] == shape[1:] and part.shape[0] < rows:
+                # The last batch of a pass is often smaller; compiled programs take none but whole ones.
+                raise StopIteration
+            if part.shape != (rows, *shape[1:]):
+                raise ValueError(f"A batch has shape {list(part.shape)}, the first one had {[rows, *shape[1:]]}.")
+            batch.append(outputs.assemble(part, shape, dtype, sharding))
+        return state, batch
     except StopIteration:
         state["end"] = True
     except BaseException as error:
         state["error"] = failures.describe(error, "")
-    return state, [_zeros(*target) for target in targets]
-
-
-def _fitting(local: Any, shape: tuple[int, ...], sharding: Any) -> Any:
-    wanted = returned.rows(shape, sharding)
-    if local.shape != (wanted, *shape[1:]):
-        if local.shape[1:] == shape[1:] and local.shape[0] < wanted:
-            # The last batch of a pass is often smaller; compiled programs take none but whole ones.
-            raise StopIteration
-        raise ValueError(f"A batch has shape {list(local.shape)}, the first one had {[wanted, *shape[1:]]}.")
-    return local
-
-
-def _zeros(shape: tuple[int, ...], dtype: Any, sharding: Any) -> jax.Array:
-    return returned.assemble(np.zeros((returned.rows(shape, sharding), *shape[1:]), dtype), shape, dtype, sharding)
+    return state, [
+        outputs.assemble(np.zeros((outputs.rows(shape, sharding), *shape[1:]), dtype), shape, dtype, sharding)
+        for shape, dtype, sharding in targets
+    ]

@@ -13,14 +13,14 @@ from typing import Any
 
 from . import rich
 
-_KEPT_SOURCES = 64
+_MAX_SOURCES = 64
 _TICK_SECONDS = 0.1
 _spaces: dict[str, types.ModuleType] = {}
 _sources: OrderedDict[str, None] = OrderedDict()
 
 
 def space(session: str) -> dict[str, Any]:
-    """The session's names.
+    """Return the session's names.
 
     A host serves one session at a time, so the names of the one before are dropped when the next one comes.
     """
@@ -42,37 +42,38 @@ def space(session: str) -> dict[str, Any]:
 
 
 def reset(session: str) -> None:
-    """Forgets the session's names."""
+    """Forget the session's names."""
     module = _spaces.pop(session, None)
     if module is not None:
         sys.modules.pop(module.__name__, None)
 
 
 def who(session: str) -> dict[str, str]:
-    """The session's names, with a word on each: its type, and a shape where it has one."""
+    """Return the type of each of the session's names, with a shape where it has one."""
     module = _spaces.get(session)
-    found = {} if module is None else module.__dict__
-    return {
-        name: _kind(value)
-        for name, value in sorted(found.items())
-        if not name.startswith("_") and value is not rich.display
-    }
+    kinds: dict[str, str] = {}
+    for name, value in sorted(module.__dict__.items() if module is not None else ()):
+        if name.startswith("_") or value is rich.display:
+            continue
+        shape, kind = getattr(value, "shape", None), type(value).__name__
+        if isinstance(shape, tuple) and not isinstance(value, (type, types.ModuleType)):
+            kind += f" {getattr(value, 'dtype', '')}{list(shape)}"
+        kinds[name] = kind
+    return kinds
 
 
 def run(session: str, source: str, filename: str) -> Any:
-    """Runs a cell in the session's namespace; returns its last expression's value, None after a semicolon.
+    """Run a cell in the session's namespace; return its last expression's value, None after a semicolon.
 
     As in a notebook, ``await`` works outside of functions; the cell then runs in an event loop of its own.
     """
     remember(source, filename)
     names = space(session)
     tree = ast.parse(source, filename)
-    last = tree.body[-1] if tree.body else None
-    if isinstance(last, ast.Expr):
-        tree.body.pop()
-    codes = [_compiled(tree, filename, "exec")]
-    if isinstance(last, ast.Expr):
-        codes.append(_compiled(ast.Expression(last.value), filename, "eval"))
+    trees: list[tuple[Any, str]] = [(tree, "exec")]
+    if tree.body and isinstance(tree.body[-1], ast.Expr):
+        trees.append((ast.Expression(tree.body.pop().value), "eval"))  # type: ignore[attr-defined]
+    codes = [compile(each, filename, mode, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT) for each, mode in trees]
     if any(code.co_flags & inspect.CO_COROUTINE for code in codes):
         value = asyncio.run(_awaited(codes, names))
     else:
@@ -81,12 +82,13 @@ def run(session: str, source: str, filename: str) -> Any:
     return None if source.rstrip().endswith(";") else value
 
 
-def _compiled(tree: ast.AST, filename: str, mode: str) -> types.CodeType:
-    return compile(tree, filename, mode, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)  # type: ignore[call-overload,no-any-return]
-
-
 async def _awaited(codes: list[types.CodeType], names: dict[str, Any]) -> Any:
-    ticking = asyncio.ensure_future(_tick())
+    async def tick() -> None:
+        # While the event loop blocks in C, an interrupt is not delivered: this wakes it regularly.
+        while True:  # noqa: ASYNC110 - nothing is waited for
+            await asyncio.sleep(_TICK_SECONDS)
+
+    ticking = asyncio.ensure_future(tick())
     try:
         for code in codes:
             value = eval(code, names)
@@ -97,25 +99,9 @@ async def _awaited(codes: list[types.CodeType], names: dict[str, Any]) -> Any:
         ticking.cancel()
 
 
-async def _tick() -> None:
-    """Wake the event loop regularly: while it blocks in C, an interrupt is not delivered."""
-    while True:  # noqa: ASYNC110 - nothing is waited for
-        await asyncio.sleep(_TICK_SECONDS)
-
-
 def remember(source: str, filename: str) -> None:
-    """Keeps source lines for tracebacks and warnings."""
+    """Keep source lines for tracebacks and warnings."""
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     _sources[filename] = None
-    while len(_sources) > _KEPT_SOURCES:
+    while len(_sources) > _MAX_SOURCES:
         linecache.cache.pop(_sources.popitem(last=False)[0], None)
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, types.ModuleType):
-        return "module"
-    shape = getattr(value, "shape", None)
-    described = type(value).__name__
-    if isinstance(shape, tuple) and not isinstance(value, type):
-        return f"{described} {getattr(value, 'dtype', '')}{list(shape)}"
-    return described

@@ -22,7 +22,7 @@ _MAX_TEXT = 20_000
 
 
 def bundle(value: Any) -> dict[str, Any]:
-    """`value` by MIME type: text, and images as ``bytes``."""
+    """Return `value` by MIME type: text, and images as ``bytes``."""
     data: dict[str, Any] = {"text/plain": _text(value)}
     if isinstance(value, type):
         return data
@@ -48,7 +48,7 @@ def bundle(value: Any) -> dict[str, Any]:
 
 
 def display(*values: Any) -> None:
-    """Shows values in the notebook, where a cell calls it."""
+    """Show values in the notebook, where a cell calls it."""
     transcript = streams.current()
     for value in values:
         if transcript is not None:
@@ -58,7 +58,7 @@ def display(*values: Any) -> None:
 
 
 def prepare_figures() -> set[int]:
-    """Makes matplotlib draw without a screen; returns the figures that are open already."""
+    """Make matplotlib draw without a screen; return the figures that are open already."""
     os.environ.setdefault("MPLBACKEND", "Agg")
     warnings.filterwarnings("ignore", message="FigureCanvasAgg is non-interactive")
     pyplot = sys.modules.get("matplotlib.pyplot")
@@ -66,7 +66,7 @@ def prepare_figures() -> set[int]:
 
 
 def show_figures(before: set[int], value: Any) -> None:
-    """Displays the figures that a call opened, and closes them; `value` is shown by itself."""
+    """Display the figures that a call opened, and close them; `value` is shown by itself."""
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is None:
         return

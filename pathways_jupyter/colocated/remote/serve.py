@@ -1,12 +1,20 @@
-"""The door on a host: one request array in, one reply array out.
+"""Serve requests on a host: one request array in, one reply array out.
 
 A request is bytes, the same on every device. The reply is bytes too: each host's devices carry a row each of what that
 host answers. What does not fit is kept here until the notebook fetches it. A failure of user code is an answer like any
-other, so that every host's own story arrives.
+other, so that every host's own failure is reported.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import pkgutil
+import platform
+import socket
+import sys
 import threading
 import uuid
 from collections import OrderedDict
@@ -15,28 +23,36 @@ from typing import Any
 import jax
 import numpy as np
 
-from . import calls, codec, facts, feeds, kept, namespaces, returned, stoppable
+from . import calls, codec, feeds, namespaces, outputs, stoppable, store
 
 BOOT = uuid.uuid4().hex
 """Changes when the sidecar's process does; names that cells defined are gone then."""
-_KEPT = 8
+_MAX_REPLIES = 8
+_DISTRIBUTIONS = ("jax", "jaxlib", "numpy", "cloudpickle")
+_CALLS = {"cell": calls.cell, "function": calls.function, "open": calls.open_feed}
 _lock = threading.Lock()
 _replies: OrderedDict[str, bytes] = OrderedDict()
 
 
 def serve(row_bytes: int, request: jax.Array, *inputs: jax.Array) -> jax.Array:
-    """Answers one request; called by JAX on every host of the call."""
-    message = _read(request)
+    """Answer one request; called by JAX on every host of the call."""
+    head, blobs = _read(request)
+    mesh = request.sharding.mesh
     try:
-        inputs = tuple(_input(message[0], place, array) for place, array in enumerate(inputs))
-        payload = _answer(message, inputs, request.sharding.mesh)
+        arrays = []
+        for place, array in enumerate(inputs):
+            if wrapped := head["wrapped"].get(str(place)):
+                arrays.append(outputs.unwrap(array, wrapped))
+            else:
+                arrays.append(outputs.free(array) if place in head["free"] else array)
+        payload = _answer(head, blobs, tuple(arrays), mesh)
     except Exception as error:
         payload = codec.encode({"boot": BOOT, "broken": f"{type(error).__name__}: {error}"})
-    return _rows(payload, message[0], row_bytes, request.sharding.mesh)
+    return _rows(payload, head, row_bytes, mesh)
 
 
 def fetch(row_bytes: int, request: jax.Array) -> jax.Array:
-    """Hands out a later part of an answer that did not fit; `skip` bytes a row went before."""
+    """Return a later part of an answer that did not fit; `skip` bytes a row went before."""
     head, _ = _read(request)
     with _lock:
         payload = _replies.get(head["call"], b"")
@@ -44,59 +60,73 @@ def fetch(row_bytes: int, request: jax.Array) -> jax.Array:
 
 
 def take(targets: list[Any], request: jax.Array) -> list[jax.Array]:
-    """Hands out the arrays that a call kept."""
+    """Return the arrays that a call kept."""
     head, _ = _read(request)
-    return returned.take(head["call"], head["names"], targets)
+    return outputs.take(head["call"], head["names"], targets)
 
 
 def feed(row_bytes: int, targets: list[Any], request: jax.Array) -> list[jax.Array]:
-    """The next batch of an iterator: a row that says what happened, and the batch's arrays."""
+    """Return the next batch of an iterator: a row that says what happened, and the batch's arrays."""
     head, _ = _read(request)
-    state, batch = feeds.step(kept.get(head["object"]), targets)
+    state, batch = feeds.step(store.get(head["object"]), targets)
     return [_rows(codec.encode({"boot": BOOT, **state}), head, row_bytes, request.sharding.mesh), *batch]
 
 
-def _input(head: dict[str, Any], place: int, array: jax.Array) -> jax.Array:
-    if str(place) in head["wrapped"]:
-        return returned.unwrap(array, head["wrapped"][str(place)])
-    return returned.free(array) if place in head["free"] else array
-
-
-def _answer(message: tuple[dict[str, Any], list[bytes]], inputs: tuple[jax.Array, ...], mesh: Any) -> bytes:
-    head, blobs = message
-    operation, session = head["op"], head["session"]
-    kept.release(head.get("released", ()))
-    answer: dict[str, Any] = {"boot": BOOT}
+def _answer(head: dict[str, Any], blobs: list[bytes], inputs: tuple[jax.Array, ...], mesh: Any) -> bytes:
+    for key in head.get("released", ()):
+        dropped = store.objects.pop(key, None)
+        if isinstance(dropped, feeds.Feed):
+            dropped.close()
+        # The object goes now, and not when the call that follows has ended.
+        del dropped
+    operation = head["op"]
+    answer: dict[str, Any] = {}
     parts: list[bytes] = []
-    if operation == "cell":
-        done, parts = calls.cell(head, blobs, inputs, mesh)
-    elif operation == "function":
-        done, parts = calls.function(head, blobs, inputs, mesh)
-    elif operation == "open":
-        done, parts = calls.open_feed(head, blobs, mesh)
+    if operation in _CALLS:
+        answer, parts = _CALLS[operation](head, blobs, inputs, mesh)
     elif operation == "facts":
-        done = facts.about()
+        answer = _facts()
     elif operation == "missing":
-        done = {"missing": facts.missing(head["names"])}
+        importlib.invalidate_caches()
+        known = sys.modules
+        answer["missing"] = [
+            name for name in head["names"] if name not in known and importlib.util.find_spec(name) is None
+        ]
     elif operation == "cancel":
-        done = {"running": stoppable.cancel(head["target"])}
+        stoppable.cancel(head["target"])
     elif operation == "who":
-        done = {"names": namespaces.who(session)}
+        answer["names"] = namespaces.who(head["session"])
     elif operation == "reset":
-        namespaces.reset(session)
-        done = {}
-    elif operation == "ping":
-        done = {}
+        namespaces.reset(head["session"])
     elif operation == "restart":
         stoppable.end_process()
-        done = {}
     elif operation == "read":
-        part, size = kept.read_file(head["name"], head["offset"], head["bytes"])
-        done, parts = {"size": size}, [part]
-    else:
+        part, answer["size"] = store.read_file(head["name"], head["offset"], head["bytes"])
+        parts = [part]
+    elif operation != "ping":
         raise ValueError(f"This host does not know the request {operation!r}.")
-    answer.update(done)
-    return codec.encode(answer, parts)
+    return codec.encode({**answer, "boot": BOOT}, parts)
+
+
+def _facts() -> dict[str, Any]:
+    """Describe this host: versions, process, place, and which packages it has."""
+    versions = {}
+    for name in _DISTRIBUTIONS:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = ""
+    installed = {module.name for module in pkgutil.iter_modules() if not module.name.startswith("_")}
+    return {
+        "executable": sys.executable,
+        "embedded": "PATHWAYS_LOCAL_SOCKETS" in os.environ,
+        "versions": {"python": platform.python_version(), **versions},
+        "pid": os.getpid(),
+        "hostname": os.environ.get("HOSTNAME") or socket.gethostname(),
+        "pod_ip": os.environ.get("POD_IP", ""),
+        "directory": os.getcwd(),
+        "packages": sorted({*sys.builtin_module_names, *sys.stdlib_module_names, *installed}),
+    }
 
 
 def _read(request: jax.Array) -> tuple[dict[str, Any], list[bytes]]:
@@ -107,19 +137,18 @@ def _rows(payload: bytes, head: dict[str, Any], row_bytes: int, mesh: Any) -> ja
     if len(payload) > row_bytes * min(head["counts"]):
         with _lock:
             _replies[head["call"]] = payload
-            while len(_replies) > _KEPT:
+            while len(_replies) > _MAX_REPLIES:
                 _replies.popitem(last=False)
     return _spread(payload, 0, head["counts"], row_bytes, mesh)
 
 
 def _spread(payload: bytes, skip: int, counts: list[int], row_bytes: int, mesh: Any) -> jax.Array:
-    """Lays `payload` over the rows of each host that this process is, `skip` rows of earlier parts left out."""
+    """Lay `payload` over the rows of each host that this process is, without `skip` bytes a row of earlier parts."""
     local = set(mesh.local_devices)
-    devices = list(mesh.devices.flat)
     rows: dict[int, np.ndarray] = {}
     first = 0
     for count in counts:
-        if devices[first] in local:
+        if mesh.devices.flat[first] in local:
             part = payload[skip * count : (skip + row_bytes) * count]
             padded = np.zeros((count, row_bytes), np.uint8)
             padded.reshape(-1)[: len(part)] = np.frombuffer(part, np.uint8)

@@ -1,7 +1,7 @@
 """Which call a printed line belongs to: several calls run in one process at once.
 
-`sys.stdout` and `sys.stderr` are replaced once, for good, by objects that ask who is writing. A thread that a cell
-started belongs to the call that started last; without a call, text goes where it went before.
+`sys.stdout` and `sys.stderr` are replaced once, for good, by objects that look up the call of the writing thread. A
+thread that a cell started belongs to the call that started last; without a call, text goes where it went before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _lock = threading.Lock()
 
 
 def current() -> Transcript | None:
-    """The transcript of the call that this thread works for."""
+    """Return the transcript of the call that this thread works for."""
     found = _current.get()
     if found is None:
         with _lock:
@@ -33,7 +33,7 @@ def current() -> Transcript | None:
 
 @contextlib.contextmanager
 def written_to(transcript: Transcript) -> Iterator[None]:
-    """Sends what this thread and its children print to `transcript`."""
+    """Send what this thread and its children print to `transcript`."""
     install()
     token = _current.set(transcript)
     with _lock:
@@ -59,7 +59,7 @@ class Routed(io.TextIOBase):
         return getattr(self.original, "encoding", None) or "utf-8"
 
     def write(self, text: str) -> int:
-        """Writes to the current call, or to the original stream."""
+        """Write to the current call, or to the original stream."""
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         transcript = current()
@@ -73,11 +73,11 @@ class Routed(io.TextIOBase):
         return True
 
     def flush(self) -> None:
-        """Flushes the original stream; a transcript has no buffer."""
+        """Flush the original stream; a transcript has no buffer."""
         self.original.flush()
 
     def fileno(self) -> int:
-        """The original stream's, so that subprocesses write to the container's log."""
+        """Return the original stream's, so that subprocesses write to the container's log."""
         return self.original.fileno()
 
 
@@ -95,16 +95,13 @@ class _LogToCall(logging.Handler):
         if record.levelno < logging.WARNING and logging.getLogger().level == self._level:
             return
         transcript = current()
-        if transcript is not None and not any(_shows(handler) for handler in logging.getLogger().handlers):
+        shown = any(isinstance(getattr(each, "stream", None), Routed) for each in logging.getLogger().handlers)
+        if transcript is not None and not shown:
             transcript.write("stderr", self.format(record) + "\n")
 
 
-def _shows(handler: logging.Handler) -> bool:
-    return isinstance(getattr(handler, "stream", None), Routed)
-
-
 def install() -> None:
-    """Replaces the standard streams, unless they are replaced already."""
+    """Replace the standard streams, unless they are replaced already."""
     with _lock:
         for name in ("stdout", "stderr"):
             stream: Any = getattr(sys, name)
@@ -116,9 +113,3 @@ def install() -> None:
             handler = _LogToCall()
             handler.setFormatter(logging.Formatter("%(levelname)s:%(name)s:%(message)s"))
             root.addHandler(handler)
-
-
-def container_log() -> IO[str]:
-    """The stream that the container's log is made of."""
-    stream: Any = sys.stdout
-    return stream.original if isinstance(stream, Routed) else stream

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from typing import IO, Any
 
-from . import kept
+from . import store
 
 LIVE_BYTES = 256 * 1024
 """How much of one call is repeated in the container's log, line by line."""
@@ -62,7 +62,7 @@ class Transcript:
         self._closed = False
 
     def write(self, stream: str, text: str) -> None:
-        """Adds text that was written to `stream` (``stdout`` or ``stderr``)."""
+        """Add text that was written to `stream` (``stdout`` or ``stderr``)."""
         if not text:
             return
         with self._lock:
@@ -83,7 +83,7 @@ class Transcript:
             self._overflow(text)
 
     def display(self, bundle: dict[str, Any]) -> None:
-        """Adds a display: a value of ``bytes`` is carried as a binary part, when it is small enough."""
+        """Add a display: a value of ``bytes`` is carried as a binary part, when it is small enough."""
         with self._lock:
             if self._closed:
                 return
@@ -91,7 +91,10 @@ class Transcript:
             for kind, value in bundle.items():
                 blob = value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
                 if self._kept + len(blob) > self.display_limit:
-                    data[kind] = {"size": len(blob), "file": self._save(blob, kind)}
+                    name, file = store.new_file(self.call, _SUFFIXES.get(kind, ".bin"))
+                    file.write(blob)
+                    file.flush()
+                    data[kind] = {"size": len(blob), "file": name}
                     continue
                 self._kept += len(blob)
                 data[kind] = {"blob": len(self._blobs), "text": not isinstance(value, bytes)}
@@ -99,7 +102,7 @@ class Transcript:
             self._items.append({"kind": "display", "data": data})
 
     def close(self) -> tuple[dict[str, Any], list[bytes]]:
-        """Ends the transcript: everything written later is dropped. Returns it as JSON values and binary parts."""
+        """End the transcript: everything written later is dropped. Return it as JSON values and binary parts."""
         with self._lock:
             self._closed = True
             if self._spool is not None:
@@ -123,7 +126,7 @@ class Transcript:
 
     def _overflow(self, text: str) -> None:
         if self._spool is None:
-            self.file, self._spool = kept.new_file(self.call, ".txt")
+            self.file, self._spool = store.new_file(self.call, ".txt")
             for item in self._items:
                 self._spool.write("".join(item.get("parts", ())).encode("utf-8", "replace"))
         self._spool.write(text.encode("utf-8", "replace"))
@@ -133,14 +136,8 @@ class Transcript:
         while self._tail_size - len(self._tail[0]) >= TAIL_BYTES:
             self._tail_size -= len(self._tail.popleft())
 
-    def _save(self, blob: bytes, kind: str) -> str:
-        name, file = kept.new_file(self.call, _SUFFIXES.get(kind, ".bin"))
-        file.write(blob)
-        file.flush()
-        return name
-
     def note(self, text: str) -> None:
-        """Says something about the call in the container's log that is no part of its output."""
+        """Write a line about the call to the container's log that is no part of its output."""
         with self._lock:
             if self._log is not None:
                 self._log.write(f"[cell {self.call}]{NEWS} {text}\n")
@@ -163,7 +160,7 @@ class Transcript:
             self._log.flush()
 
     def _progress(self, stream: str, rest: str) -> str:
-        """Says now and then what a line is that is written over and over; returns as much of it as matters."""
+        """Repeat a line that is written over and over now and then; return as much of it as matters."""
         line, now = rendered(rest), time.monotonic()
         if self._log is not None and line and now - self._progress_at > PROGRESS_SECONDS:
             self._progress_at = now
@@ -174,7 +171,7 @@ class Transcript:
 
 
 def rendered(line: str) -> str:
-    """What a screen shows of a line in which carriage returns let later text be written over earlier text."""
+    """Return what a screen shows of a line in which carriage returns let later text be written over earlier text."""
     if "\r" not in line:
         return line
     return next((part for part in reversed(line.split("\r")) if part), "")

@@ -27,42 +27,41 @@ def answer_review(route: Route, user: User, asked: Object, users: Users, store: 
     """The review with its ``status`` filled in.
 
     Args:
-      user: Who asks.
+      user: The user who asks.
 
     Raises:
       StatusError: 400, the question makes no sense.
     """
     kind = route.resource.kind
-    spec = asked.get("spec") or {}
+    spec, metadata = asked.get("spec") or {}, asked.get("metadata")
     if not isinstance(spec, dict):
         raise bad_request("spec must be an object")
-    metadata = asked.get("metadata") if isinstance(asked.get("metadata"), dict) else {}
+    status: Object
+    if kind == "SelfSubjectReview":
+        status = {"userInfo": _info(user)}
+    elif kind == "TokenReview":
+        found = users.who(f"Bearer {spec.get('token') or ''}")
+        status = {"user": {}, "error": "[invalid bearer token, unknown]"}
+        if found is not None:
+            status = {"authenticated": True, "user": _info(found), "audiences": list(spec.get("audiences") or ())}
+    elif kind == "SelfSubjectRulesReview":
+        status = _rules(with_bound_rules(store, user), str(spec.get("namespace", "")))
+    else:
+        if kind == "SubjectAccessReview":
+            name, groups = str(spec.get("user") or ""), [str(each) for each in spec.get("groups") or ()]
+            if not name and not groups:
+                raise bad_request("at least one of user or group must be specified")
+            user = assumed(name, groups, "", {}, users)
+        allowed = with_bound_rules(store, user).may(_question(spec))
+        reason = "a rule of this token allows it" if allowed else "no rule of this token does"
+        status = {"allowed": allowed, "reason": reason}
     return {
         "kind": kind,
         "apiVersion": route.resource.api_version,
-        "metadata": metadata,
+        "metadata": metadata if isinstance(metadata, dict) else {},
         **({"spec": spec} if kind != "SelfSubjectReview" else {}),
-        "status": _status(kind, user, spec, users, store),
+        "status": status,
     }
-
-
-def _status(kind: str, user: User, spec: dict[str, Any], users: Users, store: Store) -> dict[str, Any]:
-    if kind == "SelfSubjectReview":
-        return {"userInfo": _info(user)}
-    if kind == "TokenReview":
-        found = users.who(f"Bearer {spec.get('token') or ''}")
-        if found is None:
-            return {"user": {}, "error": "[invalid bearer token, unknown]"}
-        return {"authenticated": True, "user": _info(found), "audiences": list(spec.get("audiences") or ())}
-    if kind == "SelfSubjectRulesReview":
-        return _rules(with_bound_rules(store, user), str(spec.get("namespace", "")))
-    if kind == "SubjectAccessReview":
-        name, groups = str(spec.get("user") or ""), [str(each) for each in spec.get("groups") or ()]
-        if not name and not groups:
-            raise bad_request("at least one of user or group must be specified")
-        user = assumed(name, groups, "", {}, users)
-    allowed = with_bound_rules(store, user).may(_question(spec))
-    return {"allowed": allowed, "reason": "a rule of this token allows it" if allowed else "no rule of this token does"}
 
 
 def _info(user: User) -> dict[str, Any]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from pathways_jupyter.local.apiserver.resources import Object, Registry, ResourceType
+from pathways_jupyter.local.apiserver.resources import Object, Registry
 
 VERSION = {
     "major": "1",
@@ -20,14 +19,13 @@ VERSION = {
 }
 
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
-_SUBRESOURCES: dict[str, tuple[str, list[str], tuple[str, str, str]]] = {
-    "attach": ("PodAttachOptions", ["create", "get"], ("", "v1", "PodAttachOptions")),
-    "binding": ("Binding", ["create"], ("", "v1", "Binding")),
-    "eviction": ("Eviction", ["create"], ("policy", "v1", "Eviction")),
-    "exec": ("PodExecOptions", ["create", "get"], ("", "v1", "PodExecOptions")),
-    "log": ("Pod", ["get"], ("", "v1", "Pod")),
-    "token": ("TokenRequest", ["create"], ("authentication.k8s.io", "v1", "TokenRequest")),
-    "portforward": ("PodPortForwardOptions", ["create", "get"], ("", "v1", "PodPortForwardOptions")),
+_SUBRESOURCES: dict[str, tuple[str, list[str], tuple[str, str]]] = {
+    "attach": ("PodAttachOptions", ["create", "get"], ("", "v1")),
+    "eviction": ("Eviction", ["create"], ("policy", "v1")),
+    "exec": ("PodExecOptions", ["create", "get"], ("", "v1")),
+    "log": ("Pod", ["get"], ("", "v1")),
+    "token": ("TokenRequest", ["create"], ("authentication.k8s.io", "v1")),
+    "portforward": ("PodPortForwardOptions", ["create", "get"], ("", "v1")),
 }
 REVIEWS = (
     ("authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews"),
@@ -39,27 +37,18 @@ REVIEWS = (
 """Kinds that can be posted but are not stored: group, version, kind, plural."""
 
 
-def discover(registry: Registry, path: str, accept: str) -> Object | None:
-    """The document at `path`, or None when there is none.
-
-    Args:
-      accept: The ``Accept`` header; it decides whether the roots list everything at once.
-    """
-    aggregated = "as=APIGroupDiscoveryList" in accept
+def discover(registry: Registry, path: str) -> Object | None:
+    """The document at `path`, or None when there is none."""
     parts = path.strip("/").split("/")
     if parts == ["version"]:
         return dict(VERSION)
     if parts == ["api"]:
-        if aggregated:
-            return _aggregated(registry, core=True)
         return {
             "kind": "APIVersions",
             "versions": ["v1"],
             "serverAddressByClientCIDRs": [],
         }
     if parts == ["apis"]:
-        if aggregated:
-            return _aggregated(registry, core=False)
         return {
             "kind": "APIGroupList",
             "apiVersion": "v1",
@@ -93,15 +82,10 @@ def _group(group: str, versions: Sequence[str]) -> Object:
     return {"name": group, "versions": listed, "preferredVersion": listed[0]}
 
 
-def _served(registry: Registry, group: str, version: str) -> list[ResourceType]:
-    return sorted(
-        (each for each in registry if (each.group, each.version) == (group, version)), key=lambda each: each.plural
-    )
-
-
 def _resources(registry: Registry, group: str, version: str) -> Object:
     listed: list[Object] = []
-    for each in _served(registry, group, version):
+    served = [each for each in registry if (each.group, each.version) == (group, version)]
+    for each in sorted(served, key=lambda each: each.plural):
         entry: Object = {
             "name": each.plural,
             "singularName": each.singular,
@@ -114,7 +98,10 @@ def _resources(registry: Registry, group: str, version: str) -> Object:
         if each.categories:
             entry["categories"] = list(each.categories)
         listed.append(entry)
-        for name, kind, verbs, (sub_group, sub_version, _) in _subresources(each):
+        inner_types = [(name, *_SUBRESOURCES[name]) for name in each.subresources]
+        if each.has_status:
+            inner_types.append(("status", each.kind, ["get", "patch", "update"], (group, version)))
+        for name, kind, verbs, (sub_group, sub_version) in inner_types:
             inner: Object = {
                 "name": f"{each.plural}/{name}",
                 "singularName": "",
@@ -136,70 +123,3 @@ def _resources(registry: Registry, group: str, version: str) -> Object:
         "groupVersion": f"{group}/{version}" if group else version,
         "resources": listed,
     }
-
-
-def _subresources(resource: ResourceType) -> list[tuple[str, str, list[str], tuple[str, str, str]]]:
-    found = [(name, *_SUBRESOURCES[name]) for name in resource.subresources]
-    if resource.has_status:
-        own = (resource.group, resource.version, resource.kind)
-        found.append(("status", resource.kind, ["get", "patch", "update"], own))
-    return found
-
-
-def _aggregated(registry: Registry, *, core: bool) -> Object:
-    items = [
-        {
-            "metadata": {"name": group, "creationTimestamp": None} if group else {"creationTimestamp": None},
-            "versions": [
-                {
-                    "version": version,
-                    "freshness": "Current",
-                    "resources": _aggregated_resources(registry, group, version),
-                }
-                for version in versions
-            ],
-        }
-        for group, versions in _groups(registry).items()
-        if (group == "") is core
-    ]
-    return {
-        "kind": "APIGroupDiscoveryList",
-        "apiVersion": "apidiscovery.k8s.io/v2",
-        "metadata": {},
-        "items": items,
-    }
-
-
-def _aggregated_resources(registry: Registry, group: str, version: str) -> list[Object]:
-    listed: list[Object] = []
-    for each in _served(registry, group, version):
-        entry: dict[str, Any] = {
-            "resource": each.plural,
-            "responseKind": {"group": group, "version": version, "kind": each.kind},
-            "scope": "Namespaced" if each.namespaced else "Cluster",
-            "singularResource": each.singular,
-            "verbs": _VERBS,
-        }
-        if each.short_names:
-            entry["shortNames"] = list(each.short_names)
-        if each.categories:
-            entry["categories"] = list(each.categories)
-        inner = [
-            {"subresource": name, "responseKind": {"group": g, "version": v, "kind": kind}, "verbs": verbs}
-            for name, _, verbs, (g, v, kind) in _subresources(each)
-        ]
-        if inner:
-            entry["subresources"] = inner
-        listed.append(entry)
-    listed += [
-        {
-            "resource": plural,
-            "responseKind": {"group": group, "version": version, "kind": kind},
-            "scope": "Cluster",
-            "singularResource": kind.lower(),
-            "verbs": ["create"],
-        }
-        for review_group, review_version, kind, plural in REVIEWS
-        if (review_group, review_version) == (group, version)
-    ]
-    return listed

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.errors import ApiError
+from pathways_jupyter.base.errors import ApiError
 
 if TYPE_CHECKING:
     from pathways_jupyter.local.apiserver.resources import ResourceType

@@ -7,7 +7,9 @@ import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
 
 from pathways_jupyter.local.connection_bounds import Newcomer, Newcomers
 
@@ -17,7 +19,38 @@ head."""
 MOST_NEWCOMERS = 256
 
 _ACCEPT_RETRY_SECONDS = 0.05
+_OPTIONS: dict[str, Any] = {
+    "access_log": None,
+    # Like the real API server, which does not decompress a body, and then finds that it is not JSON.
+    "auto_decompress": False,
+    "keepalive_timeout": 3600.0,
+}
 _log = logging.getLogger(__name__)
+
+
+class Connection(web.RequestHandler):
+    """A connection over HTTP, which is counted as a newcomer's until a request on it carries a valid token."""
+
+    __slots__ = ("_newcomer",)
+
+    def __init__(self, server: web.Server, newcomer: Newcomer) -> None:
+        super().__init__(server, loop=asyncio.get_running_loop(), **_OPTIONS)
+        self._newcomer = newcomer
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Count the connection instead of its handshake."""
+        super().connection_made(transport)
+        assert self.transport is not None
+        self._newcomer.drop = self.transport.abort
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Stop counting the connection."""
+        self._newcomer.leave()
+        super().connection_lost(exc)
+
+    def authenticated(self) -> None:
+        """Stop counting the connection, so that it may stay open for as long as it likes."""
+        self._newcomer.leave()
 
 
 class Listener:
@@ -27,15 +60,13 @@ class Listener:
     could not be counted.
 
     Args:
-      welcome: Makes the protocol of a connection whose handshake is complete.
+      server: Handles the requests.
     """
 
-    def __init__(
-        self, port: int, context: ssl.SSLContext, newcomers: Newcomers, welcome: Callable[[Newcomer], asyncio.Protocol]
-    ) -> None:
+    def __init__(self, port: int, context: ssl.SSLContext, server: web.Server) -> None:
         self._context = context
-        self._newcomers = newcomers
-        self._welcome = welcome
+        self._server = server
+        self.newcomers = Newcomers(most=MOST_NEWCOMERS, seconds=PROOF_SECONDS)
         self._handshakes: set[asyncio.Task[None]] = set()
         self._socket = socket.socket()
         try:
@@ -52,7 +83,7 @@ class Listener:
     async def close(self) -> None:
         """Stop listening, and drop the connections that have not authenticated."""
         self._accepting.cancel()
-        self._newcomers.drop_all()
+        self.newcomers.drop_all()
         await asyncio.gather(self._accepting, *self._handshakes, return_exceptions=True)
         self._socket.close()
 
@@ -64,7 +95,7 @@ class Listener:
             except OSError as error:
                 # Most likely no file descriptor is left: free those of connections without a token.
                 _log.warning("A connection cannot be accepted: %s", error)
-                self._newcomers.drop_all()
+                self.newcomers.drop_all()
                 await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
                 continue
             task = asyncio.create_task(self._handshake(connection))
@@ -74,12 +105,12 @@ class Listener:
     async def _handshake(self, connection: socket.socket) -> None:
         task = asyncio.current_task()
         assert task is not None
-        newcomer = self._newcomers.add(task.cancel)
+        newcomer = self.newcomers.add(task.cancel)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             with contextlib.suppress(OSError, TimeoutError):
                 await asyncio.get_running_loop().connect_accepted_socket(
-                    lambda: self._welcome(newcomer), connection, ssl=self._context
+                    lambda: Connection(self._server, newcomer), connection, ssl=self._context
                 )
                 return
             newcomer.leave()

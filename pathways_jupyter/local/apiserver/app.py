@@ -5,25 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import ssl
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 from aiohttp import web
 
-from pathways_jupyter.errors import LocalClusterError
+from pathways_jupyter.base.errors import LocalClusterError
 from pathways_jupyter.local.apiserver import api_errors, bodies, openapi
 from pathways_jupyter.local.apiserver.access import answer_review, review_at
 from pathways_jupyter.local.apiserver.api_discovery import discover
 from pathways_jupyter.local.apiserver.api_errors import StatusError
-from pathways_jupyter.local.apiserver.api_listener import MOST_NEWCOMERS, PROOF_SECONDS, Listener
+from pathways_jupyter.local.apiserver.api_listener import Connection, Listener
 from pathways_jupyter.local.apiserver.columns import seconds_of
-from pathways_jupyter.local.apiserver.door import Door, Head, refuse_upgrade
 from pathways_jupyter.local.apiserver.impersonation import acting_user
 from pathways_jupyter.local.apiserver.object_handlers import Objects
-from pathways_jupyter.local.apiserver.pki import certificates
+from pathways_jupyter.local.apiserver.pki import server_context
 from pathways_jupyter.local.apiserver.pod_subresources import Pods
 from pathways_jupyter.local.apiserver.resources import EVENTS, PODS, Object
 from pathways_jupyter.local.apiserver.resources import SERVICE_ACCOUNTS as ACCOUNTS
@@ -42,7 +41,7 @@ from pathways_jupyter.local.apiserver.users import (
     refuse,
     with_bound_rules,
 )
-from pathways_jupyter.local.connection_bounds import STREAM_IDLE_SECONDS, Newcomer, Newcomers
+from pathways_jupyter.local.connection_bounds import STREAM_IDLE_SECONDS
 
 ADMIN = "pathways-local-admin"
 SERVICE_ACCOUNTS = "system:serviceaccounts"
@@ -82,12 +81,10 @@ class ApiServer:
         self._objects = Objects(store)
         self._pods = Pods(store, runtime, idle_seconds=stream_idle_seconds)
         self._port = port
-        self._newcomers = Newcomers(most=MOST_NEWCOMERS, seconds=PROOF_SECONDS)
         self._listener: Listener | None = None
         self._expiring: asyncio.Task[None] | None = None
         self._connections: web.Server | None = None
         self._answering: set[asyncio.Task[object]] = set()
-        self._upgraded: set[asyncio.Transport] = set()
         self.in_use = 0
         """Requests in progress, watches and tunnels included; those of pods do not count."""
         self.last_used = 0.0
@@ -148,18 +145,11 @@ class ApiServer:
         Raises:
           LocalClusterError: The port is taken.
         """
-        context: ssl.SSLContext = certificates(self._directory).server_context()
-        self._connections = web.Server(
-            self._handle,
-            handler_cancellation=True,
-            access_log=None,
-            # Like the real API server, which does not decompress a body, and then finds that it is not JSON.
-            auto_decompress=False,
-            keepalive_timeout=3600.0,
-        )
+        context = server_context(self._directory)
+        self._connections = web.Server(self._handle, handler_cancellation=True)
         self.last_used = asyncio.get_running_loop().time()
         try:
-            self._listener = Listener(self._port, context, self._newcomers, self._welcome)
+            self._listener = Listener(self._port, context, self._connections)
         except OSError as error:
             raise LocalClusterError(
                 f"The embedded cluster's API cannot listen on 127.0.0.1:{self._port}: {error}.",
@@ -175,10 +165,9 @@ class ApiServer:
         await self._listener.close()
         if self._expiring is not None:
             self._expiring.cancel()
-        transports = [each.transport for each in self._connections.connections]
-        for transport in [*transports, *self._upgraded]:
-            if transport is not None:
-                transport.abort()
+        for connection in self._connections.connections:
+            if connection.transport is not None:
+                connection.transport.abort()
         for task in list(self._answering):
             task.cancel()
         if self._answering:
@@ -187,13 +176,6 @@ class ApiServer:
             async with asyncio.timeout(_STOP_SECONDS):
                 await self._connections.shutdown(0)
         self._listener = self._connections = None
-
-    def _welcome(self, newcomer: Newcomer) -> Door:
-        assert self._connections is not None
-        return Door(self._connections, Pods.takes_over, self._serve_upgrade, knows=self._has_token, newcomer=newcomer)
-
-    def _has_token(self, head: Head) -> bool:
-        return self._users.who(head.headers.get("Authorization", "")) not in (None, ANONYMOUS)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         task = asyncio.current_task()
@@ -216,31 +198,12 @@ class ApiServer:
         finally:
             self._answering.discard(task)
 
-    async def _serve_upgrade(self, head: Head, transport: asyncio.Transport, rest: bytes) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._answering.add(task)
-        self._upgraded.add(transport)
-        try:
-            user = self._users.who(head.headers.get("Authorization", ""))
-            if user is None:
-                raise api_errors.unauthorized()
-            route = find_route(self._store.resources, head.method, head.path, head.query)
-            if route is None or route.subresource not in CONNECTS:
-                raise api_errors.bad_request("only exec and port-forward can be upgraded")
-            self._authorize(acting_user(head.headers, user, self._users, self._store), route)
-            with contextlib.nullcontext() if SERVICE_ACCOUNTS in user.groups else self._in_use():
-                await self._pods.serve_upgrade(head, route, transport, rest)
-        except StatusError as error:
-            transport.write(refuse_upgrade(error))
-        finally:
-            self._answering.discard(task)
-            self._upgraded.discard(transport)
-
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         user = self._users.who(request.headers.get("Authorization", ""))
         if user is None:
             raise api_errors.unauthorized()
+        if user is not ANONYMOUS:
+            cast("Connection", request.protocol).authenticated()
         keeps_alive = user is not ANONYMOUS and SERVICE_ACCOUNTS not in user.groups
         with self._in_use() if keeps_alive else contextlib.nullcontext():
             return await self._serve(request, acting_user(request.headers, user, self._users, self._store))
@@ -308,21 +271,21 @@ class ApiServer:
     def _document(self, request: web.BaseRequest) -> web.Response:
         if request.method not in ("GET", "HEAD"):
             raise api_errors.no_such_resource()
-        path, accept = request.path, request.headers.get("Accept", "")
+        path = request.path
         if path in HEALTH:
             return web.Response(text="ok")
-        if path.startswith("/openapi/"):
+        if path == "/openapi/v2":
+            if "proto-openapi.spec.v2" in request.headers.get("Accept", ""):
+                body = openapi.version_2_as_protobuf()
+                return web.Response(body=body, headers={"Content-Type": openapi.PROTOBUF})
+            found: Object | None = openapi.VERSION_2
+        elif path.startswith("/openapi/"):
             found = openapi.document(self._store.resources, path)
-            if path == "/openapi/v2" and found is not None and openapi.wants_protobuf(accept):
-                return web.Response(body=openapi.as_protobuf(found), headers={"Content-Type": openapi.PROTOBUF})
         else:
-            found = discover(self._store.resources, path, accept)
+            found = discover(self._store.resources, path)
         if found is None:
             raise api_errors.no_such_resource()
-        response = bodies.answer(found)
-        if found.get("kind") == "APIGroupDiscoveryList":
-            response.headers["Content-Type"] = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-        return response
+        return bodies.answer(found)
 
 
 _EVENTS_KEPT_SECONDS = 3600.0
@@ -332,7 +295,12 @@ _SWEEP_SECONDS = 60.0
 
 def expire_events(store: Store, now: float) -> int:
     """Remove the events last seen more than :data:`_EVENTS_KEPT_SECONDS` before `now`; return their number."""
-    old = [event for event in store.list(EVENTS) if _last_seen(event, now) < now - _EVENTS_KEPT_SECONDS]
+    old = []
+    for event in store.list(EVENTS):
+        stamps = (event.get("lastTimestamp"), event.get("eventTime"), event["metadata"].get("creationTimestamp"))
+        seen = next((seconds for stamp in stamps if (seconds := seconds_of(stamp)) is not None), now)
+        if seen < now - _EVENTS_KEPT_SECONDS:
+            old.append(event)
     for event in old:
         store.delete(EVENTS, event["metadata"]["namespace"], event["metadata"]["name"], grace=0)
     return len(old)
@@ -343,8 +311,3 @@ async def keep_expiring(store: Store) -> None:
     while True:
         await asyncio.sleep(_SWEEP_SECONDS)
         expire_events(store, time.time())
-
-
-def _last_seen(event: Object, now: float) -> float:
-    stamps = (event.get("lastTimestamp"), event.get("eventTime"), event["metadata"].get("creationTimestamp"))
-    return next((seconds for stamp in stamps if (seconds := seconds_of(stamp)) is not None), now)

@@ -1,11 +1,10 @@
-"""Request and response bodies: JSON or YAML within limits, and answers in the form that the client accepts."""
+"""Request and response bodies: JSON, protobuf and patches within limits, and answers in JSON."""
 
 from __future__ import annotations
 
 import datetime
 import json
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
@@ -22,36 +21,24 @@ _DEEPEST = 100
 """Limit of an object's nesting, since the code here recurses; real objects stay far below it."""
 
 _JSON = ("application/json", "text/json", "")
-_YAML = ("application/yaml", "application/x-yaml", "text/yaml")
 
 
-@dataclass(frozen=True)
-class Form:
-    """The form in which a client wants an answer: ``Table``, ``PartialObjectMetadata`` or plain (empty)."""
-
-    shape: str = ""
-    yaml: bool = False
-
-
-def accepted_form(header: str) -> Form:
-    """Read an ``Accept`` header.
+def wants_table(header: str) -> bool:
+    """Whether a client with this ``Accept`` header wants objects as a ``Table``.
 
     Raises:
-      StatusError: 406, the client takes nothing that this server can give.
+      StatusError: 406, it takes nothing that this server can give.
     """
     if not header.strip():
-        return Form()
+        return False
     for part in header.split(","):
         kind, *parameters = (each.strip() for each in part.split(";"))
         given = dict(each.split("=", 1) for each in parameters if "=" in each)
-        if kind in _YAML:
-            return Form(yaml=True)
-        if kind in ("application/json", "*/*", "application/*", "text/plain"):
-            shape = given.get("as", "").removesuffix("List")
-            if shape in ("", "Table", "PartialObjectMetadata"):
-                return Form(shape)
+        # Whatever else it would rather have, e.g. only the metadata, it names plain JSON after that.
+        if kind in ("application/json", "*/*", "application/*", "text/plain") and given.get("as", "") in ("", "Table"):
+            return "as" in given
     raise StatusError(
-        "only the following media types are accepted: application/json, application/yaml",
+        "only the following media types are accepted: application/json",
         status=406,
         reason="NotAcceptable",
     )
@@ -86,14 +73,12 @@ async def read_object(request: web.BaseRequest, *, optional: bool = False) -> Ob
     data = await read_bytes(request)
     if not data and optional:
         return {}
-    if request.content_type in _YAML:
-        value = parse_yaml(data)
-    elif request.content_type in _JSON or request.content_type == "application/octet-stream":
+    if request.content_type in _JSON or request.content_type == "application/octet-stream":
         value = parse_json(data)
     elif request.content_type == protobuf.CONTENT_TYPE:
         value = protobuf.read_protobuf(data)
     else:
-        raise unsupported_media(request.content_type, ["application/json", "application/yaml", protobuf.CONTENT_TYPE])
+        raise unsupported_media(request.content_type, ["application/json", protobuf.CONTENT_TYPE])
     if not isinstance(value, dict):
         raise bad_request("the body of the request must be an object")
     return value
@@ -139,11 +124,15 @@ def parse_yaml(data: bytes) -> Any:
     """
     import yaml
 
+    def text(value: Any) -> str:
+        # YAML reads what looks like a time as one; Kubernetes objects carry times as text.
+        return str(value.isoformat()) if isinstance(value, datetime.date) else str(value)
+
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(data, loader)):
             raise bad_request("aliases in YAML are not supported")
-        return parse_json(json.dumps(yaml.load(data, loader), default=_from_yaml).encode())
+        return parse_json(json.dumps(yaml.load(data, loader), default=text).encode())
     except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
         raise bad_request(f"the body of the request is not YAML: {error}") from error
 
@@ -153,13 +142,8 @@ def encode(obj: Any) -> bytes:
     return json.dumps(obj, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
 
 
-def answer(data: bytes | Object, *, status: int = 200, form: Form | None = None) -> web.Response:
+def answer(data: bytes | Object, *, status: int = 200) -> web.Response:
     """A response that carries an object, encoded or not."""
-    if form is not None and form.yaml:
-        import yaml
-
-        obj = json.loads(data) if isinstance(data, bytes) else data
-        return web.Response(body=yaml.safe_dump(obj).encode(), status=status, content_type="application/yaml")
     body = data if isinstance(data, bytes) else encode(data)
     return web.Response(body=body, status=status, content_type="application/json")
 
@@ -171,11 +155,6 @@ def refusal(error: StatusError) -> web.Response:
     if seconds:
         response.headers["Retry-After"] = str(seconds)
     return response
-
-
-def _from_yaml(value: Any) -> str:
-    """YAML reads text that looks like a time as one; Kubernetes objects carry times as text."""
-    return str(value.isoformat()) if isinstance(value, datetime.date) else str(value)
 
 
 def _depth(data: bytes) -> int:

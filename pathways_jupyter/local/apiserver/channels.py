@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -44,19 +44,11 @@ class Channels:
         self._idle.touch()
         await self.socket.send_bytes(data)
 
-    async def send_json(self, channel: int, encoded: bytes) -> None:
-        """Send an encoded object on one channel."""
-        await self.send(bytes([channel]) + encoded)
-
     async def send_stream(self, channel: int, reader: asyncio.StreamReader) -> None:
         """Send everything that `reader` yields on one channel."""
         prefix = bytes([channel])
         while data := await reader.read(CHUNK):
             await self.send(prefix + data)
-
-    async def close(self, **reason: Any) -> None:
-        """Close the connection with a closing handshake."""
-        await self.socket.close(**reason)
 
 
 @asynccontextmanager
@@ -64,6 +56,8 @@ async def open_channels(
     request: web.BaseRequest, protocols: Sequence[str], *, idle_seconds: float
 ) -> AsyncIterator[Channels]:
     """Upgrade a request to a WebSocket that speaks one of `protocols`, cut after `idle_seconds` without a message.
+
+    It is closed with a handshake when the block ends without an error.
 
     Raises:
       StatusError: 403, the client offers none of them.
@@ -78,3 +72,15 @@ async def open_channels(
         yield Channels(socket, idle)
     finally:
         idle.stop()
+    await socket.close()
+
+
+async def until_first(*coroutines: Coroutine[Any, Any, None]) -> None:
+    """Run coroutines at the same time until one of them ends; cancel the others, and wait for them."""
+    tasks = [asyncio.create_task(each) for each in coroutines]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -32,7 +32,10 @@ def acting_user(headers: MultiMapping[str], user: User, users: Users, store: Sto
       StatusError: 400, the headers name no user; 403, `user` may not impersonate what they name.
     """
     name, groups, uid = headers.get(_USER, ""), headers.getall(_GROUP, []), headers.get(_UID, "")
-    extra = _extra(headers)
+    extra: dict[str, list[str]] = {}
+    for header, value in headers.items():
+        if header.lower().startswith(_EXTRA.lower()):
+            extra.setdefault(urllib.parse.unquote(header[len(_EXTRA) :].lower()), []).append(value)
     if not name:
         if groups or uid or extra:
             raise bad_request("requested impersonation of groups, a uid or extra fields without a user name")
@@ -45,7 +48,7 @@ def acting_user(headers: MultiMapping[str], user: User, users: Users, store: Sto
 
 
 def assumed(name: str, groups: list[str], uid: str, extra: dict[str, list[str]], users: Users) -> User:
-    """The user who is impersonated, or asked about, with the rules of its tokens, as if a role granted them."""
+    """The user who is impersonated, with the rules of its tokens, as if a role granted them."""
     if name.startswith(SERVICE_ACCOUNT_PREFIX) and not groups:
         namespace = name.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")[0]
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
@@ -82,11 +85,3 @@ def _refusal(user: User, question: Question) -> StatusError:
     if question.group:
         error.details["group"] = question.group
     return error
-
-
-def _extra(headers: MultiMapping[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for header, value in headers.items():
-        if header.lower().startswith(_EXTRA.lower()):
-            found.setdefault(urllib.parse.unquote(header[len(_EXTRA) :].lower()), []).append(value)
-    return found

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.errors import LocalClusterError
+from pathways_jupyter.base.errors import LocalClusterError
 from pathways_jupyter.local.apiserver.watch_delivery import Record
 
 Place = tuple[tuple[str, str], str, str]

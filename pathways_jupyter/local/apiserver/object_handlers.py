@@ -13,10 +13,9 @@ from aiohttp import web
 from pathways_jupyter.local.apiserver import api_errors, bodies
 from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.apiserver.apply import apply_configuration
-from pathways_jupyter.local.apiserver.bodies import Form
 from pathways_jupyter.local.apiserver.object_schema import Checked, check_object
 from pathways_jupyter.local.apiserver.patch import PatchKind, apply_patch, clone
-from pathways_jupyter.local.apiserver.printing import as_metadata, as_table
+from pathways_jupyter.local.apiserver.printing import as_table
 from pathways_jupyter.local.apiserver.resources import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -64,21 +63,21 @@ class Objects:
         Raises:
           StatusError: It cannot be done.
         """
-        form = bodies.accepted_form(request.headers.get("Accept", ""))
+        table = bodies.wants_table(request.headers.get("Accept", ""))
         if route.verb == "get":
             record = self._store.record(route.resource, self._namespace(route), route.name)
-            return self._one(route.resource, record, form, request)
+            return self._one(route.resource, record, table, request)
         if route.verb == "list":
-            return self._list(request, route, form)
+            return self._list(request, route, table)
         if route.verb == "watch":
             test = selection(request, route.resource)
-            return await stream_changes(request, self._store, route, test, form)
+            return await stream_changes(request, self._store, route, test, table)
         if route.verb == "create":
-            return await self._create(request, route, form)
+            return await self._create(request, route, table)
         if route.verb == "update":
-            return await self._update(request, route, form)
+            return await self._update(request, route, table)
         if route.verb == "patch":
-            return await self._patch(request, route, form)
+            return await self._patch(request, route, table)
         if route.verb == "delete":
             return await self._delete(request, route)
         return await self._delete_many(request, route)
@@ -87,19 +86,15 @@ class Objects:
         return route.namespace if route.resource.namespaced else ""
 
     def _one(
-        self, resource: ResourceType, record: Record, form: Form, request: web.BaseRequest, code: int = 200
+        self, resource: ResourceType, record: Record, table: bool, request: web.BaseRequest, code: int = 200
     ) -> web.Response:
         obj = versioned(resource, record.object)
-        if form.shape == "Table":
-            table = as_table(
-                resource, [obj], obj["metadata"]["resourceVersion"], request.query.get("includeObject", "")
-            )
-            return bodies.answer(table, status=code)
-        if form.shape == "PartialObjectMetadata":
-            return bodies.answer(as_metadata(obj), status=code)
-        return bodies.answer(record.encoded if obj is record.object else obj, status=code, form=form)
+        if table:
+            revision, include = obj["metadata"]["resourceVersion"], request.query.get("includeObject", "")
+            return bodies.answer(as_table(resource, [obj], revision, include), status=code)
+        return bodies.answer(record.encoded if obj is record.object else obj, status=code)
 
-    def _list(self, request: web.BaseRequest, route: Route, form: Form) -> web.Response:
+    def _list(self, request: web.BaseRequest, route: Route, table: bool) -> web.Response:
         query, resource = request.query, route.resource
         wanted = read_revision(query.get("resourceVersion", ""))
         if wanted is not None and wanted > self._store.revision:
@@ -111,20 +106,9 @@ class Objects:
             # The next pages are only worth having if a watch can make up for the changes in between.
             self._store.reach(resource, int(metadata["resourceVersion"]))
         objects = [versioned(resource, record.object) for record in records]
-        if form.shape == "Table":
-            table = as_table(resource, objects, metadata["resourceVersion"], query.get("includeObject", ""))
-            table["metadata"] = metadata
-            return bodies.answer(table)
-        if form.shape == "PartialObjectMetadata":
-            items = [as_metadata(each) for each in objects]
-            return bodies.answer(
-                {
-                    "kind": "PartialObjectMetadataList",
-                    "apiVersion": "meta.k8s.io/v1",
-                    "metadata": metadata,
-                    "items": items,
-                }
-            )
+        if table:
+            shown = as_table(resource, objects, metadata["resourceVersion"], query.get("includeObject", ""))
+            return bodies.answer({**shown, "metadata": metadata})
         head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
         if not resource.custom:
             encoded = [record.bare for record in records]
@@ -132,9 +116,9 @@ class Objects:
             encoded = [record.encoded for record in records]
         else:
             encoded = [bodies.encode(each) for each in objects]
-        return bodies.answer(bodies.encode(head)[:-1] + b',"items":[' + b",".join(encoded) + b"]}", form=form)
+        return bodies.answer(bodies.encode(head)[:-1] + b',"items":[' + b",".join(encoded) + b"]}")
 
-    async def _create(self, request: web.BaseRequest, route: Route, form: Form) -> web.Response:
+    async def _create(self, request: web.BaseRequest, route: Route, table: bool) -> web.Response:
         checked = self._checked(request, route, await bodies.read_object(request))
         if checked.object["metadata"].get("resourceVersion"):
             # A real API server gives this code and no reason, too.
@@ -143,9 +127,9 @@ class Objects:
         obj = self._store.create(
             route.resource, checked.object, namespace=route.namespace, dry_run=dry_run, manager=manager
         )
-        return _warned(self._one(route.resource, Record(obj), form, request, 201), checked)
+        return _warned(self._one(route.resource, Record(obj), table, request, 201), checked)
 
-    async def _update(self, request: web.BaseRequest, route: Route, form: Form) -> web.Response:
+    async def _update(self, request: web.BaseRequest, route: Route, table: bool) -> web.Response:
         checked = self._checked(request, route, await bodies.read_object(request))
         obj, dry_run, code = checked.object, is_dry_run(request), 200
         old = self._store.find(route.resource, self._namespace(route), route.name)
@@ -157,9 +141,9 @@ class Objects:
             obj, code = self._store.create(route.resource, obj, namespace=route.namespace, **common), 201
         else:
             obj = self._store.update(route.resource, obj, subresource=route.subresource, **common)
-        return _warned(self._one(route.resource, Record(obj), form, request, code), checked)
+        return _warned(self._one(route.resource, Record(obj), table, request, code), checked)
 
-    async def _patch(self, request: web.BaseRequest, route: Route, form: Form) -> web.Response:
+    async def _patch(self, request: web.BaseRequest, route: Route, table: bool) -> web.Response:
         kind, patch = await bodies.read_patch(request)
         resource, namespace, dry_run, code = route.resource, self._namespace(route), is_dry_run(request), 200
         if kind is PatchKind.STRATEGIC and resource.custom:
@@ -188,7 +172,7 @@ class Objects:
             obj, code = self._store.create(resource, checked.object, namespace=route.namespace, **common), 201
         else:
             obj = self._store.update(resource, checked.object, subresource=route.subresource, **common)
-        return _warned(self._one(resource, Record(obj), form, request, code), checked)
+        return _warned(self._one(resource, Record(obj), table, request, code), checked)
 
     async def _delete(self, request: web.BaseRequest, route: Route) -> web.Response:
         resource, namespace = route.resource, self._namespace(route)

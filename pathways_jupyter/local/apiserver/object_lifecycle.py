@@ -31,7 +31,11 @@ def name_of(resource: ResourceType, metadata: Mapping[str, Any]) -> str:
         name = f"{metadata['generateName']}"[:58] + "".join(secrets.choice(_SUFFIX) for _ in range(5))
     if not name:
         raise invalid(resource, "", [("metadata.name", "Required value: name or generateName is required")])
-    pattern, limit = _rule(resource)
+    pattern, limit = _SUBDOMAIN, 253
+    if resource.key in (NAMESPACES.key, SERVICES.key):
+        pattern, limit = _LABEL, 63
+    elif resource.group == "rbac.authorization.k8s.io":
+        pattern = _PATH_SEGMENT
     if not isinstance(name, str) or len(name) > limit or not pattern.fullmatch(name):
         why = (
             f'Invalid value: "{name}": a lowercase RFC 1123 name consists of lower case alphanumeric characters,'
@@ -89,14 +93,6 @@ def check_labels(resource: ResourceType, metadata: Mapping[str, Any]) -> None:
                 causes.append((f"metadata.{field}", f'Invalid value: "{value}": not a valid value for {key}'))
     if causes:
         raise invalid(resource, str(metadata.get("name", "")), causes)
-
-
-def _rule(resource: ResourceType) -> tuple[re.Pattern[str], int]:
-    if resource.key in (NAMESPACES.key, SERVICES.key):
-        return _LABEL, 63
-    if resource.group == "rbac.authorization.k8s.io":
-        return _PATH_SEGMENT, 253
-    return _SUBDOMAIN, 253
 
 
 SYSTEM_FIELDS = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds")

@@ -15,7 +15,8 @@ from typing import Any
 
 from pathways_jupyter.local.apiserver.api_errors import bad_request, invalid
 from pathways_jupyter.local.apiserver.custom import check_custom
-from pathways_jupyter.local.apiserver.resources import Object, ResourceType
+from pathways_jupyter.local.apiserver.custom_rules import unknown_rules
+from pathways_jupyter.local.apiserver.resources import CRDS, Object, ResourceType
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 _MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
@@ -32,14 +33,16 @@ class Checked:
     """A valid object, without the fields that its kind does not have."""
 
     object: Object
-    warnings: tuple[str, ...] = ()
+    warnings: list[str]
 
 
 class _Misfit(Exception):
     """A value of the wrong type."""
 
     def __init__(self, path: str, wanted: str, value: Any) -> None:
-        super().__init__(f"{path.lstrip('.')}: expected {wanted}, got {_name(value)}")
+        names = {bool: "a boolean", int: "a number", float: "a number", list: "a list", dict: "an object"}
+        got = f"the string {value[:40]!r}" if isinstance(value, str) else names.get(type(value), "null")
+        super().__init__(f"{path.lstrip('.')}: expected {wanted}, got {got}")
 
 
 @functools.cache
@@ -79,7 +82,7 @@ def check_object(resource: ResourceType, obj: Object, validation: str) -> Checke
         raise bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
         ) from error
-    warnings = tuple(f'unknown field "{path.lstrip(".")}"' for path in unknown)
+    warnings = [f'unknown field "{path.lstrip(".")}"' for path in unknown]
     if validation == "Strict" and warnings:
         raise bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}:'
@@ -87,7 +90,11 @@ def check_object(resource: ResourceType, obj: Object, validation: str) -> Checke
         )
     if missing:
         raise invalid(resource, str(found.get("metadata", {}).get("name", "")), missing)
-    return Checked(found, () if validation == "Ignore" else warnings)
+    if validation == "Ignore":
+        warnings = []
+    if resource.key == CRDS.key and (rules := list(unknown_rules(found))):
+        warnings.append(f"the embedded cluster does not evaluate {len(rules)} of its rules: {'; '.join(rules)[:500]}")
+    return Checked(found, warnings)
 
 
 def _value(value: Any, kind: str, path: str, unknown: list[str], missing: list[tuple[str, str]]) -> Any:
@@ -157,10 +164,3 @@ def walk(kind: str) -> Iterator[str]:
             if inner in kinds() and inner not in seen:
                 seen.add(inner)
                 waiting.append(inner)
-
-
-def _name(value: Any) -> str:
-    if isinstance(value, str):
-        return f"the string {value[:40]!r}"
-    names = {bool: "a boolean", int: "a number", float: "a number", list: "a list", dict: "an object"}
-    return names.get(type(value), "null")

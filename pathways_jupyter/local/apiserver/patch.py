@@ -96,10 +96,9 @@ def strategic_patch(target: Any, patch: Any, field: str = "") -> Any:
         return _strategic_list(target if isinstance(target, list) else [], patch, field)
     if not isinstance(patch, dict):
         return clone(patch)
-    directive = patch.get("$patch")
-    if directive == "replace":
+    if patch.get("$patch") == "replace":
         return {key: clone(value) for key, value in patch.items() if key != "$patch"}
-    if directive == "delete":
+    if patch.get("$patch") == "delete":
         return {}
     result = dict(target) if isinstance(target, dict) else {}
     if isinstance(retained := patch.get("$retainKeys"), list):
@@ -111,8 +110,19 @@ def strategic_patch(target: Any, patch: Any, field: str = "") -> Any:
             result.pop(key, None)
         else:
             result[key] = strategic_patch(result.get(key), value, key)
-    for key in filter(lambda key: key.startswith("$"), patch):
-        _directive(result, key, patch[key])
+    for directive, wanted in patch.items():
+        name, _, field = directive.partition("/")
+        elements = result.get(field)
+        if not isinstance(wanted, list) or not isinstance(elements, list):
+            continue
+        if name == "$deleteFromPrimitiveList":
+            result[field] = [each for each in elements if each not in wanted]
+        elif name == "$setElementOrder":
+            # Elements that the order does not name go to the end.
+            key = merge_key(field, elements)
+            places = [{key: each.get(key)} if key and isinstance(each, dict) else each for each in elements]
+            ranks = [wanted.index(place) if place in wanted else len(wanted) for place in places]
+            result[field] = [elements[index] for index in sorted(range(len(elements)), key=ranks.__getitem__)]
     return result
 
 
@@ -126,24 +136,6 @@ def merge_key(field: str, *lists: list[Any]) -> str | None:
         if named and all(key in each for each in named):
             return key
     return None
-
-
-def _directive(result: dict[str, Any], key: str, value: Any) -> None:
-    name, _, field = key.partition("/")
-    if name == "$deleteFromPrimitiveList" and isinstance(value, list) and isinstance(result.get(field), list):
-        result[field] = [each for each in result[field] if each not in value]
-    elif name == "$setElementOrder" and isinstance(value, list) and isinstance(result.get(field), list):
-        result[field] = _ordered(result[field], value, field)
-
-
-def _ordered(elements: list[Any], wanted: list[Any], field: str) -> list[Any]:
-    key = merge_key(field, elements)
-
-    def rank(each: Any) -> int:
-        name = {key: each.get(key)} if key and isinstance(each, dict) else each
-        return wanted.index(name) if name in wanted else len(wanted)
-
-    return sorted(elements, key=rank)
 
 
 def _strategic_list(target: list[Any], patch: list[Any], field: str) -> list[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import ssl
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,31 +13,21 @@ if TYPE_CHECKING:
 _YEARS = 10
 
 
-@dataclass(frozen=True)
-class Certificates:
-    """Paths of the certificate files."""
+def server_context(directory: Path) -> ssl.SSLContext:
+    """The server's TLS context, with a certificate for loopback addresses.
 
-    authority: Path
-    certificate: Path
-    key: Path
-
-    def server_context(self) -> ssl.SSLContext:
-        """The server's TLS context."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self.certificate, self.key)
-        context.set_alpn_protocols(["http/1.1"])
-        return context
+    The certificates are created at the first call, and the authority's is ``ca.crt`` in `directory`.
+    """
+    authority, certificate, key = (directory / name for name in ("ca.crt", "server.crt", "server.key"))
+    if not all(path.exists() for path in (authority, certificate, key)):
+        _make(authority, certificate, key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
-def certificates(directory: Path) -> Certificates:
-    """The cluster's certificates, created at the first call: an authority, and a certificate for loopback addresses."""
-    files = Certificates(directory / "ca.crt", directory / "server.crt", directory / "server.key")
-    if not all(path.exists() for path in (files.authority, files.certificate, files.key)):
-        _make(files)
-    return files
-
-
-def _make(files: Certificates) -> None:
+def _make(authority_file: Path, certificate_file: Path, key_file: Path) -> None:
     import datetime
     import ipaddress
 
@@ -85,10 +74,10 @@ def _make(files: Certificates) -> None:
         .sign(authority_key, hashes.SHA256())
     )
     pem = serialization.Encoding.PEM
-    _write(files.authority, authority.public_bytes(pem))
-    _write(files.certificate, certificate.public_bytes(pem))
+    _write(authority_file, authority.public_bytes(pem))
+    _write(certificate_file, certificate.public_bytes(pem))
     _write(
-        files.key,
+        key_file,
         server_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
     )
 

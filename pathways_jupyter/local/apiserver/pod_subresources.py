@@ -10,22 +10,16 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from aiohttp import web
-from multidict import CIMultiDict, MultiDict
 
 from pathways_jupyter.local.apiserver import api_errors, bodies
 from pathways_jupyter.local.apiserver.columns import seconds_of
-from pathways_jupyter.local.apiserver.door import Head, UpgradedConnection, accept_upgrade
-from pathways_jupyter.local.apiserver.remotecommand import attach_over_websocket, exec_over_websocket, read_command
+from pathways_jupyter.local.apiserver.port_forward import SPDY_PROTOCOL, forward_over_channels, forward_over_spdy
+from pathways_jupyter.local.apiserver.remotecommand import attach_over_websocket, exec_over_websocket
 from pathways_jupyter.local.apiserver.resources import PODS, Object
 from pathways_jupyter.local.apiserver.route import Route, flag, number
 from pathways_jupyter.local.apiserver.runtime import PodRuntime
-from pathways_jupyter.local.apiserver.spdyexec import PROTOCOL as EXEC_PROTOCOL
-from pathways_jupyter.local.apiserver.spdyexec import exec_over_spdy
-from pathways_jupyter.local.apiserver.spdyforward import PROTOCOL as FORWARD_PROTOCOL
-from pathways_jupyter.local.apiserver.spdyforward import TUNNEL_PROTOCOL, forward_over_spdy, forward_over_websocket
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.apiserver.tunnel import open_tunnel
-from pathways_jupyter.local.connection_bounds import STREAM_IDLE_SECONDS, IdleTimer
+from pathways_jupyter.local.connection_bounds import STREAM_IDLE_SECONDS
 
 _REFUSAL_SECONDS = 0.05
 """Longest wait for the error of a followed log, since a log that is still empty yields nothing at all."""
@@ -76,79 +70,16 @@ class Pods:
             return await self._log(request, route)
         if route.subresource == "eviction":
             return await self._evict(request, route)
-        if route.subresource == "binding":
-            return await self._bind(request, route)
-        pod = self.pod(route)
         if request.headers.get("Upgrade", "").lower() != "websocket":
-            raise api_errors.bad_request("unable to upgrade: this path needs a WebSocket or SPDY connection")
+            raise api_errors.bad_request("unable to upgrade: this path needs a WebSocket")
+        pod = self.pod(route)
         if route.subresource == "portforward":
-            if TUNNEL_PROTOCOL in request.headers.get("Sec-WebSocket-Protocol", ""):
-                return await forward_over_websocket(request, self._runtime, pod, idle_seconds=self._idle_seconds)
-            return await self._take_over(request, pod)
+            spdy = SPDY_PROTOCOL in request.headers.get("Sec-WebSocket-Protocol", "")
+            forward = forward_over_spdy if spdy else forward_over_channels
+            return await forward(request, self._runtime, pod, idle_seconds=self._idle_seconds)
         target = self.target(request.query, pod)
         serve = attach_over_websocket if route.subresource == "attach" else exec_over_websocket
         return await serve(request, self._runtime, target.uid, target.container, idle_seconds=self._idle_seconds)
-
-    async def _take_over(self, request: web.BaseRequest, pod: Object) -> web.StreamResponse:
-        """Turn a connection that has served other requests, and so belongs to the HTTP server, into a tunnel."""
-        transport = request.transport
-        if transport is None:
-            raise ConnectionResetError
-        head = Head(request.method, request.path, MultiDict(request.query), CIMultiDict(request.headers))
-        tunnel = open_tunnel(
-            head, transport, b"", self._runtime, pod, idle_seconds=self._idle_seconds, before=request.protocol
-        )
-        transport.pause_reading()
-        await tunnel.run()
-        # The HTTP server wants a response, although the connection is closed by now.
-        return web.Response()
-
-    @staticmethod
-    def takes_over(head: Head) -> bool:
-        """Whether a request's connection is served here from its first byte on: SPDY, and tunnels for ports."""
-        if head.upgrade.startswith("spdy/"):
-            return True
-        tunnel = TUNNEL_PROTOCOL not in head.headers.get("Sec-WebSocket-Protocol", "")
-        return head.upgrade == "websocket" and head.path.endswith("/portforward") and tunnel
-
-    async def serve_upgrade(self, head: Head, route: Route, transport: asyncio.Transport, rest: bytes) -> None:
-        """Serve a request on its own connection, whose reading is paused.
-
-        Args:
-          rest: What came after the request's head.
-
-        Raises:
-          StatusError: It cannot be done; nothing was sent yet.
-        """
-        pod = self.pod(route)
-        if head.upgrade == "websocket":
-            await open_tunnel(head, transport, rest, self._runtime, pod, idle_seconds=self._idle_seconds).run()
-        else:
-            await self._serve_spdy(head, route, pod, transport, rest)
-
-    async def _serve_spdy(
-        self, head: Head, route: Route, pod: Object, transport: asyncio.Transport, rest: bytes
-    ) -> None:
-        offered = [
-            name.strip() for each in head.headers.getall("X-Stream-Protocol-Version", []) for name in each.split(",")
-        ]
-        protocol = {"portforward": FORWARD_PROTOCOL, "exec": EXEC_PROTOCOL}.get(route.subresource, "")
-        if protocol not in offered:
-            raise api_errors.forbidden(
-                f"unable to upgrade: {route.subresource} speaks {protocol or 'no SPDY'}, not {offered}"
-            )
-        idle = IdleTimer(transport, self._idle_seconds)
-        try:
-            if protocol == FORWARD_PROTOCOL:
-                transport.write(accept_upgrade(protocol))
-                await forward_over_spdy(UpgradedConnection(transport, rest, idle), self._runtime, pod)
-                return
-            target, command = self.target(head.query, pod), read_command(head.query)
-            transport.write(accept_upgrade(protocol))
-            connection = UpgradedConnection(transport, rest, idle)
-            await exec_over_spdy(connection, self._runtime, target.uid, target.container, command)
-        finally:
-            idle.stop()
 
     def pod(self, route: Route) -> Object:
         """The pod of a request.
@@ -205,6 +136,7 @@ class Pods:
         except LookupError as error:
             raise _no_log(target, error) from error
         async with contextlib.aclosing(cast("AsyncGenerator[bytes, None]", pieces)) as stream:
+            # The first piece comes before the response begins: after that an error could not be one any more.
             first = await _begin(stream, target, wait=not flag(query, "follow"))
             response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
             response.enable_chunked_encoding()
@@ -225,18 +157,6 @@ class Pods:
             route.name,
             grace=grace if isinstance(grace, int) else None,
             uid=pod["metadata"]["uid"],
-        )
-        return bodies.answer({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}, status=201)
-
-    async def _bind(self, request: web.BaseRequest, route: Route) -> web.Response:
-        target = (await bodies.read_object(request)).get("target")
-        node = target.get("name") if isinstance(target, dict) else None
-        if not isinstance(node, str) or not node:
-            raise api_errors.bad_request("a binding must name its target node")
-        if self.pod(route)["spec"].get("nodeName"):
-            raise api_errors.conflict(PODS, route.name, "the pod is already assigned to a node")
-        self._store.edit(
-            PODS, route.namespace, route.name, lambda pod: pod["spec"].update(nodeName=node), subresource="binding"
         )
         return bodies.answer({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}, status=201)
 

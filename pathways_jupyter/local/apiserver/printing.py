@@ -23,7 +23,24 @@ def as_table(resource: ResourceType, objects: Sequence[Object], revision: str, i
     Args:
       include: What of each object to put beside its row: ``Metadata`` (also when empty), ``Object`` or ``None``.
     """
-    definitions, rows = _rows(resource, objects)
+    definitions: Sequence[Column] = (_NAME, *(resource.columns or (_AGE,)))
+    built_in = None if resource.custom else COLUMNS.get(resource.plural)
+    if built_in is not None:
+        definitions = built_in[0]
+    rows = []
+    for obj in objects:
+        row: Object = {
+            "cells": built_in[1](obj) if built_in is not None else [_cell(obj, column) for column in definitions]
+        }
+        if include == "Object":
+            row["object"] = obj
+        elif include != "None":
+            row["object"] = {
+                "kind": "PartialObjectMetadata",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": obj["metadata"],
+            }
+        rows.append(row)
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
@@ -38,27 +55,8 @@ def as_table(resource: ResourceType, objects: Sequence[Object], revision: str, i
             }
             for each in definitions
         ],
-        "rows": [{"cells": cells, **_beside(obj, include)} for cells, obj in zip(rows, objects, strict=True)],
+        "rows": rows,
     }
-
-
-def as_metadata(obj: Object) -> Object:
-    """`obj` reduced to its metadata, as a ``PartialObjectMetadata``."""
-    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
-
-
-def _beside(obj: Object, include: str) -> Object:
-    if include == "None":
-        return {}
-    return {"object": obj if include == "Object" else as_metadata(obj)}
-
-
-def _rows(resource: ResourceType, objects: Sequence[Object]) -> tuple[Sequence[Column], list[list[Any]]]:
-    if not resource.custom and resource.plural in COLUMNS:
-        definitions, cells = COLUMNS[resource.plural]
-        return definitions, [cells(obj) for obj in objects]
-    definitions = (_NAME, *(resource.columns or (_AGE,)))
-    return definitions, [[_cell(obj, column) for column in definitions] for obj in objects]
 
 
 def _cell(obj: Object, column: Column) -> Any:

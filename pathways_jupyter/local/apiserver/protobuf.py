@@ -18,7 +18,6 @@ from pathways_jupyter.local.apiserver.resources import Object
 
 CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\0"
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _DEEPEST = 64
 
 _Field = tuple[int, int | bytes]
@@ -97,11 +96,6 @@ def _value(raw: int | bytes, kind: str, depth: int) -> Any:
     return _message(_bytes(raw), kind, depth + 1)
 
 
-def _time(parts: dict[int, int | bytes]) -> str | None:
-    """The text of a ``Time``, which has no fraction."""
-    return f"{_seconds(parts)}Z" if parts else None
-
-
 def _micro_time(parts: dict[int, int | bytes]) -> str | None:
     """The text of a ``MicroTime``, which always has six digits after the point."""
     micros = _integer(parts.get(2, 0)) // 1000
@@ -118,50 +112,31 @@ def _seconds(parts: dict[int, int | bytes]) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def _int_or_string(parts: dict[int, int | bytes]) -> int | str:
-    return _text(parts.get(3, b"")) if _integer(parts.get(1, 0)) else _integer(parts.get(2, 0))
-
-
 _SPECIAL: Mapping[str, Callable[[dict[int, int | bytes]], Any]] = {
-    "Time": _time,
+    "Time": lambda parts: f"{_seconds(parts)}Z" if parts else None,
     "MicroTime": _micro_time,
     "Quantity": lambda parts: _text(parts.get(1, b"")),
-    "IntOrString": _int_or_string,
+    "IntOrString": lambda parts: _text(parts.get(3, b"")) if _integer(parts.get(1, 0)) else _integer(parts.get(2, 0)),
     "FieldsV1": lambda _: None,
 }
 
 
 def _fields(data: bytes) -> Iterator[_Field]:
-    position = 0
-    while position < len(data):
-        tag, position = _varint(data, position)
-        number, wire = tag >> 3, tag & 7
-        if wire == _VARINT:
-            value, position = _varint(data, position)
-            yield number, value
-            continue
-        if wire == _BYTES:
-            size, position = _varint(data, position)
-        elif wire in (_FIXED32, _FIXED64):
-            size = 4 if wire == _FIXED32 else 8
-        else:
-            raise _Malformed(f"wire type {wire}")
-        if position + size > len(data):
-            raise _Malformed("it is truncated")
-        yield number, data[position : position + size]
-        position += size
+    """The fields of a message whose type the library does not know: numbers as integers, all else as bytes."""
+    from google.protobuf.empty_pb2 import Empty
+    from google.protobuf.message import DecodeError
+    from google.protobuf.unknown_fields import UnknownFieldSet
 
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if position >= len(data) or shift > 63:
-            raise _Malformed("it is truncated")
-        byte = data[position]
-        value |= (byte & 0x7F) << shift
-        position, shift = position + 1, shift + 7
-        if byte < 0x80:
-            return value, position
+    message = Empty()
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        raise _Malformed(str(error)) from error
+    found: Any = UnknownFieldSet(message)
+    for each in found:
+        if not isinstance(each.data, int | bytes):
+            raise _Malformed("a group")
+        yield each.field_number, each.data
 
 
 def _integer(raw: int | bytes) -> int:

@@ -79,7 +79,7 @@ PODS = ResourceType(
     categories=("all",),
     has_status=True,
     generations=True,
-    subresources=("attach", "binding", "eviction", "exec", "log", "portforward"),
+    subresources=("attach", "eviction", "exec", "log", "portforward"),
 )
 SERVICES = ResourceType("", "v1", "Service", "services", short_names=("svc",), categories=("all",), has_status=True)
 ENDPOINTS = ResourceType("", "v1", "Endpoints", "endpoints", short_names=("ep",))

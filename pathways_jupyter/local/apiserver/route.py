@@ -18,10 +18,8 @@ CONNECTS = frozenset({"exec", "attach", "portforward"})
 """Subresources whose answer is a connection."""
 _SUBRESOURCE_VERBS: Mapping[str, frozenset[str]] = {
     "status": frozenset({"get", "update", "patch"}),
-    "finalize": frozenset({"update"}),
     "log": frozenset({"get"}),
     "eviction": frozenset({"create"}),
-    "binding": frozenset({"create"}),
     "token": frozenset({"create"}),
     **dict.fromkeys(CONNECTS, frozenset({"get", "create"})),
 }
@@ -60,7 +58,8 @@ def find_route(registry: Registry, method: str, path: str, query: Mapping[str, s
     if any(part in ("", ".", "..") for part in rest):
         raise no_such_resource()
     namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2 and not _of_namespace(registry, group, version, rest):
+    if rest[0] == "namespaces" and len(rest) > 2 and (len(rest) > 3 or registry.find(group, version, rest[2])):
+        # Not a subresource of the namespace itself.
         namespace, rest = rest[1], rest[2:]
     resource = registry.find(group, version, rest[0])
     if resource is None or len(rest) > 3 or (namespace and not resource.namespaced):
@@ -68,7 +67,15 @@ def find_route(registry: Registry, method: str, path: str, query: Mapping[str, s
     name, subresource = (*rest[1:], "", "")[:2]
     if resource.key == NAMESPACES.key and name:
         namespace = name
-    return _checked(Route(_verb(method, name, subresource, query), resource, namespace, name, subresource))
+    if subresource and method == "POST":
+        verb: str | None = "create"
+    else:
+        verb = (_ONE if name else _MANY).get("GET" if method == "HEAD" else method)
+    if verb is None:
+        raise method_not_allowed()
+    if verb == "list" and flag(query, "watch"):
+        verb = "watch"
+    return _checked(Route(verb, resource, namespace, name, subresource))
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:
@@ -90,20 +97,6 @@ def number(query: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def _of_namespace(registry: Registry, group: str, version: str, rest: list[str]) -> bool:
-    return len(rest) == 3 and registry.find(group, version, rest[2]) is None
-
-
-def _verb(method: str, name: str, subresource: str, query: Mapping[str, str]) -> str:
-    method = "GET" if method == "HEAD" else method
-    if subresource and method == "POST":
-        return "create"
-    verb = (_ONE if name else _MANY).get(method)
-    if verb is None:
-        raise method_not_allowed()
-    return "watch" if verb == "list" and flag(query, "watch") else verb
-
-
 def _checked(route: Route) -> Route:
     resource, subresource = route.resource, route.subresource
     if not subresource:
@@ -114,12 +107,7 @@ def _checked(route: Route) -> Route:
         if route.verb not in ("list", "watch", "deletecollection") and resource.namespaced and not route.namespace:
             raise no_such_resource()
         return route
-    known = (
-        subresource in resource.subresources
-        or (subresource == "status" and resource.has_status)
-        or (subresource == "finalize" and resource.key == NAMESPACES.key)
-    )
-    if not known:
+    if subresource not in resource.subresources and not (subresource == "status" and resource.has_status):
         raise no_such_resource()
     if route.verb not in _SUBRESOURCE_VERBS[subresource]:
         raise method_not_allowed()

@@ -20,7 +20,6 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
-_SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 
 
 def unsupported(value: Any, supported: Sequence[str]) -> str:
@@ -39,41 +38,9 @@ def pod_spec_causes(spec: Object, path: str) -> list[Cause]:
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field) or ()):
             causes += _container(container, f"{path}.{field}[{index}]", names, volumes)
-    causes += _choice(spec, "restartPolicy", _RESTART_POLICIES, path)
-    causes += _choice(spec, "dnsPolicy", _DNS_POLICIES, path)
+    causes += choice(spec, "restartPolicy", _RESTART_POLICIES, path)
+    causes += choice(spec, "dnsPolicy", _DNS_POLICIES, path)
     return causes
-
-
-def service_causes(service: Object) -> list[Cause]:
-    """Faults of a Service."""
-    spec = service["spec"]
-    causes = list(_choice(spec, "type", _SERVICE_TYPES, "spec"))
-    ports = spec.get("ports") or ()
-    if not ports and spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName":
-        causes.append(("spec.ports", "Required value"))
-    for index, port in enumerate(ports):
-        causes += _port(port.get("port"), f"spec.ports[{index}].port")
-    return causes
-
-
-def lease_causes(lease: Object) -> list[Cause]:
-    """Faults of a Lease."""
-    spec = lease.get("spec") or {}
-    seconds, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
-    causes = []
-    if seconds is not None and seconds <= 0:
-        causes.append(("spec.leaseDurationSeconds", f"Invalid value: {seconds}: must be greater than 0"))
-    if transitions is not None and transitions < 0:
-        causes.append(("spec.leaseTransitions", f"Invalid value: {transitions}: must be greater than or equal to 0"))
-    return causes
-
-
-def event_causes(event: Object) -> list[Cause]:
-    """Faults of an Event."""
-    about = event["involvedObject"].get("namespace") or "default"
-    if about == event["metadata"]["namespace"]:
-        return []
-    return [("involvedObject.namespace", f'Invalid value: "{about}": does not match event.namespace')]
 
 
 def _container(container: Object, where: str, names: set[str], volumes: set[Any]) -> Iterator[Cause]:
@@ -85,9 +52,9 @@ def _container(container: Object, where: str, names: set[str], volumes: set[Any]
     names.add(str(name))
     if not container.get("image"):
         yield f"{where}.image", "Required value"
-    yield from _choice(container, "imagePullPolicy", _PULL_POLICIES, where)
+    yield from choice(container, "imagePullPolicy", _PULL_POLICIES, where)
     for index, port in enumerate(container.get("ports") or ()):
-        yield from _port(port.get("containerPort"), f"{where}.ports[{index}].containerPort")
+        yield from port_causes(port.get("containerPort"), f"{where}.ports[{index}].containerPort")
     for index, variable in enumerate(container.get("env") or ()):
         if not variable.get("name"):
             yield f"{where}.env[{index}].name", "Required value"
@@ -102,12 +69,14 @@ def _container(container: Object, where: str, names: set[str], volumes: set[Any]
             yield f"{where}.resources.requests", why
 
 
-def _choice(source: Object, field: str, supported: Sequence[str], path: str) -> Iterator[Cause]:
+def choice(source: Object, field: str, supported: Sequence[str], path: str) -> Iterator[Cause]:
+    """Faults of a field that has one of some values."""
     if source.get(field) not in supported:
         yield f"{path}.{field}", unsupported(source.get(field), supported)
 
 
-def _port(port: Any, path: str) -> Iterator[Cause]:
+def port_causes(port: Any, path: str) -> Iterator[Cause]:
+    """Faults of a port's number."""
     if not isinstance(port, int) or not 0 < port < 65536:
         yield path, f"Invalid value: {port}: must be between 1 and 65535, inclusive"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Protocol
 
 
@@ -80,16 +80,8 @@ class PodRuntime(Protocol):
           OSError: The command cannot be started.
         """
 
-    async def connect(self, uid: str, port: int, protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
-        """Open a connection to a port inside the pod, for a protocol that `protocol` creates.
-
-        Raises:
-          LookupError: There is no such pod, or it does not run.
-          OSError: Nothing listens there.
-        """
-
     async def dial(self, uid: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Like :meth:`connect`, with streams.
+        """Connect to a port inside the pod.
 
         Raises:
           LookupError: There is no such pod, or it does not run.

@@ -99,7 +99,10 @@ def field_test(text: str, resource: ResourceType) -> Test:
     supported = {"metadata.name", "metadata.namespace", *_FIELDS.get(resource.plural, ())}
     requirements: list[tuple[tuple[str, ...], bool, str]] = []
     for part in filter(None, text.split(",")):
-        key, operator, value = _split_field(part)
+        operator = next((each for each in ("!=", "==", "=") if each in part), None)
+        if operator is None:
+            raise bad_request(f"invalid field selector: {part!r}; can't understand {part!r}")
+        key, _, value = (each.strip() for each in part.partition(operator))
         if key not in supported:
             raise bad_request(f"field label not supported: {key}")
         requirements.append((tuple(key.split(".")), operator != "!=", value))
@@ -140,14 +143,6 @@ def _check_values(values: Any) -> None:
     for each in values:
         if not _VALUE.fullmatch(each):
             raise bad_request(f"values: Invalid value: {each!r}: not a valid label value")
-
-
-def _split_field(part: str) -> tuple[str, str, str]:
-    for operator in ("!=", "==", "="):
-        key, found, value = part.partition(operator)
-        if found:
-            return key.strip(), operator, value.strip()
-    raise bad_request(f"invalid field selector: {part!r}; can't understand {part!r}")
 
 
 def _field(obj: Object, path: tuple[str, ...]) -> str:

@@ -1,4 +1,4 @@
-"""The part of SPDY/3.1 framing that Kubernetes streams use: kubectl still uses it for port-forward and exec.
+"""The part of SPDY/3.1 framing that port-forward uses: kubectl sends it in the messages of a WebSocket.
 
 No flow control: neither end of a Kubernetes connection uses SPDY's windows. A slow reader stalls the whole connection,
 which is the back-pressure.
@@ -38,7 +38,7 @@ DICTIONARY = (
 _SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING, _GOAWAY, _HEADERS = 1, 2, 3, 6, 7, 8
 _FIN = 1
 _CONTROL = 0x80000000
-_REFUSED, _CANCEL = 3, 5
+_REFUSED = 3
 _LARGEST_CONTROL = 64 * 1024
 _LARGEST_DATA = 16 * 1024 * 1024
 
@@ -71,11 +71,6 @@ class SpdyStream:
         if not self._closed:
             self._closed = True
             await self._connection.send_data(self.number, b"", _FIN)
-
-    async def reset(self) -> None:
-        """End the stream in both directions at once."""
-        self._closed = True
-        await self._connection.send_control(_RST_STREAM, struct.pack(">II", self.number, _CANCEL))
 
 
 class SpdyConnection:
@@ -113,11 +108,6 @@ class SpdyConnection:
         async with self._sending:
             await self._send(struct.pack(">II", number, flags << 24 | len(data)) + data)
 
-    async def send_control(self, kind: int, payload: bytes) -> None:
-        """Send a control frame."""
-        async with self._sending:
-            await self._send(_control_frame(kind, payload))
-
     def _frames(self) -> Iterator[tuple[int, int, bytes]]:
         """Yield complete frames: the first word, the flags and the payload of each."""
         start = 0
@@ -147,7 +137,8 @@ class SpdyConnection:
                 if stream is not None and stream.sink is not None:
                     await stream.sink(b"")
             elif kind == _PING:
-                await self.send_control(_PING, payload[:4])
+                async with self._sending:
+                    await self._send(_control_frame(_PING, payload[:4]))
             elif kind in (_HEADERS, _SYN_REPLY):
                 self._headers(payload[4:])
         except (struct.error, zlib.error, UnicodeDecodeError) as error:
@@ -159,11 +150,12 @@ class SpdyConnection:
         if number in self.streams or not number % 2:
             raise SpdyError(f"stream {number} opened out of turn")
         self.streams[number] = stream
-        if not self._on_stream(stream):
-            del self.streams[number]
-            await self.send_control(_RST_STREAM, struct.pack(">II", number, _REFUSED))
-            return
+        accepted = self._on_stream(stream)
         async with self._sending:
+            if not accepted:
+                del self.streams[number]
+                await self._send(_control_frame(_RST_STREAM, struct.pack(">II", number, _REFUSED)))
+                return
             block = self._deflate.compress(struct.pack(">I", 0)) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
             await self._send(_control_frame(_SYN_REPLY, struct.pack(">I", number) + block))
         if flags & _FIN and stream.sink is not None:

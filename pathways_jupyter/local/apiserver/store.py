@@ -7,8 +7,9 @@ only :meth:`Store.get` gives a copy that may be changed.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,7 @@ from pathways_jupyter.local.apiserver import resources as kinds
 from pathways_jupyter.local.apiserver.apply import note_update
 from pathways_jupyter.local.apiserver.bootstrap import FIRST_OBJECTS
 from pathways_jupyter.local.apiserver.journal import Journal, Place
-from pathways_jupyter.local.apiserver.later import Later
-from pathways_jupyter.local.apiserver.patch import PatchKind, apply_patch, clone
+from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import CRDS, NAMESPACES, Object, Registry, ResourceType
 from pathways_jupyter.local.apiserver.selectors import Test
 from pathways_jupyter.local.apiserver.table import Table
@@ -45,7 +45,7 @@ class Store:
         self._base: int = 0
         self._tables: dict[tuple[str, str], Table] = {}
         self._dependents: dict[str, set[Place]] = {}
-        self._later = Later(_NAMESPACE_ENDS_SECONDS)
+        self._ending: dict[str, asyncio.TimerHandle] = {}
         self._journal = Journal(path) if path is not None else None
         self._load()
         if not self.revision:
@@ -207,31 +207,6 @@ class Store:
         change(obj)
         return self._update(resource, obj, subresource, dry_run=False, manager="")
 
-    def patch(
-        self,
-        resource: ResourceType,
-        namespace: str,
-        name: str,
-        patch: Any,
-        kind: PatchKind = PatchKind.MERGE,
-        *,
-        subresource: str = "",
-        dry_run: bool = False,
-    ) -> Object:
-        """Patch an object.
-
-        Raises:
-          StatusError: 400 (malformed patch), 404, 409 (the patch names another resourceVersion), 422.
-        """
-        old = self.record(resource, namespace, name).object
-        new = apply_patch(old, patch, kind)
-        if not isinstance(new, dict) or not isinstance(new.get("metadata"), dict):
-            raise api_errors.bad_request("the patched object is not an object with metadata")
-        metadata = new["metadata"]
-        if metadata.get("name") != name or metadata.get("namespace", "") != old["metadata"].get("namespace", ""):
-            raise api_errors.bad_request("the name or the namespace of an object cannot be changed")
-        return self.update(resource, new, subresource=subresource, dry_run=dry_run)
-
     def delete(
         self,
         resource: ResourceType,
@@ -275,9 +250,20 @@ class Store:
             return new
         return self._put(resource, new, old, dry_run)
 
+    def compact(self) -> None:
+        """Replace the journal by one with only the objects that exist."""
+        places: list[tuple[Place, Record]] = []
+        for key, table in self._tables.items():
+            for record in table.select("", None):
+                metadata = record.object["metadata"]
+                places.append(((key, metadata.get("namespace", ""), metadata["name"]), record))
+        if self._journal is not None:
+            self._journal.rewrite(self.revision, places)
+
     def close(self) -> None:
         """End every watch and close the file."""
-        self._later.cancel()
+        for timer in self._ending.values():
+            timer.cancel()
         for table in self._tables.values():
             table.close()
         if self._journal is not None:
@@ -309,8 +295,22 @@ class Store:
         home = self._table(NAMESPACES).get("", name)
         if home is None or not home.object["metadata"].get("deletionTimestamp"):
             return
-        if not any(table.holds(name) for key, table in self._tables.items() if key != NAMESPACES.key):
-            self._later.call(name, lambda: self._remove(NAMESPACES, clone(home.object), False))
+        if name in self._ending or any(
+            table.holds(name) for key, table in self._tables.items() if key != NAMESPACES.key
+        ):
+            return
+
+        def remove() -> None:
+            self._ending.pop(name, None)
+            self._remove(NAMESPACES, clone(home.object), False)
+
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            # A store that is only read or prepared, without an event loop.
+            remove()
+        else:
+            self._ending[name] = loop.call_later(_NAMESPACE_ENDS_SECONDS, remove)
 
     def _put(self, resource: ResourceType, new: Object, old: Object | None, dry_run: bool) -> Object:
         if dry_run:
@@ -355,7 +355,7 @@ class Store:
         previous = self._place(table, place, record, deleted)
         table.publish(Change(kind, record, previous, self.revision))
         if self._journal is not None and self._journal.lines > 5_000 + 3 * sum(map(len, self._tables.values())):
-            self._journal.rewrite(self.revision, self._everything())
+            self.compact()
 
     def _place(self, table: Table, place: Place, record: Record, deleted: bool) -> Record | None:
         _, namespace, name = place
@@ -368,12 +368,6 @@ class Store:
             for uid in _owners(record):
                 self._dependents.setdefault(uid, set()).add(place)
         return previous
-
-    def _everything(self) -> Iterator[tuple[Place, Record]]:
-        for key, table in self._tables.items():
-            for record in table.select("", None):
-                metadata = record.object["metadata"]
-                yield (key, metadata.get("namespace", ""), metadata["name"]), record
 
     def _load(self) -> None:
         if self._journal is None:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 
 from pathways_jupyter.local.apiserver import resources as kinds
 from pathways_jupyter.local.apiserver.api_errors import invalid
-from pathways_jupyter.local.apiserver.cel import rule_causes
 from pathways_jupyter.local.apiserver.custom import fill_defaults, schema_causes
+from pathways_jupyter.local.apiserver.custom_rules import rule_causes
 from pathways_jupyter.local.apiserver.resources import Object, ResourceType
-from pathways_jupyter.local.apiserver.rules import event_causes, lease_causes, service_causes
+from pathways_jupyter.local.apiserver.rules import choice, port_causes
 from pathways_jupyter.local.apiserver.workload_strategy import (
     check_job_update,
     check_pod_update,
@@ -19,6 +19,7 @@ from pathways_jupyter.local.apiserver.workload_strategy import (
     prepare_pod,
 )
 
+_SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _BESIDE_SCHEMA = ("apiVersion", "kind", "metadata", "status")
 
 
@@ -79,7 +80,12 @@ def _service(service: Object) -> None:
     for port in spec.get("ports") or ():
         port.setdefault("protocol", "TCP")
         port.setdefault("targetPort", port.get("port"))
-    if causes := service_causes(service):
+    causes = list(choice(spec, "type", _SERVICE_TYPES, "spec"))
+    if not spec.get("ports") and spec.get("clusterIP") != "None" and spec["type"] != "ExternalName":
+        causes.append(("spec.ports", "Required value"))
+    for index, port in enumerate(spec.get("ports") or ()):
+        causes += port_causes(port.get("port"), f"spec.ports[{index}].port")
+    if causes:
         raise invalid(kinds.SERVICES, service["metadata"]["name"], causes)
     spec.setdefault("internalTrafficPolicy", "Cluster")
     spec.setdefault("ipFamilies", ["IPv4"])
@@ -94,13 +100,22 @@ def _service(service: Object) -> None:
 
 
 def _lease(lease: Object) -> None:
-    if causes := lease_causes(lease):
+    spec = lease.get("spec") or {}
+    seconds, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+    causes = []
+    if seconds is not None and seconds <= 0:
+        causes.append(("spec.leaseDurationSeconds", f"Invalid value: {seconds}: must be greater than 0"))
+    if transitions is not None and transitions < 0:
+        causes.append(("spec.leaseTransitions", f"Invalid value: {transitions}: must be greater than or equal to 0"))
+    if causes:
         raise invalid(kinds.LEASES, lease["metadata"]["name"], causes)
 
 
 def _event(event: Object) -> None:
-    if causes := event_causes(event):
-        raise invalid(kinds.EVENTS, event["metadata"]["name"], causes)
+    about = event["involvedObject"].get("namespace") or "default"
+    if about != event["metadata"]["namespace"]:
+        why = f'Invalid value: "{about}": does not match event.namespace'
+        raise invalid(kinds.EVENTS, event["metadata"]["name"], [("involvedObject.namespace", why)])
 
 
 def _secret(secret: Object) -> None:

@@ -77,7 +77,7 @@ class Table:
         else:
             self.reach(since)
             backlog = self._since(namespace, since, test)
-        watch = Watch(test, backlog, self._forget, after=since or 0)
+        watch = Watch(test, backlog, lambda watch: self._watches.pop(watch, None), after=since or 0)
         self._watches[watch] = namespace
         return watch
 
@@ -109,9 +109,6 @@ class Table:
         """End every watch."""
         for watch in list(self._watches):
             watch.close()
-
-    def _forget(self, watch: Watch) -> None:
-        self._watches.pop(watch, None)
 
     def _since(self, namespace: str, since: int, test: Test | None) -> list[Change]:
         backlog: list[Change] = []

@@ -172,7 +172,10 @@ def _allows(rule: Rule, question: Question) -> bool:
     if not _has(rule.get("verbs"), question.verb):
         return False
     if not question.resource:
-        return any(_covers(pattern, question.path) for pattern in rule.get("nonResourceURLs") or ())
+        patterns = rule.get("nonResourceURLs") or ()
+        return question.path in patterns or any(
+            pattern.endswith("*") and question.path.startswith(pattern[:-1]) for pattern in patterns
+        )
     names, namespaces = rule.get("resourceNames"), rule.get("namespaces")
     wanted = {question.resource, f"*/{question.resource.partition('/')[2]}" if "/" in question.resource else "*"}
     resources = set(rule.get("resources") or ())
@@ -186,10 +189,6 @@ def _allows(rule: Rule, question: Question) -> bool:
 
 def _has(values: Sequence[str] | None, value: str) -> bool:
     return values is not None and ("*" in values or value in values)
-
-
-def _covers(pattern: str, path: str) -> bool:
-    return path.startswith(pattern[:-1]) if pattern.endswith("*") else path == pattern
 
 
 def _user(entry: Mapping[str, Any]) -> User:
@@ -236,11 +235,10 @@ def _rules(store: Store, binding: Object, namespace: str) -> list[Rule]:
 
 
 def _is_subject(binding: Object, user: User) -> bool:
-    return any(_names(subject, user) for subject in binding.get("subjects") or ())
-
-
-def _names(subject: dict[str, Any], user: User) -> bool:
-    kind, name = subject.get("kind"), subject.get("name", "")
-    if kind == "ServiceAccount":
-        return user.name == f"{SERVICE_ACCOUNT_PREFIX}{subject.get('namespace', '')}:{name}"
-    return (kind == "User" and name == user.name) or (kind == "Group" and name in user.groups)
+    for subject in binding.get("subjects") or ():
+        kind, name = subject.get("kind"), subject.get("name", "")
+        if kind == "ServiceAccount":
+            kind, name = "User", f"{SERVICE_ACCOUNT_PREFIX}{subject.get('namespace', '')}:{name}"
+        if (kind == "User" and name == user.name) or (kind == "Group" and name in user.groups):
+            return True
+    return False

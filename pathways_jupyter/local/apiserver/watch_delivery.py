@@ -98,7 +98,7 @@ class Watch:
     """A queue of changes. Iterate over it, or take all queued changes at once with :meth:`batch`."""
 
     def __init__(
-        self, test: Test | None, backlog: Iterable[Change], on_close: Callable[[Watch], None], *, after: int = 0
+        self, test: Test | None, backlog: Iterable[Change], on_close: Callable[[Watch], object], *, after: int = 0
     ) -> None:
         self._test = test
         self._after = after

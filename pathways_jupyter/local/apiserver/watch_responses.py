@@ -9,8 +9,7 @@ from aiohttp import web
 
 from pathways_jupyter.local.apiserver import bodies
 from pathways_jupyter.local.apiserver.api_errors import StatusError
-from pathways_jupyter.local.apiserver.bodies import Form
-from pathways_jupyter.local.apiserver.printing import as_metadata, as_table
+from pathways_jupyter.local.apiserver.printing import as_table
 from pathways_jupyter.local.apiserver.resources import Object, ResourceType
 from pathways_jupyter.local.apiserver.route import Route, flag, number, read_revision
 from pathways_jupyter.local.apiserver.selectors import Test
@@ -23,7 +22,7 @@ _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 async def stream_changes(
-    request: web.BaseRequest, store: Store, route: Route, test: Test | None, form: Form
+    request: web.BaseRequest, store: Store, route: Route, test: Test | None, table: bool
 ) -> web.StreamResponse:
     """Send changes until the client disconnects, its timeout is over, or the server stops.
 
@@ -34,7 +33,7 @@ async def stream_changes(
     seconds = min(number(query, "timeoutSeconds") or _LONGEST, _LONGEST)
     initial = flag(query, "sendInitialEvents")
     since = None if initial else read_revision(query.get("resourceVersion", ""))
-    encode = _encoder(resource, form, query.get("includeObject", ""))
+    encode = _encoder(resource, table, query.get("includeObject", ""))
     expired: StatusError | None = None
     watch: Watch | None = None
     try:
@@ -87,34 +86,30 @@ async def _pump(
             await response.write(_line("ERROR", bodies.encode(error.to_object())))
             return
         if not changes:
+            # The server stops, or the type is gone.
             return
         await response.write(encode(changes))
 
 
-def _encoder(resource: ResourceType, form: Form, include: str) -> Callable[[Sequence[Change]], bytes]:
+def _encoder(resource: ResourceType, as_rows: bool, include: str) -> Callable[[Sequence[Change]], bytes]:
     """Return the function that encodes changes for one watch."""
     started = False
 
     def shape(change: Change) -> bytes:
         nonlocal started
         obj = change.object
-        if form.shape == "Table":
+        if as_rows:
             table = as_table(resource, [obj], str(change.revision), include)
             if started:
                 table["columnDefinitions"] = None
             started = True
             return bodies.encode(table)
-        if form.shape == "PartialObjectMetadata":
-            return bodies.encode({**as_metadata(obj), "metadata": _at(obj, change.revision)["metadata"]})
         if obj["metadata"]["resourceVersion"] == str(change.revision) and obj["apiVersion"] == resource.api_version:
             return change.record.encoded
-        return bodies.encode({**_at(obj, change.revision), "apiVersion": resource.api_version})
+        metadata = {**obj["metadata"], "resourceVersion": str(change.revision)}
+        return bodies.encode({**obj, "metadata": metadata, "apiVersion": resource.api_version})
 
     return lambda changes: b"".join(_line(change.type, shape(change)) for change in changes)
-
-
-def _at(obj: Object, revision: int) -> Object:
-    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
 
 
 def _line(kind: str, encoded: bytes) -> bytes:

@@ -84,8 +84,12 @@ class Occupancy:
         affinity = pod["spec"].get("affinity") or {}
         for kind, wanted in (("podAffinity", True), ("podAntiAffinity", False)):
             for term in (affinity.get(kind) or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or ():
-                met = self._has_neighbour(pod, node, term) is wanted
-                if not met and not (wanted and self._is_first(pod, term)):
+                if self._has_neighbour(pod, node, term) is wanted:
+                    continue
+                # The first of the pods that want to be near pods like themselves may go anywhere.
+                others = (other for pods in self._pods.values() for other in pods)
+                first = _is_meant(term, pod, pod) and not any(_is_meant(term, other, pod) for other in others)
+                if not (wanted and first):
                     return "node(s) didn't match pod affinity/anti-affinity rules"
         return ""
 
@@ -97,12 +101,6 @@ class Occupancy:
             for name, others in self._pods.items()
             if name in self.nodes and here is not None and labels(self.nodes[name]).get(key) == here
             for other in others
-        )
-
-    def _is_first(self, pod: Object, term: Mapping[str, Any]) -> bool:
-        """Whether a pod wants to be near pods like itself and is the first of them, which may go anywhere."""
-        return _is_meant(term, pod, pod) and not any(
-            _is_meant(term, other, pod) for others in self._pods.values() for other in others
         )
 
 
@@ -169,20 +167,20 @@ def untolerated(pod: Object, node: Object, effects: Sequence[str]) -> Object | N
     taints = list(node["spec"].get("taints") or ())
     if node["spec"].get("unschedulable"):
         taints.append({"key": CORDONED, "effect": "NoSchedule"})
+
+    def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+        if toleration.get("effect") not in (None, "", taint["effect"]) or "tolerationSeconds" in toleration:
+            return False
+        if toleration.get("operator") == "Exists":
+            return toleration.get("key") in (None, "", taint["key"])
+        return bool(toleration.get("key") == taint["key"] and toleration.get("value", "") == taint.get("value", ""))
+
     for taint in taints:
-        if taint["effect"] in effects and not any(
-            _tolerates(each, taint) for each in pod["spec"].get("tolerations") or ()
+        if taint["effect"] not in effects or any(
+            tolerates(each, taint) for each in pod["spec"].get("tolerations") or ()
         ):
-            # As on GKE: a pod that requests chips tolerates the taint that keeps all other pods away.
-            if taint["key"] == names.TPU_RESOURCE and names.TPU_RESOURCE in extended(pod):
-                continue
+            continue
+        # As on GKE: a pod that requests chips tolerates the taint that keeps all other pods away.
+        if taint["key"] != names.TPU_RESOURCE or names.TPU_RESOURCE not in extended(pod):
             return dict(taint)
     return None
-
-
-def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    if toleration.get("effect") not in (None, "", taint["effect"]) or "tolerationSeconds" in toleration:
-        return False
-    if toleration.get("operator") == "Exists":
-        return toleration.get("key") in (None, "", taint["key"])
-    return bool(toleration.get("key") == taint["key"] and toleration.get("value", "") == taint.get("value", ""))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
+import functools
 import logging
+from collections.abc import Sequence
 
-from pathways_jupyter.errors import ApiError
+from pathways_jupyter.base.errors import ApiError
 from pathways_jupyter.local.apiserver.resources import CRDS, EVENTS, Object, ResourceType
-from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType, Watch
+from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType
+from pathways_jupyter.local.controllers.reconciler import Follower, key_of
 
 _log = logging.getLogger(__name__)
 
@@ -16,40 +17,24 @@ FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 
 
-class GarbageCollector:
+class GarbageCollector(Follower):
     """Watches every type of object, custom resources included."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._watches: dict[tuple[str, str], Watch] = {}
-        self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Begin with all existing objects."""
-        self._watch_all()
-
-    async def close(self) -> None:
-        """Stop watching."""
-        for watch in self._watches.values():
-            watch.close()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _watch_all(self) -> None:
         for resource in self._store.resources:
-            if resource.key not in self._watches and resource.key != EVENTS.key:
-                watch = self._watches[resource.key] = self._store.watch(resource)
-                self._tasks.append(asyncio.create_task(self._follow(resource, watch)))
+            if resource.key != EVENTS.key and resource.key not in self._watches:
+                self.follow(resource, functools.partial(self._handle_all, resource))
 
-    async def _follow(self, resource: ResourceType, watch: Watch) -> None:
-        while changes := await watch.batch():
-            for change in changes:
-                try:
-                    self._handle(resource, change)
-                except ApiError as error:
-                    _log.info("Garbage collection of %s: %s", resource.plural, error)
-            if resource.key == CRDS.key:
-                self._watch_all()
-        self._watches.pop(resource.key, None)
+    def _handle_all(self, resource: ResourceType, changes: Sequence[Change]) -> None:
+        for change in changes:
+            try:
+                self._handle(resource, change)
+            except ApiError as error:
+                _log.info("Garbage collection of %s: %s", resource.plural, error)
+        if resource.key == CRDS.key:
+            # There may be new types.
+            self.start()
 
     def _handle(self, resource: ResourceType, change: Change) -> None:
         obj = change.object
@@ -57,7 +42,11 @@ class GarbageCollector:
             for kind, dependent in self._store.dependents(obj["metadata"]["uid"]):
                 self._collect(kind, dependent)
             for reference in obj["metadata"].get("ownerReferences") or ():
-                self._continue_foreground(obj, reference)
+                # An owner in foreground deletion waits for the end of its dependents.
+                found = self._owner(reference, obj["metadata"].get("namespace", ""))
+                metadata = found[1]["metadata"] if found is not None else {}
+                if found and "deletionTimestamp" in metadata and FOREGROUND in (metadata.get("finalizers") or ()):
+                    self._delete_in_foreground(*found)
             return
         finalizers = obj["metadata"].get("finalizers") or ()
         if "deletionTimestamp" in obj["metadata"] and FOREGROUND in finalizers:
@@ -73,7 +62,7 @@ class GarbageCollector:
         """Delete an object without a living owner; of one that has other owners, remove the references to lost ones."""
         metadata = obj["metadata"]
         references = metadata.get("ownerReferences") or ()
-        gone = {each["uid"] for each in references if not self._lives(each, metadata.get("namespace", ""))}
+        gone = {each["uid"] for each in references if self._owner(each, metadata.get("namespace", "")) is None}
         if not gone:
             return
         if len(gone) < len({each["uid"] for each in references}):
@@ -96,45 +85,28 @@ class GarbageCollector:
         if not blocking or not self._store.dependents(uid):
             self._finish(resource, owner, FOREGROUND)
 
-    def _continue_foreground(self, obj: Object, reference: Object) -> None:
-        """Look again at an owner in foreground deletion, one of whose dependents is gone."""
+    def _owner(self, reference: Object, namespace: str) -> tuple[ResourceType, Object] | None:
+        """The living object that a reference of an object in `namespace` names, with its type."""
         resource = self._store.resources.of_kind(reference["apiVersion"], reference["kind"])
         if resource is None:
-            return
-        namespace = obj["metadata"].get("namespace", "") if resource.namespaced else ""
-        owner = self._store.find(resource, namespace, reference["name"])
-        if (
-            owner is not None
-            and owner["metadata"]["uid"] == reference["uid"]
-            and "deletionTimestamp" in owner["metadata"]
-            and FOREGROUND in (owner["metadata"].get("finalizers") or ())
-        ):
-            self._delete_in_foreground(resource, owner)
-
-    def _lives(self, reference: Object, namespace: str) -> bool:
-        resource = self._store.resources.of_kind(reference["apiVersion"], reference["kind"])
-        if resource is None:
-            return False
+            return None
         owner = self._store.find(resource, namespace if resource.namespaced else "", reference["name"])
-        return owner is not None and owner["metadata"]["uid"] == reference["uid"]
+        return (resource, owner) if owner is not None and owner["metadata"]["uid"] == reference["uid"] else None
 
     def _delete(self, resource: ResourceType, obj: Object, propagation: str) -> None:
-        metadata = obj["metadata"]
-        self._store.delete(
-            resource, metadata.get("namespace", ""), metadata["name"], propagation=propagation, uid=metadata["uid"]
-        )
+        self._store.delete(resource, *key_of(obj), propagation=propagation, uid=obj["metadata"]["uid"])
 
     def _disown(self, resource: ResourceType, obj: Object, owners: set[str]) -> None:
         def change(copy: Object) -> None:
             references = copy["metadata"].get("ownerReferences") or ()
             copy["metadata"]["ownerReferences"] = [each for each in references if each["uid"] not in owners]
 
-        self._store.edit(resource, obj["metadata"].get("namespace", ""), obj["metadata"]["name"], change)
+        self._store.edit(resource, *key_of(obj), change)
 
     def _finish(self, resource: ResourceType, obj: Object, finalizer: str) -> None:
         def change(copy: Object) -> None:
             copy["metadata"]["finalizers"] = [each for each in copy["metadata"]["finalizers"] if each != finalizer]
 
-        current = self._store.find(resource, obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
+        current = self._store.find(resource, *key_of(obj))
         if current is not None and finalizer in (current["metadata"].get("finalizers") or ()):
-            self._store.edit(resource, obj["metadata"].get("namespace", ""), obj["metadata"]["name"], change)
+            self._store.edit(resource, *key_of(obj), change)

@@ -11,13 +11,14 @@ import secrets
 import time
 from collections.abc import Sequence
 
-from pathways_jupyter import ranges
-from pathways_jupyter.errors import ApiError
+from pathways_jupyter.base import parsing, text
+from pathways_jupyter.base.errors import ApiError
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import JOBS, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType
+from pathways_jupyter.local.backoff import KUBERNETES, BackOff
 from pathways_jupyter.local.controllers.reconciler import (
     Key,
     Reconciler,
@@ -28,11 +29,9 @@ from pathways_jupyter.local.controllers.reconciler import (
     owned_by,
     reference_to,
     set_condition,
-    sooner,
     until,
 )
-from pathways_jupyter.local.healing import KUBERNETES, BackOff
-from pathways_jupyter.local.recorder import Recorder
+from pathways_jupyter.local.event_recorder import Recorder
 from pathways_jupyter.service import names
 
 TRACKING = "batch.kubernetes.io/job-tracking"
@@ -42,7 +41,7 @@ _UNSERVED = ("podFailurePolicy", "successPolicy", "backoffLimitPerIndex", "maxFa
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 
 
-class JobController:
+class JobController(Reconciler):
     """Reconciles every Job's pods and status.
 
     Args:
@@ -50,19 +49,10 @@ class JobController:
     """
 
     def __init__(self, store: Store, recorder: Recorder, *, backoff: BackOff = KUBERNETES.jobs) -> None:
+        super().__init__(store, {JOBS: self._of_job, PODS: owned_by("Job")})
         self._backoff = backoff
-        self._store = store
         self._recorder = recorder
-        self._failures: dict[str, tuple[int, float]] = {}
-        self._loop = Reconciler(store, self.reconcile, {JOBS: self._of_job, PODS: owned_by("Job")})
-
-    def start(self) -> None:
-        """Begin with all existing Jobs."""
-        self._loop.start()
-
-    async def close(self) -> None:
-        """Stop reconciling Jobs."""
-        await self._loop.close()
+        self._pod_failures: dict[str, tuple[int, float]] = {}
 
     def reconcile(self, key: Key) -> float | None:
         """Reconcile one Job's pods and status; return the seconds after which to look again, or None."""
@@ -71,7 +61,7 @@ class JobController:
             return None
         pods = owned(self._store, job, PODS)
         if "deletionTimestamp" in job["metadata"]:
-            self._failures.pop(job["metadata"]["uid"], None)
+            self._pod_failures.pop(job["metadata"]["uid"], None)
             self._release(pods)
             return None
         before = job.get("status", {})
@@ -101,7 +91,7 @@ class JobController:
     # Counting.
 
     def _count(self, job: Object, status: Object, ended: Sequence[Object]) -> None:
-        completed = ranges.parse(status.get("completedIndexes", ""))
+        completed = parsing.ranges(status.get("completedIndexes", ""))
         indexed = job["spec"]["completionMode"] == "Indexed"
         for pod in ended:
             if pod["status"].get("phase") == "Succeeded":
@@ -109,22 +99,25 @@ class JobController:
                     completed.add(_index(pod))
                 else:
                     status["succeeded"] = status.get("succeeded", 0) + 1
-                self._failures.pop(job["metadata"]["uid"], None)
+                self._pod_failures.pop(job["metadata"]["uid"], None)
             else:
                 status["failed"] = status.get("failed", 0) + 1
-                count, since = self._failures.get(job["metadata"]["uid"], (0, 0.0))
+                count, since = self._pod_failures.get(job["metadata"]["uid"], (0, 0.0))
                 count = count if time.monotonic() - since < self._backoff.forgotten_seconds else 0
-                self._failures[job["metadata"]["uid"]] = (count + 1, time.monotonic())
+                self._pod_failures[job["metadata"]["uid"]] = (count + 1, time.monotonic())
         if indexed and completed:
-            status["completedIndexes"] = ranges.written(completed)
+            status["completedIndexes"] = text.ranges(completed)
             status["succeeded"] = len(completed)
 
     def _release(self, pods: Sequence[Object]) -> None:
         """Remove the finalizer of pods whose end has been counted."""
+
+        def untrack(pod: Object) -> None:
+            pod["metadata"]["finalizers"] = [each for each in pod["metadata"]["finalizers"] if each != TRACKING]
+
         for pod in pods:
             if TRACKING in (pod["metadata"].get("finalizers") or ()):
-                metadata = pod["metadata"]
-                self._store.edit(PODS, metadata["namespace"], metadata["name"], _untrack)
+                self._store.edit(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"], untrack)
 
     # Running.
 
@@ -135,10 +128,19 @@ class JobController:
         again: float | None = None
         failure = self._failure(job, status, active)
         if failure is None and spec.get("suspend"):
-            self._suspend(job, status, active)
+            # Not counted when they end: a pod that the Job itself has stopped is no failure.
+            self._release(active)
+            self._clear(active)
             active = []
+            status.pop("startTime", None)
+            if not condition(status, "Suspended"):
+                set_condition(status, "Suspended", True, reason="JobSuspended", message="Job suspended")
+                self._recorder.record(job, "job-controller", "Suspended", "Job suspended")
         elif failure is None:
-            self._resume(job, status)
+            if condition(status, "Suspended"):
+                set_condition(status, "Suspended", False, reason="JobResumed", message="Job resumed")
+                self._recorder.record(job, "job-controller", "Resumed", "Job resumed")
+            status.setdefault("startTime", now())
             again = self._fill(job, status, active, terminating)
             pods = owned(self._store, job, PODS)
             active = [pod for pod in pods if not _ended(pod) and "deletionTimestamp" not in pod["metadata"]]
@@ -151,7 +153,8 @@ class JobController:
         elif status.get("succeeded", 0) >= (wanted or 1) and (wanted is not None or not active):
             message = "Reached expected number of succeeded pods"
             self._finish(job, status, active, "Complete", "CompletionsReached", message)
-        return sooner(again, self._until_deadline(job, status))
+        waits = [each for each in (again, self._until_deadline(job, status)) if each is not None]
+        return min(waits, default=None)
 
     def _failure(self, job: Object, status: Object, active: Sequence[Object]) -> tuple[str, str] | None:
         spec = job["spec"]
@@ -159,13 +162,15 @@ class JobController:
             return "NotSupported", f"the embedded cluster does not serve {', '.join(unserved)} of a Job"
         retries = status.get("failed", 0)
         if spec["template"]["spec"].get("restartPolicy") == "OnFailure":
-            retries += sum(
-                each.get("restartCount", 0)
-                for pod in active
-                for kind in ("containerStatuses", "initContainerStatuses")
-                for each in pod.get("status", {}).get(kind) or ()
-                if not _is_sidecar(pod, each["name"])
-            )
+            for pod in active:
+                first = pod["spec"].get("initContainers") or ()
+                sidecars = {each["name"] for each in first if each.get("restartPolicy") == "Always"}
+                retries += sum(
+                    each.get("restartCount", 0)
+                    for kind in ("containerStatuses", "initContainerStatuses")
+                    for each in pod.get("status", {}).get(kind) or ()
+                    if each["name"] not in sidecars
+                )
         if retries > spec["backoffLimit"]:
             return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
         left = self._until_deadline(job, status)
@@ -190,14 +195,14 @@ class JobController:
             self._clear(active[room:])
         if room <= 0:
             return None
-        count, since = self._failures.get(job["metadata"]["uid"], (0, 0.0))
+        count, since = self._pod_failures.get(job["metadata"]["uid"], (0, 0.0))
         if (left := since + self._backoff.wait(count) - time.monotonic()) > 0:
             return left
         if spec["completionMode"] != "Indexed":
             for _ in range(room):
                 self._create(job, None)
             return None
-        used = {_index(pod) for pod in active} | ranges.parse(status.get("completedIndexes", ""))
+        used = {_index(pod) for pod in active} | parsing.ranges(status.get("completedIndexes", ""))
         missing = [index for index in range(wanted or 0) if index not in used]
         for index in missing[:room]:
             self._create(job, index)
@@ -217,7 +222,10 @@ class JobController:
             template["spec"].setdefault("hostname", f"{name}-{index}")
             for kind in ("initContainers", "containers"):
                 for container in template["spec"].get(kind) or ():
-                    _add_index(container)
+                    variables = container.setdefault("env", [])
+                    if not any(each["name"] == "JOB_COMPLETION_INDEX" for each in variables):
+                        path = {"fieldPath": f"metadata.labels['{names.POD_INDEX_LABEL}']"}
+                        variables.append({"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": path}})
         metadata["ownerReferences"] = [reference_to(job)]
         metadata["finalizers"] = [TRACKING]
         try:
@@ -255,21 +263,6 @@ class JobController:
             if not _ended(pod) and "deletionTimestamp" not in metadata:
                 self._store.delete(PODS, metadata["namespace"], metadata["name"], uid=metadata["uid"])
 
-    def _suspend(self, job: Object, status: Object, active: Sequence[Object]) -> None:
-        # Not counted when they end: a pod that the Job itself has stopped is no failure.
-        self._release(active)
-        self._clear(active)
-        status.pop("startTime", None)
-        if not condition(status, "Suspended"):
-            set_condition(status, "Suspended", True, reason="JobSuspended", message="Job suspended")
-            self._recorder.record(job, "job-controller", "Suspended", "Job suspended")
-
-    def _resume(self, job: Object, status: Object) -> None:
-        if condition(status, "Suspended"):
-            set_condition(status, "Suspended", False, reason="JobResumed", message="Job resumed")
-            self._recorder.record(job, "job-controller", "Resumed", "Job resumed")
-        status.setdefault("startTime", now())
-
     def _until_deadline(self, job: Object, status: Object) -> float | None:
         seconds, began = job["spec"].get("activeDeadlineSeconds"), status.get("startTime")
         return None if seconds is None or began is None else until(began, seconds)
@@ -284,21 +277,3 @@ def _ended(pod: Object) -> bool:
 
 def _index(pod: Object) -> int:
     return int((pod["metadata"].get("annotations") or {}).get(names.POD_INDEX_LABEL, -1))
-
-
-def _is_sidecar(pod: Object, name: str) -> bool:
-    return any(
-        each["name"] == name and each.get("restartPolicy") == "Always"
-        for each in pod["spec"].get("initContainers") or ()
-    )
-
-
-def _add_index(container: Object) -> None:
-    environment = container.setdefault("env", [])
-    if not any(each["name"] == "JOB_COMPLETION_INDEX" for each in environment):
-        path = f"metadata.labels['{names.POD_INDEX_LABEL}']"
-        environment.append({"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {"fieldPath": path}}})
-
-
-def _untrack(pod: Object) -> None:
-    pod["metadata"]["finalizers"] = [each for each in pod["metadata"].get("finalizers") or () if each != TRACKING]

@@ -24,7 +24,7 @@ from pathways_jupyter.local.controllers.reconciler import (
     reference_to,
     set_condition,
 )
-from pathways_jupyter.local.recorder import Recorder
+from pathways_jupyter.local.event_recorder import Recorder
 from pathways_jupyter.service import names
 
 JOB_KEY_LABEL = "jobset.sigs.k8s.io/job-key"
@@ -33,21 +33,12 @@ GLOBAL_INDEX_LABEL = "jobset.sigs.k8s.io/job-global-index"
 UID_LABEL = "jobset.sigs.k8s.io/jobset-uid"
 
 
-class JobSetController:
+class JobSetController(Reconciler):
     """Reconciles every JobSet's Jobs, service and status."""
 
     def __init__(self, store: Store, recorder: Recorder) -> None:
-        self._store = store
+        super().__init__(store, {JOBSETS: itself, JOBS: owned_by("JobSet")})
         self._recorder = recorder
-        self._loop = Reconciler(store, self.reconcile, {JOBSETS: itself, JOBS: owned_by("JobSet")})
-
-    def start(self) -> None:
-        """Begin with all existing JobSets."""
-        self._loop.start()
-
-    async def close(self) -> None:
-        """Stop reconciling JobSets."""
-        await self._loop.close()
 
     def reconcile(self, key: Key) -> float | None:
         """Reconcile one JobSet's Jobs and status; return the seconds after which to look again, or None."""

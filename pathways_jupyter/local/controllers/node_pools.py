@@ -12,16 +12,15 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from pathways_jupyter import tpu
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.base import tpu
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.tpu import InstanceType
 from pathways_jupyter.local.apiserver.resources import JOBSETS, NODES, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.apiserver.watch_delivery import Change
 from pathways_jupyter.local.controllers.fitting import selects
 from pathways_jupyter.local.controllers.nodes import CPU_POOL, NodeController, cpu_node, slice_nodes
 from pathways_jupyter.local.controllers.reconciler import Key, Reconciler, controller_of
 from pathways_jupyter.service import names
-from pathways_jupyter.tpu import InstanceType
 
 PROVISIONED_LABEL = "pathways-jupyter/provisioned"
 MOST_NODES = 512
@@ -32,27 +31,18 @@ _ALL: Key = ("", "")
 _OVER = ("Succeeded", "Failed")
 
 
-class NodePoolController:
+class NodePoolController(Reconciler):
     """Makes and removes the nodes of jobs."""
 
     def __init__(self, store: Store, nodes: NodeController) -> None:
-        self._store = store
+        super().__init__(store, {PODS: lambda _: (_ALL,), NODES: lambda _: (_ALL,)})
         self._nodes = nodes
         self._idle_since: dict[str, float] = {}
-        self._loop = Reconciler(store, self.reconcile, {PODS: _everything, NODES: _everything})
 
-    def start(self) -> None:
-        """Begin with all existing pods and nodes."""
-        self._loop.start()
-
-    async def close(self) -> None:
-        """Stop making nodes."""
-        await self._loop.close()
-
-    def reconcile(self, _key: Key) -> float | None:
+    def reconcile(self, key: Key) -> float | None:
         """Make missing nodes and remove idle ones; return the seconds after which to look again, or None."""
         pods = self._store.list(PODS)
-        waiting = [pod for pod in pods if _waits(pod) and self._belongs_to_job(pod)]
+        waiting = [pod for pod in pods if self._waits_for_node(pod)]
         made = [node for node in self._store.list(NODES) if PROVISIONED_LABEL in node["metadata"]["labels"]]
         if not waiting and not made:
             return None
@@ -69,7 +59,7 @@ class NodePoolController:
                 if (room := room - len(new)) < 0:
                     break
                 for node in new:
-                    self._nodes.add(node)
+                    self._nodes.register(node)
         # A node that is deleted takes its pods' logs with it, so it stays for pods that are over.
         bound = {pod["spec"].get("nodeName") for pod in pods}
         empty = {
@@ -89,22 +79,17 @@ class NodePoolController:
                 self._store.delete(NODES, "", node["metadata"]["name"])
         return None if left == math.inf else left
 
-    def _belongs_to_job(self, pod: Object) -> bool:
-        metadata = pod["metadata"]
+    def _waits_for_node(self, pod: Object) -> bool:
+        """Whether a pod fits nowhere, and belongs to a JobSet that is no service."""
+        metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
+        if spec.get("nodeName") or "deletionTimestamp" in metadata:
+            return False
+        if not any(each.get("reason") == "Unschedulable" for each in status.get("conditions") or ()):
+            return False
         name = (metadata.get("labels") or {}).get(names.JOBSET_NAME_LABEL)
         found = self._store.find(JOBSETS, metadata["namespace"], name) if name else None
         labels = (found or {}).get("metadata", {}).get("labels") or {}
         return found is not None and not {names.EMBEDDED_LABEL, names.SERVICE_LABEL} & set(labels)
-
-
-def _everything(_change: Change) -> Iterable[Key]:
-    return (_ALL,)
-
-
-def _waits(pod: Object) -> bool:
-    if pod["spec"].get("nodeName") or "deletionTimestamp" in pod["metadata"]:
-        return False
-    return any(each.get("reason") == "Unschedulable" for each in pod.get("status", {}).get("conditions") or ())
 
 
 def _wanted(waiting: Iterable[Object]) -> Counter[InstanceType | None]:

@@ -11,7 +11,8 @@ import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from pathways_jupyter import tpu
+from pathways_jupyter.base import tpu
+from pathways_jupyter.base.tpu import InstanceType
 from pathways_jupyter.local.apiserver.api_discovery import VERSION
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import NODES, PODS, Object
@@ -20,17 +21,17 @@ from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.apiserver.watch_delivery import Change
 from pathways_jupyter.local.controllers.fitting import NOT_READY, untolerated
 from pathways_jupyter.local.controllers.reconciler import Key, Reconciler, condition, itself, set_condition
-from pathways_jupyter.local.recorder import Recorder
-from pathways_jupyter.local.shape import REPAIR_SECONDS
+from pathways_jupyter.local.event_recorder import Recorder
 from pathways_jupyter.service import names
-from pathways_jupyter.tpu import InstanceType
 
+REPAIR_SECONDS = 10.0
+"""How long a deleted node stays away."""
 CPU_POOL = "cpu-np"
 """The name that Pathways' own tools expect of the node pool without TPUs."""
 _ZONE = "local-a"
 
 
-class NodeController:
+class NodeController(Reconciler):
     """Keeps the cluster's nodes registered.
 
     Args:
@@ -48,29 +49,24 @@ class NodeController:
         address: Callable[[str], str],
         repair_seconds: float = REPAIR_SECONDS,
     ) -> None:
-        self._store = store
+        super().__init__(store, {NODES: itself, PODS: _node_of})
         self._recorder = recorder
         self._wanted = {node["metadata"]["name"]: node for node in wanted}
         self._address = address
         self._repair_seconds = repair_seconds
         self._missing: dict[str, float] = {}
-        self._loop = Reconciler(store, self.reconcile, {NODES: itself, PODS: _node_of})
 
     def start(self) -> None:
         """Register the nodes and begin to reconcile them."""
         self.want(list(self._wanted.values()))
-        self._loop.start()
+        super().start()
 
     def want(self, nodes: Sequence[Object]) -> None:
         """Keep these nodes registered from now on; register those that are missing."""
         self._wanted = {node["metadata"]["name"]: node for node in nodes}
         for name in self._wanted:
             if self._store.find(NODES, "", name) is None and name not in self._missing:
-                self._register(name)
-
-    async def close(self) -> None:
-        """Stop reconciling the nodes."""
-        await self._loop.close()
+                self.register(self._wanted[name])
 
     def reconcile(self, key: Key) -> float | None:
         """Reconcile one node and the pods on it; return the seconds after which to look again, or None."""
@@ -79,7 +75,13 @@ class NodeController:
         if node is None:
             return self._repair(name)
         self._missing.pop(name, None)
-        self._mark(node)
+        # A node that is not ready has a taint.
+        taints = node["spec"].get("taints") or []
+        wanted = [each for each in taints if each["key"] != NOT_READY]
+        if condition(node.get("status", {}), "Ready") is None:
+            wanted.append({"key": NOT_READY, "effect": "NoExecute"})
+        if len(wanted) != len(taints):
+            self._store.update(NODES, {**node, "spec": {**node["spec"], "taints": wanted}})
         if not any(each["effect"] == "NoExecute" for each in node["spec"].get("taints") or ()):
             return None
         for pod in self._pods_on(name):
@@ -96,15 +98,12 @@ class NodeController:
         since = self._missing.setdefault(name, time.monotonic())
         if (left := since + self._repair_seconds - time.monotonic()) > 0:
             return left
-        self._register(name)
+        self.register(self._wanted[name])
         return None
 
-    def add(self, node: Object) -> None:
-        """Register a node that is not repaired when it is deleted."""
-        self._register(node["metadata"]["name"], node)
-
-    def _register(self, name: str, given: Object | None = None) -> None:
-        node: Object = clone(self._wanted[name] if given is None else given)
+    def register(self, node: Object) -> None:
+        """Register a node; one that is not wanted is not repaired when it is deleted."""
+        node, name = clone(node), node["metadata"]["name"]
         status = node.pop("status")
         addresses = [{"type": "InternalIP", "address": self._address(name)}, {"type": "Hostname", "address": name}]
         self._store.create(NODES, node)
@@ -112,15 +111,6 @@ class NodeController:
             NODES, "", name, lambda copy: copy.update(status={**status, "addresses": addresses}), subresource="status"
         )
         self._recorder.record(self._store.get(NODES, "", name), "kubelet", "NodeReady", f"Node {name} is ready")
-
-    def _mark(self, node: Object) -> None:
-        """Taint a node that is not ready, and remove the taint when it is."""
-        ready = condition(node.get("status", {}), "Ready") is not None
-        taints = node["spec"].get("taints") or []
-        others = [each for each in taints if each["key"] != NOT_READY]
-        wanted = others if ready else [*others, {"key": NOT_READY, "effect": "NoExecute"}]
-        if len(wanted) != len(taints):
-            self._store.update(NODES, {**node, "spec": {**node["spec"], "taints": wanted}})
 
     def _pods_on(self, name: str) -> Sequence[Object]:
         return [pod for pod in self._store.list(PODS) if pod["spec"].get("nodeName") == name]

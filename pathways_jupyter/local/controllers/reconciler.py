@@ -7,11 +7,13 @@ earlier requests. It may ask to be called again later, for which the deadlines a
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from pathways_jupyter.errors import ApiError
+from pathways_jupyter.base.errors import ApiError
 from pathways_jupyter.local.apiserver.resources import Object, ResourceType
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
@@ -28,59 +30,76 @@ _RETRY_SECONDS = 0.2
 _MAX_RETRIES = 8
 
 
-class Reconciler:
-    """Runs one controller's `reconcile` for every key that a change in its sources selects.
+class Follower:
+    """Follows changes of types, each in a task of its own, from :meth:`start` to :meth:`close`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._watches: dict[tuple[str, str], Watch] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def follow(self, resource: ResourceType, handle: Callable[[Sequence[Change]], None]) -> None:
+        """Call `handle` with batches of changes, beginning with all existing objects."""
+        watch = self._watches[resource.key] = self._store.watch(resource)
+
+        async def follow() -> None:
+            while changes := await watch.batch():
+                handle(changes)
+            self._watches.pop(resource.key, None)
+
+        self._tasks.append(asyncio.create_task(follow()))
+
+    async def close(self) -> None:
+        """Stop following."""
+        for watch in list(self._watches.values()):
+            watch.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class Reconciler(Follower, ABC):
+    """Calls `reconcile` for every key that a change in its sources selects.
 
     Args:
-      reconcile: Handles one key; returns the seconds after which to call it again, or None.
       sources: For each type, maps a change of an object to the keys to reconcile.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        reconcile: Callable[[Key], float | None],
-        sources: Mapping[ResourceType, Source],
-    ) -> None:
-        self._store = store
-        self._reconcile = reconcile
+    def __init__(self, store: Store, sources: Mapping[ResourceType, Source]) -> None:
+        super().__init__(store)
         self._sources = sources
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._failures: dict[Key, int] = {}
-        self._watches: list[Watch] = []
-        self._tasks: list[asyncio.Task[None]] = []
+
+    @abstractmethod
+    def reconcile(self, key: Key) -> float | None:
+        """Bring one object to its desired state; return the seconds after which to call again, or None."""
 
     def start(self) -> None:
         """Begin with all existing objects."""
         for resource, source in self._sources.items():
-            watch = self._store.watch(resource)
-            self._watches.append(watch)
-            self._tasks.append(asyncio.create_task(self._follow(watch, source)))
+            self.follow(resource, functools.partial(self._handle, source))
 
     async def close(self) -> None:
         """Stop reconciling."""
-        for watch in self._watches:
-            watch.close()
+        # In this order: the last changes may set timers.
+        await super().close()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _follow(self, watch: Watch, source: Source) -> None:
-        while changes := await watch.batch():
-            # A batch usually holds many changes with the same key; one reconcile sees them all.
-            for key in dict.fromkeys(key for change in changes for key in source(change)):
-                self._process(key)
+    def _handle(self, source: Source, changes: Sequence[Change]) -> None:
+        # A batch usually holds many changes with the same key; one reconcile sees them all.
+        for key in dict.fromkeys(key for change in changes for key in source(change)):
+            self._process(key)
 
     def _process(self, key: Key) -> None:
         if (timer := self._timers.pop(key, None)) is not None:
             timer.cancel()
         try:
-            again = self._reconcile(key)
+            again = self.reconcile(key)
         except Exception as error:
             failures = self._failures[key] = self._failures.get(key, 0) + 1
             if not isinstance(error, ApiError) or failures > _MAX_RETRIES:
-                _log.exception("%s of %s failed.", self._reconcile.__qualname__, "/".join(key))
+                _log.exception("%s failed with %s.", type(self).__name__, "/".join(key))
             if failures > _MAX_RETRIES:
                 del self._failures[key]
                 return
@@ -173,12 +192,6 @@ def set_condition(status: Object, kind: str, holds: bool, *, reason: str = "", m
 def until(since: str, seconds: float) -> float:
     """Seconds left until `seconds` after the RFC 3339 time `since`; negative when that has passed."""
     return datetime.fromisoformat(since).timestamp() + seconds - datetime.now(UTC).timestamp()
-
-
-def sooner(one: float | None, other: float | None) -> float | None:
-    """The smaller of two waits, where None means for ever."""
-    given = [each for each in (one, other) if each is not None]
-    return min(given, default=None)
 
 
 def expire(store: Store, resource: ResourceType, finished: Object, over: Object) -> float | None:

@@ -2,56 +2,41 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from pathways_jupyter.errors import ApiError
+from pathways_jupyter.base.errors import ApiError
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import NODES, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType, Watch
+from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType
 from pathways_jupyter.local.controllers.fitting import Occupancy, exclusive
-from pathways_jupyter.local.controllers.reconciler import Key, controller_of, key_of, set_condition
-from pathways_jupyter.local.kubelet import HOLLOW_ANNOTATION
-from pathways_jupyter.local.recorder import Recorder
+from pathways_jupyter.local.controllers.reconciler import Follower, Key, controller_of, key_of, set_condition
+from pathways_jupyter.local.event_recorder import Recorder
+from pathways_jupyter.local.node.kubelet import HOLLOW_ANNOTATION
 
 _log = logging.getLogger(__name__)
 
 
-class Scheduler:
+class Scheduler(Follower):
     """Places pods when they appear, and tries again when room may have become free."""
 
     def __init__(self, store: Store, recorder: Recorder) -> None:
-        self._store = store
+        super().__init__(store)
         self._recorder = recorder
         self._pending: set[Key] = set()
-        self._watches: list[Watch] = []
-        self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Begin with all existing nodes and pods."""
-        for resource, handle in ((NODES, self._handle_node), (PODS, self._handle_pod)):
-            watch = self._store.watch(resource)
-            self._watches.append(watch)
-            self._tasks.append(asyncio.create_task(self._follow(watch, handle)))
+        self.follow(NODES, lambda _: self._place_all())
+        self.follow(PODS, self._handle_pods)
 
-    async def close(self) -> None:
-        """Stop placing pods."""
-        for watch in self._watches:
-            watch.close()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _follow(self, watch: Watch, handle: Callable[[Change], bool]) -> None:
-        while changes := await watch.batch():
-            # Every change is handled before pods are placed, so that a batch causes at most one pass.
-            room = [handle(change) for change in changes]
-            if any(room) and self._pending:
-                self._place_all()
-
-    def _handle_node(self, _change: Change) -> bool:
-        return True
+    def _handle_pods(self, changes: Sequence[Change]) -> None:
+        # Every change is handled before pods are placed, so that a batch causes at most one pass.
+        room = [self._handle_pod(change) for change in changes]
+        if any(room):
+            self._place_all()
 
     def _handle_pod(self, change: Change) -> bool:
         """Note a change of a pod; return whether there is a new pod to place, or new room."""
@@ -66,6 +51,8 @@ class Scheduler:
         return True
 
     def _place_all(self) -> None:
+        if not self._pending:
+            return
         placed = [
             pod
             for pod in self._store.list(PODS)

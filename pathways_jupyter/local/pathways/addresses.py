@@ -10,6 +10,8 @@ import os
 import socket
 from pathlib import Path
 
+from pathways_jupyter.base.errors import ConfigError
+
 SECRET_VARIABLE = "PATHWAYS_LOCAL_SECRET"
 HOSTS_VARIABLE = "PATHWAYS_LOCAL_HOSTS"
 SOCKETS_VARIABLE = "PATHWAYS_LOCAL_SOCKETS"
@@ -34,10 +36,16 @@ def is_secret(claim: object) -> bool:
     return hmac.compare_digest(str(claim).encode("utf-8", "replace"), secret().encode())
 
 
-def own_socket(port: int) -> Path | None:
-    """The unix socket that replaces a port of this pod; None outside of a cluster."""
+def own_socket(port: int) -> Path:
+    """The unix socket that replaces a port of this pod.
+
+    Raises:
+      ConfigError: This is no pod.
+    """
     directory = os.environ.get(SOCKETS_VARIABLE)
-    return Path(directory) / str(port) if directory else None
+    if not directory:
+        raise ConfigError(f"{SOCKETS_VARIABLE} is not set: this program runs in pods of the embedded cluster only.")
+    return Path(directory) / str(port)
 
 
 def split(address: str) -> tuple[str, int]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pathways_jupyter.tpu import InstanceType
+from pathways_jupyter.base.tpu import InstanceType
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+from pathways_jupyter.base.retry import Backoff
 from pathways_jupyter.local.connection_bounds import Newcomer, Newcomers
 from pathways_jupyter.local.pathways import addresses
-from pathways_jupyter.retry import Backoff
 
 _log = logging.getLogger(__name__)
 

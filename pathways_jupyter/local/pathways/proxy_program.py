@@ -11,15 +11,17 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Collection, Sequence
 
-from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.local.pathways import addresses, allocator, program_start
+from pathways_jupyter.base import allocator
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.tpu import InstanceType
+from pathways_jupyter.local.pathways import addresses, program_start
 from pathways_jupyter.local.pathways.ifrt.client_session import Machine
 from pathways_jupyter.local.pathways.ifrt.compilers import Compilers
+from pathways_jupyter.local.pathways.ifrt.device_queues import DeviceQueues
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
-from pathways_jupyter.local.pathways.ifrt.inprocess import ThisProcess
-from pathways_jupyter.local.pathways.ifrt.lanes import Lanes
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.server import Server
 from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
@@ -28,9 +30,13 @@ from pathways_jupyter.local.pathways.ifrt.statuses import Code, StatusError
 from pathways_jupyter.local.pathways.links import LinkError
 from pathways_jupyter.local.pathways.program_start import Flags, instance_list
 from pathways_jupyter.local.pathways.slice_requests import PlacedSlice, Placement, inventory
-from pathways_jupyter.tpu import InstanceType
 
 _log = logging.getLogger(__name__)
+
+_LARGEST = 2**31 - 1
+_CHECK_SECONDS = 5.0
+_IDLE_SHARE = 0.05
+"""Of one core: a process that used less has nothing to compute."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -62,7 +68,7 @@ class Proxy:
     """One proxy: its devices, its server, and the state of its slices.
 
     Args:
-      sidecars: Run colocated Python on the hosts' sidecars instead of in this process.
+      sidecars: Whether the hosts have sidecars, which run colocated Python; without them it is refused.
     """
 
     def __init__(self, wanted: Sequence[InstanceType], *, sidecars: bool) -> None:
@@ -71,19 +77,22 @@ class Proxy:
         self._placed = Promise()
         self._ended = threading.Event()
         self._exit_code = 0
-        self._sidecars = Sidecars(self._devices, addresses.secret()) if sidecars else None
+        self._sidecars = Sidecars(self._devices, addresses.secret(), present=sidecars)
         self._compilers = Compilers(self._devices)
-        hosts = self._sidecars or ThisProcess(self._devices)
         shardings = Shardings(self._devices)
-        self._lanes = Lanes()
-        self._server = Server(Machine(self._devices, shardings, self._lanes, self._compilers, hosts, self._placed))
+        self._queues = DeviceQueues()
+        self._server = Server(
+            Machine(self._devices, shardings, self._queues, self._compilers, self._sidecars, self._placed)
+        )
 
     def run(self, port: int, resource_manager: str) -> int:
         """Serve until the slices are refused; return the exit code."""
         # First: it forks, which a process with threads must not do.
         self._compilers.start()
-        allocator.keep_freed_memory()
-        self._listen(port)
+        keep_freed_memory()
+        path = addresses.own_socket(port)
+        self._server.listen(path)
+        _log.info("Pathways Server serving on %s", path.name)
         name = os.environ.get("HOSTNAME") or socket.gethostname()
         Placement(resource_manager, name, self._wanted, self).start(self._failed)
         self._ended.wait()
@@ -105,20 +114,16 @@ class Proxy:
     def changed(self, slices: Sequence[PlacedSlice]) -> None:
         """Mark the slices that are down in all sessions."""
         self._server.set_down({virtual for virtual, each in enumerate(slices) if not each.up})
-        if self._sidecars is not None:
-            self._sidecars.set_paths(self._sidecar_paths(slices))
-
-    def _sidecar_paths(self, slices: Sequence[PlacedSlice]) -> dict[int, str]:
         paths: dict[int, str] = {}
         first_host = 0
         for instance, each in zip(self._wanted, slices, strict=True):
             paths.update(enumerate(each.sidecars, start=first_host))
             first_host += instance.hosts
-        return paths
+        self._sidecars.set_paths(paths)
 
     def stopped(self, slices: Collection[int]) -> None:
         """Hold computations on these slices back until their workers go on."""
-        self._lanes.hold(each.id for each in self._devices.all if each.slice_index in slices)
+        self._queues.hold(each.id for each in self._devices.all if each.slice_index in slices)
 
     def refused(self, reason: str) -> None:
         """Fail the waiting session, and end."""
@@ -131,10 +136,21 @@ class Proxy:
         self._exit_code = 1
         self._ended.set()
 
-    def _listen(self, port: int) -> None:
-        path = addresses.own_socket(port)
-        if path is not None:
-            self._server.listen_on_socket(path)
-        else:
-            self._server.listen_on_loopback(port)
-        _log.info("Pathways Server serving on %s", path.name if path is not None else f"{addresses.LOOPBACK}:{port}")
+
+def keep_freed_memory() -> None:
+    """Keep freed memory in this process while it computes; no-op where the C library has no such options.
+
+    By default glibc returns the memory of a large array at once. A training step, which frees as much as it allocates,
+    then has the kernel clear all of it again: page faults were 40 % of the CPU of a step that writes 300 MB.
+    """
+
+    def trim_when_idle() -> None:
+        while True:
+            before = time.process_time()
+            time.sleep(_CHECK_SECONDS)
+            if time.process_time() - before < _IDLE_SHARE * _CHECK_SECONDS:
+                allocator.trim()
+
+    # One arena, because the others give up their memory in pieces.
+    if allocator.keep_freed_memory(_LARGEST, mapped=_LARGEST, arenas=1):
+        threading.Thread(target=trim_when_idle, name="malloc-trim", daemon=True).start()

@@ -9,13 +9,13 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.tpu import InstanceType, parse_count
 from pathways_jupyter.local.connection_bounds import Newcomer
 from pathways_jupyter.local.pathways import addresses, links, program_start
 from pathways_jupyter.local.pathways.inventory import Host, Request, Slice, Slices
-from pathways_jupyter.local.pathways.links import Link, LinkError, Message
+from pathways_jupyter.local.pathways.links import Link, LinkError
 from pathways_jupyter.local.pathways.program_start import Flags, instance_list
-from pathways_jupyter.tpu import InstanceType, parse_count
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,9 @@ class ResourceManager:
             if hello.get("role") == "worker":
                 await self._serve_worker(link, Host.from_message(hello))
             elif hello.get("role") == "proxy":
-                await self._serve_proxy(link, _request(hello))
+                wanted = instance_list(",".join(hello["slices"]))
+                held = tuple(int(each) for each in hello.get("held", ()))
+                await self._serve_proxy(link, Request(str(hello["name"]), wanted, held))
             elif hello.get("role") == "inventory":
                 kinds = [str(each.instance_type) for each in self._slices.slices]
                 link.send("inventory", slices=kinds)
@@ -85,24 +87,31 @@ class ResourceManager:
         _log.info("Host %d of slice %d registered: %s", host.index, joined.index, host.pod)
         link.send("welcome", slices=len(self._slices.slices))
         if joined.ready:
-            self._slice_ready(joined)
+            _log.info("*** %d/%d Pathways Slices Now Ready", self._slices.ready, len(self._slices.slices))
+            if joined.holder is not None:
+                _log.info("Slice %d (%s) is healed: %s", joined.index, joined.instance_type, joined.job)
+                for virtual in self._places(joined):
+                    self._proxies[joined.holder].send("healed", virtual=virtual, **joined.to_message())
+            self._place()
         try:
             async for message in link.messages():
-                self._slice_stopped(joined, host, message["type"] == "stopped")
+                stopped = message["type"] == "stopped"
+                before = bool(joined.stopped)
+                (joined.stopped.add if stopped else joined.stopped.discard)(host.index)
+                # A proxy is notified when that changes its slice.
+                if bool(joined.stopped) == before:
+                    continue
+                state = "stands still" if stopped else "goes on"
+                _log.info("Slice %d (%s) %s", joined.index, joined.instance_type, state)
+                if joined.holder is not None:
+                    for virtual in self._places(joined):
+                        self._proxies[joined.holder].send("stopped" if stopped else "continues", virtual=virtual)
         except LinkError as error:
             reason = str(error)
         finally:
             left = self._slices.remove(host)
         if left is not None:
             self._slice_lost(left, host, reason)
-
-    def _slice_ready(self, ready: Slice) -> None:
-        _log.info("*** %d/%d Pathways Slices Now Ready", self._slices.ready, len(self._slices.slices))
-        if ready.holder is not None:
-            _log.info("Slice %d (%s) is healed: %s", ready.index, ready.instance_type, ready.job)
-            for virtual in self._places(ready):
-                self._proxies[ready.holder].send("healed", virtual=virtual, **ready.to_message())
-        self._place()
 
     def _slice_lost(self, lost: Slice, host: Host, reason: str) -> None:
         _log.warning(
@@ -116,17 +125,6 @@ class ResourceManager:
         if lost.holder is not None:
             for virtual in self._places(lost):
                 self._proxies[lost.holder].send("down", virtual=virtual, job=host.job, pod=host.pod, reason=reason)
-
-    def _slice_stopped(self, where: Slice, host: Host, stopped: bool) -> None:
-        """Note that a worker was stopped or goes on, and notify the proxy if that changes its slice."""
-        before = bool(where.stopped)
-        (where.stopped.add if stopped else where.stopped.discard)(host.index)
-        if bool(where.stopped) == before:
-            return
-        _log.info("Slice %d (%s) %s", where.index, where.instance_type, "stands still" if stopped else "goes on")
-        if where.holder is not None:
-            for virtual in self._places(where):
-                self._proxies[where.holder].send("stopped" if stopped else "continues", virtual=virtual)
 
     def _places(self, each: Slice) -> list[int]:
         assert each.holder is not None
@@ -165,11 +163,6 @@ class ResourceManager:
         for request, link in self._proxies.items():
             if not request.granted:
                 link.send("waiting", reason=self._slices.why_waiting(request))
-
-
-def _request(hello: Message) -> Request:
-    wanted = instance_list(",".join(hello["slices"]))
-    return Request(str(hello["name"]), wanted, tuple(int(each) for each in hello.get("held", ())))
 
 
 def _read(argv: Sequence[str]) -> tuple[int, list[InstanceType]]:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from pathways_jupyter.base.tpu import InstanceType, parse_instance_type
 from pathways_jupyter.local.pathways import addresses, links
-from pathways_jupyter.local.pathways.links import Link, LinkError, Message
-from pathways_jupyter.tpu import InstanceType, parse_instance_type
+from pathways_jupyter.local.pathways.links import Link, LinkError
 
 _log = logging.getLogger(__name__)
 
@@ -107,9 +107,19 @@ class Placement:
                 case "placed":
                     self._placed(message["slices"])
                 case "down":
-                    self._down(message)
+                    virtual, job = message["virtual"], message["job"]
+                    gone = self._slices[virtual]
+                    if gone.up:
+                        self._log_unplaced(virtual, job, f"lost {message['pod']} ({message['reason']})")
+                    self._slices[virtual] = PlacedSlice(gone.index, job, up=False)
+                    # Before what waits for the worker goes on: it must find the slice down.
+                    self.listener.changed(tuple(self._slices))
+                    self._stop(virtual, False)
                 case "healed":
-                    self._healed(message)
+                    virtual = message["virtual"]
+                    self._slices[virtual] = _read(message, up=True)
+                    self._log_placed(virtual, self._slices[virtual])
+                    self.listener.changed(tuple(self._slices))
                 case "stopped" | "continues":
                     self._stop(message["virtual"], message["type"] == "stopped")
                 case "waiting" if message["reason"] != reason:
@@ -139,22 +149,6 @@ class Placement:
         (self._stopped.add if stopped else self._stopped.discard)(virtual)
         _log.info("Slice %d (%s) %s", virtual, self.wanted[virtual], "stands still" if stopped else "goes on")
         self.listener.stopped(frozenset(self._stopped))
-
-    def _down(self, message: Message) -> None:
-        virtual = message["virtual"]
-        gone = self._slices[virtual]
-        if gone.up:
-            self._log_unplaced(virtual, message["job"], f"lost {message['pod']} ({message['reason']})")
-        self._slices[virtual] = PlacedSlice(gone.index, message["job"], up=False)
-        # Before what waits for the worker goes on: it must find the slice down.
-        self.listener.changed(tuple(self._slices))
-        self._stop(virtual, False)
-
-    def _healed(self, message: Message) -> None:
-        virtual = message["virtual"]
-        self._slices[virtual] = _read(message, up=True)
-        self._log_placed(virtual, self._slices[virtual])
-        self.listener.changed(tuple(self._slices))
 
     def _log_placed(self, virtual: int, now: PlacedSlice) -> None:
         _log.info("Transition slice %d (%s) unplaced -> placed on %s", virtual, self.wanted[virtual], now.job)

@@ -2,20 +2,24 @@
 
 On real hardware it drives the host's chips. Here the proxy computes on CPU devices of its own, so a worker only has to
 stay alive: when it dies, the slice is down. While it is stopped (``kill -s TSTP 1``, until ``kill -s CONT 1``), nothing
-is computed on its slice.
+is computed on its slice. After ``echo 30 > $TMPDIR/slow; kill -s USR1 1`` it is slow for 30 seconds: it reports itself
+as stopped four fifths of the time. Another number replaces these seconds; 0 ends them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
 import socket
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.local.pathways import addresses, links, program_start
 from pathways_jupyter.local.pathways.links import Link, LinkError
 from pathways_jupyter.local.pathways.program_start import Flags
@@ -24,6 +28,8 @@ from pathways_jupyter.service import names
 _log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 1.0
+_STOPPED_SECONDS, _RUNNING_SECONDS = 0.4, 0.1
+"""Of a slow worker."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -55,8 +61,33 @@ async def _run(port: int, resource_manager: str) -> int:
         if link is not None:
             link.send("continues")
 
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTSTP, stop)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, continues)
+    async def be_slow(seconds: float) -> None:
+        deadline = loop.time() + seconds
+        try:
+            while loop.time() < deadline:
+                if link is not None:
+                    link.send("stopped")
+                await asyncio.sleep(_STOPPED_SECONDS)
+                continues()
+                await asyncio.sleep(_RUNNING_SECONDS)
+        finally:
+            # Also when another call ends this one.
+            continues()
+
+    slow: asyncio.Task[None] | None = None
+
+    def slow_down() -> None:
+        nonlocal slow
+        if slow is not None:
+            slow.cancel()
+        with contextlib.suppress(OSError, ValueError):
+            seconds = float(Path(tempfile.gettempdir(), "slow").read_text(encoding="ascii"))
+            slow = loop.create_task(be_slow(seconds))
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTSTP, stop)
+    loop.add_signal_handler(signal.SIGCONT, continues)
+    loop.add_signal_handler(signal.SIGUSR1, slow_down)
     async with server:
         while True:
             link = await links.dial(resource_manager)
@@ -93,7 +124,7 @@ async def _listen(port: int) -> asyncio.Server:
         writer.close()
 
     path = addresses.own_socket(port)
-    if path is not None and addresses.own() == addresses.LOOPBACK:
+    if addresses.own() == addresses.LOOPBACK:
         return await asyncio.start_unix_server(accept, path)
     return await asyncio.start_server(accept, addresses.own(), port)
 
@@ -112,5 +143,5 @@ def _about_this_host() -> dict[str, Any]:
         "host": int(os.environ.get("JOB_COMPLETION_INDEX", "0")),
         "job": f"{jobset}-{replicated_job}-{slice_index}",
         "pod": os.environ.get("HOSTNAME") or socket.gethostname(),
-        "sidecar": str(sidecar) if sidecar else "",
+        "sidecar": str(sidecar),
     }

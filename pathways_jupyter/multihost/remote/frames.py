@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     Frame = tuple[dict[str, Any], memoryview]
 
 MAX_PAYLOAD_BYTES = 256 * 1024 * 1024
-"""The largest payload; only the list of a very large directory comes near it."""
+"""The largest payload; only the manifest of a very large directory comes near it."""
 
 _HEAD = struct.Struct(">II")
 

@@ -139,7 +139,7 @@ class _Keeper:
     def __init__(self, directory: str, spec: dict[str, Any], *, reaper: bool) -> None:
         self._directory, self._spec, self._reaper = directory, spec, reaper
         self._left = int(spec["limit"])
-        self._full = self._asked = False
+        self._full = self._requested = False
         self._why = "exited"
         self._code: int | None = None
         self._began = self._touched_at = time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -150,7 +150,7 @@ class _Keeper:
         # Signals only wake the loop below, which then looks at what has changed.
         signal.set_wakeup_fd(wake)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "_requested", True))
         self._output = os.open(f"{directory}/{OUTPUT}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._pipe: int | None
         self._pipe, self._command = _started(spec)
@@ -179,23 +179,16 @@ class _Keeper:
         if self._code is not None or self._why != "exited":
             # It ended by itself before it was asked to, or was ended already.
             return
-        if self._asked:
+        if self._requested:
             self._why = "stopped"
-        lease = float(self._spec["lease"])
-        if lease and self._silence() > lease:
-            self._why = "abandoned"
-
-    def _silence(self) -> float:
-        """Return for how many seconds the client has not touched its file.
-
-        By the boot clock, and not by the time in the file: the host's other clock may be set while the run goes on.
-        """
-        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        # By the boot clock, and not by the time in the file: the host's other clock may be set while the run goes on.
+        now, lease = time.clock_gettime(time.CLOCK_BOOTTIME), float(self._spec["lease"])
         with contextlib.suppress(OSError):
             touched = os.stat(f"{self._directory}/{CLIENT}").st_mtime_ns
             if touched != self._touched:
                 self._touched, self._touched_at = touched, now
-        return now - self._touched_at
+        if lease and now - self._touched_at > lease:
+            self._why = "abandoned"
 
     def _alive(self) -> set[int]:
         if not self._reaper:
@@ -245,9 +238,6 @@ class _Keeper:
             # The disk is full. The command must not hang on its output, so it goes on without.
             pass
         return True
-
-    def _stop(self, *_: object) -> None:
-        self._asked = True
 
 
 def _started(spec: dict[str, Any]) -> tuple[int, int]:

@@ -90,15 +90,11 @@ def holders(patterns: Sequence[str]) -> list[tuple[int, str, str]]:
                     if matches(device):
                         devices.add(device)
         if devices and pid != os.getpid():
-            found.append((pid, ", ".join(sorted(devices)), _command(pid)))
+            command = ""
+            with contextlib.suppress(OSError):
+                command = _read(f"/proc/{pid}/cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
+            found.append((pid, ", ".join(sorted(devices)), command))
     return found
-
-
-def _command(pid: int) -> str:
-    try:
-        return _read(f"/proc/{pid}/cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
-    except OSError:
-        return ""
 
 
 def _runs(pid: int) -> bool:

@@ -10,45 +10,35 @@ import asyncio
 import base64
 import contextlib
 import secrets
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pathways_jupyter.errors import ApiError, ClusterError, ServiceError
+from pathways_jupyter.base.errors import ApiError, ClusterError, ServiceError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.credentials import parse_time
 from pathways_jupyter.kube.objects import JOBS, NETWORK_POLICIES, PODS, Object, Resource
 from pathways_jupyter.kube.watch import ChangeType, until_gone, watch
 from pathways_jupyter.service import checks
 from pathways_jupyter.service.checks import Level, Need
 from pathways_jupyter.service.lab import manifests
 from pathways_jupyter.service.lab.manifests import CLAIMS, LabSpec
-from pathways_jupyter.service.podstate import FATAL_REASONS, State, pod_state, restarts
+from pathways_jupyter.service.podstate import FATAL_REASONS, State, explain, pod_state, restarts, waiting
 
 START_SECONDS = 600.0
 """Longest wait for a lab's pod: a node may have to be made first, and a large image pulled."""
 END_SECONDS = 90.0
 SHUT_DOWN = "it was shut down"
 
+_MADE = (manifests.ROLE_BINDINGS, manifests.ROLES, manifests.SERVICE_ACCOUNTS, manifests.SECRETS)
 LAB_NEEDS: tuple[Need, ...] = (
     *(
         Need(resource, ("get", "create", "delete"), level=Level.WARN, purpose="start and end a lab in the cluster")
-        for resource in (
-            manifests.SERVICE_ACCOUNTS,
-            manifests.ROLES,
-            manifests.ROLE_BINDINGS,
-            manifests.SECRETS,
-            CLAIMS,
-            JOBS,
-        )
+        for resource in (*_MADE, CLAIMS, JOBS)
     ),
     Need(PODS, ("list", "watch"), level=Level.WARN, purpose="follow the pod of a lab"),
     Need(PODS, ("create", "get"), "portforward", level=Level.WARN, purpose="open a lab in the browser"),
 )
 """What the user of ``pathways-jupyter lab`` has to be allowed, besides the rules of the Role that the lab gets."""
-
-_MADE = (manifests.ROLE_BINDINGS, manifests.ROLES, manifests.SERVICE_ACCOUNTS, manifests.SECRETS)
 
 
 @dataclass(frozen=True)
@@ -76,17 +66,6 @@ class Lab:
     restarts: int = 0
 
 
-async def check(client: Client, namespace: str) -> None:
-    """Check the permissions that a lab needs.
-
-    Raises:
-      ClusterError: One is missing; the message names all that are.
-    """
-    found = await asyncio.gather(*(checks.permission(client, namespace, need) for need in LAB_NEEDS))
-    if missing := [each for each in found if each.level is not Level.OK]:
-        raise ClusterError(" ".join(each.message for each in missing), hint=" ".join(each.hint for each in missing))
-
-
 async def up(client: Client, spec: LabSpec, *, progress: Callable[[str], None] = lambda words: None) -> Lab:
     """Start a lab, and return once its container runs; one that runs already stays as it is.
 
@@ -94,15 +73,27 @@ async def up(client: Client, spec: LabSpec, *, progress: Callable[[str], None] =
       ServiceError: It cannot start, and why; what was made for it stays, for the next attempt or for :func:`down`.
       ClusterError: A permission is missing, or the server could not be reached.
     """
-    await check(client, spec.namespace)
+    checked = await asyncio.gather(*(checks.permission(client, spec.namespace, need) for need in LAB_NEEDS))
+    if missing := [each for each in checked if each.level is not Level.OK]:
+        raise ClusterError(" ".join(each.message for each in missing), hint=" ".join(each.hint for each in missing))
     existing = await objects.find(client, JOBS, spec.name, namespace=spec.namespace)
-    if existing is not None and (_has_ended(existing) or existing["metadata"].get("deletionTimestamp")):
+    if existing is not None and (
+        objects.true_condition(existing, "Complete", "Failed") or existing["metadata"].get("deletionTimestamp")
+    ):
         progress(f"Removing the lab {spec.name}, which has ended.")
         await _remove_job(client, spec.namespace, spec.name)
         existing = None
     if existing is None:
         progress(f"Creating {spec.name} in namespace {spec.namespace}.")
-        await _create(client, spec)
+        for resource, manifest in await manifests_of(client, spec):
+            if await objects.find(client, resource, spec.name, namespace=spec.namespace) is not None:
+                continue
+            try:
+                await objects.create(client, resource, manifest)
+            except ApiError as error:
+                # 409: another `lab up` was faster.
+                if error.status != 409:
+                    raise
     await _until_running(client, spec, progress)
     lab = await find(client, spec.namespace, spec.name)
     if lab is None:
@@ -123,7 +114,8 @@ async def find(client: Client, namespace: str, name: str) -> Lab | None:
         current_pod(client, namespace, name), objects.find(client, CLAIMS, name, namespace=namespace)
     )
     state, reason = (State.STARTING, "it has no pod yet") if pod is None else pod_state(pod)
-    if _has_ended(job):
+    if objects.true_condition(job, "Complete", "Failed"):
+        # Whatever its last pod says: no other one follows.
         state, reason = State.DOWN, SHUT_DOWN
     return Lab(
         name=name,
@@ -133,7 +125,7 @@ async def find(client: Client, namespace: str, name: str) -> Lab | None:
         pod="" if pod is None else pod["metadata"]["name"],
         node="" if pod is None else str(pod["spec"].get("nodeName") or ""),
         image=job["spec"]["template"]["spec"]["containers"][0]["image"],
-        age=max(0.0, client.now() - parse_time(str(job["metadata"]["creationTimestamp"]))),
+        age=max(0.0, client.now() - objects.created(job)),
         volume=str((((claim or {}).get("status") or {}).get("capacity") or {}).get("storage") or ""),
         restarts=0 if pod is None else restarts(pod),
     )
@@ -142,8 +134,7 @@ async def find(client: Client, namespace: str, name: str) -> Lab | None:
 async def current_pod(client: Client, namespace: str, name: str) -> Object | None:
     """Return the newest pod of a lab that is not being deleted."""
     found = await objects.list_(client, PODS, namespace=namespace, labels=f"{manifests.LAB_LABEL}={name}")
-    living = [each for each in found.items if not each["metadata"].get("deletionTimestamp")]
-    return max(living, key=lambda each: str(each["metadata"]["creationTimestamp"]), default=None)
+    return objects.newest(each for each in found.items if not each["metadata"].get("deletionTimestamp"))
 
 
 async def token(client: Client, namespace: str, name: str) -> str:
@@ -191,37 +182,32 @@ async def manifests_of(client: Client, spec: LabSpec) -> list[tuple[Resource, Ob
     ]
 
 
-async def _create(client: Client, spec: LabSpec) -> None:
-    for resource, manifest in await manifests_of(client, spec):
-        if await objects.find(client, resource, spec.name, namespace=spec.namespace) is not None:
-            continue
-        try:
-            await objects.create(client, resource, manifest)
-        except ApiError as error:
-            # Another `lab up` was faster.
-            if error.status != 409:
-                raise
-
-
 async def _until_running(client: Client, spec: LabSpec, progress: Callable[[str], None]) -> None:
     """Return once the pod is ready.
 
     Raises:
       ServiceError: It cannot start, or takes too long.
     """
-    reported, deadline = "", time.monotonic() + START_SECONDS
+    reported = ""
     changes = watch(client, PODS, namespace=spec.namespace, labels=f"{manifests.LAB_LABEL}={spec.name}")
     try:
-        async with asyncio.timeout(deadline - time.monotonic()), contextlib.aclosing(changes):
+        async with asyncio.timeout(START_SECONDS), contextlib.aclosing(changes):
             async for change in changes:
                 if change.type not in {ChangeType.ADDED, ChangeType.MODIFIED}:
                     continue
                 state, reason = pod_state(change.object)
                 if state is State.READY:
                     return
+                pod = change.object["metadata"]["name"]
                 if reason in FATAL_REASONS:
-                    raise _cannot_start(change.object, reason)
-                words = f"Pod {change.object['metadata']['name']}: {_why(change.object, reason)}."
+                    # It would be tried again for ever; only a person can change the image.
+                    said = waiting(change.object)[1] or reason
+                    raise ServiceError(
+                        f"The lab cannot start: {FATAL_REASONS[reason]} ({spec.image}): {said}",
+                        hint="Fix it, e.g. with another --image, and end this one: pathways-jupyter lab down. "
+                        f"Its log: kubectl logs {pod} -n {spec.namespace}.",
+                    )
+                words = f"Pod {pod}: {explain(change.object, reason)}."
                 if words != reported:
                     reported = words
                     progress(words)
@@ -230,25 +216,6 @@ async def _until_running(client: Client, spec: LabSpec, progress: Callable[[str]
             f"The lab did not start within {START_SECONDS:.0f} s. {reported or 'It has no pod.'}",
             hint=f"See its events: kubectl describe pods -l {manifests.LAB_LABEL}={spec.name} -n {spec.namespace}.",
         ) from error
-
-
-def _cannot_start(pod: Object, reason: str) -> ServiceError:
-    (status, *_) = (pod.get("status") or {}).get("containerStatuses") or [{}]
-    waiting = (status.get("state") or {}).get("waiting") or {}
-    what = f"{FATAL_REASONS[reason]} ({status.get('image', '?')}): {waiting.get('message') or reason}"
-    log = f"kubectl logs {pod['metadata']['name']} -n {pod['metadata']['namespace']}"
-    return ServiceError(
-        f"The lab cannot start: {what}",
-        hint=f"Fix it, e.g. with another --image, and end this one: pathways-jupyter lab down. Its log: {log}.",
-    )
-
-
-def _why(pod: Object, reason: str) -> str:
-    """Return why `pod` is not ready, with the scheduler's words while it waits for a node."""
-    for each in (pod.get("status") or {}).get("conditions") or ():
-        if each.get("type") == "PodScheduled" and each.get("status") == "False":
-            return f"waits for a node: {each.get('message') or reason}"
-    return reason
 
 
 async def _remove_job(client: Client, namespace: str, name: str) -> bool:
@@ -262,8 +229,3 @@ async def _remove_job(client: Client, namespace: str, name: str) -> bool:
             f"The pod of lab {name} still ends after {END_SECONDS:.0f} s.", hint="Run pathways-jupyter lab down again."
         ) from None
     return existed
-
-
-def _has_ended(job: Object) -> bool:
-    conditions = (job.get("status") or {}).get("conditions") or ()
-    return any(each.get("type") in {"Complete", "Failed"} and each.get("status") == "True" for each in conditions)

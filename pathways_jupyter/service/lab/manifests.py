@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.kube.objects import JOBS, Resource
 from pathways_jupyter.service import names
 from pathways_jupyter.service.checks import IN_CLUSTER_NEEDS, NEEDS, Need

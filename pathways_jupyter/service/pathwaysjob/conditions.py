@@ -36,7 +36,9 @@ def derive(job: Mapping[str, Any], jobset: Mapping[str, Any], *, now: str) -> di
         # Final: a JobSet that is deleted or damaged later does not change what became of the job.
         return dict(before)
     theirs = jobset.get("status") or {}
-    state, source = _state(theirs)
+    held = {each["type"]: each for each in theirs.get("conditions") or () if each["status"] == "True"}
+    pending = PENDING, held.get("StartupPolicyInProgress", {})
+    state, source = next(((kind, held[each]) for kind, each in _SOURCES if each in held), pending)
     status = {**before, "conditions": _conditions(before, state, source, now), "restarts": theirs.get("restarts", 0)}
     if state in {COMPLETED, FAILED}:
         status["terminalState"] = state
@@ -58,14 +60,6 @@ def current(job: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
             if each["type"] == kind and each["status"] == "True":
                 return kind, each
     return PENDING, {}
-
-
-def _state(status: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    held = {each["type"]: each for each in status.get("conditions") or () if each["status"] == "True"}
-    for kind, source in _SOURCES:
-        if source in held:
-            return kind, held[source]
-    return PENDING, held.get("StartupPolicyInProgress", {})
 
 
 def _conditions(before: Mapping[str, Any], state: str, source: Mapping[str, Any], now: str) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pathways_jupyter import tpu
+from pathways_jupyter.base import tpu
 from pathways_jupyter.service import names, service_jobset
 from pathways_jupyter.service.pathwaysjob import fields
 

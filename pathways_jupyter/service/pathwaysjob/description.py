@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.kube.objects import JOBSETS, created
-from pathways_jupyter.service import cluster_input, discovery, names
+from pathways_jupyter.service import discovery, names, untrusted
 from pathways_jupyter.service.pathwaysjob import conditions, fields, reasons
+from pathways_jupyter.service.podstate import restarts, waiting
 
 _LONGEST_MESSAGE = 1024
 """Of an event, as Kubernetes' own controllers write it."""
@@ -74,8 +75,8 @@ def job_info(manifest: Mapping[str, Any]) -> JobInfo:
         name=metadata["name"],
         namespace=metadata.get("namespace") or "",
         state=state,
-        reason=cluster_input.text(condition.get("message")),
-        restarts=cluster_input.count(status.get("restarts"), cluster_input.MOST_RESTARTS) or 0,
+        reason=untrusted.text(condition.get("message")),
+        restarts=untrusted.count(status.get("restarts"), untrusted.MOST_RESTARTS) or 0,
         instance_type=kind,
         slices=slices,
         headless=headless,
@@ -103,8 +104,8 @@ def _jobset_shape(jobset: Mapping[str, Any]) -> tuple[str, int, bool]:
     managers = [each for each in containers if each.get("name") == names.RESOURCE_MANAGER_CONTAINER]
     said = discovery.flags(managers[0]) if managers else {}
     headless = any(each.get("name") == names.PROXY_CONTAINER for each in pod.get("containers") or ())
-    slices = cluster_input.count(said.get("instance_count"), cluster_input.MOST_SLICES) or 0
-    return cluster_input.text(said.get("instance_type")), slices, headless
+    slices = untrusted.count(said.get("instance_count"), untrusted.MOST_SLICES) or 0
+    return untrusted.text(said.get("instance_type")), slices, headless
 
 
 def _head_pod(jobset: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -128,13 +129,11 @@ def main_container(manifest: Mapping[str, Any]) -> str:
 
 def pod_info(pod: Mapping[str, Any]) -> PodInfo:
     """Describe a pod of a job."""
-    status = pod.get("status") or {}
-    statuses = status.get("containerStatuses") or ()
     return PodInfo(
         name=pod["metadata"]["name"],
         role=reasons.role(pod),
-        state=reasons.waiting(pod)[0] or str(status.get("phase") or "Pending"),
-        restarts=sum(int(each.get("restartCount") or 0) for each in statuses),
+        state=waiting(pod)[0] or str((pod.get("status") or {}).get("phase") or "Pending"),
+        restarts=restarts(pod),
         node=str(pod["spec"].get("nodeName") or ""),
     )
 
@@ -144,9 +143,9 @@ def event_info(event: Mapping[str, Any]) -> EventInfo:
     involved = event.get("involvedObject") or {}
     times = (event.get("lastTimestamp"), event.get("eventTime"), event["metadata"].get("creationTimestamp"))
     return EventInfo(
-        time=next(filter(None, map(cluster_input.time, times)), 0.0),
-        about=cluster_input.text(f"{involved.get('kind', '')} {involved.get('name', '')}"),
-        reason=cluster_input.text(event.get("reason")),
-        message=cluster_input.text(event.get("message")),
+        time=next(filter(None, map(untrusted.time, times)), 0.0),
+        about=untrusted.text(f"{involved.get('kind', '')} {involved.get('name', '')}"),
+        reason=untrusted.text(event.get("reason")),
+        message=untrusted.text(event.get("message")),
         warning=event.get("type") == "Warning",
     )

@@ -28,14 +28,17 @@ _METRICS = "--enable_metrics_collection=true"
 _COORDINATOR = {"fieldRef": {"fieldPath": f"metadata.labels['{names.COORDINATOR_LABEL}']"}}
 
 
-def expand(manifest: Mapping[str, Any]) -> Manifest:
+def expand(manifest: Mapping[str, Any], *, strict: bool = False) -> Manifest:
     """Return the JobSet of a PathwaysJob.
+
+    Args:
+      strict: Refuse fields that the API does not have.
 
     Raises:
       ConfigError: The job cannot be run: it does not fit its schema, its TPU type does not exist, or its name is too
         long for its pods' names.
     """
-    validation.check(manifest)
+    validation.check(manifest, strict=strict)
     job = fields.read(manifest)
     elastic = job.elastic_slices > 0
     made = service_jobset.manifest(

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pathways_jupyter import tpu
-from pathways_jupyter.errors import ConfigError
-from pathways_jupyter.tpu import InstanceType
+from pathways_jupyter.base import tpu
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.tpu import InstanceType
 
 GROUP = "pathways-job.pathways.domain"
 VERSION = "v1"
@@ -88,44 +88,40 @@ def read(manifest: Mapping[str, Any]) -> Job:
       ConfigError: It has no workers, a TPU type that does not exist, or a value that is none of its field; an API
         server with this definition of the API refuses these too.
     """
-    name = str(manifest["metadata"].get("name") or "")
+    metadata, spec = manifest["metadata"], manifest.get("spec") or {}
+    name = str(metadata.get("name") or "")
     try:
-        return _read(manifest)
+        (workers,), controller = spec["workers"], dict(spec["controller"])
+        components = {
+            each["componentType"]: Component(
+                each.get("image") or "", tuple(each.get("customFlags") or ()), tuple(each.get("customEnv") or ())
+            )
+            for each in spec.get("customComponents") or ()
+        }
+        return Job(
+            name=name,
+            namespace=str(metadata.get("namespace") or ""),
+            instance_type=tpu.parse_instance_type(f"{workers['type']}:{workers['topology']}"),
+            slices=int(workers["numSlices"]),
+            labels=metadata.get("labels") or {},
+            annotations=metadata.get("annotations") or {},
+            directory=spec.get("pathwaysDir") or "",
+            version=spec.get("pathwaysVersion") or LATEST,
+            mode=controller.get("deploymentMode") or DEFAULT_MODE,
+            main_container=controller.get("mainContainerName") or MAIN_CONTAINER,
+            metrics=bool(controller.get("enableMetricsCollection")),
+            elastic_slices=int(controller.get("elasticSlices") or 0),
+            template=controller.get("template"),
+            max_restarts=int(spec.get("maxRestarts") or 0),
+            max_slice_restarts=1 if (restarts := workers.get("maxSliceRestarts")) is None else int(restarts),
+            grace_seconds=workers.get("terminationGracePeriodSeconds"),
+            priority_class=workers.get("priorityClassName") or "",
+            node_selector=workers.get("nodeSelector") or {},
+            components=components,
+            suspended=(metadata.get("annotations") or {}).get(START_SUSPENDED_ANNOTATION) == "true",
+        )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ConfigError(
             f"PathwaysJob {name!r} is incomplete.",
             hint="It needs spec.controller, and one entry in spec.workers with type, topology and numSlices.",
         ) from error
-
-
-def _read(manifest: Mapping[str, Any]) -> Job:
-    metadata, spec = manifest["metadata"], manifest.get("spec") or {}
-    (workers,), controller = spec["workers"], dict(spec["controller"])
-    return Job(
-        name=str(metadata.get("name") or ""),
-        namespace=str(metadata.get("namespace") or ""),
-        instance_type=tpu.parse_instance_type(f"{workers['type']}:{workers['topology']}"),
-        slices=int(workers["numSlices"]),
-        labels=metadata.get("labels") or {},
-        annotations=metadata.get("annotations") or {},
-        directory=spec.get("pathwaysDir") or "",
-        version=spec.get("pathwaysVersion") or LATEST,
-        mode=controller.get("deploymentMode") or DEFAULT_MODE,
-        main_container=controller.get("mainContainerName") or MAIN_CONTAINER,
-        metrics=bool(controller.get("enableMetricsCollection")),
-        elastic_slices=int(controller.get("elasticSlices") or 0),
-        template=controller.get("template"),
-        max_restarts=int(spec.get("maxRestarts") or 0),
-        max_slice_restarts=1 if (restarts := workers.get("maxSliceRestarts")) is None else int(restarts),
-        grace_seconds=workers.get("terminationGracePeriodSeconds"),
-        priority_class=workers.get("priorityClassName") or "",
-        node_selector=workers.get("nodeSelector") or {},
-        components={each["componentType"]: _component(each) for each in spec.get("customComponents") or ()},
-        suspended=(metadata.get("annotations") or {}).get(START_SUSPENDED_ANNOTATION) == "true",
-    )
-
-
-def _component(given: Mapping[str, Any]) -> Component:
-    return Component(
-        given.get("image") or "", tuple(given.get("customFlags") or ()), tuple(given.get("customEnv") or ())
-    )

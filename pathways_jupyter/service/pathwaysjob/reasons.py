@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pathways_jupyter.service import cluster_input, names
-from pathways_jupyter.service.podstate import FATAL_REASONS
-from pathways_jupyter.wording import count
+from pathways_jupyter.base.text import count
+from pathways_jupyter.service import names, untrusted
+from pathways_jupyter.service.podstate import FATAL_REASONS, UNSCHEDULABLE, container_states, waiting
 
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r"^ *[|+] ")
@@ -20,26 +20,10 @@ _ERROR = re.compile(r"[A-Za-z_][\w.]*(:|$)")
 
 def role(pod: Mapping[str, Any]) -> str:
     """Return what a pod is in its job: ``head``, or ``slice 1 host 0``."""
-    if cluster_input.label(pod, names.REPLICATED_JOB_LABEL) == names.HEAD_JOB:
+    if untrusted.label(pod, names.REPLICATED_JOB_LABEL) == names.HEAD_JOB:
         return "head"
-    index, host = (cluster_input.label(pod, each) or "?" for each in (names.JOB_INDEX_LABEL, names.POD_INDEX_LABEL))
+    index, host = (untrusted.label(pod, each) or "?" for each in (names.JOB_INDEX_LABEL, names.POD_INDEX_LABEL))
     return f"slice {index} host {host}"
-
-
-def waiting(pod: Mapping[str, Any]) -> tuple[str, str]:
-    """Return why a pod does not run, in a word, and the cluster's explanation; both are empty if it does or is over."""
-    status = pod.get("status") or {}
-    if status.get("phase") in {"Succeeded", "Failed"}:
-        return "", ""
-    found = [state["waiting"] for _, state in _states(pod) if state.get("waiting")]
-    # An init container that cannot start keeps the others waiting, so the reason to act on is not always the first.
-    found.sort(key=lambda each: each.get("reason") not in FATAL_REASONS)
-    for each in status.get("conditions") or ():
-        if each.get("type") == "PodScheduled" and each.get("status") == "False":
-            found.insert(0, {"reason": "Unschedulable", **each})
-    if not found:
-        return "", ""
-    return cluster_input.text(found[0].get("reason")), cluster_input.text(found[0].get("message"))
 
 
 def stuck(pods: Iterable[Mapping[str, Any]]) -> str:
@@ -47,7 +31,7 @@ def stuck(pods: Iterable[Mapping[str, Any]]) -> str:
     found = []
     for pod in pods:
         reason, message = waiting(pod)
-        if reason in FATAL_REASONS or reason == "Unschedulable":
+        if reason in FATAL_REASONS or reason == UNSCHEDULABLE:
             explanation = ": ".join(filter(None, (FATAL_REASONS.get(reason), message)))
             found.append((reason not in FATAL_REASONS, role(pod), f"{reason}: {explanation}".removesuffix(": ")))
     if not found:
@@ -73,7 +57,7 @@ class Failure:
 
     def reason(self, log: Sequence[str]) -> str:
         """Return the reason: the last error of its log, or else how it ended."""
-        said = cluster_input.text(last_error(log) or self.ended)
+        said = untrusted.text(last_error(log) or self.ended)
         return f"{self.place}: {said}" if self.place else said
 
 
@@ -86,11 +70,11 @@ def failure(pods: Iterable[Mapping[str, Any]], message: str, *, main: str) -> Fa
     """
     found = []
     for pod in pods:
-        named = (cluster_input.label(pod, "job-name") or "-") in message
+        named = (untrusted.label(pod, "job-name") or "-") in message
         sidecars = {
             each["name"] for each in pod["spec"].get("initContainers") or () if each.get("restartPolicy") == "Always"
         }
-        for name, state in _states(pod):
+        for name, state in container_states(pod):
             ended = state.get("terminated") or {}
             if ended.get("exitCode"):
                 # Sidecars are ended after the others, and then often with a code too.
@@ -98,9 +82,13 @@ def failure(pods: Iterable[Mapping[str, Any]], message: str, *, main: str) -> Fa
     if not found:
         return None
     *_, name, pod, ended = min(found, key=lambda each: each[:4])
-    where = role(pod)
+    where, code = role(pod), int(ended["exitCode"])
+    number = code - 128
+    named_signal = f" ({signal.Signals(number).name})" if number in {*signal.Signals} else ""
+    known = [ended.get("reason") if ended.get("reason") != "Error" else "", ended.get("message")]
+    said = ", ".join(filter(None, (*known, f"exit code {code}{named_signal}")))
     place = "" if where == "head" and name == main else f"{where}, container {name}"
-    return Failure(pod["metadata"]["name"], name, place, _ended(ended))
+    return Failure(pod["metadata"]["name"], name, place, said)
 
 
 def last_error(log: Sequence[str]) -> str:
@@ -111,18 +99,3 @@ def last_error(log: Sequence[str]) -> str:
         if _ERROR.match(line):
             return line.strip()
     return ""
-
-
-def _ended(state: Mapping[str, Any]) -> str:
-    code = int(state["exitCode"])
-    said = f"exit code {code}"
-    if code - 128 in {*signal.Signals}:
-        said += f" ({signal.Signals(code - 128).name})"
-    known = [state.get("reason") if state.get("reason") != "Error" else "", state.get("message")]
-    return ", ".join(filter(None, (*known, said)))
-
-
-def _states(pod: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    status = pod.get("status") or {}
-    for each in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-        yield each["name"], each.get("state") or {}

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from pathways_jupyter import tpu
-from pathways_jupyter.errors import ApiError, ConfigError, ServiceError
+from pathways_jupyter.base import tpu
+from pathways_jupyter.base.errors import ApiError, ConfigError, ServiceError
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS, Object, Resource
 from pathways_jupyter.service import service_jobset
-from pathways_jupyter.service.pathwaysjob import expansion, fields, validation
+from pathways_jupyter.service.pathwaysjob import expansion, fields
 from pathways_jupyter.service.pathwaysjob.validation import InvalidJob, Problem
 
 _PATH = re.compile(r"(?<![\w.])((?:spec|metadata)(?:\.\w+|\[\d+\])*)(?=[:\"])")
@@ -41,67 +42,61 @@ def new(
     """
     service_jobset.check_name(name, "job")
     if len(instances) != 1:
-        raise ConfigError("A job has slices of one type.", hint="For example: --tpu tpuv6e:2x2=2.")
+        raise ConfigError("A job has slices of one type.", hint=advice("For example: {tpu:tpuv6e:2x2=2}."))
     if command and not image:
         raise ConfigError("The job's command needs an image to run in.", hint="Add --image, with JAX and your program.")
     if image and not command:
         raise ConfigError(f"{image} is an image without a command.", hint="Add the command after --, or drop --image.")
     ((kind, slices),) = instances.items()
     instance_type = tpu.parse_instance_type(kind)
-    workers: Object = {"type": instance_type.machine.name, "topology": instance_type.topology, "numSlices": slices}
-    if max_slice_restarts:
-        workers["maxSliceRestarts"] = max_slice_restarts
-    controller: Object = {"deploymentMode": fields.COLOCATE_MODE if colocate else fields.DEFAULT_MODE}
-    if elastic_slices:
-        controller["elasticSlices"] = elastic_slices
-    if command:
-        main = {"name": fields.MAIN_CONTAINER, "image": image, "command": list(command)}
-        controller["template"] = {"spec": {"containers": [main]}}
-    spec: Object = {"workers": [workers], "controller": controller}
-    if directory:
-        spec["pathwaysDir"] = directory
-    if version:
-        spec["pathwaysVersion"] = version
-    if max_restarts:
-        spec["maxRestarts"] = max_restarts
-    if sidecar_image:
-        spec["customComponents"] = [{"componentType": fields.SIDECAR, "image": sidecar_image}]
-    return {"apiVersion": fields.API_VERSION, "kind": fields.KIND, "metadata": {"name": name}, "spec": spec}
+    main = {"name": fields.MAIN_CONTAINER, "image": image, "command": list(command)}
+    worker = {
+        "type": instance_type.machine.name,
+        "topology": instance_type.topology,
+        "numSlices": slices,
+        "maxSliceRestarts": max_slice_restarts,
+    }
+    controller = {
+        "deploymentMode": fields.COLOCATE_MODE if colocate else fields.DEFAULT_MODE,
+        "elasticSlices": elastic_slices,
+        "template": {"spec": {"containers": [main]}} if command else None,
+    }
+    sidecar = {"componentType": fields.SIDECAR, "image": sidecar_image}
+    spec = {
+        "workers": [_without_empty(worker)],
+        "controller": _without_empty(controller),
+        "pathwaysDir": directory,
+        "pathwaysVersion": version,
+        "maxRestarts": max_restarts,
+        "customComponents": [sidecar] if sidecar_image else None,
+    }
+    about = {"apiVersion": fields.API_VERSION, "kind": fields.KIND, "metadata": {"name": name}}
+    return {**about, "spec": _without_empty(spec)}
 
 
-async def check(client: Client, manifest: Mapping[str, Any], *, namespace: str, as_jobset: bool = False) -> None:
-    """Have the API server validate a job without storing it.
-
-    Raises:
-      InvalidJob: It refuses the job.
-      ApiError, ClusterError: It cannot be asked.
-    """
-    await _send(client, manifest, namespace=namespace, as_jobset=as_jobset, dry_run=True)
-
-
-async def apply(client: Client, manifest: Mapping[str, Any], *, namespace: str, as_jobset: bool = False) -> str:
+async def apply(
+    client: Client, manifest: Mapping[str, Any], *, namespace: str, as_jobset: bool = False, dry_run: bool = False
+) -> str:
     """Create a job; return ``created``, or ``unchanged`` when the same job is there already.
 
     Args:
       as_jobset: Create the JobSet that the job expands into, for clusters without the PathwaysJob API.
+      dry_run: Only have the API server check it.
 
     Raises:
       InvalidJob: The API server refuses it, for example because fields of the existing job cannot change.
       ServiceError: The cluster has no such API; the hint says what to install.
+      ApiError, ClusterError: It cannot be asked.
     """
-    return await _send(client, manifest, namespace=namespace, as_jobset=as_jobset, dry_run=False)
-
-
-async def _send(client: Client, manifest: Mapping[str, Any], *, namespace: str, as_jobset: bool, dry_run: bool) -> str:
     body = _sendable(manifest, namespace, as_jobset)
     resource = JOBSETS if as_jobset else PATHWAYS_JOBS
     query = {"fieldValidation": "Strict", "fieldManager": "pathways-jupyter", **({"dryRun": "All"} if dry_run else {})}
-    name = body["metadata"]["name"]
-    namespace = body["metadata"]["namespace"]
+    name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
     try:
         await client.request("POST", resource.path(namespace), query=query, body=body)
     except ApiError as error:
         if error.status == 404:
+            # The API server answers so for the namespace and for the kind.
             if str(error).startswith("namespaces "):
                 raise ServiceError(
                     f"There is no namespace {namespace}.", hint="Correct metadata.namespace, or create it first."
@@ -111,6 +106,10 @@ async def _send(client: Client, manifest: Mapping[str, Any], *, namespace: str, 
             return await _replace(client, resource, name, body, query)
         raise await _explained(client, resource, body, error) from error
     return "created"
+
+
+def _without_empty(values: Mapping[str, Any]) -> Object:
+    return {key: value for key, value in values.items() if value}
 
 
 def _sendable(manifest: Mapping[str, Any], namespace: str, as_jobset: bool) -> Object:
@@ -129,10 +128,7 @@ def _sendable(manifest: Mapping[str, Any], namespace: str, as_jobset: bool) -> O
             path = f"metadata.{key}"
             raise InvalidJob(f"{path} must be a text.", [Problem(path, "must be a text")], hint="Quote it.")
     body = {**manifest, "metadata": {**metadata, "namespace": metadata.get("namespace") or namespace}}
-    if as_jobset:
-        validation.check(body, strict=True)
-        return expansion.expand(body)
-    return body
+    return expansion.expand(body, strict=True) if as_jobset else body
 
 
 async def _replace(client: Client, resource: Resource, name: str, body: Object, query: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.service.pathwaysjob import definition
 from pathways_jupyter.service.pathwaysjob.definition import Schema
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.service.pathwaysjob import definition
 
 MOST = 4_000_000
@@ -105,21 +105,26 @@ def fields_at(path: Sequence[str]) -> dict[str, str]:
 
     Empty where the definition has no fields of its own, such as in a pod's template.
     """
-    schema = definition.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    for step in path:
-        schema = (_inner(schema).get("properties") or {}).get(step, {})
-    properties = _inner(schema).get("properties") or {}
-    return {name: _kind(each) for name, each in properties.items() if name != "status"}
+    properties = _properties_at(path)
+    kinds = {"object": "mapping", "array": "list"}
+    return {name: kinds.get(str(each.get("type")), "value") for name, each in properties.items() if name != "status"}
 
 
 def values_at(path: Sequence[str]) -> tuple[str, ...]:
     """Return the allowed values of a field, where they are listed."""
     *above, last = path
-    schema = definition.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    for step in above:
-        schema = (_inner(schema).get("properties") or {}).get(step, {})
-    found = (_inner(schema).get("properties") or {}).get(last, {})
+    found = _properties_at(above).get(last, {})
     return tuple(found.get("enum") or (("true", "false") if found.get("type") == "boolean" else ()))
+
+
+def _properties_at(path: Sequence[str]) -> Mapping[str, Any]:
+    """Return the schemas of the fields below a path."""
+    found = {"": definition.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]}
+    for step in ("", *path):
+        schema = found.get(step, {})
+        items = schema.get("items")
+        found = (items if isinstance(items, dict) else schema).get("properties") or {}
+    return found
 
 
 def _child(node: Any, step: str) -> tuple[Any, Any]:
@@ -131,12 +136,3 @@ def _child(node: Any, step: str) -> tuple[Any, Any]:
         if key.value == step:
             return key, value
     return None, None
-
-
-def _inner(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    items = schema.get("items")
-    return items if isinstance(items, dict) else schema
-
-
-def _kind(schema: Mapping[str, Any]) -> str:
-    return {"object": "mapping", "array": "list"}.get(str(schema.get("type")), "value")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pathways_jupyter.errors import SessionError
+from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.kernel import process
 from pathways_jupyter.session.kernel.jax_switch import JaxSwitch, Switched

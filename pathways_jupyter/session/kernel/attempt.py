@@ -10,9 +10,10 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from typing import Any, Generic, Self, TypeVar
 
-from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.errors import PathwaysError, SessionError
-from pathways_jupyter.events import Event, EventKind, SessionState, Stage
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import PathwaysError, SessionError
+from pathways_jupyter.base.events import Event, EventKind, SessionState, Stage
+from pathways_jupyter.base.text import count
 from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.kernel import process, spawn
 from pathways_jupyter.session.kernel.attachment import CLEANUP_SECONDS, Attachment, Variables, finish
@@ -20,7 +21,6 @@ from pathways_jupyter.session.kernel.jax_switch import Switched
 from pathways_jupyter.session.kernel.supervisor_link import Link
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
-from pathways_jupyter.wording import count
 
 Revive = Callable[[ConnectConfig, SessionState], None]
 """Sees that the cluster of a session in this state runs; what starts the embedded one is above this module."""

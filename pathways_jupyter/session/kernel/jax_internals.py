@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pathways_jupyter.errors import SessionError
+from pathways_jupyter.base.errors import SessionError
 
 _MODULES: Mapping[str, str] = {
     "bridge": "jax._src.xla_bridge",

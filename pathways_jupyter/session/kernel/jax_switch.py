@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pathways_jupyter.errors import SessionError
+from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.session.kernel import (
     array_layouts,
     jax_internals,
@@ -302,12 +303,11 @@ def _make_client(target: str, timeout: float, outcome: _Outcome, *, secure: bool
         except queue.Empty:
             client, problem = None, f"no answer within {timeout:.0f} s"
     if client is None:
-        log = "%pathways logs proxy shows the proxy's log"
         raise SessionError(
             f"JAX could not connect to the proxy{' with ALTS' if secure else ''}: {problem}",
-            hint=f"Connect with --tunnel, or unencrypted with --plaintext; {log}."
+            hint=advice("Connect with {tunnel}, or unencrypted with {plaintext}; {logs:proxy} shows the proxy's log.")
             if secure
-            else f"{log}; %pathways reconnect makes a new proxy.",
+            else advice("{logs:proxy} shows the proxy's log; {reconnect} makes a new proxy."),
         )
     return client
 

@@ -12,8 +12,9 @@ import contextlib
 import weakref
 from typing import Any
 
+from pathways_jupyter.base.hints import Face
+from pathways_jupyter.base.sentences import advice, worded
 from pathways_jupyter.session.kernel import device_puts, process
-from pathways_jupyter.wording import Face, worded
 
 _gone: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -46,7 +47,7 @@ def _refuse(aval: Any, sharding: Any, device: Any) -> None:
         face = Face.SCRIPT if process.shell() is None else Face.NOTEBOOK
         raise jax.errors.JaxRuntimeError(
             f"UNAVAILABLE: {device} belongs to a proxy that is gone. "
-            + worded("%pathways reconnect gets a new one; make meshes and shardings from jax.devices() again.", face)
+            + worded(advice("{reconnect} gets a new one; make meshes and shardings from jax.devices() again."), face)
         )
 
 

@@ -34,6 +34,13 @@ def shell() -> Any:
     return module.get_ipython() if module is not None else None
 
 
+def session() -> Any:
+    """Return this process's :class:`~.session.Session`, also while its proxy is lost; None if there is none."""
+    # Only look the module up: it takes long to import, and a process with a session has imported it.
+    module = sys.modules.get("pathways_jupyter.session.kernel.session")
+    return module.current() if module is not None else None
+
+
 def variables() -> dict[str, Any]:
     """Return the user's variables by name: the notebook's, or the script's with the locals of its running functions."""
     found = shell()

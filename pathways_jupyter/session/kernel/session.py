@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from pathways_jupyter import interrupts
-from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.errors import ConfigError, SessionError
-from pathways_jupyter.events import Event, SessionState
-from pathways_jupyter.session import client, reach
+from pathways_jupyter.base import interrupts
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import ConfigError, SessionError
+from pathways_jupyter.base.events import Event, SessionState
+from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.session import client, clusters
 from pathways_jupyter.session.kernel.attachment import Attachment, Ended, Variables
 from pathways_jupyter.session.kernel.attempt import ConnectionAttempt, Revive
 from pathways_jupyter.session.kernel.jax_switch import Switched
@@ -77,7 +78,7 @@ class Session:
     @property
     def is_embedded(self) -> bool:
         """Whether its cluster is the embedded one."""
-        return reach.Embedded.of(self.config) is not None
+        return clusters.Embedded.of(self.config) is not None
 
     def slices(self) -> dict[int, tuple[jax.Device, ...]]:
         """JAX's devices by their ``slice_index``; empty once disconnected."""
@@ -133,7 +134,7 @@ class Session:
         if self._is_over or not self.state.is_connected:
             raise SessionError(
                 f"Session {self.id} has no proxy that another process could use.",
-                hint="%pathways reconnect gets a new one.",
+                hint=advice("{reconnect} gets a new one."),
             )
         record = self.record
         return self._attachment.children.share(record) if share else client_variables(record)
@@ -181,7 +182,7 @@ class Session:
             return SessionError(f"Reconnecting was interrupted; session {self.id} is connected.")
         has = "a new proxy, which JAX does not use yet" if self.state.is_connected else "no proxy"
         return SessionError(
-            f"Reconnecting was interrupted; session {self.id} has {has}.", hint="%pathways reconnect tries again."
+            f"Reconnecting was interrupted; session {self.id} has {has}.", hint=advice("{reconnect} tries again.")
         )
 
     def settle(self, variables: Mapping[str, Any] | None = None) -> Switched | None:
@@ -223,7 +224,7 @@ class Session:
         if self.state in _OVER or current() is not self:
             raise SessionError(
                 f"Session {self.id} was disconnected and cannot be reconnected.",
-                hint="%pathways connect makes a new one.",
+                hint=advice("{connect} makes a new one."),
             )
         return ConnectionAttempt(
             self.config, variables, connected=lambda _: self, attachment=attachment, revive=self._revive
@@ -256,12 +257,12 @@ def start(
       SessionError: This process already has a session.
     """
     if not config.instances and not config.job:
-        raise ConfigError("No TPU slices were requested.", hint="For example: --tpu tpuv6e:2x2=2.")
+        raise ConfigError("No TPU slices were requested.", hint=advice("For example: {tpu:tpuv6e:2x2=2}."))
     session = current()
     if session is not None:
         raise SessionError(
             f"This process already has session {session.id} ({session.state}).",
-            hint="%pathways reconnect gives it a new proxy, %pathways disconnect ends it.",
+            hint=advice("{reconnect} gives it a new proxy, {disconnect} ends it."),
         )
 
     def connected(attachment: Attachment) -> Session:

@@ -16,8 +16,8 @@ import sys
 import threading
 import time
 
-from pathways_jupyter.errors import SessionError
-from pathways_jupyter.session import registry, strays
+from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.session import orphan_files, registry
 from pathways_jupyter.session.kernel.supervisor_link import Link
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
@@ -126,10 +126,10 @@ def after_supervisor(session: str) -> str:
     """Sweep a dead supervisor's session in a separate process, and return the outcome as a sentence."""
     if registry.read(session) is None:
         words = log_tail(session)
-        for left in strays.find():
+        for left in orphan_files.find():
             if left.session == session:
                 with contextlib.suppress(SessionError):
-                    strays.remove(left)
+                    orphan_files.remove(left)
         return (
             f"It ended before the session was started: {words}" if words else "It ended before the session was started."
         )
@@ -168,7 +168,7 @@ def _log(session: str) -> int:
     try:
         while True:
             log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            # The lock marks the file as in use. On a file system without locks, strays.py treats every file as in use.
+            # The lock marks the file as in use. Without locks, orphan_files.py treats every file as in use.
             with contextlib.suppress(OSError):
                 fcntl.flock(log, fcntl.LOCK_SH)
             with contextlib.suppress(FileNotFoundError):

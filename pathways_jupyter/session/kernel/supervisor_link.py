@@ -17,9 +17,10 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from pathways_jupyter.errors import PathwaysError, SessionError
-from pathways_jupyter.events import Event, EventKind, SessionSlice, SessionState, slices_after
-from pathways_jupyter.interruptible import Changes
+from pathways_jupyter.base.errors import PathwaysError, SessionError
+from pathways_jupyter.base.events import Event, EventKind, SessionSlice, SessionState, slices_after
+from pathways_jupyter.base.interruptible import Changes
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.protocol import Answer, Method, Request
 
@@ -32,6 +33,11 @@ class Link:
 
     Attributes:
       on_lost: Called on the reader thread, with the reason, when the proxy has become unusable.
+      state: The session's state, as last reported.
+      state_since: When that state began, in seconds since the epoch.
+      slices: The slices that the session holds, as last reported.
+      of_proxy: The record's :data:`~pathways_jupyter.session.protocol.OF_PROXY` as of the last connect.
+      ended: Whether the connection has ended, so that no request can be answered.
 
     Args:
       connection: A connected socket; the link owns it from now on.
@@ -60,11 +66,11 @@ class Link:
         self._unwanted: set[int] = set()
         self._events: list[Event] = []
         self._dropped = 0
-        self._state = SessionState.STARTING
-        self._state_since = time.time()
-        self._slices: tuple[SessionSlice, ...] = ()
-        self._of_proxy: Mapping[str, Any] = {}
-        self._ended = False
+        self.state = SessionState.STARTING
+        self.state_since = time.time()
+        self.slices: tuple[SessionSlice, ...] = ()
+        self.of_proxy: Mapping[str, Any] = {}
+        self.ended = False
         self._closing = False
         _links.add(self)
         # The thread holds a weak reference only. An Interrupt may hit after this constructor and before the caller has
@@ -76,39 +82,14 @@ class Link:
         self._reader.start()
 
     @property
-    def state(self) -> SessionState:
-        """The session's state, as last reported."""
-        return self._state
-
-    @property
-    def state_since(self) -> float:
-        """When that state began, in seconds since the epoch."""
-        return self._state_since
-
-    @property
-    def slices(self) -> tuple[SessionSlice, ...]:
-        """The slices that the session holds, as last reported."""
-        return self._slices
-
-    @property
     def generation(self) -> int:
         """The generation of the proxy that was connected last, as last reported."""
-        return int(self._of_proxy.get("generation", 0))
-
-    @property
-    def of_proxy(self) -> Mapping[str, Any]:
-        """The record's :data:`~pathways_jupyter.session.protocol.OF_PROXY` as of the last connect."""
-        return self._of_proxy
-
-    @property
-    def ended(self) -> bool:
-        """Whether the connection has ended, so that no request can be answered."""
-        return self._ended
+        return int(self.of_proxy.get("generation", 0))
 
     @property
     def usable(self) -> bool:
         """Whether the connection is open, and neither closed nor abandoned on this side."""
-        return not self._ended and not self._closing
+        return not self.ended and not self._closing
 
     @property
     def count(self) -> int:
@@ -148,14 +129,14 @@ class Link:
           SessionError: The supervisor is gone, or `patience` is over.
           PathwaysError: The answer is an error.
         """
-        done = self._changed.wait_for(lambda: number in self._answers or self._ended, timeout=patience)
+        done = self._changed.wait_for(lambda: number in self._answers or self.ended, timeout=patience)
         # The answer takes precedence over the end: a supervisor may answer and exit before this thread wakes.
         answer = self._answers.pop(number, None)
         if answer is None and not done:
-            raise SessionError("The supervisor is still working.", hint="%pathways status shows how far it is.")
+            raise SessionError("The supervisor is still working.", hint=advice("{status} shows how far it is."))
         if answer is None:
             raise SessionError(
-                "The session's supervisor is gone.", hint="%pathways reconnect starts a new one with the same settings."
+                "The session's supervisor is gone.", hint=advice("{reconnect} starts a new one with the same settings.")
             )
         if answer.error is not None:
             raise answer.error
@@ -178,7 +159,7 @@ class Link:
 
             def ready(since: int = since) -> bool:
                 new = self._dropped + len(self._events) > since
-                return new or self._ended or (until is not None and until in self._answers)
+                return new or self.ended or (until is not None and until in self._answers)
 
             self._changed.wait_for(ready)
             # Read both under one lock, so that no event is skipped or repeated. Yield outside of it: the consumer may
@@ -213,29 +194,26 @@ class Link:
 
     def _end(self) -> None:
         """Handle the end of the connection."""
-        died = self._died()
+        if self._process is not None:
+            died = self._process.wait() != 0
+        else:
+            # Without having cleaned up, unless it was asked to, or has said so.
+            closing = self._closing and registry.read(self.session) is None
+            died = self.state is not SessionState.CLOSED and not closing
         if died:
             # In one step with the end: a caller that reconnects on this event must not ask the dead supervisor.
             self._take(_event("The session's supervisor is gone.", state=SessionState.LOST), last=True)
         with self._changed.lock:
-            self._ended = True
+            self.ended = True
             self._changed.notify_all()
         # After the waiters were woken, because sweeping may take minutes.
         if died and self._orphaned is not None:
             self._take(_event(self._orphaned()))
         _links.discard(self)
 
-    def _died(self) -> bool:
-        """Whether the supervisor ended without having cleaned up."""
-        if self._process is not None:
-            return self._process.wait() != 0
-        if self._state is SessionState.CLOSED:
-            return False
-        return not self._closing or registry.read(self.session) is not None
-
     def _take(self, message: protocol.Message, *, last: bool = False) -> None:
         with self._changed.lock:
-            self._ended = self._ended or last
+            self.ended = self.ended or last
             if isinstance(message, Answer) and message.id in self._unwanted:
                 self._unwanted.remove(message.id)
             elif isinstance(message, Answer):
@@ -245,11 +223,11 @@ class Link:
                 if len(self._events) > _REMEMBERED:
                     del self._events[: _REMEMBERED // 10]
                     self._dropped += _REMEMBERED // 10
-                if message.data.get("state", self._state) != self._state:
-                    self._state, self._state_since = SessionState(message.data["state"]), message.at
-                self._slices = slices_after(self._slices, message)
+                if message.data.get("state", self.state) != self.state:
+                    self.state, self.state_since = SessionState(message.data["state"]), message.at
+                self.slices = slices_after(self.slices, message)
                 if "generation" in message.data:
-                    self._of_proxy = {name: message.data[name] for name in protocol.OF_PROXY if name in message.data}
+                    self.of_proxy = {name: message.data[name] for name in protocol.OF_PROXY if name in message.data}
             self._changed.notify_all()
         if isinstance(message, Event) and message.data.get("state") in _UNUSABLE and self.on_lost is not None:
             self.on_lost(message.message)

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pathways_jupyter.errors import SessionError
+from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.session.program import gate, watchdog
 
 _RETRY_SECONDS = 0.2

@@ -16,10 +16,11 @@ from dataclasses import replace
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from pathways_jupyter import interruptible
-from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.errors import ConfigError, SessionError
-from pathways_jupyter.events import Event, EventKind, SessionState
+from pathways_jupyter.base import interruptible
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import ConfigError, SessionError
+from pathways_jupyter.base.events import Event, EventKind, SessionState
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.session import protocol
 from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.kernel.attachment import finish
@@ -74,7 +75,7 @@ class ProgramSession:
 
     def __init__(self, config: ConnectConfig, command: Sequence[str], *, tcp: bool = False) -> None:
         if not config.instances and not config.job:
-            raise ConfigError("No TPU slices were requested.", hint="For example: --tpu tpuv6e:2x2=2.")
+            raise ConfigError("No TPU slices were requested.", hint=advice("For example: {tpu:tpuv6e:2x2=2}."))
         if shutil.which(command[0]) is None:
             raise ConfigError(
                 f"There is no program {command[0]!r}.", hint="Check its name and the PATH, or give its full path."
@@ -83,7 +84,12 @@ class ProgramSession:
         self._command = tuple(command)
         # Nothing can take over the session of a program, so it must not outlive this process.
         self._config = replace(config, linger=0.0)
-        self._port = _loopback_port() if tcp else 0
+        self._port = 0
+        if tcp:
+            import portpicker
+
+            # The supervisor listens on it a moment later; the record, which it writes before, has the port.
+            self._port = portpicker.pick_unused_port()
         self._link: Link | None = None
         self._request = 0
         self._record: SessionRecord | None = None
@@ -199,10 +205,3 @@ class ProgramSession:
                 note(event.message)
             elif event.data.get("state") == SessionState.CLOSING:
                 note("The session is being ended from outside. The program's next use of a TPU fails.")
-
-
-def _loopback_port() -> int:
-    import portpicker
-
-    port: int = portpicker.pick_unused_port()
-    return port

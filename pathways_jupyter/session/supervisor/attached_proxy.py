@@ -6,15 +6,15 @@ that no clean-up of this session, by any process and at any time, can delete any
 
 from __future__ import annotations
 
-from pathways_jupyter.events import Stage
-from pathways_jupyter.kube import portforward
-from pathways_jupyter.sentences import say
+from pathways_jupyter.base.events import Stage
+from pathways_jupyter.base.sentences import say
 from pathways_jupyter.service import job_proxy, names
 from pathways_jupyter.service.job_proxy import JobProxy
 from pathways_jupyter.session.registry import INSECURE
 from pathways_jupyter.session.supervisor import direct
 from pathways_jupyter.session.supervisor.pod_watch import PodWatch
 from pathways_jupyter.session.supervisor.proxy_session import Proxy
+from pathways_jupyter.tunnel import portforward
 
 _WHY_SECONDS = 2.0
 """How long a job may take to show in its status what happened to its head pod."""
@@ -33,7 +33,7 @@ class AttachedProxy(Proxy):
           PathwaysError: Any other failure.
         """
         name, namespace = self._config.job, self._session_log.record.namespace
-        self._stage(Stage.JOB, say("finding-job", job=name))
+        self._stage(Stage.JOB, say("Looking for job {job}.", job=name))
         own, route = await direct.plan(self._client, self._config)
         found = self._found = await job_proxy.find(
             self._client,
@@ -48,7 +48,7 @@ class AttachedProxy(Proxy):
         self._route = direct.to_job(self._config, own, found.pod) if own is not None else route
         credentials = self._route.credentials or INSECURE
         self._session_log.update(instances=dict(self._slices.instances), direct="", credentials=credentials)
-        self._stage(Stage.JOB, say("job-runs", job=name), done=True)
+        self._stage(Stage.JOB, say("Job {job} runs.", job=name), done=True)
         self._watch = PodWatch(
             self._client,
             namespace,
@@ -60,7 +60,7 @@ class AttachedProxy(Proxy):
         ready = await self._ready()
         pod = ready["metadata"]["name"]
         self._session_log.update(pod=pod)
-        self._stage(Stage.START, say("pod-ready", pod=pod), pod=pod, done=True)
+        self._stage(Stage.START, say("Pod {pod} is ready.", pod=pod), pod=pod, done=True)
         self._begin(self._slices.follow(pod, namespace, joined=True))
         if self._route.is_direct:
             await self._connect_directly(direct.address(ready, found.port))

@@ -17,7 +17,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.errors import PathwaysError, SessionError
+from pathways_jupyter.base.errors import PathwaysError, SessionError
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.session import protocol
 from pathways_jupyter.session.protocol import Answer, Request
 
@@ -129,7 +130,7 @@ async def _respond(request: Request, connection: Connection, handle: Handler) ->
         logger.exception("%s failed", request.method)
         problem = SessionError(
             f"The supervisor failed to handle {request.method}: {type(error).__name__}: {error}",
-            hint="This is a bug in pathways_jupyter; see the supervisor's log: %pathways logs supervisor.",
+            hint=advice("This is a bug in pathways_jupyter; see the supervisor's log: {logs:supervisor}."),
         )
         answer = Answer(request.id, error=problem)
     connection.answer(answer)

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.errors import ApiError, ConfigError, SessionError
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import ApiError, ConfigError, SessionError
+from pathways_jupyter.base.retry import Backoff
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import NETWORK_POLICIES, PODS, Object
-from pathways_jupyter.retry import Backoff
 from pathways_jupyter.service import names, proxy_job
 from pathways_jupyter.service.checks import IN_CLUSTER_ROLE
 from pathways_jupyter.session.registry import ALTS, INSECURE
@@ -97,6 +98,7 @@ async def own_pod(client: Client, environ: Mapping[str, str] | None = None) -> O
     info = (answer.get("status") or {}).get("userInfo") or {}
     extra = info.get("extra") or {}
     (name, *_), (uid, *_) = extra.get(_POD_NAME) or [""], extra.get(_POD_UID) or [""]
+    # Older clusters do not say which pod a token belongs to; then it is not known that there is one.
     account = str(info.get("username") or "").split(":")
     if not name or account[:2] != ["system", "serviceaccount"]:
         return None
@@ -144,7 +146,9 @@ async def permitted(client: Client, config: ConnectConfig, route: Route, namespa
     if config.plaintext:
         raise ConfigError(
             f"plaintext is not safe here: {missing}, so nothing would keep other pods out of the proxy.",
-            hint=f"Ask for the Role {IN_CLUSTER_ROLE} of docs/permissions.md, or leave out --plaintext.",
+            hint=advice(
+                "Ask for the Role {role} of docs/permissions.md, or leave out {plaintext}.", role=IN_CLUSTER_ROLE
+            ),
         )
     return Route(reason=f"{missing}, which a direct connection needs (Role {IN_CLUSTER_ROLE}).")
 
@@ -177,7 +181,9 @@ def address(pod: Object, port: int) -> str:
         return f"unix:{_private(sockets) / str(port)}"
     ip = str((pod.get("status") or {}).get("podIP") or "")
     if not ip:
-        raise SessionError(f"Pod {pod['metadata']['name']} has no address.", hint="Connect again, or with --tunnel.")
+        raise SessionError(
+            f"Pod {pod['metadata']['name']} has no address.", hint=advice("Connect again, or with {tunnel}.")
+        )
     return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
 
 
@@ -206,7 +212,9 @@ async def until_open(where: str, *, seconds: float) -> None:
             if silent >= _SILENT_ATTEMPTS:
                 raise SessionError(
                     f"The proxy at {where} does not answer on the pod network.",
-                    hint="A NetworkPolicy or a firewall may be in the way; --tunnel goes through the API server.",
+                    hint=advice(
+                        "A NetworkPolicy or a firewall may be in the way; {tunnel} goes through the API server."
+                    ),
                 ) from None
         except (ConnectionRefusedError, FileNotFoundError) as error:
             # A pod without a readiness probe is ready before its program listens.
@@ -215,7 +223,7 @@ async def until_open(where: str, *, seconds: float) -> None:
         except OSError as error:
             raise SessionError(
                 f"The proxy at {where} cannot be reached on the pod network: {error.strerror or error}.",
-                hint="--tunnel goes through the API server instead.",
+                hint=advice("{tunnel} goes through the API server instead."),
             ) from error
 
 
@@ -227,21 +235,21 @@ def _address(environ: Mapping[str, str]) -> tuple[str, int] | None:
 
 def _check_plaintext(config: ConnectConfig, pod: Object | None) -> None:
     if config.tunnel:
-        raise ConfigError("plaintext and tunnel exclude each other.", hint="Leave out --plaintext or --tunnel.")
+        raise ConfigError("plaintext and tunnel exclude each other.", hint=advice("Leave out {plaintext} or {tunnel}."))
     if pod is None:
         raise ConfigError(
             "plaintext is for notebooks in a pod of the cluster, and this process is not in one.",
-            hint="Leave out --plaintext: the tunnel goes through the API server's TLS.",
+            hint=advice("Leave out {plaintext}: the tunnel goes through the API server's TLS."),
         )
     if not pod["metadata"].get("labels"):
         raise ConfigError(
             "plaintext is not safe here: this notebook's pod has no labels, so no NetworkPolicy can let it in alone.",
-            hint="Give the pod a label of its own, or leave out --plaintext.",
+            hint=advice("Give the pod a label of its own, or leave out {plaintext}."),
         )
     if proxy_job.parse_options(config.proxy_options).host_network:
         raise ConfigError(
             "plaintext is not safe for a proxy on the host network, where no NetworkPolicy applies.",
-            hint="Leave out --plaintext, or the proxy option host_network.",
+            hint=advice("Leave out {plaintext}, or the proxy option host_network."),
         )
 
 
@@ -253,7 +261,7 @@ def _private(directory: Path) -> Path:
         found = None
     if found is None or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise SessionError(
-            f"The proxy's sockets in {directory} are not private to this user.", hint="Connect with --tunnel."
+            f"The proxy's sockets in {directory} are not private to this user.", hint=advice("Connect with {tunnel}.")
         )
     return directory
 

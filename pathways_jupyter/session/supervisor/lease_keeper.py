@@ -14,13 +14,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pathways_jupyter.errors import ApiError, ClusterError
-from pathways_jupyter.events import EventKind
+from pathways_jupyter.base.errors import ApiError, ClusterError
+from pathways_jupyter.base.events import EventKind
+from pathways_jupyter.base.sentences import advice, say
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.clock import boot_seconds
-from pathways_jupyter.sentences import say
 from pathways_jupyter.service import leases
-from pathways_jupyter.session.record_figures import figures
 from pathways_jupyter.session.supervisor.session_log import SessionLog
 
 _TICK_SECONDS = 0.5
@@ -119,7 +118,7 @@ class LeaseKeeper:
                 f"The proxy's Lease cannot be renewed: {error}",
                 status=error.status,
                 reason=error.reason,
-                hint=f"{error.hint} {why}".strip(),
+                hint=advice("{hint} {why}", hint=error.hint, why=why) if error.hint else why,
             ) from error
         self._renewed = boot_seconds()
 
@@ -132,7 +131,7 @@ class LeaseKeeper:
                 await asyncio.sleep(self._seconds / leases.RENEWALS_PER_LEASE)
                 try:
                     if not await self._renew():
-                        self._on_gone(say("lease-deleted"))
+                        self._on_gone(say("The proxy's Lease was deleted, by a sweep or by hand."))
                         return
                     failures, self._renewed = 0, boot_seconds()
                 except ClusterError as error:
@@ -145,9 +144,8 @@ class LeaseKeeper:
 
     async def _renew(self) -> bool:
         record = self._session_log.counted()
-        return await leases.renew(
-            self._client, self._job, namespace=record.namespace, figures=figures(record).to_json()
-        )
+        figures = record.figures().to_json()
+        return await leases.renew(self._client, self._job, namespace=record.namespace, figures=figures)
 
     def explain(self, reason: str, *, removed: bool) -> str:
         """Return why the proxy is lost: `reason`, or the pause of this process that caused it.

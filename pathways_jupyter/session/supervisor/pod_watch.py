@@ -8,19 +8,22 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pathways_jupyter.errors import ClusterError, PathwaysError, ServiceError
+from pathways_jupyter.base.errors import ClusterError, PathwaysError, ServiceError
+from pathways_jupyter.base.retry import Backoff
+from pathways_jupyter.base.sentences import advice, say
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS, Object
 from pathways_jupyter.kube.watch import ChangeType, watch
-from pathways_jupyter.retry import Backoff
-from pathways_jupyter.sentences import say
 from pathways_jupyter.service.podstate import FATAL_REASONS
-from pathways_jupyter.service.relay import container as relay
+from pathways_jupyter.tunnel.relay import container as relay
 
 logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE_SECONDS = 0.25
 _LONGEST_PAUSE_SECONDS = 5.0
+RELAY_START_SECONDS = 20.0
+"""How long the relay may hold up the proxy: pulling its image takes 2 to 4 s where the registry can be reached."""
+_BEFORE_IMAGES = ("PodScheduled", "PodReadyToStartContainers")
 
 
 class PodEnded(ServiceError):
@@ -31,12 +34,12 @@ class PodEnded(ServiceError):
     """
 
     def __init__(self, pod: str, reason: str) -> None:
-        super().__init__(f"The proxy did not start. {reason}", hint="Try again; %pathways doctor looks for the cause.")
+        super().__init__(f"The proxy did not start. {reason}", hint=advice("Try again; {doctor} looks for the cause."))
         self.pod = pod
 
 
 class RelayRefused(ServiceError):
-    """The relay's container cannot start."""
+    """The proxy cannot have a relay, or not soon; without one it may start."""
 
 
 class PodWatch:
@@ -51,7 +54,9 @@ class PodWatch:
 
     Args:
       progress: Called with what the pod does while it starts.
-      patient: Once the pod was ready, go on trying when it cannot be watched, for example with expired credentials.
+      relay: There is a relay in the pod. The proxy starts behind it, so it must start soon; and once the pod was ready,
+        go on trying when it cannot be watched, for example with expired credentials.
+      suspended: The Job is suspended, by a queue, so that there need not be a pod soon.
       pod: The pod to follow; the first one that is seen when left out.
       container: The container of the pod that must run; needed where others keep the pod alive.
     """
@@ -63,7 +68,8 @@ class PodWatch:
         labels: str,
         *,
         progress: Callable[[str], None],
-        patient: bool = False,
+        relay: bool = False,
+        suspended: bool = False,
         pod: Object | None = None,
         container: str = "",
     ) -> None:
@@ -76,7 +82,10 @@ class PodWatch:
         self._uid = str(pod["metadata"]["uid"]) if pod is not None else ""
         self._name = str(pod["metadata"]["name"]) if pod is not None else ""
         self._container = container
-        self._patient = patient
+        self._has_relay = relay
+        # Runs while the relay holds up the pod, also by a policy that denies any pod with it.
+        self._overdue: asyncio.TimerHandle | None = None
+        self._relay_holds_up(not suspended)
         self._task = loop.create_task(self._follow(client, namespace, labels))
 
     @property
@@ -86,6 +95,7 @@ class PodWatch:
 
     async def close(self) -> None:
         """Stop watching."""
+        self._relay_holds_up(False)
         self._task.cancel()
         # gather(), and not a bare await with CancelledError suppressed: this would also swallow a cancellation of the
         # caller while it waits here.
@@ -101,11 +111,16 @@ class PodWatch:
                 await self._watch(client, namespace, labels)
                 return
             except ClusterError as error:
-                if not self._patient or not self.ready.done():
+                if not self._has_relay or not self.ready.done():
                     self.error = error
                     self._fail(error)
                     if not self.lost.done():
-                        self.lost.set_result(say("pod-unwatched", reason=f"{error} {error.hint}".rstrip()))
+                        self.lost.set_result(
+                            say(
+                                "The proxy's pod can no longer be watched: {reason}",
+                                reason=f"{error} {error.hint}".rstrip(),
+                            )
+                        )
                     return
                 logger.warning("pod watch: %s", error)
             await backoff.wait()
@@ -114,40 +129,47 @@ class PodWatch:
         changes, there = watch(client, PODS, namespace=namespace, labels=labels), False
         async with contextlib.aclosing(changes):
             async for change in changes:
-                if change.object and not self._is_ours(change.object):
-                    continue
+                if change.object:
+                    self._uid = self._uid or change.object["metadata"]["uid"]
+                    if change.object["metadata"]["uid"] != self._uid:
+                        continue
+                # A replacement has another uid; what was first seen is the proxy.
                 if change.type is ChangeType.DELETED:
                     name = self._name = change.object["metadata"]["name"]
-                    self._is_lost(name, say("pod-deleted", pod=name))
+                    self._is_lost(name, say("Pod {pod} was deleted.", pod=name))
                 elif change.type in {ChangeType.ADDED, ChangeType.MODIFIED}:
                     there, self._name = True, change.object["metadata"]["name"]
                     self._look(change.object)
                 elif change.type is ChangeType.SYNCED and self._uid and not there:
                     # This watch does not know what was seen before it began.
-                    self._is_lost(self._name, say("pod-deleted", pod=self._name))
+                    self._is_lost(self._name, say("Pod {pod} was deleted.", pod=self._name))
                 elif change.error is not None:
                     logger.warning("pod watch: %s", change.error)
-
-    def _is_ours(self, pod: Object) -> bool:
-        self._uid = self._uid or pod["metadata"]["uid"]
-        return bool(pod["metadata"]["uid"] == self._uid)
 
     def _look(self, pod: Mapping[str, Any]) -> None:
         name, status = pod["metadata"]["name"], pod.get("status") or {}
         if status.get("phase") in {"Failed", "Succeeded"}:
-            self._is_lost(name, say("pod-ended", pod=name, reason=_why_ended(status)))
+            self._is_lost(name, say("Pod {pod} ended: {reason}.", pod=name, reason=_why_ended(status)))
         elif pod["metadata"].get("deletionTimestamp"):
-            self._is_lost(name, say("pod-deleting", pod=name))
+            self._is_lost(name, say("Pod {pod} is being deleted.", pod=name))
         elif self._container and (ended := _terminated(status, self._container)):
-            self._is_lost(name, say("container-ended", container=self._container, pod=name, reason=ended))
+            self._is_lost(
+                name,
+                say(
+                    "Container {container} of pod {pod} ended: {reason}.",
+                    container=self._container,
+                    pod=name,
+                    reason=ended,
+                ),
+            )
         elif _condition(status, "Ready").get("status") == "True":
-            self._reported = say("pod-ready", pod=name)
+            self._reported = say("Pod {pod} is ready.", pod=name)
             if not self.ready.done():
                 self.ready.set_result(dict(pod))
         elif self.ready.done():
             # Not a loss yet: readiness may flap, and an unresponsive node looks the same at first.
             why = _condition(status, "Ready").get("reason") or "no reason"
-            self._report(say("pod-unready", pod=name, reason=why))
+            self._report(say("Pod {pod} is not ready any more: {reason}.", pod=name, reason=why))
         else:
             self._wait(name, status)
 
@@ -155,29 +177,40 @@ class PodWatch:
         for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
             waiting = (container.get("state") or {}).get("waiting") or {}
             reason = waiting.get("reason", "")
-            if reason in FATAL_REASONS and container.get("name") == relay.NAME:
-                detail = waiting.get("message") or reason
-                self._fail(
-                    RelayRefused(
-                        f"The relay cannot start: {FATAL_REASONS[reason]} ({container.get('image')}): {detail}"
-                    )
-                )
-                return
-            if reason in FATAL_REASONS:
-                detail = waiting.get("message") or reason
-                self._fail(
-                    ServiceError(
-                        f"The proxy cannot start: {FATAL_REASONS[reason]} ({container.get('image', '?')}): {detail}",
-                        hint="Check --proxy-image, or leave it out to use the image of the service's version.",
-                    )
-                )
-                return
+            if reason not in FATAL_REASONS:
+                continue
+            why = f"{FATAL_REASONS[reason]} ({container.get('image', '?')}): {waiting.get('message') or reason}"
+            if container.get("name") == relay.NAME:
+                self._fail(RelayRefused(f"The relay cannot start: {why}"))
+            else:
+                hint = advice("Check {proxy_image}, or leave it out to use the image of the service's version.")
+                self._fail(ServiceError(f"The proxy cannot start: {why}", hint=hint))
+            return
         scheduled = _condition(status, "PodScheduled")
         if scheduled.get("status") == "False":
             why = scheduled.get("message") or scheduled.get("reason") or "no reason"
-            self._report(say("pod-unscheduled", pod=name, reason=why))
+            self._report(say("Pod {pod} waits for a node: {reason}", pod=name, reason=why))
         else:
-            self._report(say("pod-starting", pod=name))
+            self._report(say("Pod {pod} is starting.", pod=name))
+        # A pod without a node or a network does not wait for its relay's image.
+        has_node = "False" not in {_condition(status, each).get("status") for each in _BEFORE_IMAGES}
+        runs = {each["name"] for each in status.get("initContainerStatuses") or () if "running" in each["state"]}
+        self._relay_holds_up(has_node and relay.NAME not in runs)
+
+    def _relay_holds_up(self, holds_up: bool) -> None:
+        """Fail unless this is called with False within some seconds after it was called with True."""
+        if not self._has_relay:
+            return
+        if not holds_up and self._overdue is not None:
+            self._overdue.cancel()
+            self._overdue = None
+        elif holds_up and self._overdue is None:
+            loop = asyncio.get_running_loop()
+            self._overdue = loop.call_later(RELAY_START_SECONDS, self._relay_is_overdue)
+
+    def _relay_is_overdue(self) -> None:
+        seen = self.last_seen.rstrip(".")
+        self._fail(RelayRefused(f"The relay did not start within {RELAY_START_SECONDS:g} s: {seen}."))
 
     def _report(self, words: str) -> None:
         if words != self._reported:

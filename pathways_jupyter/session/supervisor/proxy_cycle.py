@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pathways_jupyter.errors import PathwaysError, SessionError
-from pathways_jupyter.events import EventKind, SessionState
+from pathways_jupyter.base.errors import PathwaysError, SessionError
+from pathways_jupyter.base.events import EventKind, SessionState
+from pathways_jupyter.base.sentences import advice, say
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.sentences import say
 from pathways_jupyter.service import leases
-from pathways_jupyter.session import reach, sweep
+from pathways_jupyter.session import clusters, sweep
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor.attached_proxy import AttachedProxy
 from pathways_jupyter.session.supervisor.pod_watch import RelayRefused
@@ -41,9 +41,11 @@ class ProxyCycle:
         self._session_log = session_log
         self._listen = listen
         self._client: Client | None = None
-        self._embedded: reach.Embedded | None = None
+        self._embedded: clusters.Embedded | None = None
         self._proxy: Proxy | None = None
         self._was_connected = False
+        # Once a relay could not start, the session's next proxies are made without one too.
+        self._relay_refused = False
         # The outcome of the current attempt to connect; start and reconnect requests wait for it.
         self._attempt: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         # Set by a reconnect request; cleared when the next attempt begins.
@@ -127,7 +129,7 @@ class ProxyCycle:
             await asyncio.wait({bringing, cancelled}, return_when=asyncio.FIRST_COMPLETED)
             if bringing.done():
                 return bringing.result()
-            raise SessionError("Reconnecting was interrupted.", hint="%pathways reconnect tries again.")
+            raise SessionError("Reconnecting was interrupted.", hint=advice("{reconnect} tries again."))
         finally:
             bringing.cancel()
             cancelled.cancel()
@@ -137,7 +139,7 @@ class ProxyCycle:
 
     async def _bring_up(self) -> Proxy:
         if self._record.generation:
-            self._session_log.enter(SessionState.STARTING, say("connecting-again"))
+            self._session_log.enter(SessionState.STARTING, say("Connecting again."))
         self._session_log.update(generation=self._record.generation + 1)
         client = await self._reach()
         if self._proxy is not None and self._record.job:
@@ -148,14 +150,27 @@ class ProxyCycle:
             except SessionError as error:
                 # Report the cause only: the user asked to reconnect, not to remove anything.
                 raise error.__cause__ if isinstance(error.__cause__, PathwaysError) else error from None
+        relay = self._session_log.config.relay
+        if relay is None:
+            # There is no network between this process and the embedded cluster.
+            relay = self._embedded is None
+        if self._relay_refused or not relay:
+            return await self._start(client, relay=False)
         try:
-            return await self._start(client, relay=self._session_log.config.relay)
+            return await self._start(client, relay=True)
         except RelayRefused as error:
-            without = "Continuing without it: an interruption of the network will cost the session and its arrays."
-            self._session_log.report(EventKind.WARNING, f"{error} {without} --relay-image names another image.")
             assert self._proxy is not None
             await self._proxy.remove()
-        return await self._start(client, relay=False)
+            proxy = await self._start(client, relay=False)
+            # Once, and not for a reason that would also have kept the proxy without a relay from starting.
+            self._relay_refused = True
+            without = advice(
+                "{problem} Continuing without it: an interruption of the network will cost the session and its arrays. "
+                "{relay_image} names another image, {no_relay} avoids the attempt.",
+                problem=str(error),
+            )
+            self._session_log.report(EventKind.WARNING, without)
+            return proxy
 
     async def _start(self, client: Client, *, relay: bool) -> Proxy:
         if self._session_log.config.job:
@@ -168,13 +183,13 @@ class ProxyCycle:
     async def _reach(self) -> Client:
         """Resolve the cluster and open a client; before every proxy, since address or credentials may have changed."""
         config = self._session_log.config
-        self._embedded = reach.Embedded.of(config)
+        self._embedded = clusters.Embedded.of(config)
         if self._client is not None:
-            cluster = await reach.again(self._record)
+            cluster = await clusters.resolve(self._record)
             self._client.close()
             self._client = Client(cluster)
             return self._client
-        cluster = await reach.cluster(config)
+        cluster = await clusters.resolve(config)
         self._client = Client(cluster)
         # Listen before the record is published: a record whose socket refuses connections counts as a dead session,
         # and would be swept.
@@ -203,12 +218,12 @@ class ProxyCycle:
             if ended.done() or lost.done():
                 # Not how the end of the whole cluster showed itself first, e.g. as a tunnel that failed.
                 over = ended.done() or (self._embedded is not None and self._embedded.has_ended())
-                reason = say("embedded-ended") if over else lost.result()
+                reason = say("The embedded cluster of this machine has ended.") if over else lost.result()
                 # This event carries the state as well: a cell that starts between this event and the next one must
                 # already see that the proxy is lost.
                 about = {"pod": self._record.pod, "state": SessionState.LOST}
                 self._session_log.report(EventKind.PROXY_LOST, reason, **about)
-                self._session_log.enter(SessionState.LOST, say("arrays-lost", reason=reason))
+                self._session_log.enter(SessionState.LOST, say("{reason} Its arrays are lost.", reason=reason))
         finally:
             # All of them, also when the cycle is cancelled: otherwise they would outlive the proxy.
             lost.cancel()

@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from pathways_jupyter.errors import ClusterError, ServiceError
+from pathways_jupyter.base.errors import ClusterError, ServiceError
+from pathways_jupyter.base.sentences import advice, say
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, Object
 from pathways_jupyter.kube.pods import logs
-from pathways_jupyter.sentences import say
-from pathways_jupyter.service import cluster_input, names, proxy_job
+from pathways_jupyter.service import names, proxy_job, untrusted
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor.lease_keeper import LeaseKeeper
 
@@ -30,7 +30,10 @@ async def why_gone(client: Client, record: SessionRecord, reason: str, lease: Le
             job = await objects.find(client, JOBS, record.job, namespace=record.namespace)
             removed = job is None or bool(job["metadata"].get("deletionTimestamp"))
             if removed and (taker := await _taker(client, record)):
-                return say("slices-taken", taker=taker)
+                return say(
+                    "Its slices were taken by {taker}, because this session was silent for longer than its lease.",
+                    taker=taker,
+                )
             if job is not None and _is_over(client, job):
                 return _lifetime_over(job)
             for each in ((job or {}).get("status") or {}).get("conditions") or ():
@@ -49,7 +52,7 @@ async def lifetime_over(client: Client, record: SessionRecord) -> ServiceError |
             if job is not None and _is_over(client, job):
                 return ServiceError(
                     f"The proxy ended before it could be used. {_lifetime_over(job)}",
-                    hint="Raise --max-lifetime: it begins when the proxy is created.",
+                    hint=advice("Raise {max_lifetime}: it begins when the proxy is created."),
                 )
     return None
 
@@ -74,14 +77,17 @@ def _is_over(client: Client, job: Object) -> bool:
 
 
 def _lifetime_over(job: Object) -> str:
-    return say("lifetime-over", seconds=job["spec"]["activeDeadlineSeconds"])
+    return say(
+        "The proxy's longest lifetime of {seconds} s (--max-lifetime) is over, and the cluster ended it.",
+        seconds=job["spec"]["activeDeadlineSeconds"],
+    )
 
 
 async def _taker(client: Client, record: SessionRecord) -> str:
     """Return who has taken the slices of this session while it was silent; empty if no session has."""
     labels = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY},{names.SESSION_LABEL}"
     for job in (await objects.list_(client, JOBS, namespace=record.namespace, labels=labels)).items:
-        if record.id in cluster_input.annotation(job, names.RECLAIMED_ANNOTATION, longest=65_536).split(","):
-            whose = cluster_input.Whose.of(job)
+        if record.id in untrusted.annotation(job, names.RECLAIMED_ANNOTATION, longest=65_536).split(","):
+            whose = untrusted.SessionLabels.of(job)
             return f"{whose.user or 'an unknown user'} ({whose.notebook or f'session {whose.session}'})"
     return ""

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import platform
+import re
 import time
 from collections.abc import Coroutine, Mapping
 from dataclasses import replace
@@ -18,37 +19,40 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter import tasks
-from pathways_jupyter.errors import ApiError, ClusterError, PathwaysError, ServiceError
-from pathways_jupyter.events import EventKind, Stage
-from pathways_jupyter.kube import objects, portforward
+from pathways_jupyter.base import tasks
+from pathways_jupyter.base.errors import ApiError, ClusterError, PathwaysError, ServiceError
+from pathways_jupyter.base.events import EventKind, Stage
+from pathways_jupyter.base.retry import Backoff
+from pathways_jupyter.base.sentences import advice, say
+from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, NETWORK_POLICIES, Object
-from pathways_jupyter.kube.portforward import Forward, PortRefused
 from pathways_jupyter.kube.problems import ConnectionLost, Unreachable
-from pathways_jupyter.retry import Backoff
-from pathways_jupyter.sentences import say
 from pathways_jupyter.service import discovery, leases, names, networkpolicy, proxy_job
 from pathways_jupyter.service.discovery import ServiceInfo
-from pathways_jupyter.service.relay.container import RelaySpec
-from pathways_jupyter.service.relay.container import port_of as relay_port
-from pathways_jupyter.service.relay.wire import SECRET_BYTES
-from pathways_jupyter.session import reach, sweep
-from pathways_jupyter.session.reach import Embedded
+from pathways_jupyter.session import clusters, sweep
+from pathways_jupyter.session.clusters import Embedded
 from pathways_jupyter.session.registry import ALTS, INSECURE
 from pathways_jupyter.session.supervisor import direct, proxy_end
-from pathways_jupyter.session.supervisor.carrier import TooManyConnections
 from pathways_jupyter.session.supervisor.direct import Route
-from pathways_jupyter.session.supervisor.grpc_half import GrpcHalf
 from pathways_jupyter.session.supervisor.lease_keeper import LeaseKeeper
-from pathways_jupyter.session.supervisor.pod_watch import PodEnded, PodWatch
+from pathways_jupyter.session.supervisor.pod_watch import PodEnded, PodWatch, RelayRefused
 from pathways_jupyter.session.supervisor.proxy_slices import ProxySlices
-from pathways_jupyter.session.supervisor.relayed import Notices, Relayed
 from pathways_jupyter.session.supervisor.session_log import SessionLog
+from pathways_jupyter.tunnel import portforward
+from pathways_jupyter.tunnel.attached_carrier import TooManyStreams
+from pathways_jupyter.tunnel.grpc_connection import GrpcConnection
+from pathways_jupyter.tunnel.outage import Notices
+from pathways_jupyter.tunnel.portforward import Forward, PortRefused
+from pathways_jupyter.tunnel.relay.container import RelaySpec
+from pathways_jupyter.tunnel.relay.container import port_of as relay_port
+from pathways_jupyter.tunnel.relay.wire import SECRET_BYTES
+from pathways_jupyter.tunnel.relay_client import RelayClient
 
 logger = logging.getLogger(__name__)
 
 _REFUSALS = frozenset({400, 401, 403, 404, 422})
+_DENIED_BY_POLICY = re.compile(r"denied (the )?request")
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 1.0
 
@@ -60,16 +64,18 @@ class Proxy:
       client: The cluster's client; the caller closes it.
       session_log: Receives all events.
       embedded: The cluster, where it is the embedded one.
-      relay: Put a relay beside the proxy.
+      relay: Put a relay beside the proxy, unless JAX connects to it directly.
     """
 
     def __init__(
         self, client: Client, session_log: SessionLog, embedded: Embedded | None = None, *, relay: bool = False
     ) -> None:
         self._client = client
-        # Known to this process and, by its hash, to the relay.
-        self._secret = os.urandom(SECRET_BYTES) if relay else b""
-        self._relayed: Relayed | None = None
+        self._relay = relay
+        # Known to this process and, by its hash, to the relay; empty without one.
+        self._secret = b""
+        self._keep = 0.0
+        self._relay_client: RelayClient | None = None
         self._embedded = embedded
         self._session_log = session_log
         self._config = session_log.config
@@ -91,7 +97,7 @@ class Proxy:
           CapacityError: The slices are taken, and `config.wait` is over.
           PathwaysError: Any other failure. Objects that were created stay until :meth:`remove`.
         """
-        self._stage(Stage.DISCOVER, say("discovering"))
+        self._stage(Stage.DISCOVER, say("Looking for the service."))
         self._own_pod, self._route = await direct.plan(self._client, self._config)
         service = await discovery.find(
             self._client,
@@ -100,13 +106,16 @@ class Proxy:
             instances=self._config.instances,
         )
         self._route = await direct.permitted(self._client, self._config, self._route, service.namespace)
+        if self._relay and not self._route.is_direct:
+            # On a direct path only the cluster's own network could be interrupted.
+            self._secret, self._keep = os.urandom(SECRET_BYTES), self._config.keep
         self._slices.check(service)
         await self._slices.choose(service)
         spec = self._spec(service)
         # The record before the Job: if this process dies in between, a sweep knows what to look for.
         about = {"service": service.address, "namespace": service.namespace, "job": spec.name}
         self._session_log.publish(**about, direct="", credentials=self._route.credentials or INSECURE)
-        self._stage(Stage.CREATE, say("creating-proxy", proxy=spec.name), job=spec.name)
+        self._stage(Stage.CREATE, say("Creating proxy {proxy}.", proxy=spec.name), job=spec.name)
         # Shielded from cancellation: once the request is sent, the Job may exist. close() waits for this task, so that
         # remove() never lists Jobs while a create request is still in flight.
         self._creation = asyncio.create_task(self._create(proxy_job.job(spec), spec.port))
@@ -116,8 +125,8 @@ class Proxy:
         pod = await self._ready()
         name = pod["metadata"]["name"]
         self._session_log.update(pod=name)
-        self._stage(Stage.START, say("pod-ready", pod=name), pod=name, done=True)
-        self._begin(self._slices.follow(name, service.namespace))
+        self._stage(Stage.START, say("Pod {pod} is ready.", pod=name), pod=name, done=True)
+        self._begin(self._slices.follow(name, service.namespace, keep=self._keep))
         if self._route.is_direct:
             opening = self._connect_directly(direct.address(pod, spec.port))
         else:
@@ -151,8 +160,8 @@ class Proxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._tunnel is not None:
             await self._tunnel.close()
-        if self._relayed is not None:
-            await self._relayed.close()
+        if self._relay_client is not None:
+            await self._relay_client.close()
         if self._watch is not None:
             await self._watch.close()
         if self._creation is not None:
@@ -191,7 +200,7 @@ class Proxy:
             notebook=record.notebook,
             host=platform.node(),
             insecure=self._route.credentials != ALTS,
-            relay=self._relay_spec(),
+            relay=RelaySpec(sha256(self._secret).hexdigest(), config.relay_image, self._keep) if self._secret else None,
             owner=objects.owner(pod) if pod is not None and owned else {},
             options=replace(options, flags=(*options.flags, *config.proxy_xla_flags)),
             pod=proxy_job.PodSettings(
@@ -206,12 +215,6 @@ class Proxy:
             ),
         )
 
-    def _relay_spec(self) -> RelaySpec | None:
-        # Without a tunnel nothing is on the way that could be interrupted, but the cluster's own network.
-        if not self._secret or self._route.is_direct:
-            return None
-        return RelaySpec(sha256(self._secret).hexdigest(), self._config.relay_image, self._config.keep)
-
     async def _create(self, manifest: Mapping[str, Any], port: int) -> None:
         try:
             job = await objects.create(self._client, JOBS, dict(manifest))
@@ -220,28 +223,33 @@ class Proxy:
                 # Nothing was created. Forget the name, since an account that may not create Jobs may not list them
                 # for a clean-up either.
                 self._session_log.update(job="")
+            if self._secret and _DENIED_BY_POLICY.search(str(error)):
+                raise RelayRefused(f"The relay was denied: {error}") from error
             raise
         metadata = job["metadata"]
+        if self._secret and "restartPolicy" not in job["spec"]["template"]["spec"]["initContainers"][0]:
+            # The API server drops the field that it does not know, and the proxy would wait for the relay's end.
+            raise RelayRefused("The relay needs Kubernetes 1.29 or later.")
         self._watch = PodWatch(
             self._client,
             metadata["namespace"],
             f"{names.JOB_UID_LABEL}={metadata['uid']}",
             progress=lambda words: self._stage(Stage.START, words),
-            patient=bool(self._secret),
+            relay=bool(self._secret),
+            suspended=bool(job["spec"].get("suspend")),
         )
-        keep = self._config.keep if self._secret else 0.0
         await leases.create(
             self._client,
             job,
             seconds=self._config.lease_seconds,
             holder=self._session_log.record.id,
-            keep=keep,
+            keep=self._keep,
         )
         if self._route.is_direct and self._own_pod is not None:
             # Before the pod listens: starting it takes longer than this request.
             policy = networkpolicy.for_session(job, self._own_pod, port)
             await objects.create(self._client, NETWORK_POLICIES, policy)
-        self._lease = LeaseKeeper(self._client, self._session_log, metadata["name"], self._is_lost, keep=keep)
+        self._lease = LeaseKeeper(self._client, self._session_log, metadata["name"], self._is_lost, keep=self._keep)
         await self._lease.check()
 
     async def _ready(self) -> Object:
@@ -257,7 +265,7 @@ class Proxy:
         except TimeoutError as error:
             raise ServiceError(
                 f"The proxy did not start within {self._config.timeout:.0f} s: {self._watch.last_seen}",
-                hint="Check that a node has room for it, or raise --timeout.",
+                hint=advice("Check that a node has room for it, or raise {timeout}."),
             ) from error
 
     async def _ended(self) -> PathwaysError:
@@ -272,7 +280,7 @@ class Proxy:
         last_line = await proxy_end.last_log_line(self._client, record, record.pod)
         return ServiceError(
             f"The proxy ended before it could be used. {self._watch.lost.result()} {last_line}".rstrip(),
-            hint="Older services end a proxy when all slices are taken: %pathways slices shows who holds them.",
+            hint=advice("Older services end a proxy when all slices are taken: {slices} shows who holds them."),
         )
 
     async def _why_gone(self, reason: str) -> str:
@@ -292,26 +300,30 @@ class Proxy:
             opening.result()
         except ConnectionRefusedError as error:
             raise ServiceError(
-                f"The proxy does not listen: {error}.", hint="See its log: %pathways logs proxy."
+                f"The proxy does not listen: {error}.", hint=advice("See its log: {logs:proxy}.")
             ) from error
         finally:
             opening.cancel()
             await asyncio.gather(opening, return_exceptions=True)
         self._session_log.update(direct=where)
-        self._stage(Stage.TUNNEL, say("no-tunnel", path=self._session_log.record.data_path), done=True)
+        self._stage(Stage.TUNNEL, say("No tunnel: {path}.", path=self._session_log.record.data_path), done=True)
 
     async def _open_tunnel(self, target: portforward.Target) -> None:
         """Open the tunnel, and return when the proxy takes connections."""
         record = self._session_log.record
         path = None if record.tcp_port else Path(record.tunnel)
+        if self._secret:
+            notices = Notices(self._session_log.interrupted, self._session_log.restored, self._reload)
+            relay = replace(target, port=relay_port(target.port))
+            self._relay_client = RelayClient(relay, self._secret, self._keep, notices)
         self._tunnel = await portforward.listen(
             target,
             path=path,
             port=record.tcp_port,
             on_failure=self._tunnel_broke,
             traffic=self._session_log.traffic,
-            open_remote=self._with_relay(target),
-            half=GrpcHalf,
+            open_stream=self._relay_client.open if self._relay_client is not None else None,
+            local=GrpcConnection,
         )
         attempts = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=self._config.timeout)
         async for _ in attempts:
@@ -325,22 +337,13 @@ class Proxy:
                 if attempts.is_over:
                     raise
         reason = self._route.reason
-        opened = say("tunnel-open-because", reason=reason) if reason else say("tunnel-open")
+        opened = say("The tunnel is open. {reason}", reason=reason) if reason else say("The tunnel is open.")
         self._stage(Stage.TUNNEL, opened, done=True)
-
-    def _with_relay(self, target: portforward.Target) -> portforward.Open | None:
-        """Return what opens the tunnel's connections by the relay; None without one."""
-        if not self._secret:
-            return None
-        notices = Notices(self._session_log.interrupted, self._session_log.restored, self._reload)
-        target = replace(target, port=relay_port(target.port))
-        self._relayed = Relayed(target, self._secret, self._config.keep, notices)
-        return self._relayed.open
 
     async def _reload(self, error: ClusterError) -> None:
         """Load the cluster again if it may have moved, or may have new credentials."""
         try:
-            cluster = await reach.again(self._session_log.record)
+            cluster = await clusters.resolve(self._session_log.record)
         except PathwaysError as problem:
             logger.info("the cluster's address cannot be loaded again: %s", problem)
             return
@@ -350,10 +353,10 @@ class Proxy:
 
     def _tunnel_broke(self, error: ClusterError) -> None:
         logger.warning("tunnel: %s", error)
-        if isinstance(error, TooManyConnections):
+        if isinstance(error, TooManyStreams):
             self._session_log.report(EventKind.WARNING, f"{error} {error.hint}")
             return
-        self._is_lost(say("tunnel-failed", reason=str(error)))
+        self._is_lost(say("The tunnel failed: {reason}", reason=str(error)))
 
     def _is_lost(self, reason: str) -> None:
         if not self._lost.done():

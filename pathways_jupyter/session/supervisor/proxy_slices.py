@@ -11,13 +11,13 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from pathways_jupyter.errors import CapacityError, ClusterError, PathwaysError, ServiceError
-from pathways_jupyter.events import EventKind, Stage
+from pathways_jupyter.base.errors import CapacityError, ClusterError, PathwaysError, ServiceError
+from pathways_jupyter.base.events import EventKind, Stage
+from pathways_jupyter.base.sentences import Sentence, advice, say
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS
 from pathways_jupyter.kube.pods import logs
-from pathways_jupyter.sentences import Sentence, say
 from pathways_jupyter.service import discovery, leases, names, placement, status
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.names import job_name
@@ -74,7 +74,11 @@ class ProxySlices:
         if other:
             raise ServiceError(
                 f"Service {service.name} has slices of {offered}, not {', '.join(other)}.",
-                hint=f"Ask for --tpu {offered}=N, with N up to {service.slices}, or for another service.",
+                hint=advice(
+                    "Ask for {tpu:{offered}=N}, with N up to {most}, or for another service.",
+                    offered=offered,
+                    most=service.slices,
+                ),
             )
         if self._wanted > service.slices:
             raise CapacityError(
@@ -128,7 +132,13 @@ class ProxySlices:
         if number >= self._wanted:
             return
         (kind,) = self.instances
-        message = say("taking-fewer", number=number, wanted=self._wanted, type=kind, service=service.name)
+        message = say(
+            "Taking {number} of {wanted} slices of {type}: the others of {service} are not free.",
+            number=number,
+            wanted=self._wanted,
+            type=kind,
+            service=service.name,
+        )
         self.instances = {kind: number}
         self._session_log.update(instances=self.instances)
         self._session_log.report(EventKind.WARNING, message)
@@ -169,18 +179,29 @@ class ProxySlices:
                         self._session_log.waits(message)
                     seconds = min(CAPACITY_REFRESH_SECONDS, max(0.0, self._config.wait - waited))
             elif self._log_unreadable.is_set():
-                self._stage(Stage.PLACE, say("placement-unreadable"), done=True)
+                self._stage(
+                    Stage.PLACE,
+                    say(
+                        "Whether the slices are placed is not known, because the proxy's log cannot be read. "
+                        "They are free; using the proxy."
+                    ),
+                    done=True,
+                )
                 return
             elif waited > SILENT_PLACEMENT_SECONDS:
-                self._session_log.report(EventKind.WARNING, say("placement-silent"))
+                self._session_log.report(
+                    EventKind.WARNING,
+                    say("The proxy has not said that its slices are placed, though they are free; using it anyway."),
+                )
                 return
             if await self._placed_within(seconds, lost, ended):
                 return
 
-    async def follow(self, pod: str, namespace: str, *, joined: bool = False) -> None:
+    async def follow(self, pod: str, namespace: str, *, keep: float = 0.0, joined: bool = False) -> None:
         """Follow the proxy's log as long as it lives, and report what it says about slices.
 
         Args:
+          keep: Seconds for which the proxy is kept without a connection.
           joined: The proxy is older than this session: of what its log said before, only the outcome is news.
         """
         try:
@@ -191,17 +212,21 @@ class ProxySlices:
                 namespace=namespace,
                 container=names.PROXY_CONTAINER,
                 follow=True,
-                patience=self._config.keep if self._config.relay else 0.0,
+                patience=keep,
             )
             async with contextlib.aclosing(lines):
                 async for line in lines:
+                    # What an attached job's log said before this session was read already, as a whole.
                     if past:
                         past -= 1
                         continue
                     self._transition(line)
         except ClusterError as error:
             self._log_unreadable.set()
-            message = say("log-unreadable", reason=f"{error} {error.hint}".strip())
+            message = say(
+                "The proxy's log cannot be read, so a slice that goes down will not be reported: {reason}",
+                reason=f"{error} {error.hint}".strip(),
+            )
             self._session_log.report(EventKind.WARNING, message)
 
     async def _recall(self, pod: str, namespace: str) -> int:
@@ -228,7 +253,7 @@ class ProxySlices:
         for each in swept:
             silent = f"{each.silent / 60:.0f} min" if each.silent >= _A_FEW_MINUTES else f"{each.silent:.0f} s"
             whose = f"{each.user or 'an unknown user'}, {each.notebook or f'session {each.session}'}"
-            message = say("took-slices", holder=whose, time=silent)
+            message = say("Reclaimed slices from {holder} (no heartbeat for {time}).", holder=whose, time=silent)
             self._session_log.report(EventKind.WARNING, message, session=each.session)
             self.reclaimed.append(each.session)
         if swept and (job := self._session_log.record.job):
@@ -269,21 +294,35 @@ class ProxySlices:
             self._down.discard(change.slice)
             kind = EventKind.SLICE_HEALED if healed else EventKind.SLICE_PLACED
             if worker := change.worker_job:
-                message = say("slice-up-on" if healed else "slice-placed-on", slice=name, worker=worker)
+                message = (
+                    say("{slice} is placed on {worker} again.", slice=name, worker=worker)
+                    if healed
+                    else say("{slice} is placed on {worker}.", slice=name, worker=worker)
+                )
             else:
-                message = say("slice-up" if healed else "slice-placed", slice=name)
+                message = (
+                    say("{slice} is placed again.", slice=name) if healed else say("{slice} is placed.", slice=name)
+                )
             self._session_log.report(kind, message, **about)
             if self._placement.placed >= self._wanted:
                 if not self._all_placed.is_set():
-                    self._stage(Stage.PLACE, say("all-placed" if self._wanted > 1 else "only-placed"), done=True)
+                    self._stage(
+                        Stage.PLACE,
+                        say("All slices are placed.") if self._wanted > 1 else say("The slice is placed."),
+                        done=True,
+                    )
                 self._all_placed.set()
         elif change.slice not in self._down and self._all_placed.is_set():
             self._down.add(change.slice)
-            self._session_log.report(EventKind.SLICE_DOWN, say("slice-down", slice=name), **about)
+            self._session_log.report(EventKind.SLICE_DOWN, say("{slice} is down.", slice=name), **about)
 
 
 def _name(number: int | None, index: int) -> Sentence:
     """Return the name of a slice for the beginning of a sentence; the words of a ``SessionSlice``."""
     if number is None:
-        return say("slice-of-yours", index=index)
-    return say("slice", number=number) if number == index else say("slice-of-both", number=number, index=index)
+        return say("Your slice {index}", index=index)
+    return (
+        say("Slice {number}", number=number)
+        if number == index
+        else say("Slice {number} (your {index})", number=number, index=index)
+    )

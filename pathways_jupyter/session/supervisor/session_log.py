@@ -20,9 +20,9 @@ import time
 from collections import deque
 from typing import Any
 
-from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.errors import SessionError
-from pathways_jupyter.events import (
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.base.events import (
     SLICE_EVENTS,
     TRANSITIONS,
     Event,
@@ -31,11 +31,11 @@ from pathways_jupyter.events import (
     Stage,
     slices_after,
 )
+from pathways_jupyter.base.sentences import say
 from pathways_jupyter.kube.clock import boot_seconds
-from pathways_jupyter.kube.portforward import Traffic
-from pathways_jupyter.sentences import say
 from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.tunnel.portforward import Traffic
 
 REMEMBERED = 1000
 RECORDED = 500
@@ -59,33 +59,29 @@ class History:
         if event.kind is EventKind.ELASTIC_RUN:
             self._run = event
         else:
-            self._remember(event)
+            if event.kind is EventKind.ELASTIC:
+                recorded = [each for each in self._events if each.kind is EventKind.ELASTIC]
+                if len(recorded) >= RECORDED:
+                    self._events.remove(recorded[0])
+            self._events.append(event)
         line = protocol.encode(event)
         for writer, owner in list(self._listeners.items()):
             if not (owner and event is self._run):
                 self._send(writer, line)
 
-    def listen(self, writer: asyncio.StreamWriter, *, replay: bool = True, owner: bool = False) -> None:
+    def listen(self, writer: asyncio.StreamWriter, *, owner: bool = False) -> None:
         """Send every event to `writer` from now on, the remembered ones first.
 
         Args:
           owner: Whether `writer` belongs to the kernel, which is never disconnected.
         """
         self._listeners[writer] = owner
-        if replay:
-            for event in [*self._events, *([self._run] if self._run is not None and not owner else [])]:
-                self._send(writer, protocol.encode(event))
+        for event in [*self._events, *([self._run] if self._run is not None and not owner else [])]:
+            self._send(writer, protocol.encode(event))
 
     def leave(self, writer: asyncio.StreamWriter) -> None:
         """Remove `writer` from the listeners."""
         self._listeners.pop(writer, None)
-
-    def _remember(self, event: Event) -> None:
-        if event.kind is EventKind.ELASTIC:
-            recorded = [each for each in self._events if each.kind is EventKind.ELASTIC]
-            if len(recorded) >= RECORDED:
-                self._events.remove(recorded[0])
-        self._events.append(event)
 
     def _send(self, writer: asyncio.StreamWriter, line: bytes) -> None:
         try:
@@ -183,25 +179,32 @@ class SessionLog:
         """
         self.update(connected_since=time.time())
         about = {name: getattr(self.record, name) for name in protocol.OF_PROXY}
-        self.enter(SessionState.CONNECTED, say("connected"), **about)
+        self.enter(SessionState.CONNECTED, say("Connected."), **about)
         self._judge_slices()
 
     def interrupted(self, reason: str) -> None:
-        """Transition to interrupted: the proxy keeps its arrays while another way to it is looked for."""
+        """Transition to interrupted: the proxy keeps its arrays while the connection is tried again."""
         if self.record.state.is_connected:
-            message = say("interrupted", reason=reason, minutes=f"{self.config.keep / 60:.0f}")
+            message = say(
+                "Lost the connection to the cluster ({reason}). Arrays are kept for {minutes} min; trying again.",
+                reason=reason.rstrip("."),
+                minutes=f"{self.config.keep / 60:.0f}",
+            )
             self.enter(SessionState.INTERRUPTED, message)
 
     def restored(self, seconds: float) -> None:
         """Transition back from interrupted to connected, and from there to degraded if a slice is down."""
         if self.record.state is SessionState.INTERRUPTED:
-            self.enter(SessionState.CONNECTED, say("restored", seconds=f"{seconds:.0f}"))
+            self.enter(
+                SessionState.CONNECTED,
+                say("Connected again after {seconds} s; the arrays were kept.", seconds=f"{seconds:.0f}"),
+            )
             self._judge_slices()
 
     def report(self, kind: EventKind, message: str, **data: Any) -> None:
         """Publish an event to all listeners, and log it."""
         self._publish(Event(kind, message, time.time(), data))
-        # While interrupted, what the slices do is not known; it is judged when the way is back.
+        # While interrupted, what the slices do is not known; it is judged when the connection is back.
         known = self.record.state.is_connected and self.record.state is not SessionState.INTERRUPTED
         if kind in SLICE_EVENTS and known:
             self._judge_slices()
@@ -225,10 +228,14 @@ class SessionLog:
         slices = self.record.slices
         up = sum(each.up for each in slices)
         if up < len(slices):
-            down = say("degraded", up=up, all=len(slices)) if len(slices) > 1 else say("degraded-only")
+            down = (
+                say("Degraded: {up} of {all} slices up.", up=up, all=len(slices))
+                if len(slices) > 1
+                else say("Degraded: the slice is down.")
+            )
             self.enter(SessionState.DEGRADED, down)
         else:
-            healed = say("all-up") if len(slices) > 1 else say("only-up")
+            healed = say("All slices are up again.") if len(slices) > 1 else say("The slice is up again.")
             self.enter(SessionState.CONNECTED, healed)
 
     def stage(self, stage: Stage, message: str, **data: Any) -> None:
@@ -244,4 +251,4 @@ class SessionLog:
 
     def cleanup_waits(self, reason: str) -> None:
         """Report that the proxy cannot be removed yet."""
-        self.report(EventKind.WARNING, say("removal-waits", reason=reason))
+        self.report(EventKind.WARNING, say("The proxy cannot be removed yet, retrying: {reason}", reason=reason))

@@ -18,10 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.errors import PathwaysError, SessionError
-from pathways_jupyter.events import Event, EventKind, SessionState
-from pathways_jupyter.sentences import say
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import PathwaysError, SessionError
+from pathways_jupyter.base.events import Event, EventKind, SessionState
+from pathways_jupyter.base.sentences import advice, say
 from pathways_jupyter.session import recording, registry
 from pathways_jupyter.session.protocol import Method, Request
 from pathways_jupyter.session.registry import SessionRecord
@@ -32,7 +32,7 @@ from pathways_jupyter.session.supervisor.session_log import SessionLog
 
 logger = logging.getLogger(__name__)
 
-_BUG_HINT = "This is a bug in pathways_jupyter; see the supervisor's log: %pathways logs supervisor."
+_BUG_HINT = advice("This is a bug in pathways_jupyter; see the supervisor's log: {logs:supervisor}.")
 
 
 class Supervisor:
@@ -155,7 +155,9 @@ class Supervisor:
         if not self._session_log.config.linger or not self._record.state.is_connected:
             self.end("the kernel has ended")
             return
-        message = say("lingering", seconds=f"{self._session_log.config.linger:.0f}")
+        message = say(
+            "The kernel has ended; its proxy lingers for {seconds} s.", seconds=f"{self._session_log.config.linger:.0f}"
+        )
         self._session_log.report(EventKind.WARNING, message, linger=self._session_log.config.linger)
         loop = asyncio.get_running_loop()
         self._lingering = loop.call_later(self._session_log.config.linger, self.end, "the linger time is over")
@@ -164,7 +166,12 @@ class Supervisor:
         """Remove everything of the session, in the cluster first; a step that fails does not stop the next one."""
         self._lifeline.close()
         job, has_proxy = self._record.pathways_job, bool(self._record.job)
-        message = say("leaving-job", job=job) if job else say("removing-proxy") if has_proxy else say("ending")
+        if job:
+            message = say("Detaching from job {job}.", job=job)
+        elif has_proxy:
+            message = say("Removing the proxy.")
+        else:
+            message = say("Ending the session; it has no proxy.")
         self._session_log.enter(SessionState.CLOSING, message)
         left = await self._proxies.end()
         if self._server is not None:
@@ -178,7 +185,7 @@ class Supervisor:
         # The last event says that nothing is left, so a kernel that sees this process exit need not clean up.
         logger.info("closed")
         state = {} if left else {"state": SessionState.CLOSED}
-        self._session_log.history.add(Event(EventKind.STATE, left or say("disconnected"), time.time(), state))
+        self._session_log.history.add(Event(EventKind.STATE, left or say("Disconnected."), time.time(), state))
         self._ended.set_result(left)
 
 

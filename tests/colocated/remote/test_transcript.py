@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from pathways_jupyter.colocated.remote import kept
+from pathways_jupyter.colocated.remote import store
 from pathways_jupyter.colocated.remote.transcript import LIVE_BYTES, TAIL_BYTES, Transcript, rendered
 
 
@@ -36,7 +36,7 @@ def test_a_flood_goes_to_a_file_and_leaves_its_beginning_and_its_end() -> None:
     assert len(head["items"][0]["text"]) <= 1000
     assert written.endswith(head["tail"])
     assert TAIL_BYTES <= len(head["tail"]) < 2 * TAIL_BYTES
-    assert kept.read_file(head["file"], 0, 1_000_000) == (written.encode(), len(written))
+    assert store.read_file(head["file"], 0, 1_000_000) == (written.encode(), len(written))
 
 
 def test_one_huge_write_is_cut_too() -> None:
@@ -44,7 +44,7 @@ def test_one_huge_write_is_cut_too() -> None:
     transcript.write("stdout", "x" * 1_000_000)
     head, _ = transcript.close()
     assert len(head["items"][0]["text"]) == 1000
-    assert kept.read_file(head["file"], 999_990, 100) == (b"x" * 10, 1_000_000)
+    assert store.read_file(head["file"], 999_990, 100) == (b"x" * 10, 1_000_000)
 
 
 def test_a_large_display_stays_in_a_file() -> None:
@@ -54,19 +54,19 @@ def test_a_large_display_stays_in_a_file() -> None:
     left = head["items"][0]["data"]["image/png"]
     assert left["size"] == 5000
     assert left["file"].endswith(".png")
-    assert kept.read_file(left["file"], 0, 9000) == (b"x" * 5000, 5000)
+    assert store.read_file(left["file"], 0, 9000) == (b"x" * 5000, 5000)
     assert blobs == [b"<Figure>"]
 
 
 def test_only_the_latest_files_are_kept() -> None:
     names = []
     for _ in range(100):
-        name, file = kept.new_file("c", ".txt")
+        name, file = store.new_file("c", ".txt")
         file.write(b"x")
         names.append(name)
-    assert kept.read_file(names[-1], 0, 10) == (b"x", 1)
+    assert store.read_file(names[-1], 0, 10) == (b"x", 1)
     with pytest.raises(LookupError):
-        kept.read_file(names[0], 0, 10)
+        store.read_file(names[0], 0, 10)
 
 
 def test_whole_lines_are_repeated_in_the_log_with_the_call() -> None:

@@ -108,9 +108,6 @@ class LocalRuntime:
         self.processes.append(process)
         return process
 
-    async def connect(self, uid, port, protocol):
-        return (await asyncio.get_running_loop().create_connection(protocol, "127.0.0.1", port))[0]
-
     async def dial(self, uid, port):
         return await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
 

@@ -117,8 +117,8 @@ async def test_only_some_kinds_count_generations(bench, pod_manifest) -> None:
     _, changed = await bench.call("PATCH", f"{JOBS}/j", {"spec": {"parallelism": 2}}, headers=MERGE)
     assert changed["metadata"]["generation"] == 2
     # Being given a node is not a change of what was asked for.
-    binding = {"target": {"kind": "Node", "name": "n"}}
-    assert (await bench.call("POST", f"{PODS}/p/binding", binding))[0] == 201
+    pods = bench.store.resources.find("", "v1", "pods")
+    bench.store.edit(pods, "default", "p", lambda pod: pod["spec"].update(nodeName="n"), subresource="binding")
     _, bound = await bench.call("GET", f"{PODS}/p")
     assert (bound["spec"]["nodeName"], bound["metadata"]["generation"]) == ("n", 1)
 
@@ -422,18 +422,3 @@ async def test_every_object_says_who_wrote_which_of_its_fields(bench, pod_manife
     assert owners(reported) == {"maker Update": ["f:metadata", "f:spec"], "agent Update status": ["f:status"]}
     by_controllers = bench.store.list(NAMESPACES)
     assert all(each["metadata"]["managedFields"] for each in by_controllers)
-
-
-async def test_an_object_that_may_have_any_field_is_published_without_fields_for_old_clients(bench) -> None:
-    text = {"type": "string"}
-    anything = {"type": "object", "properties": {"name": text}, "x-kubernetes-preserve-unknown-fields": True}
-    spec = {"type": "object", "properties": {"known": text, "parts": {"type": "array", "items": anything}}}
-    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
-    assert (await bench.call("POST", CRDS, definition({"schema": schema})))[0] == 201
-    _, second = await bench.call("GET", "/openapi/v2")
-    published = next(each for name, each in second["definitions"].items() if name.endswith(".K"))
-    assert set(published["properties"]["spec"]["properties"]) == {"known", "parts"}
-    assert "properties" not in published["properties"]["spec"]["properties"]["parts"]["items"]
-    _, third = await bench.call("GET", "/openapi/v3/apis/g.x/v1")
-    published = next(each for name, each in third["components"]["schemas"].items() if name.endswith(".K"))
-    assert published["properties"]["spec"]["properties"]["parts"]["items"]["properties"] == {"name": text}

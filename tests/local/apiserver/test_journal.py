@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pathways_jupyter.errors import LocalClusterError
+from pathways_jupyter.base.errors import LocalClusterError
 from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.apiserver.resources import CONFIG_MAPS, CRDS
 from pathways_jupyter.local.apiserver.store import Store

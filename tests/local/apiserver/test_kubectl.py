@@ -83,6 +83,10 @@ async def test_it_says_what_is_wrong_with_a_manifest(bench) -> None:
     output = await bench.kubectl("apply", "-f", "-", stdin=wrong, code=1)
 
     assert 'unknown field "spec.paralellism"' in output
+    unknown = yaml.safe_dump({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}).encode()
+    for words in ("create", "apply"):
+        output = await bench.kubectl(words, "-f", "-", stdin=unknown, code=1)
+        assert 'no matches for kind "Deployment" in version "apps/v1"' in output
 
 
 async def test_its_typed_commands_work(bench) -> None:
@@ -101,6 +105,8 @@ async def test_its_typed_commands_work(bench) -> None:
     job = yaml.safe_load(await bench.kubectl("get", "job", "typed", "-o", "yaml"))
     assert job["spec"]["template"]["spec"]["containers"][0]["command"] == ["run", "this"]
     assert await bench.kubectl("get", "secret", "s", "-o", "jsonpath={.data.password}") == "eA=="
+    token = (await bench.kubectl("create", "token", "robot", "--duration=10m")).strip()
+    assert "system:serviceaccount:default:robot" in await bench.kubectl("--token", token, "auth", "whoami")
     assert 'namespace "team" deleted' in await bench.kubectl("delete", "namespace", "team")
 
 
@@ -128,9 +134,7 @@ async def test_it_reads_logs_and_follows_them(bench) -> None:
     assert await following == "one\ntwo\nthree\n"
 
 
-@pytest.mark.parametrize("websockets", ["true", "false"])
-async def test_it_runs_programs_over_websocket_and_spdy(bench, monkeypatch, websockets: str) -> None:
-    monkeypatch.setenv("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", websockets)
+async def test_it_runs_programs(bench) -> None:
     await bench.running_pod("p")
 
     output = await bench.kubectl("exec", "p", "--", "sh", "-c", "echo out; echo err >&2; exit 3", code=3)
@@ -140,9 +144,7 @@ async def test_it_runs_programs_over_websocket_and_spdy(bench, monkeypatch, webs
     assert "no-such-program" in await bench.kubectl("exec", "p", "--", "no-such-program", code=1)
 
 
-@pytest.mark.parametrize("websockets", ["true", "false"])
-async def test_it_forwards_ports_over_websocket_and_spdy(bench, monkeypatch, echo, websockets: str) -> None:
-    monkeypatch.setenv("KUBECTL_PORT_FORWARD_WEBSOCKETS", websockets)
+async def test_it_forwards_ports(bench, echo) -> None:
     await bench.running_pod("p")
     kubectl = await asyncio.create_subprocess_exec(
         *("kubectl", "--kubeconfig", str(bench.kubeconfig), "port-forward", "p", f":{echo}"),

@@ -27,7 +27,7 @@ async def end_of(reader: asyncio.StreamReader) -> bytes:
 @pytest.mark.parametrize("tls", [False, True], ids=["handshake", "head"])
 async def test_a_client_that_does_not_come_to_the_point_is_cut_off(bench, tls: bool) -> None:
     assert (await bench.call("GET", "/version"))[0] == 200
-    bench.server._newcomers._seconds = 0.3
+    bench.server._listener.newcomers._seconds = 0.3
     reader, writer = await connect(bench, tls=tls)
     writer.write(HALF if tls else b"\x16")
 
@@ -37,11 +37,11 @@ async def test_a_client_that_does_not_come_to_the_point_is_cut_off(bench, tls: b
     # The connection that has shown its token before is not affected, however long it is quiet.
     assert (await bench.call("GET", "/version"))[0] == 200
     assert bench.server.connections == 1
-    assert len(bench.server._newcomers) == 0
+    assert len(bench.server._listener.newcomers) == 0
 
 
 async def test_the_oldest_goes_when_there_are_too_many(bench) -> None:
-    bench.server._newcomers._most = 3
+    bench.server._listener.newcomers._most = 3
     open_ = [await connect(bench, tls=True) for _ in range(3)]
     for _, writer in open_:
         writer.write(HALF)

@@ -6,7 +6,7 @@ import json
 import aiohttp
 import pytest
 
-from pathways_jupyter.errors import LocalClusterError
+from pathways_jupyter.base.errors import LocalClusterError
 from pathways_jupyter.local.apiserver.app import ApiServer
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -63,7 +63,7 @@ async def test_a_watch_from_before_a_restart_misses_nothing(bench) -> None:
 
 async def test_a_watch_from_before_the_journal_is_answered_with_expired(bench) -> None:
     await bench.running_pod("p")
-    bench.store._journal.rewrite(bench.store.revision, bench.store._everything())
+    bench.store.compact()
 
     await bench.restart()
 

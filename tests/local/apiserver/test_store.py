@@ -8,7 +8,6 @@ from pathways_jupyter.local.apiserver import table, watch_delivery
 from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.apiserver.app import expire_events
 from pathways_jupyter.local.apiserver.columns import seconds_of
-from pathways_jupyter.local.apiserver.patch import PatchKind
 from pathways_jupyter.local.apiserver.resources import (
     CONFIG_MAPS,
     CRDS,
@@ -381,17 +380,6 @@ def test_a_job_selects_its_own_pods_and_no_others(store: Store, pod_manifest) ->
     selector = job["spec"]["selector"]["matchLabels"]
     assert selector == {"batch.kubernetes.io/controller-uid": job["metadata"]["uid"]}
     assert selector.items() <= job["spec"]["template"]["metadata"]["labels"].items()
-
-
-def test_a_patch_cannot_rename(store: Store) -> None:
-    store.create(CONFIG_MAPS, config_map("a"))
-
-    with pytest.raises(StatusError, match="cannot be changed"):
-        store.patch(CONFIG_MAPS, "default", "a", {"metadata": {"name": "b"}})
-    patched = store.patch(
-        CONFIG_MAPS, "default", "a", [{"op": "add", "path": "/data", "value": {"x": "y"}}], PatchKind.JSON
-    )
-    assert patched["data"] == {"x": "y"}
 
 
 def test_events_are_forgotten_an_hour_after_they_were_last_seen(store: Store) -> None:

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from pathways_jupyter import tpu
+from pathways_jupyter.base import tpu
 from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, PODS, SERVICES
-from pathways_jupyter.local.kubelet import HOLLOW_ANNOTATION
+from pathways_jupyter.local.node.kubelet import HOLLOW_ANNOTATION
 from pathways_jupyter.service import names, service_jobset
 
 SLEEP = ["sleep", "600"]

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from pathways_jupyter.errors import ConfigError
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.local.apiserver.resources import NODES, PODS
 from pathways_jupyter.local.controllers.fitting import EXCLUSIVE_ANNOTATION
 from pathways_jupyter.local.controllers.jobset import JOB_KEY_LABEL
 from pathways_jupyter.local.controllers.nodes import nodes_for
-from pathways_jupyter.local.kubelet import HOLLOW_ANNOTATION
+from pathways_jupyter.local.node.kubelet import HOLLOW_ANNOTATION
 from pathways_jupyter.service import names
 
 V6E = {names.ACCELERATOR_LABEL: "tpu-v6e-slice"}

@@ -212,6 +212,7 @@ class Service:
             "PATHWAYS_LOCAL_HOSTS": str(self._hosts),
             "PATHWAYS_LOCAL_SECRET": "open sesame",
             "PATHWAYS_LOCAL_SOCKETS": str(sockets),
+            "TMPDIR": str(sockets),
             **(more or {}),
         }
         program = Program(module if "." in module else f"{_PACKAGE}.{module}", flags, environment, sockets)
@@ -268,6 +269,17 @@ def service(make_service) -> Service:
 @pytest.fixture(scope="module")
 def client(service) -> Client:
     """A JAX on that proxy."""
+    return service.client("proxy")
+
+
+@pytest.fixture(scope="module")
+def client_with_sidecars(make_service) -> Client:
+    """A JAX on two slices whose hosts have sidecars for colocated Python."""
+    service = make_service()
+    for each in range(2):
+        service.worker(each)
+        service.sidecar(each)
+    service.proxy("proxy", more=["--sidecar_name=external"]).log.wait("All 2 slices are placed")
     return service.client("proxy")
 
 

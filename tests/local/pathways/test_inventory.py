@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathways_jupyter import tpu
+from pathways_jupyter.base import tpu
 from pathways_jupyter.local.pathways.inventory import Host, Request, Slices
 
 SMALL, LARGE = (tpu.parse_instance_type(each) for each in ("tpuv6e:2x2", "tpuv6e:2x4"))

@@ -16,7 +16,7 @@ BEGIN = """
 import jax, jax.profiler, pathwaysutils
 from jax._src import profiler, xla_bridge
 from jax.extend import backend
-from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.session.kernel import session as sessions
 
 NAMES = ("start_server", "start_trace", "stop_server", "stop_trace", "trace")

@@ -10,10 +10,10 @@ import pytest
 from presses import pressing
 from waits import wait_until
 
-from pathways_jupyter import entry, interrupts
-from pathways_jupyter.events import SessionState
+from pathways_jupyter.base import interrupts
+from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.kube import objects
-from pathways_jupyter.session import client
+from pathways_jupyter.session import client, clusters
 from pathways_jupyter.session.kernel import attachment, attempt, jax_switch, session, supervisor_link
 from pathways_jupyter.session.protocol import Method
 
@@ -32,7 +32,7 @@ def delete_pod(made: session.Session) -> None:
     async def delete(client, namespace):
         await objects.delete(client, objects.PODS, made.record.pod, namespace=namespace, grace_seconds=0)
 
-    entry.ask(made.record, delete)
+    clusters.ask(made.record, delete)
 
 
 def until(made: session.Session, state: SessionState, since: int) -> None:

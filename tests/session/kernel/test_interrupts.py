@@ -11,7 +11,7 @@ DEADLINE = 110.0
 
 SCRIPT = """
 import os, random, signal, sys, threading
-from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.session.kernel import session as sessions
 import jax
 

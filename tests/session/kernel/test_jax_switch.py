@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pathways_jupyter.errors import SessionError
+from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.session.kernel import jax_internals, jax_switch
 from pathways_jupyter.session.kernel.jax_switch import INSECURE_CREDENTIALS, JaxSwitch
 from pathways_jupyter.session.kernel.user_arrays import arrays_of

@@ -14,7 +14,7 @@ DEADLINE = 90.0
 
 BEFORE = """
 import os, signal, weakref, gc
-from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.session.kernel import session as sessions
 made = sessions.connect({config!r})
 import jax, jax.numpy as jnp, numpy as np

@@ -16,8 +16,8 @@ import psutil
 import pytest
 from network_way import network_way
 
-from pathways_jupyter.errors import CapacityError, ServiceError, SessionError
-from pathways_jupyter.events import EventKind, SessionState
+from pathways_jupyter.base.errors import CapacityError, ServiceError, SessionError
+from pathways_jupyter.base.events import EventKind, SessionState
 from pathways_jupyter.service.names import JOB_INDEX_LABEL, REPLICATED_JOB_LABEL
 from pathways_jupyter.session import client, protocol, registry
 from pathways_jupyter.session.kernel import session
@@ -238,7 +238,7 @@ def test_a_status_after_a_call_that_failed_does_not_say_connected(config, cluste
 
     with (
         network_way(cluster.kubeconfig) as way,
-        session.connect(config(1, kubeconfig=str(way.write(tmp_path / "kubeconfig")))) as made,
+        session.connect(config(1, kubeconfig=str(way.write(tmp_path / "kubeconfig")), relay=False)) as made,
     ):
         getattr(way, what)()
         with pytest.raises(jax.errors.JaxRuntimeError):

@@ -12,7 +12,7 @@ DEADLINE = 90.0
 
 CONNECT = """
 import gc, os, signal
-from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.session.kernel import session as sessions
 made = sessions.connect({config!r})
 import jax, jax.numpy as jnp
@@ -100,7 +100,7 @@ def test_a_kernel_that_was_connected_sees_no_logs_of_it(config, tmp_path):
 # A process of its own: whatever else keeps a program of a proxy keeps the log quiet.
 SPEAKS = """
 import gc, threading
-from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.session.kernel import silenced_logs
 from pathways_jupyter.session.kernel import session
 levels, spoke, really = [], threading.Event(), silenced_logs._set
@@ -134,7 +134,7 @@ def test_the_log_restores_again_once_no_program_of_the_proxy_is_left(config, hol
 
 # Without programs of the proxy the silence of the switch itself ends when JAX has been put back.
 REMOVES = """
-from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.session.kernel import attachment, silenced_logs
 from pathways_jupyter.session.kernel import session
 reasons, finish = [], attachment.finish

@@ -7,8 +7,8 @@ import socket
 import psutil
 import pytest
 
-from pathways_jupyter.errors import SessionError
-from pathways_jupyter.events import Event, EventKind, SessionState
+from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.base.events import Event, EventKind, SessionState
 from pathways_jupyter.session import protocol
 from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.kernel.supervisor_link import Link

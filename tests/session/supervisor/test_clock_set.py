@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pathways_jupyter.events import SessionState
+from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import LEASES

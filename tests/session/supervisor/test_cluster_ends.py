@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pathways_jupyter import entry
-from pathways_jupyter.config import ConnectConfig
+from pathways_jupyter.actions import cluster, doctor
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import ApiError, LocalClusterError
+from pathways_jupyter.base.events import EventKind, SessionState
+from pathways_jupyter.base.sentences import say
 from pathways_jupyter.elastic import fault_targets, faults
-from pathways_jupyter.errors import ApiError, LocalClusterError
-from pathways_jupyter.events import EventKind, SessionState
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.watch import watch
 from pathways_jupyter.local import cluster as local
-from pathways_jupyter.sentences import say
 from pathways_jupyter.service.checks import Level
-from pathways_jupyter.session import protocol, registry
+from pathways_jupyter.session import clusters, protocol, registry
 from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.kernel.supervisor_link import Link
 from pathways_jupyter.session.protocol import Method
@@ -103,17 +103,17 @@ def test_a_session_without_a_connection_is_lost_too_because_its_cluster_has_ende
     link = connect(own)
     killed(own)
     lost = next(event for event in link.watch() if event.kind is EventKind.PROXY_LOST)
-    assert lost.message == say("embedded-ended")
+    assert lost.message == say("The embedded cluster of this machine has ended.")
     link.close()
     nothing_left(link.session)
 
 
 def list_pods(where: ConnectConfig) -> object:
-    return entry.ask(where, lambda client, namespace: objects.list_(client, objects.PODS, namespace=namespace))
+    return clusters.ask(where, lambda client, namespace: objects.list_(client, objects.PODS, namespace=namespace))
 
 
 def stream_changes(where: ConnectConfig) -> object:
-    return list(entry.stream(where, lambda client, namespace: watch(client, objects.PODS, namespace=namespace)))
+    return list(clusters.stream(where, lambda client, namespace: watch(client, objects.PODS, namespace=namespace)))
 
 
 def heal(where: ConnectConfig) -> object:
@@ -129,14 +129,14 @@ def test_a_reader_says_that_the_embedded_cluster_has_ended_and_how_to_start_it(o
     with pytest.raises(LocalClusterError, match="The embedded cluster of this machine has ended") as raised:
         reader(where)
     assert "pathways-jupyter local up" in raised.value.hint
-    (failure,) = (each for each in entry.examine(where) if each.level is Level.FAIL)
+    (failure,) = (each for each in doctor.examine(where) if each.level is Level.FAIL)
     assert (failure.message, failure.hint) == (str(raised.value), raised.value.hint)
 
 
 def test_an_error_of_an_embedded_cluster_that_runs_is_not_explained_by_its_end(own):
     where = ConnectConfig(kubeconfig=str(own.kubeconfig), local=True)
     with pytest.raises(ApiError, match="not found"):
-        entry.ask(where, lambda client, namespace: objects.get(client, objects.PODS, "none", namespace=namespace))
+        clusters.ask(where, lambda client, namespace: objects.get(client, objects.PODS, "none", namespace=namespace))
 
 
 @pytest.mark.parametrize("command", [["clean"], ["slices"], ["doctor"]])
@@ -154,5 +154,5 @@ def test_looking_at_the_embedded_cluster_starts_none(command, tmp_path):
 def test_a_cluster_that_is_to_be_looked_at_and_does_not_run_is_named_with_the_way_to_start_it(monkeypatch, tmp_path):
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
     with pytest.raises(LocalClusterError, match="not running") as refused:
-        entry.look({"local": True})
+        cluster.resolve_readonly({"local": True})
     assert "pathways-jupyter local up" in refused.value.hint

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pathways_jupyter.events import Event, EventKind
+from pathways_jupyter.base.events import Event, EventKind
 from pathways_jupyter.session import client, protocol, registry
 from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.kernel.supervisor_link import Link

@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.errors import ConfigError, SessionError
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import ConfigError, SessionError
 from pathways_jupyter.service import names, networkpolicy
 from pathways_jupyter.session.supervisor import direct
 from pathways_jupyter.session.supervisor.direct import Route

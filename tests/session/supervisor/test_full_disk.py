@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from pathways_jupyter.config import runtime_dir
-from pathways_jupyter.errors import SessionError
-from pathways_jupyter.events import Event, EventKind
+from pathways_jupyter.base.config import runtime_dir
+from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.base.events import Event, EventKind
 from pathways_jupyter.session import protocol, registry, sweep
 from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.kernel.supervisor_link import Link

@@ -7,7 +7,7 @@ import socket
 
 from network_way import network_way
 
-from pathways_jupyter.events import EventKind
+from pathways_jupyter.base.events import EventKind
 from pathways_jupyter.kube import websocket
 from pathways_jupyter.session.kernel import session
 
@@ -18,7 +18,10 @@ LONGEST_SECONDS = 25.0
 def test_a_connection_without_a_relay_on_which_nothing_comes_back_is_noticed(cluster, config, tmp_path, gone):
     with network_way(cluster.kubeconfig) as way:
         kubeconfig = way.write(tmp_path / "kubeconfig")
-        with session.connect(config(1, kubeconfig=str(kubeconfig))) as made, socket.socket(socket.AF_UNIX) as program:
+        with (
+            session.connect(config(1, kubeconfig=str(kubeconfig), relay=False)) as made,
+            socket.socket(socket.AF_UNIX) as program,
+        ):
             since = made.event_count
             program.settimeout(LONGEST_SECONDS)
             program.connect(made.record.tunnel)

@@ -9,7 +9,7 @@ import signal
 import psutil
 import pytest
 
-from pathways_jupyter.events import EventKind, SessionState
+from pathways_jupyter.base.events import EventKind, SessionState
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from pathways_jupyter.errors import ServiceError
-from pathways_jupyter.events import EventKind, SessionState
+from pathways_jupyter.base.errors import ServiceError
+from pathways_jupyter.base.events import EventKind, SessionState
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client

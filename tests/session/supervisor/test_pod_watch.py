@@ -6,12 +6,14 @@ import asyncio
 
 import pytest
 
-from pathways_jupyter.errors import ServiceError
+from pathways_jupyter.base.errors import ServiceError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS
-from pathways_jupyter.session.supervisor.pod_watch import PodEnded, PodWatch
+from pathways_jupyter.session.supervisor import pod_watch
+from pathways_jupyter.session.supervisor.pod_watch import PodEnded, PodWatch, RelayRefused
+from pathways_jupyter.tunnel.relay import container as relay
 
 DEADLINE = 60.0
 LABELS = {"proxy": "p1"}
@@ -24,12 +26,12 @@ class Pods:
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self._said: asyncio.Queue[str] = asyncio.Queue()
-        self.watch = PodWatch(client, "default", "proxy=p1", progress=self._said.put_nowait)
+        self.said: asyncio.Queue[str] = asyncio.Queue()
+        self.watch = PodWatch(client, "default", "proxy=p1", progress=self.said.put_nowait)
 
     async def until_said(self, words: str) -> None:
         """Wait until the watch reports `words`; it has looked at all that was done before."""
-        while words not in await self._said.get():
+        while words not in await self.said.get():
             pass
 
     async def make(self, name: str) -> None:
@@ -98,6 +100,68 @@ async def test_why_a_pod_does_not_run_yet_is_reported(pods):
         await pods.become("first", {"conditions": [UNSCHEDULABLE]})
         await pods.until_said("0/3 nodes")
         assert pods.watch.last_seen == "Pod first waits for a node: 0/3 nodes are available"
+
+
+def relay_waits(**about: object) -> dict:
+    waiting = {"waiting": {"reason": "PodInitializing", **about}}
+    return {"initContainerStatuses": [{"name": relay.NAME, "image": "i:1", "state": waiting}]}
+
+
+def watch_relay(pods: Pods, labels: str = "proxy=p1", **options: bool) -> PodWatch:
+    return PodWatch(pods.client, "default", labels, progress=pods.said.put_nowait, relay=True, **options)
+
+
+@pytest.mark.parametrize(
+    ("status", "problem"),
+    [
+        (relay_waits(reason="ErrImagePull", message="no route"), r"cannot start: .* \(i:1\): no route"),
+        (relay_waits(), r"did not start within 2 s: Pod first is starting\."),
+        (None, r"did not start within 2 s: there is no pod yet\."),
+    ],
+    ids=["refused", "slow", "denied"],
+)
+async def test_a_relay_that_holds_up_its_pod_for_too_long_is_an_error_of_its_own(pods, monkeypatch, status, problem):
+    monkeypatch.setattr(pod_watch, "RELAY_START_SECONDS", 2.0)
+    async with asyncio.timeout(DEADLINE):
+        if status is not None:
+            await pods.make("first")
+            await pods.become("first", status)
+        watch = watch_relay(pods)
+        with pytest.raises(RelayRefused, match=problem):
+            await watch.ready
+        await watch.close()
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [UNSCHEDULABLE, {"type": "PodReadyToStartContainers", "status": "False"}],
+    ids=["no node", "no network"],
+)
+async def test_a_relay_is_not_late_while_its_pod_cannot_run_anything(pods, monkeypatch, condition):
+    monkeypatch.setattr(pod_watch, "RELAY_START_SECONDS", 2.0)
+    async with asyncio.timeout(DEADLINE):
+        await pods.make("first")
+        await pods.become("first", {"conditions": [condition], **relay_waits()})
+        watch = watch_relay(pods)
+        await pods.until_said("first")
+        # One that sees no pod, as a measure of the time.
+        late = watch_relay(pods, "absent=here")
+        with pytest.raises(RelayRefused):
+            await late.ready
+        assert not watch.ready.done()
+        await pods.become("first", READY)
+        await watch.ready
+        await asyncio.gather(watch.close(), late.close())
+
+
+async def test_a_suspended_job_may_have_its_pod_later(pods, monkeypatch):
+    monkeypatch.setattr(pod_watch, "RELAY_START_SECONDS", 0.5)
+    async with asyncio.timeout(DEADLINE):
+        watch, late = watch_relay(pods, suspended=True), watch_relay(pods)
+        with pytest.raises(RelayRefused):
+            await late.ready
+        assert not watch.ready.done()
+        await asyncio.gather(watch.close(), late.close())
 
 
 async def test_who_is_cancelled_while_a_watch_closes_is_cancelled(cluster):

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import re
+import socket
+from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import ApiError
+from pathways_jupyter.base.events import Event, EventKind, SessionState
 from pathways_jupyter.kube import objects
-from pathways_jupyter.kube.objects import JOBS
+from pathways_jupyter.kube.auth import load
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import JOBS, PODS
 from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor.proxy_cycle import ProxyCycle
@@ -54,3 +65,131 @@ async def test_the_end_waits_for_a_request_to_create_the_proxy_and_then_removes_
         assert await ending == ""
     registry.remove(log.record)
     await asyncio.to_thread(gone, log.record.id)
+
+
+class Cycle:
+    """The proxies of a session in this process, and a client that follows its events."""
+
+    def __init__(self, asked: ConnectConfig) -> None:
+        self.log = SessionLog(new_record(config=protocol.config_to_json(asked)), asked)
+        self.cycle = ProxyCycle(self.log, self._listen)
+        self.events: list[Event] = []
+
+    async def start(self) -> None:
+        near, far = socket.socketpair()
+        _, self._writer = await asyncio.open_connection(sock=near)
+        self._reader, self._other = await asyncio.open_connection(sock=far)
+        self.log.history.listen(self._writer)
+        self._running = asyncio.create_task(self.cycle.run(asyncio.Event()))
+
+    async def _listen(self) -> None:
+        """Have no listener."""
+
+    async def until(self, state: SessionState) -> None:
+        """Return when an event says that the session has entered `state`."""
+        while not self.events or self.events[-1].data.get("state") != state:
+            event = protocol.decode(await self._reader.readline())
+            assert isinstance(event, Event)
+            self.events.append(event)
+
+    @property
+    def warnings(self) -> list[str]:
+        """The warnings among the events so far."""
+        return [each.message for each in self.events if each.kind is EventKind.WARNING]
+
+    async def end(self) -> str:
+        self._running.cancel()
+        await asyncio.gather(self._running, return_exceptions=True)
+        left = await self.cycle.end()
+        registry.remove(self.log.record)
+        self._writer.close()
+        self._other.close()
+        return left
+
+
+@pytest.fixture
+def cycles(config, gone):
+    @contextlib.asynccontextmanager
+    async def begin(**changes: Any) -> AsyncIterator[Cycle]:
+        made = Cycle(config(1, **changes))
+        await made.start()
+        async with asyncio.timeout(DEADLINE):
+            try:
+                yield made
+            finally:
+                assert await made.end() == ""
+        await asyncio.to_thread(gone, made.log.record.id)
+
+    return begin
+
+
+def jobs_are(monkeypatch, change) -> None:
+    """Let `change` see each Job that is to be created, and change it or refuse it."""
+    create = objects.create
+
+    async def changed(client, resource, body, **options):
+        if resource is JOBS:
+            change(body)
+        return await create(client, resource, body, **options)
+
+    monkeypatch.setattr(objects, "create", changed)
+
+
+def deny_relays(job) -> None:
+    if "initContainers" in job["spec"]["template"]["spec"]:
+        raise ApiError('admission webhook "images.example.com" denied the request: not allowed', status=403)
+
+
+def deny_all(job) -> None:
+    raise ApiError('admission webhook "images.example.com" denied the request: no jobs', status=403)
+
+
+def forget_sidecars(job) -> None:
+    """As an API server does that does not know the field."""
+    for each in job["spec"]["template"]["spec"].get("initContainers") or ():
+        each.pop("restartPolicy", None)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [(deny_relays, "denied the request: not allowed"), (forget_sidecars, r"needs Kubernetes 1\.29")],
+    ids=["denied", "old"],
+)
+async def test_a_session_goes_on_without_a_relay_that_its_cluster_does_not_take(cycles, monkeypatch, change, reason):
+    jobs_are(monkeypatch, change)
+    async with cycles(relay=True) as made:
+        await made.cycle.outcome()
+        await made.until(SessionState.CONNECTED)
+        (warning,) = made.warnings
+        assert re.search(reason, warning)
+        made.cycle.reconnect()
+        await made.cycle.outcome()
+        await made.until(SessionState.STARTING)
+        await made.until(SessionState.CONNECTED)
+        assert made.log.record.generation == 2
+        assert made.warnings == [warning]
+
+
+async def test_what_is_refused_with_and_without_a_relay_is_reported_as_it_is(cycles, monkeypatch):
+    jobs_are(monkeypatch, deny_all)
+    async with cycles(relay=True) as made:
+        with pytest.raises(ApiError, match="denied the request: no jobs"):
+            await made.cycle.outcome()
+        await made.until(SessionState.FAILED)
+        assert made.warnings == []
+
+
+async def test_a_lost_proxy_is_removed_and_replaced_when_that_is_asked_for(cycles, cluster):
+    async with cycles() as made:
+        await made.cycle.outcome()
+        first = made.log.record
+        async with Client(load(str(cluster.kubeconfig))) as client:
+            pod = await objects.find(client, PODS, first.pod, namespace=first.namespace)
+            await objects.delete(client, PODS, first.pod, namespace=first.namespace, grace_seconds=0)
+            await made.until(SessionState.LOST)
+            assert made.cycle.present().state is SessionState.LOST
+            made.cycle.reconnect()
+            await made.cycle.outcome()
+            second = await objects.find(client, PODS, made.log.record.pod, namespace=first.namespace)
+            assert second["metadata"]["uid"] != pod["metadata"]["uid"]
+            assert await objects.find(client, PODS, first.pod, namespace=first.namespace) is None

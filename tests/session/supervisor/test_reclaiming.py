@@ -6,11 +6,11 @@ import time
 
 import psutil
 
-from pathways_jupyter import entry
-from pathways_jupyter.events import EventKind, SessionState
+from pathways_jupyter.base.events import EventKind, SessionState
 from pathways_jupyter.render import slices
 from pathways_jupyter.render.view import View
 from pathways_jupyter.service import status
+from pathways_jupyter.session import clusters
 from pathways_jupyter.session.kernel import session
 from pathways_jupyter.session.protocol import Method
 
@@ -21,7 +21,7 @@ LEASE = 2.0
 def reclaimable(config) -> View:
     """The slices, once some of them are reclaimable; the lease of the session runs out within seconds."""
     deadline = time.monotonic() + DEADLINE
-    while not (found := entry.ask(config, lambda client, namespace: status.fetch(client, namespace)))[0].reclaimable:
+    while not (found := clusters.ask(config, lambda client, namespace: status.fetch(client, namespace)))[0].reclaimable:
         assert time.monotonic() < deadline
         time.sleep(0.1)
     return slices.view(found)
@@ -39,8 +39,8 @@ def test_a_silent_session_is_taken_by_the_next_one_and_both_learn_of_it(config, 
         # It waits for the lease to run out; the operator of the cluster leaves the proxy alone after that.
         with session.connect(config(1, wait=DEADLINE)) as made:
             (taken,) = (event for event in made.events() if event.data.get("session") == link.session)
-            assert taken.message.startswith("Took the slices of ")
-            assert "work/holder.ipynb, which had been silent for" in taken.message
+            assert taken.message.startswith("Reclaimed slices from ")
+            assert "work/holder.ipynb (no heartbeat for" in taken.message
             since = link.count
             supervisor.resume()
             lost = next(event for event in link.watch(since) if event.kind is EventKind.PROXY_LOST)

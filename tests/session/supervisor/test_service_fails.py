@@ -9,9 +9,9 @@ import uuid
 
 import pytest
 
-from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.errors import ServiceError
-from pathways_jupyter.events import SessionState
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import ServiceError
+from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.local import cluster as local
 from pathways_jupyter.session import protocol
 from pathways_jupyter.session.kernel import session, spawn

@@ -6,9 +6,8 @@ import time
 
 import pytest
 
-from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.events import EventKind
-from pathways_jupyter.session.record_figures import figures
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.events import EventKind
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor.session_log import SessionLog
 
@@ -25,7 +24,7 @@ def test_setting_the_clock_does_not_change_how_long_a_session_has_waited(log, mo
     log.waits("1 is wanted.")
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + jump)
-    assert figures(log.record).waited >= 0
+    assert log.record.figures().waited >= 0
     log.connected()
     assert 0 <= log.record.waited < 60
 

@@ -8,8 +8,8 @@ import sys
 import psutil
 import pytest
 
-from pathways_jupyter.config import ConnectConfig
-from pathways_jupyter.errors import ClusterError, ConfigError, SessionError
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import ClusterError, ConfigError, SessionError
 from pathways_jupyter.session.kernel import session, spawn
 from pathways_jupyter.session.protocol import Method
 

@@ -9,11 +9,21 @@ from typing import Protocol
 from urllib.parse import quote
 
 from pathways_jupyter.local.pathways.http2 import frames, headers
-from pathways_jupyter.local.pathways.http2.frames import Kind, ProtocolError
+from pathways_jupyter.local.pathways.http2.frames import Kind
 from pathways_jupyter.local.pathways.http2.sending import Bytes, Sender
 
 OK, INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, UNIMPLEMENTED, INTERNAL = 0, 3, 5, 9, 12, 13
 """The statuses of gRPC that are used here."""
+
+
+class CallError(Exception):
+    """Raised by handlers and receivers to end their call with this status of gRPC."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
 
 _PREFIX = struct.Struct(">BI")
 _LARGEST_MESSAGE = 1 << 30
@@ -150,5 +160,5 @@ def _trailers(code: int, message: str) -> bytes:
 def _length(prefix: bytearray | memoryview) -> int:
     compressed, length = _PREFIX.unpack_from(prefix)
     if compressed or length > _LARGEST_MESSAGE:
-        raise ProtocolError("a message is compressed, or exceeds the size limit")
+        raise CallError(INVALID_ARGUMENT, "a message is compressed, or exceeds the size limit")
     return int(length)

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 
 from pathways_jupyter.local.pathways.http2 import calls, frames, headers
-from pathways_jupyter.local.pathways.http2.calls import Call
+from pathways_jupyter.local.pathways.http2.calls import Call, CallError
 from pathways_jupyter.local.pathways.http2.frames import Kind, ProtocolError, Setting
 from pathways_jupyter.local.pathways.http2.sending import Sender
 
@@ -45,9 +45,6 @@ class Connection:
         self._calls: dict[int, Call] = {}
         self._received: dict[int, int] = {}
         self._last_stream = 0
-        self._block = bytearray()
-        self._block_stream = 0
-        self._block_flags = 0
 
     def run(self) -> None:
         """Serve until the client disconnects or breaks the protocol."""
@@ -139,11 +136,9 @@ class Connection:
             call.receiver.data(piece)
             if call.finished:
                 call.receiver = None
-        except ProtocolError as error:
-            self._give_up(call, calls.INVALID_ARGUMENT, str(error))
         except Exception as error:
-            _log.exception("%s failed", call.path)
-            self._give_up(call, calls.INTERNAL, str(error))
+            _finish(call, error)
+            self._lose(call)
 
     def _end_of_data(self, stream: int, flags: int) -> None:
         if not flags & frames.END_STREAM:
@@ -159,13 +154,8 @@ class Connection:
             try:
                 receiver.end()
             except Exception as error:
-                _log.exception("%s failed", call.path)
-                call.finish(calls.INTERNAL, str(error))
+                _finish(call, error)
                 receiver.gone()
-
-    def _give_up(self, call: Call, code: int, message: str) -> None:
-        call.finish(code, message)
-        self._lose(call)
 
     def _lose(self, call: Call) -> None:
         """Nothing more will come of a call."""
@@ -186,16 +176,16 @@ class Connection:
 
     def _control(self, kind: int, flags: int, stream: int, payload: memoryview) -> None:
         if kind == Kind.HEADERS:
-            self._headers(flags, stream, payload)
+            if not flags & frames.END_HEADERS or flags & (frames.PADDED | frames.PRIORITY_FLAG):
+                raise ProtocolError("a header block is padded, has a priority, or comes in pieces")
+            self._open(flags, stream, payload)
         elif kind == Kind.CONTINUATION:
-            if stream != self._block_stream:
-                raise ProtocolError("header blocks of two streams are interleaved")
-            self._block += payload
-            if flags & frames.END_HEADERS:
-                self._open()
+            raise ProtocolError("a header block comes in pieces")
         elif kind == Kind.SETTINGS:
+            if len(payload) % 6:
+                raise ProtocolError("a SETTINGS frame of a wrong size")
             if not flags & frames.ACK:
-                for setting, value in frames.read_settings(payload):
+                for setting, value in struct.iter_unpack(">HI", payload):
                     self._sender.apply(setting, value)
                 self._sender.control(frames.frame(Kind.SETTINGS, frames.ACK, 0))
         elif kind == Kind.PING:
@@ -206,40 +196,34 @@ class Connection:
                 raise ProtocolError("a WINDOW_UPDATE frame of a wrong size")
             self._sender.widen(stream, int.from_bytes(payload) & frames.LARGEST_WINDOW)
         elif kind == Kind.RST_STREAM:
-            self._forget(stream)
+            self._received.pop(stream, None)
+            self._sender.drop(stream)
+            if (call := self._calls.pop(stream, None)) is not None:
+                self._lose(call)
 
-    def _headers(self, flags: int, stream: int, payload: memoryview) -> None:
-        if flags & (frames.PADDED | frames.PRIORITY_FLAG):
-            skip = (1 if flags & frames.PADDED else 0) + (5 if flags & frames.PRIORITY_FLAG else 0)
-            padding = payload[0] if flags & frames.PADDED else 0
-            if skip + padding > len(payload):
-                raise ProtocolError("a HEADERS frame of a wrong size")
-            payload = payload[skip : len(payload) - padding]
-        self._block[:] = payload
-        self._block_stream, self._block_flags = stream, flags
-        if flags & frames.END_HEADERS:
-            self._open()
-
-    def _open(self) -> None:
-        stream = self._block_stream
-        fields = headers.decode(bytes(self._block))
+    def _open(self, flags: int, stream: int, payload: memoryview) -> None:
         if stream in self._calls:
             # A client's trailers only mean that it has sent everything.
-            self._end_of_data(stream, self._block_flags)
+            self._end_of_data(stream, flags)
             return
         if stream % 2 == 0 or stream <= self._last_stream:
             raise ProtocolError("a client opens a stream with an invalid number")
         self._last_stream = stream
-        known = {name.decode("ascii", "replace"): value for name, value in fields}
+        known = {name.decode("ascii", "replace"): value for name, value in headers.decode(bytes(payload))}
         call = Call(self._sender, stream, known.get(":path", b"").decode("ascii", "replace"), known)
-        self._serve(call)
+        try:
+            self._serve(call)
+        except Exception as error:
+            _finish(call, error)
         if call.receiver is not None:
             self._calls[stream] = call
-            self._end_of_data(stream, self._block_flags)
+            self._end_of_data(stream, flags)
 
-    def _forget(self, stream: int) -> None:
-        self._received.pop(stream, None)
-        call = self._calls.pop(stream, None)
-        self._sender.drop(stream)
-        if call is not None:
-            self._lose(call)
+
+def _finish(call: Call, error: Exception) -> None:
+    """End a call whose handler or receiver has raised."""
+    if isinstance(error, CallError):
+        call.finish(error.code, error.message)
+    else:
+        _log.error("%s failed", call.path, exc_info=error)
+        call.finish(calls.INTERNAL, str(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 """The first bytes of every connection."""
@@ -22,16 +22,13 @@ PRIORITY_FLAG = 0x20
 
 
 class Kind(enum.IntEnum):
-    """Frame types; unknown ones are ignored, as HTTP/2 requires."""
+    """Frame types of gRPC's clients; all others are ignored, as HTTP/2 requires."""
 
     DATA = 0
     HEADERS = 1
-    PRIORITY = 2
     RST_STREAM = 3
     SETTINGS = 4
-    PUSH_PROMISE = 5
     PING = 6
-    GOAWAY = 7
     WINDOW_UPDATE = 8
     CONTINUATION = 9
 
@@ -64,17 +61,6 @@ def frame(kind: Kind, flags: int, stream: int, payload: bytes = b"") -> bytes:
 def settings(values: Mapping[Setting, int]) -> bytes:
     """A SETTINGS frame."""
     return frame(Kind.SETTINGS, 0, 0, b"".join(struct.pack(">HI", key, value) for key, value in values.items()))
-
-
-def read_settings(payload: memoryview) -> Iterator[tuple[int, int]]:
-    """The settings in a SETTINGS frame.
-
-    Raises:
-      ProtocolError: It is not made of settings.
-    """
-    if len(payload) % 6:
-        raise ProtocolError("a SETTINGS frame of a wrong size")
-    yield from struct.iter_unpack(">HI", payload)
 
 
 def window_update(stream: int, increment: int) -> bytes:

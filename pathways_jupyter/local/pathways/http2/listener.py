@@ -19,7 +19,7 @@ _SOCKET_BUFFER = 4 << 20
 
 
 class Listener:
-    """Serves calls on unix sockets and loopback ports.
+    """Serves calls on unix sockets.
 
     Args:
       serve: Sets a call's receiver, or ends the call; called on the thread of the call's connection.
@@ -31,7 +31,7 @@ class Listener:
         self._sockets: list[socket.socket] = []
         self._connections: set[Connection] = set()
 
-    def listen_on_socket(self, path: Path) -> None:
+    def listen(self, path: Path) -> None:
         """Accept clients on a unix socket; the permissions of its directory control access.
 
         Raises:
@@ -40,19 +40,9 @@ class Listener:
         path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(path))
-        self._listen(listener, str(path))
-
-    def listen_on_loopback(self, port: int) -> int:
-        """Accept clients of this machine on a TCP port; return it, for a `port` of 0.
-
-        Raises:
-          OSError: The port is taken.
-        """
-        listener = socket.socket()
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", port))
-        self._listen(listener, f"port {port}")
-        return int(listener.getsockname()[1])
+        listener.listen(_BACKLOG)
+        self._sockets.append(listener)
+        threading.Thread(target=self._accept, args=(listener,), name=f"accept {path}", daemon=True).start()
 
     def stop(self) -> None:
         """Close everything; the receivers of open calls are notified."""
@@ -67,19 +57,12 @@ class Listener:
         for connection in connections:
             connection.close()
 
-    def _listen(self, listener: socket.socket, name: str) -> None:
-        listener.listen(_BACKLOG)
-        self._sockets.append(listener)
-        threading.Thread(target=self._accept, args=(listener,), name=f"accept {name}", daemon=True).start()
-
     def _accept(self, listener: socket.socket) -> None:
         while True:
             try:
                 peer, _ = listener.accept()
             except OSError:
                 return
-            if peer.family != socket.AF_UNIX:
-                peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER)
             threading.Thread(target=self._run, args=(peer,), name="connection", daemon=True).start()
 

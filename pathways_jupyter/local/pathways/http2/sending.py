@@ -11,6 +11,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from pathways_jupyter.local.pathways.http2 import frames
 from pathways_jupyter.local.pathways.http2.frames import Kind
@@ -23,22 +24,21 @@ _TURN = 512 << 10
 """Bytes that an outbox may send before the next one's turn."""
 
 
+@dataclass(slots=True, eq=False)
 class Outbox:
     """Queue of one call's unsent data.
 
     Attributes:
       window: The client's current flow-control window of this stream.
+      end: The trailers, once they wait for the data before them.
       ended: The trailers have been queued or sent; nothing may follow.
     """
 
-    __slots__ = ("end", "ended", "parts", "stream", "window")
-
-    def __init__(self, stream: int, window: int) -> None:
-        self.stream = stream
-        self.window = window
-        self.parts: deque[Bytes] = deque()
-        self.end: bytes | None = None
-        self.ended = False
+    stream: int
+    window: int
+    parts: deque[Bytes] = field(default_factory=deque)
+    end: bytes | None = None
+    ended: bool = False
 
 
 class Sender:
@@ -99,7 +99,12 @@ class Sender:
             if head:
                 self._write([head])
             outbox.parts.extend(part for part in parts if len(part))
-            self._hand_over(outbox)
+            if outbox not in self._waiting:
+                self._waiting.append(outbox)
+            if not self._writing:
+                self._writing = True
+                threading.Thread(target=self._run, name="http2 writer", daemon=True).start()
+            self._work.notify()
 
     def finish(self, outbox: Outbox, trailers: bytes) -> None:
         """Send a last HEADERS frame after everything else."""
@@ -152,14 +157,6 @@ class Sender:
             self._work.notify()
 
     # Everything below is called with the lock held, except _run, which takes it.
-
-    def _hand_over(self, outbox: Outbox) -> None:
-        if outbox not in self._waiting:
-            self._waiting.append(outbox)
-        if not self._writing:
-            self._writing = True
-            threading.Thread(target=self._run, name="http2 writer", daemon=True).start()
-        self._work.notify()
 
     def _run(self) -> None:
         while True:

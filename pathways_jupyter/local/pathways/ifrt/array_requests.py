@@ -12,7 +12,6 @@ from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt import dtypes, promises, session_arrays, statuses, values
 from pathways_jupyter.local.pathways.ifrt.client_session import Answer, Future, Handler, Session
-from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.values import Spec
 
@@ -23,7 +22,7 @@ _LARGE = 1 << 20
 
 def make_array(session: Session, message: Any, answer: Answer) -> None:
     """One host buffer becomes an array: replicated if there are several devices."""
-    spec = Spec(message.dtype.kind, tuple(message.shape.dims), session.machine.shardings.read(message.sharding))
+    spec = values.read_spec(message, session.machine.shardings)
     if message.layout.serialized_layout.type_name:
         raise statuses.unimplemented("arrays cannot be made with a layout of their own")
     places = range(len(spec.sharding.device_ids))
@@ -36,7 +35,7 @@ def make_sharded_arrays(session: Session, message: Any, answer: Answer) -> None:
     handles = list(message.array_handles) or [0] * len(message.specs)
     made: list[int] = []
     for handle, each in statuses.paired(handles, message.specs, "handles/arrays"):
-        spec = _read_spec(session, each.array_spec)
+        spec = values.read_spec(each.array_spec, session.machine.shardings)
         parts = [
             (buffer, indices.indices, tuple(buffer.shape.dims))
             for indices, buffer in statuses.paired(each.addressable_shard_indices, each.host_buffers, "shards/buffers")
@@ -49,7 +48,7 @@ def make_sharded_arrays(session: Session, message: Any, answer: Answer) -> None:
 def make_error_arrays(session: Session, message: Any, answer: Answer) -> None:
     """Arrays that hold an error of the client's choice."""
     error = statuses.read_status(message.error)
-    specs = [_read_spec(session, each) for each in message.array_specs]
+    specs = [values.read_spec(each, session.machine.shardings) for each in message.array_specs]
     handles, made = session.bind_new(message.array_handles, specs)
     for array in made:
         array.promise.fail(error)
@@ -111,6 +110,7 @@ def copy(session: Session, message: Any, answer: Answer) -> None:
         assert spec is not None
         device_ids = tuple(message.device_ids) or spec.sharding.device_ids
         target = Spec(spec.kind, spec.shape, machine.shardings.moved(spec.sharding, device_ids, memory_kind))
+        queue = machine.queues.of(target.sharding.device_ids)
         handles, made = session.bind_new(list(message.result_handles[place : place + 1]), [target])
         names += handles
         session_arrays.launch(
@@ -118,7 +118,7 @@ def copy(session: Session, message: Any, answer: Answer) -> None:
             [source],
             made,
             consumed=_donated(message, [source]),
-            start=_start(session, target),
+            start=queue.launch_elsewhere if _size(target) >= _LARGE else queue.launch,
         )
     answer.body.array_handles.extend(names)
     answer.send()
@@ -127,7 +127,7 @@ def copy(session: Session, message: Any, answer: Answer) -> None:
 def remap(session: Session, message: Any, answer: Answer) -> None:
     """Shards of some arrays become shards of others."""
     sources = [session.array(handle) for handle in message.array_handles]
-    specs = [_read_spec(session, each) for each in message.plan.output_specs]
+    specs = [values.read_spec(each, session.machine.shardings) for each in message.plan.output_specs]
     handles, made = session.bind_new(message.result_handles, specs)
     mappings = list(message.plan.mappings)
 
@@ -152,7 +152,7 @@ def reshard(session: Session, message: Any, answer: Answer) -> None:
     sources = [session.array(handle) for handle in message.array_handles]
     names: list[int] = []
     for place, (source, each) in enumerate(statuses.paired(sources, message.array_specs, "arrays/specs")):
-        target = _read_spec(session, each)
+        target = values.read_spec(each, session.machine.shardings)
         handles, made = session.bind_new(list(message.result_handles[place : place + 1]), [target])
         names += handles
         session_arrays.launch(
@@ -160,7 +160,7 @@ def reshard(session: Session, message: Any, answer: Answer) -> None:
             [source],
             made,
             consumed=_donated(message, [source]),
-            start=session.machine.lanes.of(target.sharding.device_ids).launch_elsewhere,
+            start=session.machine.queues.of(target.sharding.device_ids).launch_elsewhere,
         )
     answer.body.array_handles.extend(names)
     answer.send()
@@ -169,7 +169,7 @@ def reshard(session: Session, message: Any, answer: Answer) -> None:
 def read_array(session: Session, message: Any, answer: Answer) -> None:
     """An array's bytes become a host buffer, which the client fetches over another stream."""
     array = session.array(message.array_handle)
-    ready = array.ready(session.machine.lanes.of)
+    ready = array.ready(session.machine.queues.of)
     strides = tuple(message.byte_strides.strides) if message.HasField("byte_strides") else None
 
     def read() -> None:
@@ -183,7 +183,7 @@ def read_array(session: Session, message: Any, answer: Answer) -> None:
     def done() -> None:
         # To change the layout of a large array takes a while, and this may be the thread that takes the requests.
         if ready.error is None and array.spec is not None and _size(array.spec) >= _LARGE:
-            session.machine.lanes.of(array.spec.sharding.device_ids).aside(read)
+            session.machine.queues.of(array.spec.sharding.device_ids).aside(read)
         else:
             read()
 
@@ -192,8 +192,8 @@ def read_array(session: Session, message: Any, answer: Answer) -> None:
 
 def check_ready(session: Session, message: Any, answer: Answer) -> None:
     """Wait until values are available, and report any error."""
-    waits = [session.array(handle).ready(session.machine.lanes.of) for handle in message.value_handles]
-    answer.send_when(_all(waits))
+    waits = [session.array(handle).ready(session.machine.queues.of) for handle in message.value_handles]
+    answer.send_when(promises.all_of(waits))
 
 
 def is_deleted(session: Session, message: Any, answer: Answer) -> None:
@@ -204,8 +204,8 @@ def is_deleted(session: Session, message: Any, answer: Answer) -> None:
 
 def delete(session: Session, message: Any, answer: Answer) -> None:
     """Frees memory; the handles stay."""
-    for array in session.known_arrays(message.array_handle):
-        array.delete()
+    for array in message.array_handle:
+        session.array(array).delete()
     handle = answer.body.deletion_future_handle = session.new_handle()
     session.futures[handle] = Future(promises.settled(None), uncounted=True)
     answer.send(uncounted=True)
@@ -282,20 +282,11 @@ def _resharded(session: Session, target: Spec, sources: list[Any]) -> tuple[list
     return [moved], moved
 
 
-def _start(session: Session, spec: Spec) -> session_arrays.Start:
-    lane = session.machine.lanes.of(spec.sharding.device_ids)
-    return lane.launch_elsewhere if _size(spec) >= _LARGE else lane.launch
-
-
 def _size(spec: Spec) -> int:
     size = 0 if spec.kind in (dtypes.STRING, dtypes.TOKEN) else dtypes.to_numpy(spec.kind).itemsize
     for axis in spec.shape:
         size *= axis
     return size
-
-
-def _read_spec(session: Session, message: Any) -> Spec:
-    return Spec(message.dtype.kind, tuple(message.shape.dims), session.machine.shardings.read(message.sharding))
 
 
 def _described(array: Array) -> Array:
@@ -333,19 +324,3 @@ def _at(parts: Sequence[Any], place: int) -> Any:
     if not 0 <= place < len(parts):
         raise statuses.invalid(f"there is no part {place} of {len(parts)}")
     return parts[place]
-
-
-def _all(waits: Sequence[Promise]) -> Promise:
-    """Settled when all of `waits` are, or as soon as one of them has an error: with that error."""
-    if len(waits) == 1:
-        return waits[0]
-    together = Promise()
-
-    def look_at(wait: Promise) -> None:
-        if wait.error is not None:
-            together.fail(wait.error)
-
-    for each in waits:
-        each.then(partial(look_at, each))
-    promises.when_all(waits, lambda: together.settle(None))
-    return together

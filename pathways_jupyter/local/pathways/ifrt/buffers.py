@@ -70,9 +70,6 @@ class HostBuffers:
         for promise in waiting:
             promise.fail(_ENDED)
 
-    def __len__(self) -> int:
-        return len(self._buffers)
-
 
 _LARGEST = 1 << 40
 _DATA_TAG = 1 << 3 | 2  # field 1, length-delimited

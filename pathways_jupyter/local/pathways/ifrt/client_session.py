@@ -16,14 +16,15 @@ from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt import messages, promises, statuses
 from pathways_jupyter.local.pathways.ifrt.buffers import HostBuffers
-from pathways_jupyter.local.pathways.ifrt.colocated import Hosts, Order
+from pathways_jupyter.local.pathways.ifrt.colocated import Order
 from pathways_jupyter.local.pathways.ifrt.compilers import Compilers
+from pathways_jupyter.local.pathways.ifrt.device_queues import DeviceQueues
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
 from pathways_jupyter.local.pathways.ifrt.executables import Executable
-from pathways_jupyter.local.pathways.ifrt.lanes import Lanes
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
+from pathways_jupyter.local.pathways.ifrt.sidecars import Sidecars
 from pathways_jupyter.local.pathways.ifrt.statuses import StatusError
 from pathways_jupyter.local.pathways.ifrt.values import Spec
 
@@ -43,9 +44,9 @@ class Machine:
 
     devices: Devices
     shardings: Shardings
-    lanes: Lanes
+    queues: DeviceQueues
     compilers: Compilers
-    hosts: Hosts
+    sidecars: Sidecars
     placed: Promise
 
 
@@ -94,8 +95,11 @@ class Session:
         name = field.removesuffix("_request")
         message = getattr(request, field)
         answer = Answer(self, request, name)
-        handler = self._handlers.get(name, _unimplemented)
+        handler = self._handlers.get(name)
         try:
+            if handler is None:
+                kind = message.DESCRIPTOR.name.removesuffix("Request")
+                raise statuses.unimplemented(f"{kind} is not supported by the embedded proxy")
             handler(self, message, answer)
         except Exception as error:
             status = statuses.of(error)
@@ -108,10 +112,6 @@ class Session:
         """The array with this handle; one that holds an error if there is none."""
         array = self._arrays.get(handle)
         return array if array is not None else _failed(statuses.not_found(f"there is no array {handle}"))
-
-    def known_arrays(self, handles: Iterable[int]) -> list[Array]:
-        """Those of these arrays that exist."""
-        return [array for handle in handles if (array := self._arrays.get(handle)) is not None]
 
     def bind(self, handle: int, array: Array) -> int:
         """Gives `array` the client's handle, or a new one if that is 0; returns it."""
@@ -159,8 +159,9 @@ class Session:
             array.lose(error)
         return len(lost)
 
-    def end(self) -> None:
-        """Frees everything; work that is under way ends into nothing."""
+    def end(self) -> tuple[int, int]:
+        """Frees everything, and returns how many arrays and executables; work that is under way ends into nothing."""
+        freed = len(self._arrays), len(self.executables)
         self.machine.compilers.end(self.id)
         self.buffers.end()
         self._arrays.clear()
@@ -169,14 +170,10 @@ class Session:
         self.executables.clear()
         for executable in executables:
             executable.release()
+        return freed
 
     def __str__(self) -> str:
         return f"session {self.id:016x}"
-
-    @property
-    def size(self) -> tuple[int, int, int]:
-        """How many arrays, executables and host buffers there are."""
-        return len(self._arrays), len(self.executables), len(self.buffers)
 
     def _bind_failed(self, message: Any, error: StatusError) -> None:
         """A client goes on to use the handles that it made, so they must hold the error."""
@@ -248,12 +245,6 @@ class Answer:
                 self.send(uncounted=uncounted)
 
         promise.then(settled)
-
-
-def _unimplemented(session: Session, message: Any, answer: Answer) -> None:
-    del session, answer
-    name = message.DESCRIPTOR.name.removesuffix("Request")
-    raise statuses.unimplemented(f"{name} is not supported by the embedded proxy")
 
 
 _RESULT_FIELDS = ("array_handle", "array_handles", "result_handle", "result_handles", "result_array_handle")

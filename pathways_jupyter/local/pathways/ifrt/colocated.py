@@ -1,6 +1,6 @@
 """Colocated Python: programs that are Python functions, run on the hosts of their devices.
 
-*What* runs is JAX's own pickle inside a custom-call program. *Where* it runs is a :class:`Hosts`: this module only
+*What* runs is JAX's own pickle inside a custom-call program. It runs on the hosts' :mod:`sidecars`: this module only
 keeps calls in the order that JAX promises (those of one client thread that share a device) and makes arrays of the
 results.
 """
@@ -9,48 +9,18 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt import messages, promises, session_arrays, statuses, values
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
+from pathways_jupyter.local.pathways.ifrt.sidecars import Sidecars
 from pathways_jupyter.local.pathways.ifrt.values import Spec
 
 PROGRAM_TYPE = "jax_colocated_python_v0.0.1"
-
-
-class Function(Protocol):
-    """A function that is present on its hosts."""
-
-    def call(self, inputs: Sequence[Sequence[Any]]) -> list[list[Any]]:
-        """Calls it on every host, and blocks until all are done.
-
-        Args:
-          inputs: The shards of each argument, by device.
-
-        Returns:
-          The shards of each result, by device.
-
-        Raises:
-          StatusError: A host could not be reached, or the function raised; the message holds the remote traceback.
-        """
-
-    def release(self) -> None:
-        """Lets the hosts forget it."""
-
-
-class Hosts(Protocol):
-    """Where colocated functions run."""
-
-    def load(self, code: bytes, inputs: Sequence[Spec], outputs: Sequence[Spec], device_ids: Sequence[int]) -> Function:
-        """Brings a function to the hosts of these devices.
-
-        Raises:
-          StatusError: It cannot be loaded there.
-        """
 
 
 class Order:
@@ -75,19 +45,22 @@ class Order:
         keys = [(stream, each) for each in device_ids]
         with self._lock:
             self._last.update(dict.fromkeys(keys, call))
-        call.then(lambda: self._leave(keys, call))
 
-    def _leave(self, keys: Sequence[tuple[int, int]], call: Promise) -> None:
-        with self._lock:
-            for key in keys:
-                if self._last.get(key) is call:
-                    del self._last[key]
+        def leave() -> None:
+            with self._lock:
+                for key in keys:
+                    if self._last.get(key) is call:
+                        del self._last[key]
+
+        call.then(leave)
 
 
 class PythonExecutable:
     """A colocated Python function as a session's executable."""
 
-    def __init__(self, program: bytes, hosts: Hosts, order: Order, devices: Devices, shardings: Shardings) -> None:
+    def __init__(
+        self, program: bytes, sidecars: Sidecars, order: Order, devices: Devices, shardings: Shardings
+    ) -> None:
         """Brings the function to its hosts.
 
         Args:
@@ -104,9 +77,9 @@ class PythonExecutable:
         devices.check_known(self.device_ids)
         self._devices = devices
         self._order = order
-        self._outputs = [_spec(each, shardings) for each in message.output_specs]
-        inputs = [_spec(each, shardings) for each in message.input_specs]
-        self._function = hosts.load(message.serialized_program_text, inputs, self._outputs, self.device_ids)
+        self._outputs = [values.read_spec(each, shardings) for each in message.output_specs]
+        inputs = [values.read_spec(each, shardings) for each in message.input_specs]
+        self._function = sidecars.load(message.serialized_program_text, inputs, self._outputs, self.device_ids)
 
     @property
     def fingerprint(self) -> bytes:
@@ -126,7 +99,9 @@ class PythonExecutable:
             inputs,
             outputs,
             after=self._order.before(stream, self.device_ids),
-            start=lambda job: _on_own_thread(f"colocated {self.name}", job),
+            start=lambda job: threading.Thread(
+                target=job, name=f"colocated {self.name} {next(_numbers)}", daemon=True
+            ).start(),
         )
         self._order.note(stream, self.device_ids, call)
         return call
@@ -162,12 +137,4 @@ class PythonExecutable:
         return [values.join(spec, shards) for spec, shards in zip(self._outputs, made, strict=True)], None
 
 
-def _spec(message: Any, shardings: Shardings) -> Spec:
-    return Spec(message.dtype.kind, tuple(message.shape.dims), shardings.read(message.sharding))
-
-
 _numbers = itertools.count(1)
-
-
-def _on_own_thread(name: str, job: Callable[[], object]) -> None:
-    threading.Thread(target=job, name=f"{name} {next(_numbers)}", daemon=True).start()

@@ -28,9 +28,9 @@ import sys
 import threading
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
-from types import FrameType
 from typing import Any, NoReturn
 
+from pathways_jupyter.local.pathways import program_start
 from pathways_jupyter.local.pathways.ifrt import statuses
 from pathways_jupyter.local.pathways.ifrt.compilation import Compiled, compile_program, load, ready_lapack
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
@@ -71,7 +71,7 @@ class Compilers:
             stream.flush()
         if os.fork() == 0:
             ours.close()
-            _Template(theirs, self._devices).run()
+            _fork_compilers(theirs, self._devices)
         theirs.close()
         self._template = ours
 
@@ -134,7 +134,14 @@ class Compilers:
     def _compiler(self, session: int) -> Iterator[Connection]:
         """A compiler for one program; closed by the caller if it must not be used again."""
         with self._lock:
-            compiler = self._idle_one() or self._fork()
+            found: Connection | None = None
+            while found is None and self._idle:
+                found = self._idle.pop()
+                # It says nothing unasked: what there is to read is its end, say by a kernel that ran out of memory.
+                if found.poll():
+                    found.close()
+                    found = None
+            compiler = found or self._fork()
             self._busy[compiler] = session
         try:
             yield compiler
@@ -145,15 +152,6 @@ class Compilers:
                     self._idle.append(compiler)
                 else:
                     compiler.close()
-
-    def _idle_one(self) -> Connection | None:
-        while self._idle:
-            compiler = self._idle.pop()
-            # It says nothing unasked: what there is to read is its end, say by a kernel that ran out of memory.
-            if not compiler.poll():
-                return compiler
-            compiler.close()
-        return None
 
     def _fork(self) -> Connection:
         assert self._template is not None, "start() must be called before"
@@ -167,58 +165,57 @@ class Compilers:
         return Connection(ours.detach())
 
 
-class _Template:
-    """A process with JAX imported and no thread, which forks the compilers."""
+def _fork_compilers(requests: socket.socket, devices: Devices) -> NoReturn:
+    """Run the template: fork a compiler for each socket that it is sent, until the proxy ends."""
+    code = 1
+    try:
+        # Ctrl-C and the like are for the proxy, whose end this process then sees.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGCHLD, program_start.reap("Compiler"))
+        while True:
+            data, descriptors, _, _ = socket.recv_fds(requests, 1, 1)
+            if not data:
+                break
+            (descriptor,) = descriptors
+            if os.fork() == 0:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                requests.close()
+                _compile_for(Connection(descriptor), devices)
+            os.close(descriptor)
+        code = 0
+    except BaseException:
+        _log.exception("The template of the compilers failed")
+    finally:
+        # Not sys.exit: what the proxy has registered to be done at its end is not this process's to do.
+        os._exit(code)
 
-    def __init__(self, requests: socket.socket, devices: Devices) -> None:
-        self._requests = requests
-        self._devices = devices
 
-    def run(self) -> NoReturn:
-        """Forks a compiler for each socket that it is sent, until the proxy ends."""
-        code = 1
-        try:
-            # Ctrl-C and the like are for the proxy, whose end this process then sees.
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.signal(signal.SIGCHLD, _reap)
-            while True:
-                data, descriptors, _, _ = socket.recv_fds(self._requests, 1, 1)
-                if not data:
-                    break
-                (descriptor,) = descriptors
-                if os.fork() == 0:
-                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                    self._requests.close()
-                    self._compile(Connection(descriptor))
-                os.close(descriptor)
-            code = 0
-        except BaseException:
-            _log.exception("The template of the compilers failed")
-        finally:
-            # Not sys.exit: what the proxy has registered to be done at its end is not this process's to do.
-            os._exit(code)
-
-    def _compile(self, proxy: Connection) -> None:
-        """Compiles what it is sent, one program after the other."""
-        # A crash leaves Python's stack in the log, which shows what was running.
-        faulthandler.enable()
-        threading.Thread(target=_end_with, args=(proxy.fileno(),), name="life", daemon=True).start()
-        # Made before it is needed: the proxy forks compilers ahead of the first program.
-        assert self._devices.client
-        with contextlib.suppress(EOFError, OSError):
-            while True:
-                artifact, options = proxy.recv()
-                try:
-                    compiled, executable = compile_program(artifact, options, self._devices)
-                except Exception as error:
-                    status = statuses.of(error)
-                    proxy.send((int(status.code), status.message))
-                    continue
-                # Sent ahead of the code: if serializing crashes, the proxy knows that compiling did not.
-                proxy.send(compiled)
-                proxy.send(_serialized(compiled.name, executable))
-        os._exit(0)
+def _compile_for(proxy: Connection, devices: Devices) -> NoReturn:
+    """Run a compiler: compile what the proxy sends, one program after the other."""
+    # A crash leaves Python's stack in the log, which shows what was running.
+    faulthandler.enable()
+    threading.Thread(target=_end_with, args=(proxy.fileno(),), name="life", daemon=True).start()
+    # Made before it is needed: the proxy forks compilers ahead of the first program.
+    assert devices.client
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            artifact, options = proxy.recv()
+            try:
+                compiled, executable = compile_program(artifact, options, devices)
+            except Exception as error:
+                status = statuses.of(error)
+                proxy.send((int(status.code), status.message))
+                continue
+            # Sent ahead of the code: if serializing crashes, the proxy knows that compiling did not.
+            proxy.send(compiled)
+            try:
+                code: bytes | None = executable.serialize()
+            except Exception as error:
+                _log.info("%s cannot be serialized: %s", compiled.name, error)
+                code = None
+            proxy.send(code)
+    os._exit(0)
 
 
 def _end_with(descriptor: int) -> None:
@@ -228,23 +225,3 @@ def _end_with(descriptor: int) -> None:
     hang_up.register(descriptor, 0)
     hang_up.poll()
     os._exit(0)
-
-
-def _serialized(name: str, executable: Any) -> bytes | None:
-    try:
-        code: bytes = executable.serialize()
-    except Exception as error:
-        _log.info("%s cannot be serialized: %s", name, error)
-        return None
-    return code
-
-
-def _reap(number: int, frame: FrameType | None) -> None:
-    del number, frame
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if pid == 0:
-                return
-            if os.WIFSIGNALED(status):
-                _log.warning("Compiler %d was ended by %s", pid, signal.Signals(os.WTERMSIG(status)).name)

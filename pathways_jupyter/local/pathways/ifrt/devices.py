@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from pathways_jupyter.base.tpu import InstanceType
 from pathways_jupyter.local.pathways.ifrt import dtypes, statuses
 from pathways_jupyter.local.pathways.ifrt.statuses import Code, StatusError
-from pathways_jupyter.tpu import InstanceType
 
 if TYPE_CHECKING:
     import jax

@@ -45,7 +45,6 @@ _TABLE: tuple[tuple[int, type, str], ...] = (
 )
 
 _NUMPY = {kind: np.dtype(dtype) for kind, dtype, _ in _TABLE}
-_KIND_OF_NUMPY = {dtype: kind for kind, dtype in _NUMPY.items()}
 _KIND_OF_MLIR = {name: kind for kind, _, name in _TABLE}
 
 
@@ -59,20 +58,6 @@ def to_numpy(kind: int) -> np.dtype:
     if dtype is None:
         raise statuses.unimplemented(f"arrays of element type {kind} are not supported")
     return dtype
-
-
-def from_numpy(dtype: np.dtype) -> int:
-    """The kind of a numpy dtype; strings are recognized by their kind character.
-
-    Raises:
-      StatusError: There is no such element type.
-    """
-    if dtype.kind == "T":
-        return STRING
-    kind = _KIND_OF_NUMPY.get(dtype)
-    if kind is None:
-        raise statuses.unimplemented(f"arrays of dtype {dtype} are not supported")
-    return kind
 
 
 def from_mlir(name: str) -> int:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from pathways_jupyter.local.pathways.ifrt import executables, promises, statuses
+from pathways_jupyter.local.pathways.ifrt import messages, promises, statuses
 from pathways_jupyter.local.pathways.ifrt.client_session import Answer, Future, Handler, Session
 from pathways_jupyter.local.pathways.ifrt.colocated import PythonExecutable
 from pathways_jupyter.local.pathways.ifrt.executables import Executable, XlaExecutable
-from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.stablehlo import CALLBACKS_REFUSED
 
 _XLA_PROGRAMS = frozenset({"xla::ifrt::XlaProgram", "xla::ifrt::HloProgram"})
@@ -58,8 +57,8 @@ def execute(session: Session, message: Any, answer: Answer) -> None:
     started = executable.execute(inputs, outputs, message.execute_options)
     if message.execute_options.fill_status:
         answer.body.status_handle = message.result_status_handle or session.new_handle()
-        over = [array.ready(session.machine.lanes.of) for array in outputs]
-        session.futures[answer.body.status_handle] = Future(_over(started, over))
+        over = [array.ready(session.machine.queues.of) for array in outputs]
+        session.futures[answer.body.status_handle] = Future(promises.all_of([started, *over]))
     if not message.result_array_handle:
         for handle, spec in zip(handles, specs, strict=True):
             output = answer.body.outputs.add(array_handle=handle)
@@ -88,7 +87,8 @@ def check_future(session: Session, message: Any, answer: Answer) -> None:
 
 def cost_analysis(session: Session, message: Any, answer: Answer) -> None:
     """XLA's estimates."""
-    executables.read_statistics(answer.body, session.executable(message.loaded_executable_handle))
+    estimates = session.executable(message.loaded_executable_handle).cost_analysis()
+    messages.write_attributes(answer.body.attributes, estimates)
     answer.send()
 
 
@@ -172,23 +172,9 @@ def _compiled(session: Session, message: Any) -> Executable:
     kind = message.program.type_name
     if kind in _XLA_PROGRAMS:
         compiled, executable = machine.compilers.compile(message.program.data, message.compile_options.data, session.id)
-        return XlaExecutable(compiled, executable, machine.devices, machine.shardings, machine.lanes)
+        return XlaExecutable(compiled, executable, machine.devices, machine.shardings, machine.queues)
     if kind == _PYTHON_PROGRAM:
-        return PythonExecutable(message.program.data, machine.hosts, session.order, machine.devices, machine.shardings)
+        return PythonExecutable(
+            message.program.data, machine.sidecars, session.order, machine.devices, machine.shardings
+        )
     raise statuses.unimplemented(f"programs of type {kind} are not supported")
-
-
-def _over(started: Promise, outputs: list[Promise]) -> Promise:
-    """Settled when an execution has ended, with its error if it has one."""
-    everything = [started, *outputs]
-    together = Promise()
-
-    def settle() -> None:
-        error = next((promise.error for promise in everything if promise.error is not None), None)
-        if error is None:
-            together.settle(None)
-        else:
-            together.fail(error)
-
-    promises.when_all(everything, settle)
-    return together

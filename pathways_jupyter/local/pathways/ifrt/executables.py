@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pathways_jupyter.local.pathways.ifrt import dtypes, messages, session_arrays, statuses, values
+from pathways_jupyter.local.pathways.ifrt import dtypes, session_arrays, statuses, values
 from pathways_jupyter.local.pathways.ifrt.compilation import Compiled
+from pathways_jupyter.local.pathways.ifrt.device_queues import DeviceQueues
 from pathways_jupyter.local.pathways.ifrt.devices import MEMORY_KINDS, Devices
-from pathways_jupyter.local.pathways.ifrt.lanes import Lanes
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.shardings import Sharding, Shardings
@@ -88,7 +88,7 @@ class XlaExecutable:
     """
 
     def __init__(
-        self, compiled: Compiled, executable: Any, devices: Devices, shardings: Shardings, lanes: Lanes
+        self, compiled: Compiled, executable: Any, devices: Devices, shardings: Shardings, queues: DeviceQueues
     ) -> None:
         self.name = compiled.name
         self.device_ids = compiled.device_ids
@@ -99,8 +99,10 @@ class XlaExecutable:
         self._executable = executable
         self._devices = devices
         self._shardings = shardings
-        self._lanes = lanes
+        self._queues = queues
         self._parameter_shardings = self._partitionings(executable.get_parameter_shardings(), len(self._parameters))
+        # The memory of each result, for the one program that there is.
+        (self._memory_kinds,) = executable.get_output_memory_kinds() or [[MEMORY_KINDS[0]] * len(self._results)]
         self._output_shardings = self._partitionings(executable.get_output_shardings(), len(self._results))
         self._places: dict[tuple[int, ...], _Place] = {}
 
@@ -115,7 +117,7 @@ class XlaExecutable:
         return self._place(self._where(inputs, device_ids)).results
 
     def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Promise:
-        """Starts one execution on the lane of its devices.
+        """Starts one execution on the queue of its devices.
 
         Raises:
           StatusError: The arguments are not what the program was compiled for.
@@ -138,7 +140,7 @@ class XlaExecutable:
             inputs,
             outputs,
             consumed=[inputs[each] for each in self._donated if each not in kept and each < len(inputs)],
-            start=self._lanes.of(where).launch,
+            start=self._queues.of(where).launch,
         )
 
     def describe(self, response: Any) -> None:
@@ -150,9 +152,17 @@ class XlaExecutable:
                 field = getattr(response, f"{name}_shardings")
                 field.SetInParent()
                 field.shardings.extend(each.SerializeToString() for each in found)
-            self._describe_layouts(response, name)
-        for kinds in self._memory_kinds():
-            response.output_memory_kinds.memory_kind_lists.add().memory_kinds.extend(kinds)
+            try:
+                layouts = getattr(executable, f"get_{name}_layouts")()
+            except Exception as error:
+                # XLA has none where there is a token among the arguments or results. All else can be described.
+                statuses.of(error).write_to(getattr(response, f"{name}_layouts_error"))
+            else:
+                described = getattr(response, f"{name}_layouts_list")
+                described.SetInParent()
+                for layout in layouts:
+                    described.layouts.add().minor_to_major.extend(layout._xla_layout().minor_to_major())
+        response.output_memory_kinds.memory_kind_lists.add().memory_kinds.extend(self._memory_kinds)
         response.donated_input_indices.SetInParent()
         response.donated_input_indices.donated_input_indices.extend(self._donated)
         stats = executable.get_compiled_memory_stats()
@@ -172,18 +182,6 @@ class XlaExecutable:
     def release(self) -> None:
         """XLA's program goes with this object."""
 
-    def _describe_layouts(self, response: Any, name: str) -> None:
-        try:
-            found = getattr(self._executable, f"get_{name}_layouts")()
-        except Exception as error:
-            # XLA has none where there is a token among the arguments or results. All else can be described.
-            statuses.of(error).write_to(getattr(response, f"{name}_layouts_error"))
-            return
-        layouts = getattr(response, f"{name}_layouts_list")
-        layouts.SetInParent()
-        for layout in found:
-            layouts.layouts.add().minor_to_major.extend(layout._xla_layout().minor_to_major())
-
     def _where(self, inputs: Sequence[Array], device_ids: Sequence[int]) -> tuple[int, ...]:
         """A portable program runs on the device that the request names, or that its arguments are on."""
         if not self._portable:
@@ -193,21 +191,16 @@ class XlaExecutable:
         placed = [each.spec.sharding.device_ids for each in inputs if each.spec is not None]
         return placed[0] if placed else self.device_ids
 
-    def _memory_kinds(self) -> list[list[str]]:
-        """The memory of each result, for the one program that there is."""
-        try:
-            found = self._executable.get_output_memory_kinds()
-        except RuntimeError:
-            # Before jaxlib 0.10 XLA did not report this for CPUs, where all memory is a device's.
-            found = []
-        return found or [[MEMORY_KINDS[0]] * len(self._results)]
-
     def _partitionings(self, found: Sequence[Any] | None, count: int) -> list[bytes | None]:
         """XLA's partitioning of each argument or result; None for those of a program that is not partitioned."""
         if len(self.device_ids) == 1:
             return [None] * count
         if found is None:
-            return [_replicated()] * count
+            from jax._src.lib import xla_client as xc
+
+            replicated = xc.OpSharding()
+            replicated.type = xc.OpSharding.Type.REPLICATED
+            return [replicated.SerializeToString()] * count
         # XLA has one for the empty tuple that a program without results returns.
         return [each.SerializeToString() for each in found[:count]]
 
@@ -220,34 +213,27 @@ class XlaExecutable:
             spec = array.spec
             if spec is fitting[number] or spec is None:
                 continue
-            if spec != fitting[number]:
-                self._check_argument(number, spec, where)
+            parameter = self._parameters[number]
+            # The first token of all is an ordinary array without elements.
+            if spec != fitting[number] and parameter.kind != dtypes.TOKEN:
+                sharding = self._sharding(where, self._parameter_shardings[number], parameter.memory_kind)
+                wanted = Spec(parameter.kind, parameter.shape, sharding)
+                if _outline(spec) != _outline(wanted):
+                    raise statuses.invalid(
+                        f"argument {number} of {self.name} must be {_describe(wanted)}, and is {_describe(spec)}"
+                    )
             fitting[number] = spec
 
-    def _check_argument(self, number: int, spec: Spec, where: tuple[int, ...]) -> None:
-        parameter = self._parameters[number]
-        if parameter.kind == dtypes.TOKEN:
-            return  # The first token of all is an ordinary array without elements.
-        sharding = self._sharding(where, self._parameter_shardings[number], parameter.memory_kind)
-        wanted = Spec(parameter.kind, parameter.shape, sharding)
-        if _outline(spec) != _outline(wanted):
-            raise statuses.invalid(
-                f"argument {number} of {self.name} must be {_describe(wanted)}, and is {_describe(spec)}"
-            )
-
     def _place(self, where: tuple[int, ...]) -> _Place:
-        found = self._places.get(where)
-        if found is None:
-            found = self._places[where] = self._make_place(where)
-        return found
-
-    def _make_place(self, where: tuple[int, ...]) -> _Place:
+        if (found := self._places.get(where)) is not None:
+            return found
         # The result handlers of jaxlib itself take other arguments from 0.12 on.
         from jax._src.interpreters import pxla
 
-        (kinds,) = self._memory_kinds()
-        place = _Place([], [], [None] * len(self._parameters))
-        for (kind, shape), partitioning, memory_kind in zip(self._results, self._output_shardings, kinds, strict=True):
+        place = self._places[where] = _Place([], [], [None] * len(self._parameters))
+        for (kind, shape), partitioning, memory_kind in zip(
+            self._results, self._output_shardings, self._memory_kinds, strict=True
+        ):
             spec = Spec(kind, shape, self._sharding(where, partitioning, memory_kind))
             place.results.append(spec)
             place.handlers.append(pxla.global_aval_to_result_handler(values.aval(spec), spec.sharding.jax, True))
@@ -257,11 +243,6 @@ class XlaExecutable:
         if partitioning is None:
             return self._shardings.single(where[0], memory_kind)
         return self._shardings.partitioned(where, partitioning, memory_kind)
-
-
-def read_statistics(response: Any, executable: Executable) -> None:
-    """Fills a LoadedExecutableCostAnalysisResponse."""
-    messages.write_attributes(response.attributes, executable.cost_analysis())
 
 
 def _outline(spec: Spec) -> tuple[Any, ...]:
@@ -275,12 +256,3 @@ def _describe(spec: Spec) -> str:
     kind, shape, shard, device_ids, memory_kind = _outline(spec)
     dtype = "string" if spec.is_strings else dtypes.to_numpy(kind).name
     return f"{dtype}{list(shape)} in parts of {list(shard)} on devices {list(device_ids)} ({memory_kind})"
-
-
-def _replicated() -> bytes:
-    from jax._src.lib import xla_client as xc
-
-    sharding = xc.OpSharding()
-    sharding.type = xc.OpSharding.Type.REPLICATED
-    encoded: bytes = sharding.SerializeToString()
-    return encoded

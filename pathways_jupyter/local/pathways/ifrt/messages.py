@@ -1,15 +1,21 @@
 """The messages that travel, the version that is spoken, and how the gRPC methods are called.
 
 Everything that only the wire knows is here, so that the rest of the package speaks of arrays and programs.
+
+The messages are those of the ``.proto`` files in ``schema/``, compiled into descriptors and not into code: generated
+modules are tied to a range of protobuf versions, and this package has to work with whatever protobuf a notebook has.
+After a change: ``pip install grpcio-tools``, then in ``schema/`` ``python -m grpc_tools.protoc -I.
+--descriptor_set_out=schema.binpb xla.proto status.proto types.proto ifrt.proto proxy.proto``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any
 
-from pathways_jupyter.local.pathways.ifrt.proto_schema import Schema
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 SERVICE = "xla.ifrt.proxy.GrpcIfrtService"
 STORE_METADATA_KEY = "ifrt-proxy-grpc-host-buffer-store-metadata-bin"
@@ -17,25 +23,38 @@ STORE_METADATA_KEY = "ifrt-proxy-grpc-host-buffer-store-metadata-bin"
 FIRST_SERVER_HANDLE = 1 << 63
 """Handles below are made by the client, from here on by the server."""
 
-# Messages have no static types: their classes are built from the schema when this module is imported.
-_schema = Schema()
 _PROXY = "xla.ifrt.proxy."
 
-IfrtRequest: Any = _schema.message(_PROXY + "IfrtRequest")
-IfrtResponse: Any = _schema.message(_PROXY + "IfrtResponse")
-GetVersionRequest: Any = _schema.message(_PROXY + "GrpcGetVersionRequest")
-GetVersionResponse: Any = _schema.message(_PROXY + "GrpcGetVersionResponse")
-StoreMetadata: Any = _schema.message(_PROXY + "GrpcHostBufferStoreMetadata")
-LookupRequest: Any = _schema.message(_PROXY + "GrpcHostBufferLookupRequest")
-DeleteRequest: Any = _schema.message(_PROXY + "GrpcHostBufferDeleteRequest")
+DESCRIPTORS = descriptor_pb2.FileDescriptorSet.FromString(
+    (resources.files(__package__) / "schema" / "schema.binpb").read_bytes()
+)
+_pool = descriptor_pool.DescriptorPool()
+for _file in DESCRIPTORS.file:
+    _pool.Add(_file)
 
-Sharding: Any = _schema.message("xla.ifrt.ShardingProto")
-SingleDeviceSharding: Any = _schema.message("xla.ifrt.SingleDeviceShardingProto")
-HloSharding: Any = _schema.message("xla.ifrt.HloShardingProto")
-ConcreteEvenSharding: Any = _schema.message("xla.ifrt.ConcreteEvenShardingProto")
-CustomCallProgram: Any = _schema.message("xla.ifrt.CustomCallProgramProto")
-XlaCompileOptions: Any = _schema.message("xla.ifrt.XlaCompileOptionsProto")
-StringArrayContents: Any = _schema.message("xla.ifrt.proto.StringArrayContents")
+
+def message_class(name: str) -> Any:
+    """The class of the message with this full name, e.g. ``xla.ifrt.proxy.IfrtRequest``."""
+    return message_factory.GetMessageClass(_pool.FindMessageTypeByName(name))
+
+
+# Messages have no static types: their classes are built from the schema when this module is imported.
+
+IfrtRequest: Any = message_class(_PROXY + "IfrtRequest")
+IfrtResponse: Any = message_class(_PROXY + "IfrtResponse")
+GetVersionRequest: Any = message_class(_PROXY + "GrpcGetVersionRequest")
+GetVersionResponse: Any = message_class(_PROXY + "GrpcGetVersionResponse")
+StoreMetadata: Any = message_class(_PROXY + "GrpcHostBufferStoreMetadata")
+LookupRequest: Any = message_class(_PROXY + "GrpcHostBufferLookupRequest")
+DeleteRequest: Any = message_class(_PROXY + "GrpcHostBufferDeleteRequest")
+
+Sharding: Any = message_class("xla.ifrt.ShardingProto")
+SingleDeviceSharding: Any = message_class("xla.ifrt.SingleDeviceShardingProto")
+HloSharding: Any = message_class("xla.ifrt.HloShardingProto")
+ConcreteEvenSharding: Any = message_class("xla.ifrt.ConcreteEvenShardingProto")
+CustomCallProgram: Any = message_class("xla.ifrt.CustomCallProgramProto")
+XlaCompileOptions: Any = message_class("xla.ifrt.XlaCompileOptionsProto")
+StringArrayContents: Any = message_class("xla.ifrt.proto.StringArrayContents")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt.statuses import StatusError
@@ -110,6 +111,22 @@ def when_all(promises: Iterable[Promise], callback: Callable[[], object]) -> Non
 
     for promise in pending:
         promise.then(one_less)
+
+
+def all_of(promises: Sequence[Promise]) -> Promise:
+    """Settled when all of `promises` are, or as soon as one of them has an error: with that error."""
+    if len(promises) == 1:
+        return promises[0]
+    together = Promise()
+
+    def check(promise: Promise) -> None:
+        if promise.error is not None:
+            together.fail(promise.error)
+
+    for each in promises:
+        each.then(partial(check, each))
+    when_all(promises, lambda: together.settle(None))
+    return together
 
 
 class _Turns(threading.local):

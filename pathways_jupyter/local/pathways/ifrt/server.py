@@ -10,7 +10,6 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from pathways_jupyter.local.pathways.http2 import calls
 from pathways_jupyter.local.pathways.http2.calls import Call, Content, Messages
 from pathways_jupyter.local.pathways.http2.listener import Listener
 from pathways_jupyter.local.pathways.ifrt import array_requests, devices, executable_requests, messages, statuses
@@ -18,7 +17,7 @@ from pathways_jupyter.local.pathways.ifrt.buffers import Upload, chunk_head
 from pathways_jupyter.local.pathways.ifrt.client_session import Answer, Handler, Machine, Session
 from pathways_jupyter.local.pathways.ifrt.devices import MEMORY_KINDS, PLATFORM, Device
 from pathways_jupyter.local.pathways.ifrt.messages import Attribute, Version
-from pathways_jupyter.local.pathways.ifrt.statuses import StatusError
+from pathways_jupyter.local.pathways.ifrt.statuses import Code, StatusError
 
 _log = logging.getLogger(__name__)
 
@@ -47,13 +46,9 @@ class Server:
         }
         self._listener = Listener(self._serve)
 
-    def listen_on_socket(self, path: Path) -> None:
+    def listen(self, path: Path) -> None:
         """Serves clients on a unix socket; see :class:`Listener`."""
-        self._listener.listen_on_socket(path)
-
-    def listen_on_loopback(self, port: int) -> int:
-        """Serves clients on a TCP port; see :class:`Listener`."""
-        return self._listener.listen_on_loopback(port)
+        self._listener.listen(path)
 
     def stop(self) -> None:
         """Ends all sessions and stops serving."""
@@ -81,14 +76,11 @@ class Server:
     def _serve(self, call: Call) -> None:
         method = self._methods.get(call.path)
         if method is None:
-            call.finish(calls.UNIMPLEMENTED, f"there is no method {call.path}")
-            return
+            raise statuses.unimplemented(f"there is no method {call.path}")
         try:
             method(call)
-        except StatusError as error:
-            call.finish(error.code, error.message)
         except (DecodeError, KeyError) as error:
-            call.finish(calls.INVALID_ARGUMENT, f"metadata is missing or malformed: {error}")
+            raise statuses.invalid(f"metadata is missing or malformed: {error}") from error
 
     def _get_version(self, call: Call) -> None:
         def answer(data: bytes) -> None:
@@ -100,19 +92,18 @@ class Server:
             version = messages.choose_version(oldest, newest)
             if version is None:
                 _log.warning("A client speaks protocol %d to %d only: refused", oldest.protocol, newest.protocol)
-                call.finish(
-                    calls.FAILED_PRECONDITION,
+                raise StatusError(
+                    Code.FAILED_PRECONDITION,
                     f"this proxy speaks protocol {messages.NEWEST.protocol} and older; "
                     "JAX here is newer than the proxy",
                 )
-                return
             response = messages.GetVersionResponse()
             response.version.protocol_version = version.protocol
             response.version.ifrt_serdes_version_number = version.serdes
             call.send(response.SerializeToString())
             call.finish()
 
-        call.receiver = _one(call, answer)
+        call.receiver = Messages(_decoded(answer))
 
     def _session(self, call: Call) -> None:
         session = Session(self._machine, _HANDLERS, lambda response: call.send(response.SerializeToString()))
@@ -121,49 +112,32 @@ class Server:
         _log.info("Opened %s", session)
 
         def take(data: bytes) -> None:
-            try:
-                request = messages.IfrtRequest.FromString(data)
-            except DecodeError as error:
-                call.finish(calls.INVALID_ARGUMENT, f"this is not a request: {error}")
-                gone()
-                return
-            session.handle(request)
+            session.handle(messages.IfrtRequest.FromString(data))
 
         def gone() -> None:
             with self._lock:
                 if self._sessions.pop(session.id, None) is None:
                     return
-            arrays, executables, _ = session.size
-            session.end()
+            arrays, executables = session.end()
             _log.info("Closed %s: freed %d arrays and %d executables", session, arrays, executables)
 
         def end() -> None:
             gone()
             call.finish()
 
-        call.receiver = Messages(take, end, gone)
+        call.receiver = Messages(_decoded(take), end, gone)
 
     def _store(self, call: Call) -> None:
         metadata = messages.StoreMetadata.FromString(call.metadata[messages.STORE_METADATA_KEY])
         session = self._find(metadata.session_id)
         upload = Upload(metadata.buffer_size)
 
-        def piece(data: memoryview) -> None:
-            try:
-                upload.piece(data)
-            except StatusError as error:
-                call.finish(error.code, error.message)
-
         def end() -> None:
-            try:
-                session.buffers.put(metadata.handle, upload.finish())
-            except StatusError as error:
-                call.finish(error.code, error.message)
-            else:
-                call.send(_NOTHING)
-                call.finish()
+            session.buffers.put(metadata.handle, upload.finish())
+            call.send(_NOTHING)
+            call.finish()
 
-        call.receiver = Content(upload.begin, piece, end, lambda: None)
+        call.receiver = Content(upload.begin, upload.piece, end, lambda: None)
 
     def _look_up(self, call: Call) -> None:
         def answer(data: bytes) -> None:
@@ -175,7 +149,7 @@ class Server:
                 call.send(chunk_head(len(chunk)), chunk)
             call.finish()
 
-        call.receiver = _one(call, answer)
+        call.receiver = Messages(_decoded(answer))
 
     def _delete(self, call: Call) -> None:
         def answer(data: bytes) -> None:
@@ -184,7 +158,7 @@ class Server:
             call.send(_NOTHING)
             call.finish()
 
-        call.receiver = _one(call, answer)
+        call.receiver = Messages(_decoded(answer))
 
     def _find(self, session_id: int) -> Session:
         with self._lock:
@@ -194,18 +168,16 @@ class Server:
         return session
 
 
-def _one(call: Call, answer: Callable[[bytes], None]) -> Messages:
-    """A receiver of a single request."""
+def _decoded(answer: Callable[[bytes], None]) -> Callable[[bytes], None]:
+    """`answer`, for a client that may send anything."""
 
     def take(data: bytes) -> None:
         try:
             answer(data)
-        except StatusError as error:
-            call.finish(error.code, error.message)
         except DecodeError as error:
-            call.finish(calls.INVALID_ARGUMENT, f"this is not a request: {error}")
+            raise statuses.invalid(f"this is not a request: {error}") from error
 
-    return Messages(take)
+    return take
 
 
 _NOTHING = b""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt import promises, statuses
-from pathways_jupyter.local.pathways.ifrt.lanes import Lane, Waitable, outcome
+from pathways_jupyter.local.pathways.ifrt.device_queues import DeviceQueue, Waitable, outcome
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.statuses import StatusError
 from pathways_jupyter.local.pathways.ifrt.values import Spec, Strings
@@ -19,7 +19,7 @@ Work = Callable[[list[Any]], tuple[Sequence[Any], Waitable | None]]
 """Computes the outputs' values from the inputs'; returns an object to wait for if it is still running; may raise."""
 
 Start = Callable[[Callable[[], Waitable | None]], object]
-"""Runs a job somewhere: here, on a lane, on a thread."""
+"""Runs a job somewhere: here, on a queue, on a thread."""
 
 _DELETED = promises.failed(statuses.invalid("Array has been deleted."))
 
@@ -41,14 +41,41 @@ class Array:
         self.readers: list[Promise] = []
         self._ready: Promise | None = None
 
-    def ready(self, lane_of: Callable[[Sequence[int]], Lane]) -> Promise:
+    def ready(self, queue_of: Callable[[Sequence[int]], DeviceQueue]) -> Promise:
         """A promise settled with the value once its computation is over, not only started."""
         if self.deleted:
             return _DELETED
         if self._ready is None:
             self._ready = ready = Promise()
-            promise = self.promise
-            promise.then(lambda: _settle_when_over(ready, promise, self.spec, lane_of))
+            promise, spec = self.promise, self.spec
+
+            def settle_when_over() -> None:
+                if promise.error is not None:
+                    ready.fail(promise.error)
+                    return
+                value = promise.get()
+                if isinstance(value, Strings) or spec is None:
+                    ready.settle(value)
+                    return
+
+                def done(error: BaseException | None) -> None:
+                    if error is None:
+                        ready.settle(value)
+                    else:
+                        ready.fail(statuses.of(error))
+
+                try:
+                    over = value.is_ready()
+                except RuntimeError:
+                    # Deleted: its memory went into another array. Waiting for it will say so.
+                    over = True
+                if over:
+                    # Returns at once, and raises what the computation failed with.
+                    done(outcome(value))
+                else:
+                    queue_of(spec.sharding.device_ids).wait(value, done)
+
+            promise.then(settle_when_over)
         return self._ready
 
     def delete(self) -> None:
@@ -118,35 +145,3 @@ def launch(
             array.readers = [reader for reader in array.readers if not reader.settled]
             array.readers.append(done)
     return done
-
-
-def _settle_when_over(
-    ready: Promise, promise: Promise, spec: Spec | None, lane_of: Callable[[Sequence[int]], Lane]
-) -> None:
-    if promise.error is not None:
-        ready.fail(promise.error)
-        return
-    value = promise.get()
-    if isinstance(value, Strings) or spec is None:
-        ready.settle(value)
-        return
-
-    def done(error: BaseException | None) -> None:
-        if error is None:
-            ready.settle(value)
-        else:
-            ready.fail(statuses.of(error))
-
-    if _is_ready(value):
-        # Returns at once, and raises what the computation failed with.
-        done(outcome(value))
-    else:
-        lane_of(spec.sharding.device_ids).wait(value, done)
-
-
-def _is_ready(value: Any) -> bool:
-    try:
-        return bool(value.is_ready())
-    except RuntimeError:
-        # Deleted: its memory went into another array. Waiting for it will say so.
-        return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.local.pathways.ifrt import messages, statuses
@@ -42,15 +42,34 @@ class Sharding:
         self.memory_kind: str | None = message.memory_kind or None
         if self.memory_kind not in (None, *MEMORY_KINDS):
             raise statuses.invalid(f"there is no memory {self.memory_kind}; there are {', '.join(MEMORY_KINDS)}")
-        self._jax: JaxSharding | None = None
         self._shard_shapes: dict[tuple[int, ...], tuple[int, ...]] = {}
 
-    @property
+    @cached_property
     def jax(self) -> JaxSharding:
-        """The same for JAX, over this process's CPU devices and in the same kind of memory."""
-        if self._jax is None:
-            self._jax = self._to_jax()
-        return self._jax
+        """The same for JAX, over this process's CPU devices and in the same kind of memory.
+
+        Raises:
+          StatusError: There is no such partitioning.
+        """
+        import jax
+        from jax._src.lib import xla_client as xc
+        from jax._src.sharding_impls import GSPMDSharding
+
+        places = tuple(self._devices.jax_devices[each] for each in self.device_ids)
+        if self._type_name == _SINGLE:
+            return jax.sharding.SingleDeviceSharding(places[0], memory_kind=self.memory_kind)
+        partitioning = xc.OpSharding()
+        if self._type_name == _HLO:
+            partitioning.ParseFromString(self._message.xla_op_sharding)
+        else:
+            _partition_evenly(
+                partitioning, tuple(self._message.shape.dims), tuple(self._message.shard_shape.dims), len(places)
+            )
+        try:
+            xc.HloSharding.from_proto(partitioning)
+        except RuntimeError as error:
+            raise statuses.invalid(f"the partitioning of a sharding is wrong: {error}") from error
+        return GSPMDSharding(places, partitioning, memory_kind=self.memory_kind)
 
     def shard_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of each shard of an array of this shape."""
@@ -76,27 +95,6 @@ class Sharding:
         if memory_kind is not None:
             message.memory_kind = memory_kind
         return self._type_name, message.SerializeToString()
-
-    def _to_jax(self) -> JaxSharding:
-        import jax
-        from jax._src.lib import xla_client as xc
-        from jax._src.sharding_impls import GSPMDSharding
-
-        places = tuple(self._devices.jax_devices[each] for each in self.device_ids)
-        if self._type_name == _SINGLE:
-            return jax.sharding.SingleDeviceSharding(places[0], memory_kind=self.memory_kind)
-        partitioning = xc.OpSharding()
-        if self._type_name == _HLO:
-            partitioning.ParseFromString(self._message.xla_op_sharding)
-        else:
-            _partition_evenly(
-                partitioning, tuple(self._message.shape.dims), tuple(self._message.shard_shape.dims), len(places)
-            )
-        try:
-            xc.HloSharding.from_proto(partitioning)
-        except RuntimeError as error:
-            raise statuses.invalid(f"the partitioning of a sharding is wrong: {error}") from error
-        return GSPMDSharding(places, partitioning, memory_kind=self.memory_kind)
 
 
 class Shardings:

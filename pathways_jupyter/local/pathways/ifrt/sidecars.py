@@ -9,18 +9,18 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import math
 import socket
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent import futures
 from typing import Any
 
-import numpy as np
-
 from pathways_jupyter.local.pathways.ifrt import dtypes, values
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
 from pathways_jupyter.local.pathways.ifrt.statuses import Code, StatusError
 from pathways_jupyter.local.pathways.ifrt.values import Spec
+from pathways_jupyter.local.pathways.sidecar import sidecar_protocol
 from pathways_jupyter.local.pathways.sidecar.sidecar_protocol import Connection, Header, WireError
 
 _log = logging.getLogger(__name__)
@@ -34,9 +34,14 @@ Answer = tuple[Header, list[memoryview]]
 
 
 class Sidecars:
-    """The sidecars of a proxy's hosts; their sockets become known as slices are placed."""
+    """The sidecars of a proxy's hosts; their sockets become known as slices are placed.
 
-    def __init__(self, devices: Devices, secret: str) -> None:
+    Args:
+      present: Whether there are any.
+    """
+
+    def __init__(self, devices: Devices, secret: str, *, present: bool = True) -> None:
+        self._present = present
         self._devices = devices
         self._secret = secret
         self._paths: dict[int, str] = {}
@@ -59,6 +64,8 @@ class Sidecars:
         Raises:
           StatusError: A host cannot be reached, or cannot unpickle it; the message holds the remote traceback.
         """
+        if not self._present:
+            raise StatusError(Code.FAILED_PRECONDITION, "the hosts have no colocated Python sidecars")
         function = _Function(self, next(self._numbers), code, inputs, outputs, device_ids, self._devices)
         for host in function.hosts:
             function.load_on(self.host(host))
@@ -196,7 +203,11 @@ class _Function:
           StatusError: It cannot be unpickled there, or the host is gone.
         """
         outputs = [
-            {"dtype": _dtype(spec), "shape": list(spec.shape), "devices": self._on(host.number, spec)}
+            {
+                "dtype": _STRING if spec.is_strings else dtypes.to_numpy(spec.kind).name,
+                "shape": list(spec.shape),
+                "devices": self._on(host.number, spec),
+            }
             for spec in self._outputs
         ]
         host.request("load", [self._code], function=self._number, outputs=outputs, aliases=self._aliases).result()
@@ -204,6 +215,8 @@ class _Function:
 
     def call(self, inputs: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Calls the function on all of its hosts at once."""
+        import jax
+
         running = [self._call_on(number, inputs) for number in self.hosts]
         futures.wait(running, return_when=futures.FIRST_EXCEPTION)
         # If several failed, the first host's error is reported; hosts that are not done no longer matter.
@@ -216,7 +229,12 @@ class _Function:
             rest = iter(parts)
             for shards, spec, places in zip(made, self._outputs, header["outputs"], strict=True):
                 for device in places:
-                    shards[device] = self._received(spec, device, next(rest))
+                    part, shape = next(rest), spec.sharding.shard_shape(spec.shape)
+                    if spec.is_strings:
+                        shards[device] = tuple(sidecar_protocol.unpack_strings(part, math.prod(shape)))
+                    else:
+                        array = values.read_host(part, spec.kind, shape, None)
+                        shards[device] = jax.device_put(array, self._devices.jax_devices[device])
         return [
             [shards[device] for device in spec.sharding.device_ids]
             for shards, spec in zip(made, self._outputs, strict=True)
@@ -236,24 +254,16 @@ class _Function:
         if self._number not in host.loaded:
             self.load_on(host)
         places = [self._on(number, spec) for spec in self._inputs]
-        parts = [
-            _to_send(spec, shards[spec.sharding.device_ids.index(device)])
-            for spec, shards, devices in zip(self._inputs, inputs, places, strict=True)
-            for device in devices
-        ]
+        parts = []
+        for spec, shards, devices in zip(self._inputs, inputs, places, strict=True):
+            for device in devices:
+                shard = shards[spec.sharding.device_ids.index(device)]
+                parts.append(sidecar_protocol.pack_strings(shard) if spec.is_strings else values.to_host(shard, None))
         shapes = [list(spec.sharding.shard_shape(spec.shape)) for spec in self._inputs]
         return host.request("call", parts, function=self._number, inputs=places, shapes=shapes)
 
     def _on(self, host: int, spec: Spec) -> list[int]:
         return [each for each in spec.sharding.device_ids if self._devices.all[each].host == host]
-
-    def _received(self, spec: Spec, device: int, part: memoryview) -> Any:
-        if spec.is_strings:
-            return _read_strings(part, spec.sharding.shard_shape(spec.shape))
-        import jax
-
-        array = values.read_host(part, spec.kind, spec.sharding.shard_shape(spec.shape), None)
-        return jax.device_put(array, self._devices.jax_devices[device])
 
 
 def _connected(path: str) -> socket.socket:
@@ -270,21 +280,3 @@ def _connected(path: str) -> socket.socket:
         # A socket file cannot be waited for in any way that works everywhere.
         ended.wait(_RETRY_SECONDS)
     raise last
-
-
-def _dtype(spec: Spec) -> str:
-    return _STRING if spec.is_strings else dtypes.to_numpy(spec.kind).name
-
-
-def _to_send(spec: Spec, shard: Any) -> memoryview:
-    if not spec.is_strings:
-        return values.to_host(shard, None)
-    ends = np.cumsum([len(word) for word in shard], dtype=np.uint64)
-    return memoryview(ends.tobytes() + b"".join(shard))
-
-
-def _read_strings(part: memoryview, shape: tuple[int, ...]) -> tuple[bytes, ...]:
-    head = 8 * int(np.prod(shape, dtype=np.int64))
-    ends = np.frombuffer(part[:head], np.uint64).tolist()
-    text = bytes(part[head:])
-    return tuple(text[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True))

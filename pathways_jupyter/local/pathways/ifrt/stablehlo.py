@@ -7,7 +7,7 @@ XLA would follow a pointer into another process, and crash.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,39 +77,41 @@ def read_program(artifact: bytes) -> Program:
         here.
       Exception: What MLIR raises for bytes that are no such artifact.
     """
+    import jax
     from jax._src.interpreters import mlir
+    from jax._src.lib import xla_client as xc
     from jaxlib.mlir import ir
 
     with mlir.make_ir_context() as context:
-        module = _read(artifact, context)
+        module = xc._xla.mlir.deserialize_portable_artifact(artifact, context)
         calls, composites = _calls(module)
         for target in calls:
             if target in _REFUSED:
                 raise statuses.unimplemented(_REFUSED[target])
-        replaced = _replace_tpu_calls(module, calls)
+        # Custom calls that only a TPU knows become JAX's lowering for CPUs of the function that they stand for.
+        lowerings = {"LuDecomposition": jax.lax.linalg.lu}
+        replaced = [(target, call) for target in lowerings for call in calls.get(target, ())]
+        for number, (target, call) in enumerate(replaced):
+            entry = _lowered_into(module, lowerings[target], call.operands[0].type, f"cpu_{target}_{number}")
+            _replace_by_call(call, entry)
         for each in composites:
             _replace_by_call(each, each.attributes["decomposition"].value)
         main = next(each for each in _functions(module) if _name(each) == "main")
         signature = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
-        attributes = _argument_attributes(main, len(signature.inputs))
+        attributes: list[dict[str, Any]] = [{} for _ in signature.inputs]
+        if "arg_attrs" in main.attributes:
+            attributes = [{each.name: each.attr for each in given} for given in main.attributes["arg_attrs"]]
+        default = MEMORY_KINDS[0]
         return Program(
             name=_name(module.operation, "main"),
             code=str(module) if replaced or composites else artifact,
-            parameters=tuple(map(_parameter, signature.inputs, attributes)),
+            parameters=tuple(
+                Parameter(*_typed(kind), kinds["mhlo.memory_kind"].value if "mhlo.memory_kind" in kinds else default)
+                for kind, kinds in zip(signature.inputs, attributes, strict=True)
+            ),
             results=tuple(_typed(each) for each in signature.results),
             donated=tuple(index for index, each in enumerate(attributes) if _DONATION_ATTRIBUTES.intersection(each)),
         )
-
-
-def _read(artifact: bytes, context: Any) -> Any:
-    from jax._src.lib import xla_client as xc
-    from jaxlib.mlir import ir
-
-    try:
-        return xc._xla.mlir.deserialize_portable_artifact(artifact, context)
-    except TypeError:
-        # Before jaxlib 0.10 it takes no context, and gives the module's text.
-        return ir.Module.parse(xc._xla.mlir.deserialize_portable_artifact(artifact))
 
 
 def _typed(kind: Any) -> tuple[int, tuple[int, ...]]:
@@ -121,31 +123,12 @@ def _typed(kind: Any) -> tuple[int, tuple[int, ...]]:
     return dtypes.from_mlir(str(kind.element_type)), tuple(kind.shape)
 
 
-def _parameter(kind: Any, attributes: Mapping[str, Any]) -> Parameter:
-    memory_kind = attributes.get("mhlo.memory_kind")
-    return Parameter(*_typed(kind), memory_kind.value if memory_kind is not None else MEMORY_KINDS[0])
-
-
-def _argument_attributes(main: Any, count: int) -> list[dict[str, Any]]:
-    """The attributes of each argument of a function, by name."""
-    if "arg_attrs" not in main.attributes:
-        return [{} for _ in range(count)]
-    return [{each.name: each.attr for each in attributes} for attributes in main.attributes["arg_attrs"]]
-
-
 def _functions(module: Any) -> list[Any]:
     return [each for each in module.body.operations if each.operation.name == "func.func"]
 
 
 def _name(operation: Any, default: str = "") -> str:
     return _text(operation, "sym_name") if "sym_name" in operation.attributes else default
-
-
-def _cpu_lowerings() -> dict[str, Callable[[Any], Any]]:
-    """For each custom call that only a TPU knows, the JAX function that it stands for."""
-    import jax
-
-    return {"LuDecomposition": jax.lax.linalg.lu}
 
 
 def _calls(module: Any) -> tuple[dict[str, list[Any]], list[Any]]:
@@ -158,17 +141,6 @@ def _calls(module: Any) -> tuple[dict[str, list[Any]], list[Any]]:
         elif operation.name == "stablehlo.composite" and _text(operation, "name") in _DECOMPOSED:
             composites.append(operation)
     return calls, composites
-
-
-def _replace_tpu_calls(module: Any, calls: Mapping[str, list[Any]]) -> int:
-    """Replaces custom calls that only a TPU knows by JAX's lowering for CPUs; returns how many there were."""
-    replaced = 0
-    for target, lowering in _cpu_lowerings().items():
-        for call in calls.get(target, ()):
-            entry = _lowered_into(module, lowering, call.operands[0].type, f"cpu_{target}_{replaced}")
-            _replace_by_call(call, entry)
-            replaced += 1
-    return replaced
 
 
 def _replace_by_call(operation: Any, function: str) -> None:

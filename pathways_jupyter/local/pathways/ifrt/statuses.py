@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError
 
+from pathways_jupyter.local.pathways.http2.calls import CallError
+
 Left = TypeVar("Left")
 Right = TypeVar("Right")
 
@@ -39,13 +41,15 @@ class Code(enum.IntEnum):
     UNAUTHENTICATED = 16
 
 
-class StatusError(Exception):
+class StatusError(CallError):
     """An operation failed, or a value does not exist; kept as long as the value that it stands for."""
 
     def __init__(self, code: Code, message: str) -> None:
-        super().__init__(f"{code.name}: {message}")
-        self.code = code
-        self.message = message
+        super().__init__(code, message)
+        self.code: Code = code
+
+    def __str__(self) -> str:
+        return f"{self.code.name}: {self.message}"
 
     def bare(self) -> StatusError:
         """The same error without the traceback, whose frames would keep alive all that they hold, arrays too."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pathways_jupyter.local.pathways.ifrt import dtypes, messages, statuses
-from pathways_jupyter.local.pathways.ifrt.shardings import Sharding
+from pathways_jupyter.local.pathways.ifrt.shardings import Sharding, Shardings
 
 if TYPE_CHECKING:
     import jax
@@ -43,6 +43,11 @@ class Strings:
     """An array of strings: for each of its devices the elements in row-major order, UTF-8."""
 
     shards: tuple[tuple[bytes, ...], ...]
+
+
+def read_spec(message: Any, shardings: Shardings) -> Spec:
+    """What a message with a type, a shape and a sharding says of an array."""
+    return Spec(message.dtype.kind, tuple(message.shape.dims), shardings.read(message.sharding))
 
 
 def aval(spec: Spec) -> Any:

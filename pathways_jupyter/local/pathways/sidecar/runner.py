@@ -7,6 +7,7 @@ their results' shards go back to the proxy, which has all hosts'.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import traceback
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from pathways_jupyter.local.pathways.sidecar import sidecar_protocol
 from pathways_jupyter.local.pathways.sidecar.sidecar_protocol import Connection, Header, WireError
 
 _log = logging.getLogger(__name__)
@@ -179,11 +181,7 @@ def _start_jax(host: int, hosts: Mapping[int, int]) -> None:
 
 def _to_numpy(part: memoryview, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
     if dtype.kind == "T":
-        lengths_end = 8 * int(np.prod(shape, dtype=np.int64))
-        ends = np.frombuffer(part[:lengths_end], np.uint64).tolist()
-        text = bytes(part[lengths_end:])
-        starts = [0, *ends[:-1]]
-        words = [text[start:end].decode() for start, end in zip(starts, ends, strict=True)]
+        words = [word.decode() for word in sidecar_protocol.unpack_strings(part, math.prod(shape))]
         return np.array(words, dtype=dtype).reshape(shape)
     return np.frombuffer(part, dtype).reshape(shape)
 
@@ -191,7 +189,5 @@ def _to_numpy(part: memoryview, dtype: np.dtype, shape: tuple[int, ...]) -> np.n
 def _to_bytes(shard: Any) -> memoryview:
     array = np.asarray(shard)
     if array.dtype.kind == "T":
-        words = [word.encode() for word in array.ravel().tolist()]
-        ends = np.cumsum([len(word) for word in words], dtype=np.uint64)
-        return memoryview(ends.tobytes() + b"".join(words))
+        return sidecar_protocol.pack_strings([word.encode() for word in array.ravel().tolist()])
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

@@ -8,7 +8,6 @@ the proxy connects again and gets a fresh one.
 from __future__ import annotations
 
 import contextlib
-import hmac
 import logging
 import os
 import pwd
@@ -18,9 +17,9 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
+from pathways_jupyter.local.pathways import addresses, program_start
 from pathways_jupyter.local.pathways.sidecar.sidecar_protocol import Connection, WireError
 from pathways_jupyter.service import names
 
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _ADDRESS_VARIABLE = "GRPC_SERVER_ADDRESS"
-_SOCKETS_VARIABLE = "PATHWAYS_LOCAL_SOCKETS"
-_SECRET_VARIABLE = "PATHWAYS_LOCAL_SECRET"
 _BACKLOG = 16
 _HELLO_SECONDS = 15.0
 
@@ -48,12 +45,8 @@ def main(argv: Sequence[str]) -> int:
     fonts = Path(pwd.getpwuid(os.getuid()).pw_dir) / ".cache" / "matplotlib"
     if fonts.is_dir():
         os.environ.setdefault("MPLCONFIGDIR", str(fonts))
-    directory = os.environ.get(_SOCKETS_VARIABLE)
-    if not directory:
-        _log.error("%s is not set: a sidecar of this kind runs in the embedded cluster only", _SOCKETS_VARIABLE)
-        return 2
     _, _, port = os.environ.get(_ADDRESS_VARIABLE, f":{names.SIDECAR_PORT}").rpartition(":")
-    _serve(Path(directory) / port)
+    _serve(addresses.own_socket(int(port)))
     return 0
 
 
@@ -68,7 +61,7 @@ def _serve(path: Path) -> None:
         listener.bind(str(path))
         listener.listen(_BACKLOG)
         _log.info("Colocated Python sidecar serving on %s", path.name)
-        signal.signal(signal.SIGCHLD, _reap)
+        signal.signal(signal.SIGCHLD, program_start.reap("Process of a proxy"))
         # Open for writing in this process alone: the others see the end of it when this one ends.
         life, held = os.pipe()
         while True:
@@ -79,7 +72,7 @@ def _serve(path: Path) -> None:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 os.close(held)
                 listener.close()
-                _end_with(life)
+                threading.Thread(target=_end_with, args=(life,), name="life", daemon=True).start()
                 _run(peer, Runner)
             peer.close()
 
@@ -90,9 +83,7 @@ def _run(peer: socket.socket, runner: type[Runner]) -> None:
     try:
         connection = Connection(peer)
         hello = connection.receive_hello(_HELLO_SECONDS)
-        # As bytes: of text that is not ASCII, compare_digest takes none.
-        claim = str(hello.get("secret", "")).encode("utf-8", "replace")
-        if not hmac.compare_digest(claim, os.environ.get(_SECRET_VARIABLE, "").encode()):
+        if not addresses.is_secret(hello.get("secret", "")):
             connection.send({"refused": "the secret is wrong"})
         else:
             runner(connection, hello).serve()
@@ -111,23 +102,6 @@ def _run(peer: socket.socket, runner: type[Runner]) -> None:
 
 
 def _end_with(life: int) -> None:
-    """Ends this process when the one that forked it ends."""
-
-    def wait() -> None:
-        os.read(life, 1)
-        os._exit(0)
-
-    threading.Thread(target=wait, name="life", daemon=True).start()
-
-
-def _reap(number: int, frame: FrameType | None) -> None:
-    del number, frame
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if pid == 0:
-                return
-            if os.WIFSIGNALED(status):
-                print(f"Process {pid} of a proxy ended by {signal.Signals(os.WTERMSIG(status)).name}", flush=True)
-            elif os.WEXITSTATUS(status):
-                print(f"Process {pid} of a proxy ended with {os.WEXITSTATUS(status)}", flush=True)
+    """End this process when the one that forked it ends."""
+    os.read(life, 1)
+    os._exit(0)

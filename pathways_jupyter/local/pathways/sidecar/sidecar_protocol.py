@@ -127,3 +127,20 @@ class Connection:
                 raise WireError("the connection was closed in the middle of a message")
             position += count
         return part
+
+
+def pack_strings(words: Sequence[bytes]) -> memoryview:
+    """Strings as one part: where each of them ends, then all of them."""
+    import numpy as np
+
+    ends = np.cumsum([len(word) for word in words], dtype=np.uint64)
+    return memoryview(ends.tobytes() + b"".join(words))
+
+
+def unpack_strings(part: memoryview, count: int) -> list[bytes]:
+    """The inverse of :func:`pack_strings`, for so many strings."""
+    import numpy as np
+
+    ends = np.frombuffer(part[: 8 * count], np.uint64).tolist()
+    text = bytes(part[8 * count :])
+    return [text[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]

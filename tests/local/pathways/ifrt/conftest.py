@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 
 from pathways_jupyter.local.pathways.ifrt import buffers, dtypes, messages
-from pathways_jupyter.local.pathways.ifrt.proto_schema import Schema
 from pathways_jupyter.local.pathways.ifrt.statuses import Code
 
 _DEADLINE = 60.0
+_KINDS = (4, 5, 6, 11, 12)
+"""int32, int64, uint8, float32, float64"""
 
 # What a client sends when it opens a session.
 SESSION_METADATA_KEY = "ifrt-proxy-grpc-ifrt-session-metadata-bin"
-SessionMetadata = Schema().message("xla.ifrt.proxy.GrpcIfrtSessionMetadata")
+SessionMetadata = messages.message_class("xla.ifrt.proxy.GrpcIfrtSessionMetadata")
 
 
 class RawSession:
@@ -88,7 +89,7 @@ class RawSession:
         array, buffer = self.handle(), self.handle()
 
         def fill(message) -> None:
-            message.dtype.kind = dtypes.from_numpy(values.dtype)
+            message.dtype.kind = next(each for each in _KINDS if dtypes.to_numpy(each) == values.dtype)
             message.shape.SetInParent()
             message.shape.dims.extend(values.shape)
             single(message.sharding, device)
@@ -116,7 +117,7 @@ class RawSession:
         chunks = self.channel.unary_stream(
             f"/{messages.SERVICE}/HostBufferLookup",
             request_serializer=messages.LookupRequest.SerializeToString,
-            response_deserializer=Schema().message("xla.ifrt.proxy.GrpcHostBufferLookupResponse").FromString,
+            response_deserializer=messages.message_class("xla.ifrt.proxy.GrpcHostBufferLookupResponse").FromString,
         )(messages.LookupRequest(session_id=self.id, handle=buffer), timeout=_DEADLINE)
         return np.frombuffer(b"".join(each.data for each in chunks), dtype)
 

@@ -73,8 +73,8 @@ def test_colocated_devices_stand_beside_the_chips(client):
     assert found == [["cpu", 8 + each, each // 4] for each in range(8)]
 
 
-def test_what_a_colocated_function_makes_by_itself_is_on_its_host(client):
-    found = client.run("""
+def test_what_a_colocated_function_makes_by_itself_is_on_its_host(client_with_sidecars):
+    found = client_with_sidecars.run("""
         import numpy as np
         import jax.numpy as jnp
         from jax.experimental import colocated_python
@@ -92,6 +92,18 @@ def test_what_a_colocated_function_makes_by_itself_is_on_its_host(client):
         result = [[np.asarray(each).tolist(), [device.id for device in each.devices()]] for each in made]
     """)
     assert found == [[[2.0, 2.0, 2.0], [12]], [[0, 7], [12]]]
+
+
+def test_a_colocated_function_is_refused_where_hosts_have_no_sidecars(client):
+    with pytest.raises(Exception, match="FAILED_PRECONDITION: the hosts have no colocated Python sidecars"):
+        client.run("""
+            import numpy as np
+            from jax.experimental import colocated_python
+
+            cpus = colocated_python.colocated_cpu_devices(jax.devices())
+            same = colocated_python.colocated_python(lambda x: x)
+            result = np.asarray(same(jax.device_put(np.zeros(3, "f4"), cpus[6]))).tolist()
+        """)
 
 
 def test_host_callbacks_are_refused_with_a_way_out(client):

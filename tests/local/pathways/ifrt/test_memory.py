@@ -14,15 +14,15 @@ from pathlib import Path
 import grpc
 import pytest
 
+from pathways_jupyter.base.tpu import parse_instance_type
 from pathways_jupyter.local.pathways.ifrt import buffers, messages, promises
 from pathways_jupyter.local.pathways.ifrt.client_session import Machine
 from pathways_jupyter.local.pathways.ifrt.compilers import Compilers
+from pathways_jupyter.local.pathways.ifrt.device_queues import DeviceQueues
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
-from pathways_jupyter.local.pathways.ifrt.inprocess import ThisProcess
-from pathways_jupyter.local.pathways.ifrt.lanes import Lanes
 from pathways_jupyter.local.pathways.ifrt.server import Server
 from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
-from pathways_jupyter.tpu import parse_instance_type
+from pathways_jupyter.local.pathways.ifrt.sidecars import Sidecars
 
 _DEADLINE = 60.0
 _SIZE = 64 << 20
@@ -32,11 +32,13 @@ _SIZE = 64 << 20
 def target():
     """A server in this process, so that its memory can be watched."""
     devices = Devices([parse_instance_type("tpuv6e:2x2")])
-    hosts = ThisProcess(devices)
-    server = Server(Machine(devices, Shardings(devices), Lanes(), Compilers(devices), hosts, promises.settled(None)))
+    sidecars = Sidecars(devices, "", present=False)
+    server = Server(
+        Machine(devices, Shardings(devices), DeviceQueues(), Compilers(devices), sidecars, promises.settled(None))
+    )
     # Not pytest's own directory: its path is too long for a unix socket.
     directory = Path(tempfile.mkdtemp(prefix="pw"))
-    server.listen_on_socket(directory / "socket")
+    server.listen(directory / "socket")
     yield f"unix:{directory / 'socket'}"
     server.stop()
     shutil.rmtree(directory)

@@ -87,8 +87,8 @@ def gate(tmp_path):
     return path
 
 
-def test_a_slow_colocated_call_does_not_hold_up_anything(client, gate):
-    client.run(f"""
+def test_a_slow_colocated_call_does_not_hold_up_anything(client_with_sidecars, gate):
+    client_with_sidecars.run(f"""
         import numpy as np
         import jax.numpy as jnp
         from jax.experimental import colocated_python
@@ -104,15 +104,15 @@ def test_a_slow_colocated_call_does_not_hold_up_anything(client, gate):
         slow = wait(jax.device_put(np.arange(3), cpus[0]))
         result = None
     """)
-    found = client.run("""
+    found = client_with_sidecars.run("""
         beside = float(jax.jit(jnp.sum)(jax.device_put(np.ones(4), jax.devices()[0])))
         on_the_same_host = np.asarray(jax.device_put(np.arange(2), cpus[0])).tolist()
         result = beside, on_the_same_host, slow.is_ready()
     """)
     assert found == [4.0, [0, 1], False]
-    client.start("result = np.asarray(slow).tolist()")
+    client_with_sidecars.start("result = np.asarray(slow).tolist()")
     gate.write_text("go")
-    assert client.finish() == [0, 1, 2]
+    assert client_with_sidecars.finish() == [0, 1, 2]
 
 
 def test_a_full_device_does_not_hold_up_another(client):
@@ -162,8 +162,8 @@ def test_a_long_compilation_does_not_hold_up_anything(client):
     assert found == [2.0, True]
 
 
-def test_colocated_calls_of_one_thread_keep_their_order_and_those_of_several_do_not_wait(client):
-    found = client.run("""
+def test_colocated_calls_of_one_thread_keep_their_order_and_those_of_several_do_not_wait(client_with_sidecars):
+    found = client_with_sidecars.run("""
         import threading
         import numpy as np
         from jax.experimental import colocated_python

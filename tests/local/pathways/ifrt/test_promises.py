@@ -1,4 +1,4 @@
-"""Values that may come later, and lanes: the order in which things happen."""
+"""Values that may come later, and queues: the order in which things happen."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import threading
 
 from pathways_jupyter.local.pathways.ifrt import promises, session_arrays, statuses
-from pathways_jupyter.local.pathways.ifrt.lanes import Lane, Lanes
+from pathways_jupyter.local.pathways.ifrt.device_queues import DeviceQueue, DeviceQueues
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.values import Strings
@@ -83,14 +83,14 @@ def test_an_output_that_is_deleted_before_it_is_made_still_reaches_who_asked_for
 
 def test_a_lost_array_notifies_waiting_callbacks():
     array = _array()
-    ready = array.ready(lambda ids: Lane("unused"))
+    ready = array.ready(lambda ids: DeviceQueue("unused"))
     assert not ready.settled
     array.lose(ERROR)
     assert ready.error == ERROR
 
 
 def test_strings_are_ready_when_they_are_there():
-    assert _array(Strings(((b"a",),))).ready(lambda ids: Lane("unused")).settled
+    assert _array(Strings(((b"a",),))).ready(lambda ids: DeviceQueue("unused")).settled
 
 
 class _Computation:
@@ -104,7 +104,7 @@ class _Computation:
 
 
 def test_a_quiet_lane_runs_jobs_where_they_are_launched_and_a_full_one_elsewhere_in_order():
-    lane = Lane("test")
+    queue = DeviceQueue("test")
     where: list[threading.Thread] = []
     running = [_Computation() for _ in range(20)]
     started = [threading.Event() for _ in running]
@@ -120,7 +120,7 @@ def test_a_quiet_lane_runs_jobs_where_they_are_launched_and_a_full_one_elsewhere
         return run
 
     for number in range(20):
-        lane.launch(job(number))
+        queue.launch(job(number))
     # Launching has not blocked, although nothing has ended: the first few run, the others wait.
     assert where[0] is threading.current_thread()
     assert not started[19].is_set()
@@ -138,14 +138,14 @@ def test_a_computation_that_fails_is_reported_to_waiting_callbacks():
 
     shown = threading.Event()
     errors: list[BaseException | None] = []
-    Lane("test").wait(Failing(), lambda error: (errors.append(error), shown.set()))
+    DeviceQueue("test").wait(Failing(), lambda error: (errors.append(error), shown.set()))
     assert shown.wait(DEADLINE)
     assert "broken" in str(errors[0])
 
 
 def test_on_held_devices_nothing_starts_until_they_are_released():
-    lanes, ran, released = Lanes(), [], threading.Event()
-    lanes.hold([1, 5])
+    queues, ran, released = DeviceQueues(), [], threading.Event()
+    queues.hold([1, 5])
 
     def job(name):
         def run():
@@ -155,10 +155,10 @@ def test_on_held_devices_nothing_starts_until_they_are_released():
 
         return run
 
-    lanes.of([0, 1]).launch(job("first"))
-    lanes.of([0, 1]).launch(job("second"))
-    lanes.of([0, 2]).launch(job("other devices"))
+    queues.of([0, 1]).launch(job("first"))
+    queues.of([0, 1]).launch(job("second"))
+    queues.of([0, 2]).launch(job("other devices"))
     assert ran == ["other devices"]
-    lanes.hold([5])
+    queues.hold([5])
     assert released.wait(DEADLINE)
     assert ran == ["other devices", "first", "second"]

@@ -84,7 +84,8 @@ def test_a_wait_for_a_slice_that_dies_fails_at_once(make_service, tmp_path):
     service = make_service()
     service.worker(0)
     doomed = service.worker(1)
-    proxy = service.proxy("proxy")
+    service.sidecar(1)
+    proxy = service.proxy("proxy", more=["--sidecar_name=external"])
     proxy.log.wait("All 2 slices are placed")
     client = service.client("proxy")
     gate = tmp_path / "never"

@@ -1,0 +1,75 @@
+"""``doctor``: everything that a connection needs."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from importlib.metadata import PackageNotFoundError, version
+from platform import python_version
+
+from pathways_jupyter.actions import cluster
+from pathways_jupyter.actions.shell import Shell, Values
+from pathways_jupyter.base import blocking
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.sentences import advice, worded
+from pathways_jupyter.render import doctor as picture
+from pathways_jupyter.render.view import View
+from pathways_jupyter.service import checks
+from pathways_jupyter.service import doctor as checking
+from pathways_jupyter.service.checks import Finding, Level
+from pathways_jupyter.service.images import Versions
+from pathways_jupyter.service.lab.lifecycle import LAB_NEEDS
+from pathways_jupyter.session import clusters, orphan_files, sweep
+
+
+def examine(
+    config: ConnectConfig, *, lab: bool = False, platform: bool = False, faults: bool = False
+) -> tuple[Finding, ...]:
+    """Return the doctor's findings for a connection from this process to the cluster of `config`.
+
+    Args:
+      lab: Also check what `pathways-jupyter lab` needs.
+      platform: Also check what deploying services and installing the operator need.
+      faults: Also check what faults on purpose need.
+    """
+    embedded = clusters.Embedded.of(config)
+    try:
+        # From the metadata, because importing JAX takes longer than all checks together.
+        versions = Versions(python=python_version(), jax=version("jax"), jaxlib=version("jaxlib"))
+    except PackageNotFoundError:
+        versions = Versions(python=python_version())
+    left = [f"session {record.id} (its supervisor is gone)" for record in sweep.dead()]
+    orphans = orphan_files.find()
+    left += [f"files of session {each.session} (its supervisor died before writing a record)" for each in orphans]
+    further = (
+        *(checks.IN_CLUSTER_NEEDS if lab or "KUBERNETES_SERVICE_HOST" in os.environ else ()),
+        *(LAB_NEEDS if lab else ()),
+        *(checking.PLATFORM_NEEDS if platform else ()),
+        *(checking.FAULT_NEEDS if faults else ()),
+    )
+    findings = blocking.run(checking.examine(config, versions=versions, leftovers=left, further=further, lab=lab))
+    unreachable = any(each.level is Level.FAIL and each.name in {"cluster", "reachable"} for each in findings)
+    if unreachable and embedded is not None and blocking.run(embedded.is_ending()):
+        return tuple(
+            checks.failed(each.name, clusters.embedded_ended()) if each.level is Level.FAIL else each
+            for each in findings
+        )
+    hint = clusters.embedded_hint(config)
+    return tuple(
+        dataclasses.replace(each, hint=advice("{here} {hint}", here=hint, hint=each.hint))
+        if each.name == "cluster" and each.hint and hint
+        else each
+        for each in findings
+    )
+
+
+def doctor(shell: Shell, values: Values) -> View:
+    """Return the findings, with exit code 1 if a problem must be fixed before a notebook can connect."""
+    findings = [
+        dataclasses.replace(each, hint=worded(each.hint, shell.face))
+        for each in examine(
+            cluster.where(values), **{name: bool(values.get(name)) for name in ("lab", "platform", "faults")}
+        )
+    ]
+    failed = any(each.level is Level.FAIL for each in findings)
+    return dataclasses.replace(picture.view(findings), exit_code=int(failed))

@@ -1,0 +1,123 @@
+"""``elastic inject`` and ``heal``: faults on purpose in the slices of a session or a job, and their end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from pathways_jupyter.actions import cluster
+from pathways_jupyter.actions.shell import Action, Shell, Values
+from pathways_jupyter.base import parsing
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.commands.elastic import FAULTS
+from pathways_jupyter.elastic import fault_targets, faults
+from pathways_jupyter.elastic.fault_targets import Target
+from pathways_jupyter.elastic.faults import Fault, Plan
+from pathways_jupyter.render.view import View, said
+
+
+def inject(shell: Shell, values: Values) -> View:
+    """Inject one fault, now."""
+    fault = prepare(target(values), values)()
+    return said(str(fault), fault)
+
+
+def prepare(target: Target, values: Values) -> Callable[[], Fault]:
+    """Return what injects the fault that the arguments ask for, now or later; contacts nothing.
+
+    Raises:
+      ConfigError: The arguments make no sense, or the slice is not one of the target's.
+    """
+    fault = values.get("fault")
+    if fault not in FAULTS:
+        raise ConfigError(
+            f"There is no fault {fault!r}." if fault else "Which fault?", hint=f"There are: {', '.join(FAULTS)}."
+        )
+    if values.get("slice") is None:
+        raise ConfigError("Which slice?", hint=f"For example: elastic inject {fault} 1.")
+    number, given, yes = _slice(values["slice"]), values.get("seconds"), bool(values.get("yes"))
+    if fault == "slice-down":
+        act = partial(faults.slice_down, target, number, seconds=parsing.seconds("--for", given or 0.0), yes=yes)
+    elif fault == "drain-node":
+        act = partial(
+            faults.drain_node, target, number, seconds=_some_time("--for", given, faults.DRAIN_SECONDS), yes=yes
+        )
+    else:
+        act = partial(faults.slow, target, number, seconds=_some_time("--for", given, faults.SLOW_SECONDS))
+    target.check(number)
+    return act
+
+
+def plan(values: Values, seed: int) -> Plan:
+    """Return the faults at random that the arguments ask for.
+
+    Args:
+      seed: Used if none is given.
+
+    Raises:
+      ConfigError: They make no sense.
+    """
+    if values.get("fault"):
+        raise ConfigError(
+            "A random injection chooses the faults itself.", hint=f"Leave out {values['fault']}, or --random."
+        )
+    times = parsing.whole_number("--times", values["times"]) if values.get("times") is not None else None
+    if times == 0:
+        raise ConfigError("There must be at least one fault.", hint="Leave out --times for faults until heal.")
+    return Plan(
+        every=_some_time("--every", values.get("every"), 60.0),
+        seconds=_some_time("--for", values.get("seconds"), 10.0),
+        seed=parsing.whole_number("--seed", values["seed"]) if values.get("seed") is not None else seed,
+        times=times,
+        yes=bool(values.get("yes")),
+    )
+
+
+def heal(shell: Shell, values: Values) -> View:
+    """End the injected faults of a slice, or of all slices."""
+    return end_faults(target(values), values.get("slice"))
+
+
+def end_faults(target: Target, slice_: str | None) -> View:
+    """End the faults of a slice of the target, or of all; return the nodes that take pods again.
+
+    Raises:
+      ConfigError: The slice is not one of the target's.
+      PathwaysError: The cluster could not be reached, or refused.
+    """
+    nodes = faults.heal(target, _slice(slice_) if slice_ is not None else None)
+    done = f"{', '.join(nodes)} {'takes' if len(nodes) == 1 else 'take'} pods again" if nodes else ""
+    return said(f"Healed: {done}." if done else "Healed; no node was kept from pods.", {"nodes": nodes})
+
+
+def target(values: Values) -> Target:
+    """Return what a command outside of a notebook aims at: a job, or a session of this machine.
+
+    Raises:
+      ConfigError: Both a job and a session are given.
+      SessionError: There is no such session.
+    """
+    if not values.get("job"):
+        return fault_targets.of_record(cluster.find_session(values.get("session") or ""))
+    if values.get("session"):
+        raise ConfigError("Either a session or a job can be hit.", hint=advice("Leave out --session or {job}."))
+    return fault_targets.of_job(str(values["job"]), cluster.where(values))
+
+
+def _some_time(option: str, value: Any, default: float) -> float:
+    """Parse a time that is more than 0; `default` if it was not given."""
+    seconds = parsing.seconds(option, default if value is None else value)
+    if not seconds:
+        raise ConfigError(f"{option} must be more than 0 s.", hint=f"For example: {option} 30s, or {option} 2m.")
+    return seconds
+
+
+def _slice(value: Any) -> int:
+    if not str(value).isdecimal():
+        raise ConfigError(f"A slice is a whole number, not {value}.", hint="For example: 1.")
+    return parsing.whole_number("The slice", value)
+
+
+ACTIONS: Mapping[str, Action] = {"elastic inject": inject, "elastic heal": heal}

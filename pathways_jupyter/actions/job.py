@@ -1,0 +1,234 @@
+"""``job``: PathwaysJobs, from their manifest to their end."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from pathways_jupyter.actions import cluster, completion_values
+from pathways_jupyter.actions.completion_values import SeenJob
+from pathways_jupyter.actions.shell import Action, Interrupted, Shell, Values, show_lines
+from pathways_jupyter.base import parsing, tpu
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.render import jobs as picture
+from pathways_jupyter.render.view import View, preformatted, said
+from pathways_jupyter.service import jobs
+from pathways_jupyter.service.pathwaysjob import conditions, description, submission, yaml_text
+from pathways_jupyter.service.pathwaysjob.description import JobInfo
+from pathways_jupyter.service.pathwaysjob.validation import InvalidJob
+from pathways_jupyter.session import clusters
+
+
+def new(shell: Shell, values: Values) -> View | None:
+    """Return the manifest of a usual job, or write it to a file.
+
+    Raises:
+      ConfigError: An option is missing or invalid, or the file cannot be written.
+    """
+    if not values.get("tpu"):
+        raise ConfigError("A job needs slices.", hint=advice("For example: {tpu:tpuv6e:2x2=2}."))
+    numbers = {
+        key: parsing.whole_number(f"--{key.replace('_', '-')}", values.get(key) or 0)
+        for key in ("elastic_slices", "max_restarts", "max_slice_restarts")
+    }
+    manifest = yaml_text.dump(
+        submission.new(
+            values["name"],
+            tpu.parse_instances(values["tpu"]),
+            values.get("program", ()),
+            image=values.get("image", ""),
+            directory=values.get("gcs_bucket", ""),
+            colocate=bool(values.get("colocate")),
+            version=values.get("version", ""),
+            sidecar_image=values.get("sidecar_image", ""),
+            **numbers,
+        )
+    )
+    path = values.get("output")
+    if not path:
+        return preformatted(manifest)
+    try:
+        # Never over a file that exists: it may have been edited.
+        with Path(path).expanduser().open("x", encoding="utf-8") as written:
+            written.write(manifest)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error}.", hint="Choose another file.") from None
+    shell.say(advice("Wrote {path}. Create the job: {job_apply:{path}}", path=path))
+    return None
+
+
+def apply(shell: Shell, values: Values) -> View:
+    """Create the job of a file; ``-`` is standard input.
+
+    Raises:
+      ConfigError: The file cannot be read, or is no job.
+    """
+    path = values["file"]
+    try:
+        # Not all of it: a wrong file, such as /dev/zero, has no end.
+        if path == "-":
+            text = sys.stdin.read(yaml_text.MOST + 1)
+        else:
+            with Path(path).expanduser().open(encoding="utf-8") as manifest:
+                text = manifest.read(yaml_text.MOST + 1)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}.", hint="Check the path.") from None
+    if len(text) > yaml_text.MOST:
+        raise ConfigError(f"{path} is too large for a job.", hint="Give one PathwaysJob, in YAML or JSON.")
+    return create(shell, text, values, source="standard input" if path == "-" else path)
+
+
+def create(shell: Shell, text: str, values: Values, *, source: str) -> View:
+    """Create the job that `text` describes, and follow it if wanted.
+
+    Args:
+      source: Where the text is from, for errors.
+    """
+    where = cluster.where(values)
+    name, done = submit(text, where, values, source=source)
+    if not values.get("wait") or values.get("dry_run"):
+        return said(f"Job {name}: {done}.", {"name": name, "done": done})
+    shell.say(f"Job {name}: {done}.")
+    try:
+        for info in clusters.stream(
+            where, lambda client, namespace: jobs.until_settled(client, name, namespace=namespace)
+        ):
+            _remember(where, info)
+            shell.say(picture.line(info))
+    except KeyboardInterrupt:
+        raise Interrupted(f"No longer following; job {name} runs on.") from None
+    if jobs.idles(info):
+        shell.say(f"It is headless, so it does not end by itself: job delete {name} ends it.")
+    # What a program gets is short; the picture is for the user.
+    return dataclasses.replace(
+        show(shell, {**values, "name": name}),
+        value={"name": name, "done": done, "state": info.state},
+        exit_code=int(info.state == conditions.FAILED),
+    )
+
+
+def submit(text: str, where: ConnectConfig, values: Values, *, source: str) -> tuple[str, str]:
+    """Have the cluster check a job, and create it unless it is a dry run.
+
+    Returns:
+      The job's name, and what was done: ``created``, ``updated``, ``unchanged`` or ``valid``.
+
+    Raises:
+      InvalidJob: The text or the cluster says what is wrong, with the lines.
+    """
+    manifest = yaml_text.parse(text)
+    as_jobset = bool(values.get("as_jobset"))
+    try:
+        # Checked first also when it is created: nothing is half done when the cluster refuses it.
+        clusters.ask(
+            where,
+            lambda client, namespace: submission.apply(
+                client, manifest, namespace=namespace, as_jobset=as_jobset, dry_run=True
+            ),
+        )
+        if values.get("dry_run"):
+            return str(manifest["metadata"]["name"]), "valid"
+        done = clusters.ask(
+            where,
+            lambda client, namespace: submission.apply(client, manifest, namespace=namespace, as_jobset=as_jobset),
+        )
+    except InvalidJob as error:
+        lines = [
+            f"Line {yaml_text.line_of(text, each.path)} of {source}: {each.path}: {each.message}"
+            if each.path
+            else each.message
+            for each in error.problems
+        ]
+        raise InvalidJob("\n".join(lines), error.problems, hint=error.hint) from None
+    name = str(manifest["metadata"]["name"])
+    # One that is unchanged may be over already, if it is known.
+    made = SeenJob(description.is_headless(manifest))
+    _change_remembered(where, lambda known: {**known, name: known.get(name, made) if done == "unchanged" else made})
+    return name, done
+
+
+def list_(shell: Shell, values: Values) -> View:
+    """Return the jobs of the namespace."""
+    where = cluster.where(values)
+    found = clusters.ask(where, jobs.list_jobs)
+    _change_remembered(where, lambda known: {each.name: _seen(each) for each in found})
+    return picture.view(found)
+
+
+def show(shell: Shell, values: Values) -> View:
+    """Return everything about a job."""
+    where, name = cluster.where(values), values["name"]
+    found = clusters.ask(where, lambda client, namespace: jobs.picture(client, name, namespace=namespace))
+    _remember(where, found.job)
+    return picture.details(found)
+
+
+def logs(shell: Shell, values: Values) -> None:
+    """Show the log of a program of a job."""
+    follow, tail = bool(values.get("follow")), values.get("tail")
+    lines = clusters.stream(
+        cluster.where(values),
+        lambda client, namespace: jobs.log(
+            client,
+            values["name"],
+            namespace=namespace,
+            program=values.get("program") or "main",
+            which=values.get("slice") or "0-0",
+            follow=follow,
+            tail=parsing.whole_number("--tail", tail) if tail else None,
+        ),
+    )
+    show_lines(shell, lines, follow=follow)
+
+
+def suspend(shell: Shell, values: Values, *, suspended: bool) -> View:
+    """Suspend or resume a job."""
+    name = values["name"]
+    clusters.ask(
+        cluster.where(values),
+        lambda client, namespace: jobs.suspend(client, name, namespace=namespace, suspended=suspended),
+    )
+    return said(f"Job {name} is {'suspended' if suspended else 'resumed'}.", {"name": name, "suspended": suspended})
+
+
+def delete(shell: Shell, values: Values) -> View:
+    """Delete a job, after a question."""
+    where, name = cluster.where(values), values["name"]
+    job = clusters.ask(where, lambda client, namespace: jobs.find(client, name, namespace=namespace))
+    question = f"Delete job {name} ({job.state.lower()}) from namespace {job.namespace}, with its pods and logs?"
+    if not values.get("yes") and not shell.confirm(question):
+        return said("Not deleted.")
+    deleted = clusters.ask(where, lambda client, namespace: jobs.delete(client, name, namespace=namespace))
+    _change_remembered(where, lambda known: {other: seen for other, seen in known.items() if other != name})
+    return said(f"Job {name} {'is deleted' if deleted else 'was gone already'}.", {"name": name, "deleted": deleted})
+
+
+def _seen(job: JobInfo) -> SeenJob:
+    return SeenJob(job.headless, job.state in jobs.OVER)
+
+
+def _remember(where: ConnectConfig, job: JobInfo) -> None:
+    _change_remembered(where, lambda known: {**known, job.name: _seen(job)})
+
+
+def _change_remembered(where: ConnectConfig, change: Callable[[Mapping[str, SeenJob]], Mapping[str, SeenJob]]) -> None:
+    """Keep what is known of jobs for tab completion, which asks no cluster."""
+    place = where.context or where.cluster or where.kubeconfig
+    completion_values.remember_jobs(f"{place}/{where.namespace}", change)
+
+
+ACTIONS: Mapping[str, Action] = {
+    "job new": new,
+    "job apply": apply,
+    "job list": list_,
+    "job show": show,
+    "job logs": logs,
+    "job suspend": partial(suspend, suspended=True),
+    "job resume": partial(suspend, suspended=False),
+    "job delete": delete,
+}

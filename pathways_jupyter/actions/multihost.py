@@ -1,0 +1,253 @@
+"""``multihost``: a command on many hosts from its start to its end, and the queued resources that make hosts."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+from pathways_jupyter.actions import cluster
+from pathways_jupyter.actions.shell import Action, Shell, Values
+from pathways_jupyter.base import blocking, parsing
+from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.multihost import (
+    host_connections,
+    options,
+    output,
+    queued_resources,
+    records,
+    run_actions,
+    targets,
+)
+from pathways_jupyter.multihost.errors import MultihostError
+from pathways_jupyter.multihost.records import Record
+from pathways_jupyter.multihost.run_events import Changed, Ended, HostStatus, Note, Output
+from pathways_jupyter.render import multihost as picture
+from pathways_jupyter.render.view import View, said
+
+
+class RunFailed(MultihostError):
+    """A run has ended, and not well; the exit code is the worst of its hosts."""
+
+    def __init__(self, name: str, code: int) -> None:
+        super().__init__(
+            f"Run {name} ended with exit code {code}.",
+            hint=advice("{multihost_logs:{name}} shows the output.", name=name),
+        )
+        self.exit_code = code
+
+
+def run(shell: Shell, values: Values) -> View | None:
+    """Send a directory to all hosts, and run the command of the line on them."""
+    words = values.get("command", ())
+    return start(shell, values, options.shell(words) if words else "")
+
+
+def start(shell: Shell, values: Values, command: str) -> View | None:
+    """Run `command` on the hosts that the values name, and show it until its end; return what a dry run found.
+
+    Raises:
+      PathwaysError: It could not start, or a host failed.
+    """
+    request = options.request(values, command)
+    if values.get("dry_run"):
+        found = blocking.run(host_connections.find(_wanted(values)))
+        packed, reports = blocking.run(run_actions.examine(found, request))
+        return _with_errors(picture.reports(reports, packed, command), any(each.error for each in reports))
+    connections = host_connections.here()
+
+    async def events() -> AsyncIterator[Any]:
+        # Finding the hosts may take long, and is interrupted like the run itself.
+        found = await host_connections.find(_wanted(values))
+        async with contextlib.aclosing(run_actions.start(found, request, connections)) as started:
+            async for event in started:
+                yield event
+
+    _follow(shell, events, None, connections.background)
+    return None
+
+
+def attach(shell: Shell, values: Values) -> None:
+    """Follow a run that was detached, or whose client has gone."""
+    record = _record(values)
+    _follow(shell, lambda: run_actions.attach(record), record, None)
+
+
+def _follow(
+    shell: Shell,
+    source: Callable[[], AsyncIterator[Any]],
+    record: Record | None,
+    background: blocking.Background | None,
+) -> None:
+    """Show a run until its end, and at last its table with the logs.
+
+    Raises:
+      RunFailed: A host failed.
+    """
+    hosts: dict[str, HostStatus] = {}
+    last = None
+
+    def table() -> View | None:
+        return picture.hosts(record, list(hosts.values())) if record is not None and hosts else None
+
+    with contextlib.closing(blocking.iterate(source, background)) as events, shell.live(table) as live:
+        try:
+            for event in events:
+                if isinstance(event, Record):
+                    record = event
+                elif isinstance(event, Note):
+                    shell.say(event.text)
+                elif isinstance(event, Changed):
+                    label, phase = event.status.target.label, event.status.phase
+                    # Replaced, never changed: the table is drawn by a thread, which must see a whole one.
+                    hosts = {**hosts, label: event.status}
+                    if not live.in_place and phase != last and not phase.over:
+                        shell.say(f"[{label}] {phase} ...")
+                    last = phase
+                elif isinstance(event, Output):
+                    label = event.target.label
+                    if label in hosts:
+                        hosts = {**hosts, label: picture.with_last_line(hosts[label], event.lines)}
+                    for line in event.lines:
+                        live.line(f"[{label}] {line}")
+                elif isinstance(event, Ended):
+                    assert record is not None
+                    # Read again: it has an end now.
+                    live.finish(picture.hosts(records.read(record.id), event.hosts, logs=True))
+                    if event.code is None:
+                        shell.say(_goes_on(record))
+                    elif event.code:
+                        raise RunFailed(record.name, event.code)
+        except KeyboardInterrupt:
+            # Closed first: a run that ends with this command ends by it, and the last table shall say so.
+            events.close()
+            known = run_actions.last_known(record) if record is not None else ()
+            if record is None or not known:
+                shell.say("Interrupted; nothing was started.")
+                raise
+            live.finish(picture.hosts(records.read(record.id), known, logs=True))
+            if not all(each.phase.over for each in known):
+                shell.say(_goes_on(record))
+            raise
+
+
+def _goes_on(record: Record) -> str:
+    return advice("It goes on without this machine. Come back: {multihost_attach:{name}}", name=record.name)
+
+
+def status(shell: Shell, values: Values) -> View:
+    """Return the state of a run on each host."""
+    record = _record(values)
+    return picture.hosts(record, blocking.run(run_actions.refresh(record)), logs=True)
+
+
+def runs(shell: Shell, values: Values) -> View:
+    """Return the runs of this machine, the newest first."""
+    return picture.runs(records.runs())
+
+
+def logs(shell: Shell, values: Values) -> None:
+    """Show the output of one host of a run, or of all."""
+    record, host = _record(values), values.get("host")
+    chosen = (targets.choose(record.targets, host),) if host else record.targets
+    blocking.run(run_actions.refresh(record))
+    for target in chosen:
+        for line in output.tail(record.log(target), parsing.whole_number("--tail", values.get("tail", 100))):
+            shell.line(line if len(chosen) == 1 else f"[{target.label}] {line}", host=target.label, line=line)
+
+
+def stop(shell: Shell, values: Values) -> View:
+    """End a run on all hosts, and wait until it has ended."""
+    record = _record(values)
+    ended = blocking.run(run_actions.stop(record))
+    view = picture.hosts(record, ended, logs=True)
+    return _with_errors(view, not all(each.phase.over and not each.message for each in ended))
+
+
+def hosts(shell: Shell, values: Values) -> View:
+    """Return which hosts are meant, whether they can be reached, and what holds their TPUs."""
+    found = blocking.run(host_connections.find(_wanted(values)))
+    _, reports = blocking.run(run_actions.examine(found))
+    return _with_errors(picture.reports(reports), any(each.error for each in reports))
+
+
+def create(shell: Shell, values: Values) -> View:
+    """Ask for TPU VMs; return the queued resource."""
+    wish = options.wish(values, parsing.whole_number("--node-count", values.get("nodes") or 1))
+    queued_resources.create(*_place(values), wish)
+    return picture.queued(queued_resources.list_(*_place(values), wish.name))
+
+
+def list_(shell: Shell, values: Values) -> View:
+    """Return the queued resources of a zone, and their TPU VMs."""
+    return picture.queued(queued_resources.list_(*_place(values), values.get("only", "")))
+
+
+def wait(shell: Shell, values: Values) -> View:
+    """Wait until a queued resource can be used; show each change."""
+    longest = parsing.seconds("--timeout", values.get("timeout", 3600))
+    found = queued_resources.wait(
+        *_place(values), values["name"], timeout=longest, changed=lambda now: shell.say(picture.queued_line(now))
+    )
+    return picture.queued([found])
+
+
+def delete(shell: Shell, values: Values) -> View:
+    """Delete a queued resource, after a question if TPU VMs would be deleted with it."""
+    name, force, asynchronous = values["name"], bool(values.get("force")), bool(values.get("asynchronous"))
+    # In a script there is no answer, and the flag says what is meant, as to gcloud.
+    asks = force and not values.get("yes") and shell.can_answer
+    if asks or values.get("dry_run"):
+        found = queued_resources.get(*_place(values), name)
+        question = queued_resources.question(found, force=force)
+        if values.get("dry_run"):
+            shell.say(question)
+            return picture.queued([found])
+        if not shell.confirm(question):
+            return said("Not deleted.")
+    queued_resources.delete(*_place(values), name, force=force, asynchronous=asynchronous)
+    done = f"{name} is being deleted." if asynchronous else f"{name} is deleted."
+    return said(done, {"name": name, "deleted": not asynchronous})
+
+
+def _record(values: Values) -> Record:
+    return records.find(values.get("run", ""))
+
+
+def _place(values: Values) -> tuple[str, str]:
+    return values.get("project", ""), values.get("zone", "")
+
+
+def _with_errors(view: View, failed: bool) -> View:
+    return dataclasses.replace(view, exit_code=int(failed))
+
+
+def _wanted(values: Values) -> targets.Wanted:
+    """Return the hosts that the options name; starts nothing.
+
+    Raises:
+      ConfigError: A value is invalid.
+      SessionError: There is no such session.
+    """
+    if not options.in_cluster(values):
+        return options.wanted(values, None)
+    if session := values.get("session"):
+        record = cluster.find_session(session)
+        return options.wanted(values, cluster.of_session(record), record.service)
+    return options.wanted(values, cluster.where({**values, "service": ""}))
+
+
+ACTIONS: Mapping[str, Action] = {
+    "multihost run": run,
+    "multihost attach": attach,
+    "multihost status": status,
+    "multihost runs": runs,
+    "multihost logs": logs,
+    "multihost stop": stop,
+    "multihost hosts": hosts,
+    "multihost create": create,
+    "multihost list": list_,
+    "multihost wait": wait,
+    "multihost delete": delete,
+}

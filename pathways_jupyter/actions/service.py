@@ -1,0 +1,180 @@
+"""Commands about services: what there is, who uses it, how to deploy one, follow its start and delete it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
+from typing import Any
+
+import yaml
+
+from pathways_jupyter.actions import cluster
+from pathways_jupyter.actions.shell import Action, Contradiction, Interrupted, Shell, Values
+from pathways_jupyter.base import blocking, parsing
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.hints import Face
+from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.commands.service import USAGE_SPAN
+from pathways_jupyter.render import services as picture
+from pathways_jupyter.render import slices as slices_picture
+from pathways_jupyter.render import usage_table
+from pathways_jupyter.render.view import View, preformatted, said
+from pathways_jupyter.service import deployment, names, networkpolicy, overview, rollout, status
+from pathways_jupyter.service import usage as reading
+from pathways_jupyter.session import clusters
+
+
+def slices(shell: Shell, values: Values) -> View:
+    """Return the service's slices and their holders."""
+    where, session = cluster.where(values), cluster.session_of(values)
+    user = names.current_user() if shell.face is Face.NOTEBOOK else ""
+    viewer = slices_picture.Viewer(str(session.id) if session is not None else "", user)
+    if session is not None and not where.service and (job := session.record.pathways_job):
+        # A job's slices are no service's.
+        own = clusters.ask(where, lambda client, namespace: status.fetch_job(client, namespace, job))
+        return slices_picture.view((own,), viewer=viewer)
+    found = clusters.ask(where, lambda client, namespace: status.fetch(client, namespace, where.service))
+    return slices_picture.view(found, viewer=viewer)
+
+
+def usage(shell: Shell, values: Values) -> View:
+    """Return who has held how many chip-hours."""
+    seconds = parsing.seconds("--since", values.get("since") or USAGE_SPAN, least=1)
+    return usage_table.view(
+        clusters.ask(
+            cluster.where(values),
+            lambda client, namespace: reading.fetch(client, "" if values.get("all_namespaces") else namespace, seconds),
+        )
+    )
+
+
+def services(shell: Shell, values: Values) -> View:
+    """Return the services that the user may see."""
+    # The namespace of a session or a context is no wish for only that one.
+    namespace = values.get("namespace", "")
+    return picture.view(clusters.ask(cluster.where(values), lambda client, _: overview.overviews(client, namespace)))
+
+
+def show(shell: Shell, values: Values) -> View:
+    """Return one service in full."""
+    return _details(cluster.where(values), values["name"])
+
+
+def deploy(shell: Shell, values: Values) -> View:
+    """Check the cluster, deploy a service, and follow its start.
+
+    Raises:
+      ConfigError: An option is missing or invalid.
+      ServiceError: A check failed, or the service is not ready in time.
+    """
+    # From the metadata, because importing JAX takes seconds.
+    plan = deployment.plan(values, jax=version("jax"))
+    name = plan.spec.name
+    if values.get("dry_run"):
+        form = values.get("output") or "yaml"
+        if form not in {"yaml", "json"}:
+            raise ConfigError(f"There is no output format {form!r}.", hint="Formats: yaml, json.")
+        objects = list(deployment.manifests(plan.within(_namespace(values))))
+        listed = {"apiVersion": "v1", "kind": "List", "items": objects}
+        return preformatted(
+            json.dumps(listed, indent=2) if form == "json" else yaml.safe_dump_all(objects, sort_keys=False), listed
+        )
+    where = cluster.where(values, others=False)
+    steps = clusters.stream(
+        where,
+        lambda client, namespace: deployment.run(
+            client,
+            plan.within(namespace),
+            skip_checks=bool(values.get("skip_checks")),
+            follow=not values.get("no_wait"),
+            seconds=parsing.seconds("--timeout", values.get("timeout", rollout.TIMEOUT_SECONDS)),
+        ),
+    )
+    _follow(shell, steps, name)
+    return _details(where, name)
+
+
+def wait(shell: Shell, values: Values) -> View:
+    """Follow a service's start until all its slices are ready."""
+    where, name = cluster.where(values, others=False), values["name"]
+    seconds = parsing.seconds("--timeout", values.get("timeout", rollout.TIMEOUT_SECONDS))
+    steps = clusters.stream(where, lambda client, namespace: rollout.follow(client, namespace, name, seconds=seconds))
+    _follow(shell, steps, name)
+    return _details(where, name)
+
+
+def delete(shell: Shell, values: Values) -> View:
+    """Delete a service, after a question that names its users."""
+    where, name = cluster.where(values, others=False), values["name"]
+    found, seen, question = clusters.ask(
+        where, lambda client, namespace: deployment.find_to_delete(client, namespace, name)
+    )
+    if not values.get("yes") and not shell.confirm(question):
+        return said("Not deleted.")
+    shell.say(f"Deleting {found.name} …")
+    clusters.ask(where, lambda client, _: deployment.remove(client, found))
+    return said(
+        f"Service {found.name} is deleted from namespace {found.namespace}.",
+        {"name": found.name, "namespace": found.namespace, "users": [str(each) for each in seen.holders]},
+    )
+
+
+def network_policy(shell: Shell, values: Values) -> View:
+    """Return manifests that close the ports of proxies and services; contacts no cluster.
+
+    Raises:
+      ConfigError: An address range is none.
+    """
+    service, nodes, namespace = values.get("service", ""), values.get("nodes", ()), values.get("namespace", "")
+    if bool(service) != bool(nodes):
+        raise Contradiction("--service and --nodes go together: workers connect from the addresses of their nodes.")
+    policies = [networkpolicy.for_proxies(namespace)]
+    if service:
+        ranges = [deployment.address_range(each) for each in nodes]
+        policies.append(networkpolicy.for_resource_manager(service, ranges, namespace))
+    return preformatted(yaml.safe_dump_all(policies, sort_keys=False))
+
+
+def _details(where: ConnectConfig, name: str) -> View:
+    (found,) = clusters.ask(where, lambda client, namespace: overview.overviews(client, namespace, name))
+    return picture.details(found)
+
+
+def _follow(shell: Shell, steps: Iterable[Any], name: str) -> None:
+    """Show the steps of a start as they come."""
+    try:
+        for step in steps:
+            shell.say(picture.line(step, shell.face))
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"Interrupted. Service {name} stays if it was created.",
+            hint=advice("{service_wait:{name}} follows it, {service_delete:{name}} removes it.", name=name),
+        ) from None
+
+
+def _namespace(values: Values) -> str:
+    """Return the namespace of a service that is deployed, without contacting the cluster."""
+    where = cluster.where(values, others=False)
+    if where.namespace or where.cluster:
+        return where.namespace or names.DEFAULT_NAMESPACE
+    try:
+        return blocking.run(clusters.resolve(where)).namespace
+    except ConfigError:
+        if where.context or where.kubeconfig or where.local:
+            raise
+        # No cluster at all is fine for a look at what would be created.
+        return names.DEFAULT_NAMESPACE
+
+
+ACTIONS: Mapping[str, Action] = {
+    "slices": slices,
+    "usage": usage,
+    "services": services,
+    "service deploy": deploy,
+    "service show": show,
+    "service wait": wait,
+    "service delete": delete,
+    "network-policy": network_policy,
+}

@@ -1,0 +1,118 @@
+"""``sessions``: list and end the sessions of this machine; and ``clean``, which removes what sessions left behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pathways_jupyter.actions import cluster
+from pathways_jupyter.actions.shell import Action, Shell, Values
+from pathways_jupyter.base import blocking
+from pathways_jupyter.base.errors import ConfigError, LocalClusterError, PathwaysError
+from pathways_jupyter.base.events import SessionState
+from pathways_jupyter.render import sessions as picture
+from pathways_jupyter.render import text
+from pathways_jupyter.render.text import Mark
+from pathways_jupyter.render.view import View, preformatted, said
+from pathways_jupyter.service import leases
+from pathways_jupyter.session import client, clusters, orphan_files, registry, sweep
+from pathways_jupyter.session.kernel import process
+from pathways_jupyter.session.protocol import Method
+
+_DISCONNECT_SECONDS = 60.0
+_SWEEP_SECONDS = 10.0
+
+
+def sessions(shell: Shell, values: Values) -> View:
+    """Return the sessions of all notebooks and scripts on this machine."""
+    current = process.session()
+    present = blocking.run(client.present(registry.sessions()))
+    return picture.table(present, mine=current.id if current is not None else "")
+
+
+def disconnect(shell: Shell, values: Values) -> View:
+    """End a session; its proxy, its Lease and the tunnel are removed when this returns."""
+    record = cluster.find_session(values.get("session", ""))
+    client.request(record, Method.DISCONNECT, patience=_DISCONNECT_SECONDS)
+    # The record was read before the session ended.
+    ended = dataclasses.replace(record, state=SessionState.CLOSED, state_since=time.time())
+    proxy = f"its proxy {record.job}" if record.job else "its proxy"
+    return said(f"Session {record.id} has ended; {proxy} is removed.", dataclasses.asdict(ended))
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """An item that was removed, or (in a dry run) would be.
+
+    Attributes:
+      what: ``session`` for a session of this machine with its objects in the cluster, ``files`` for files of a session
+        without a record, ``proxy`` for a Job found in the cluster.
+      error: Why it could not be removed; empty when it could.
+    """
+
+    what: str
+    name: str
+    reason: str
+    error: str = ""
+
+
+def clean(shell: Shell, values: Values) -> View:
+    """Remove proxies whose owner is gone, and files of sessions that ended.
+
+    Raises:
+      PathwaysError: Nothing was removed, and the cluster could not be reached.
+    """
+    dry_run = bool(values.get("dry_run"))
+    done = list(_clean_machine(dry_run))
+    skipped, failed = "", False
+    try:
+        # Abandoned proxies of all users, as far as the credentials allow.
+        swept = clusters.ask(
+            cluster.where(values, others=False),
+            lambda client, namespace: leases.sweep(client, namespace, dry_run=dry_run, reclaim=leases.EVERY),
+        )
+        done += [Cleaned("proxy", each.job, each.reason, each.error) for each in swept]
+    except PathwaysError as error:
+        # No cluster is named and none configured, or the embedded one has ended with all in it: only this machine.
+        harmless = isinstance(error, LocalClusterError) or (
+            isinstance(error, ConfigError) and not set(values) - {"dry_run"}
+        )
+        if not harmless and not done:
+            raise
+        advice = "" if harmless else f" {error.advice(shell.face)}"
+        skipped = f"\n{Mark.WARN if harmless else Mark.FAIL} No cluster was checked. {error}{advice}"
+        failed = not harmless
+    if not done:
+        return preformatted(f"{Mark.OK} Nothing to clean{' on this machine' if skipped else ''}.{skipped}", done)
+    verb = "would be removed" if dry_run else "removed"
+    rows = [
+        (Mark.FAIL if each.error else Mark.OK, each.what, each.name, each.error or f"{verb}: {each.reason}")
+        for each in done
+    ]
+    shown = preformatted(text.table(("", "", "", ""), rows) + skipped, done)
+    return dataclasses.replace(shown, exit_code=int(failed or any(each.error for each in done)))
+
+
+def _clean_machine(dry_run: bool) -> Iterator[Cleaned]:
+    """Remove dead sessions of this machine with their objects in the cluster, and stray files."""
+    for record in sweep.dead():
+        error = ""
+        if not dry_run:
+            try:
+                blocking.run(sweep.sweep(record, patience=_SWEEP_SECONDS))
+            except PathwaysError as problem:
+                error = str(problem)
+        yield Cleaned("session", record.id, "its supervisor is gone", error)
+    for left in orphan_files.find():
+        error = ""
+        if not dry_run:
+            try:
+                orphan_files.remove(left)
+            except PathwaysError as problem:
+                error = str(problem)
+        yield Cleaned("files", left.session, "they belong to no running session", error)
+
+
+ACTIONS: Mapping[str, Action] = {"sessions": sessions, "sessions disconnect": disconnect, "clean": clean}

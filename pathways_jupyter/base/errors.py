@@ -1,0 +1,110 @@
+"""Base classes of all errors: each has a message (what failed) and a hint (what to do next).
+
+A face (magic, command line, server) shows only ``str(error)`` and ``error.advice(face)``. So the message must name the
+thing that failed, and the hint the command or setting that fixes it. The message is the same in every face, so it names
+no flag and no magic.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from pathways_jupyter.base import sentences
+from pathways_jupyter.base.hints import Face
+from pathways_jupyter.base.sentences import worded
+
+
+def is_coloured() -> bool:
+    """Whether errors may be coloured: neither NO_COLOR nor IPython's ``%colors NoColor`` forbids it."""
+    # A process without IPython does not pay for its import.
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return not os.environ.get("NO_COLOR") and str(getattr(shell, "colors", "")).lower() != "nocolor"
+
+
+class PathwaysError(Exception):
+    """Base class of all errors that this package raises on purpose.
+
+    Args:
+      message: What happened, in one line.
+      hint: What to do next, in one line; an :func:`~pathways_jupyter.base.sentences.advice` where it names a command or
+        an option. Empty when the message says it already.
+
+    Attributes:
+      face: The face for whose commands IPython words the hint: the notebook's, unless a script's call failed.
+    """
+
+    face = Face.NOTEBOOK
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+        if hint:
+            # As a note, so that Python shows the hint below the traceback of a script.
+            self.add_note(worded(hint, Face.SCRIPT))
+
+    def advice(self, face: Face) -> str:
+        """Return the hint with the commands of `face`."""
+        return worded(self.hint, face)
+
+    @property
+    def sentence(self) -> str:
+        """The message; a :class:`~pathways_jupyter.base.sentences.Sentence` where pages can translate it."""
+        return self.args[0] if isinstance(self.args[0], str) else str(self)
+
+    def to_json(self, face: Face = Face.NOTEBOOK) -> dict[str, Any]:
+        """Return message and hint as JSON values, and what a page needs to translate them."""
+        said = {"message": str(self), "hint": self.advice(face)}
+        return said | sentences.to_json(self.sentence) | sentences.to_json(self.hint, "hint_text")
+
+    def _render_traceback_(self) -> list[str]:
+        """Return the lines that IPython shows instead of a traceback, in a notebook and in a terminal."""
+        name, led = type(self).__name__, "What led to it: %pathways traceback"
+        if is_coloured():
+            name, led = f"\x1b[1;31m{name}\x1b[0m", f"\x1b[2m{led}\x1b[0m"
+        lines = [f"{name}: {self}"]
+        if self.hint:
+            lines.append(f"  {self.advice(self.face)}")
+        if self.__cause__ is not None:
+            lines.append(f"  {led}")
+        return lines
+
+
+class ConfigError(PathwaysError):
+    """An argument, a profile or an environment variable cannot be used; nothing was changed."""
+
+
+class ClusterError(PathwaysError):
+    """The Kubernetes API could not be reached, or refused the credentials."""
+
+
+class ApiError(ClusterError):
+    """The Kubernetes API answered with an error Status.
+
+    Args:
+      status: The HTTP status code.
+      reason: The Status's machine-readable reason, e.g. ``NotFound`` or ``AlreadyExists``.
+    """
+
+    def __init__(self, message: str, *, status: int, reason: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.reason = reason
+
+
+class ServiceError(PathwaysError):
+    """The Shared Pathways Service is missing or unhealthy, or cannot satisfy the request."""
+
+
+class CapacityError(ServiceError):
+    """All matching slices are taken; the message lists their holders."""
+
+
+class SessionError(PathwaysError):
+    """A session could not be started, was lost, or does not exist."""
+
+
+class LocalClusterError(PathwaysError):
+    """The embedded cluster could not be started, or did not answer."""

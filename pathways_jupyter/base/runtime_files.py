@@ -1,0 +1,83 @@
+"""Files by which the processes of one machine find each other: locks, and directories for unix sockets.
+
+A process holds its lock file locked as long as it runs, and the operating system releases it however the process ends.
+A process id in a file would prove nothing, because ids are reused.
+
+A socket's path is limited to about a hundred bytes. And JAX changes ``JAX_BACKEND_TARGET`` to lower case, so that it
+finds no socket whose path has capitals, except on a file system that ignores case.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from pathways_jupyter.base.config import runtime_dir
+
+ALIVE = "alive"
+"""The file that the embedded cluster's daemon holds locked, beside the cluster's kubeconfig."""
+DEFAULT_CLUSTER = "local"
+"""Name of the embedded cluster where none is given."""
+
+_PATH_BYTES = 103 if sys.platform == "darwin" else 107
+"""The longest path that fits ``sun_path``, without its final NUL."""
+_RANDOM = "12345678"
+"""As long as what :func:`tempfile.mkdtemp` adds, which has no capitals."""
+
+
+def embedded_clusters() -> Path:
+    """Return the directory in which each embedded cluster has one by its name.
+
+    Raises:
+      ConfigError: The runtime directory cannot be created.
+    """
+    return runtime_dir() / "local"
+
+
+def is_held(path: Path) -> bool:
+    """Whether a process holds `path` locked; False when there is no such file."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+def suits_sockets(directory: Path, below: str) -> bool:
+    """Return whether sockets may be in `directory`, which exists.
+
+    Args:
+      below: The longest path that is added to it, in lower case.
+    """
+    return len(os.fsencode(directory / below)) <= _PATH_BYTES and _is_found_in_lower_case(directory)
+
+
+def socket_directory(prefix: str, below: str) -> Path:
+    """Make a new directory for sockets, with mode 0700, under the system's temporary one, or else under ``/tmp``.
+
+    Args:
+      prefix: What its name begins with, in lower case.
+      below: As for :func:`suits_sockets`.
+    """
+    preferred = tempfile.gettempdir()
+    parent = preferred if suits_sockets(Path(preferred), f"{prefix}{_RANDOM}/{below}") else "/tmp"
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+
+
+def _is_found_in_lower_case(directory: Path) -> bool:
+    lower = str(directory).lower()
+    if lower == str(directory):
+        return True
+    try:
+        return os.path.samefile(directory, lower)
+    except OSError:
+        return False

@@ -1,0 +1,176 @@
+"""Make click's commands from the declarations of :mod:`pathways_jupyter.commands`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.cli.terminal import Terminal
+from pathways_jupyter.commands import terminal as declarations
+from pathways_jupyter.commands.declaration import JSON, Command, Kind, Option, Source
+from pathways_jupyter.commands.magic import MAGIC
+from pathways_jupyter.commands.terminal import TERMINAL
+from pathways_jupyter.render.view import View
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+def command(about: Command) -> click.Command:
+    """Return the command that `about` declares, which runs its action and shows the result."""
+
+    def run(**values: Any) -> None:
+        # With the action, which loads what it needs: a line that is wrong is refused before that.
+        from pathways_jupyter.actions import action_of
+
+        terminal = Terminal(as_json=values.pop("json", False))
+        show(terminal, lambda shell: action_of(about.name)(shell, given(values)))
+
+    paragraphs = filter(None, (about.summary, about.details, about.in_terminal))
+    made = takes(about, as_json=about.json)(run)
+    return click.command(
+        about.name.rpartition(" ")[2], short_help=about.summary, help="\n\n".join(paragraphs), epilog=epilog(about)
+    )(made)
+
+
+def show(terminal: Terminal, action: Callable[[Terminal], View | None]) -> None:
+    """Run an action, show its result, and exit with its code."""
+    from pathways_jupyter.actions.shell import INTERRUPTED
+
+    try:
+        view = action(terminal)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    if view is not None:
+        terminal.show(view)
+        sys.exit(view.exit_code)
+
+
+class _Group(click.Group):
+    """A group of declared commands; one that only a magic has is refused with what to do instead."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        about = MAGIC.get(f"{self.name} {args[0]}")
+        if about is not None and about.name not in TERMINAL:
+            raise click.UsageError(refusal(about, args[1:]))
+        return super().resolve_command(ctx, args)
+
+
+def group(
+    name: str, callback: Callable[..., Any] | None = None, parameters: Sequence[click.Parameter] = ()
+) -> click.Group:
+    """Return the declared group `name` with its commands.
+
+    Args:
+      callback: What the group does itself; by default the command that has its name, if there is one.
+      parameters: Of the callback.
+    """
+    about = declarations.GROUPS[name]
+    if name in TERMINAL:
+        own = command(TERMINAL[name])
+
+        @click.pass_context
+        def callback(context: click.Context, /, **values: Any) -> None:
+            if context.invoked_subcommand is None:
+                context.invoke(own, **values)
+
+        parameters = own.params
+    made = _Group(
+        name,
+        help=about.help,
+        epilog=examples(*about.examples),
+        invoke_without_command=callback is not None,
+        callback=callback,
+        params=list(parameters),
+    )
+    for each in TERMINAL.values():
+        if each.name.startswith(f"{name} "):
+            made.add_command(command(each))
+    return made
+
+
+def refusal(about: Command, words: list[str]) -> str:
+    """Return what to say of a command that only a notebook has."""
+    place = next((each for each in words if not each.startswith("-")), "NAME") if about.words else ""
+    line = f"{about.name} {place}".strip()
+    said = f"{about.name} works in notebooks only: %pathways {line}."
+    return f"{said} {about.in_terminal.format(name=place)}" if about.in_terminal else said
+
+
+def takes(about: Command, *, as_json: bool = True) -> Callable[[Decorated], Decorated]:
+    """Return a decorator that adds the words and options of `about`, and ``--json``."""
+
+    def decorate(function: Decorated) -> Decorated:
+        for option in reversed((*about.options, *((JSON,) if as_json else ()))):
+            function = _option(option)(function)
+            for alias in option.aliases:
+                function = click.option(alias, alias.lstrip("-").replace("-", "_"), hidden=True)(function)
+        if about.rest:
+            function = click.argument(about.rest, nargs=-1, type=click.UNPROCESSED)(function)
+        for word in reversed(about.words):
+            kind = click.Choice(word.choices) if word.choices else None
+            tab = None if word.choices else completing(word.source)
+            function = click.argument(word.name, required=word.required, type=kind, shell_complete=tab)(function)
+        return function
+
+    return decorate
+
+
+def epilog(about: Command) -> str:
+    """Return the examples of `about`, for the end of its help."""
+    return examples(*(f"{line}  # {purpose}" for line, purpose in (about.examples or {}).items()))
+
+
+def examples(*lines: str) -> str:
+    """Return these command lines, without the program's name, as the examples at the end of a command's help."""
+    return "\b\nExamples:\n" + "\n".join(f"  pathways-jupyter {line}" for line in lines) if lines else ""
+
+
+def given(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `values` without the options that were not given."""
+    return {name: value for name, value in values.items() if value not in (None, False, ())}
+
+
+def _option(option: Option) -> Callable[[Decorated], Decorated]:
+    spellings = [*filter(None, (option.short, option.flag)), option.name]
+    default = f"; default: {option.default}" if option.default else ""
+    text = f"{option.help[:1].upper()}{option.help[1:]}{default}."
+    if option.sets:
+        return click.option(*spellings, flag_value=option.sets, help=text)
+    if option.kind is Kind.FLAG:
+        return click.option(*spellings, is_flag=True, help=text)
+    if option.kind is Kind.SECONDS:
+        return click.option(*spellings, is_flag=False, flag_value=str(option.implied), metavar="[SECONDS]", help=text)
+    return click.option(
+        *spellings,
+        multiple=option.kind is Kind.LIST,
+        metavar=option.metavar or ("N" if option.kind is Kind.NUMBER else None),
+        help=text,
+        shell_complete=completing(option.source),
+    )
+
+
+def completing(source: Source) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """Return the callback that completes a value from `source` in the shell."""
+
+    def complete(context: click.Context, parameter: click.Parameter, fragment: str) -> list[CompletionItem]:
+        if source is Source.FILES:
+            return [CompletionItem(fragment, type="file")]
+        from pathways_jupyter.actions import completion_values
+
+        # An unreadable file is reported by the command itself; completion just offers nothing.
+        with contextlib.suppress(PathwaysError, OSError):
+            found = completion_values.values(
+                source, kubeconfig=context.params.get("kubeconfig") or "", local=bool(context.params.get("local"))
+            )
+            return [CompletionItem(each) for each in found if each.startswith(fragment)]
+        return []
+
+    return complete

@@ -1,0 +1,111 @@
+"""A terminal as an action sees it: results on standard output, as text or JSON, and all else on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import click
+
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.hints import Face
+from pathways_jupyter.base.sentences import worded
+from pathways_jupyter.render.text import Mark
+from pathways_jupyter.render.view import View
+
+_COLOURS = {Mark.OK: "green", Mark.WARN: "yellow", Mark.FAIL: "red", Mark.WAIT: "yellow"}
+
+
+class Terminal:
+    """The :class:`~pathways_jupyter.actions.shell.Shell` of the command line.
+
+    Args:
+      as_json: Whether the output is for a program.
+    """
+
+    face = Face.TERMINAL
+
+    def __init__(self, *, as_json: bool = False) -> None:
+        self._as_json = as_json
+
+    def say(self, text: str) -> None:
+        """Show progress, or a remark."""
+        click.echo(worded(text, Face.TERMINAL), err=True)
+
+    def line(self, text: str, **about: Any) -> None:
+        """Show a line of the output, as an object with its `about` if it is for a program."""
+        if self._as_json:
+            show_json({"line": text, **about}, indent=None)
+        else:
+            click.echo(text)
+
+    @contextlib.contextmanager
+    def live(self, draw: Callable[[], View | None]) -> Iterator[_Lines]:
+        """Print lines instead of pictures, on standard error if the output is for a program."""
+        yield _Lines(self, to_stderr=self._as_json)
+
+    @property
+    def can_answer(self) -> bool:
+        """Whether there is a terminal."""
+        return sys.stdin.isatty()
+
+    def confirm(self, question: str, *, abort: bool = True) -> bool:
+        """Ask the user; with `abort`, a no ends the program.
+
+        Raises:
+          ConfigError: There is no terminal to answer on.
+        """
+        if not sys.stdin.isatty():
+            raise ConfigError(f"Not deleted: {question}", hint="Answer on a terminal, or add --yes.")
+        return click.confirm(question, abort=abort, err=True)
+
+    def stop_following(self) -> None:
+        """Say nothing: the shell shows the ``^C``."""
+
+    def show(self, view: View) -> None:
+        """Print a result."""
+        if self._as_json:
+            show_json(view.value)
+            return
+        for line in view.text.splitlines():
+            colour = _COLOURS.get(line.lstrip()[:1])  # type: ignore[call-overload]
+            mark = line[: len(line) - len(line.lstrip()) + 1]
+            click.echo(click.style(mark, fg=colour) + line[len(mark) :] if colour else line)
+
+
+class _Lines:
+    """The :class:`~pathways_jupyter.actions.shell.Live` of the command line."""
+
+    in_place = False
+
+    def __init__(self, terminal: Terminal, *, to_stderr: bool) -> None:
+        self._to_stderr = to_stderr
+        self.finish = terminal.show
+
+    def line(self, text: str) -> None:
+        click.echo(text, err=self._to_stderr)
+
+
+def colours() -> bool | None:
+    """Return False if NO_COLOR is set; None otherwise, so that click checks whether the output is a terminal."""
+    return False if os.environ.get("NO_COLOR") else None
+
+
+def show_json(value: Any, *, indent: int | None = 2) -> None:
+    """Print `value` as JSON: dataclasses become objects, paths and dates strings."""
+    click.echo(json.dumps(value, default=_plain, indent=indent, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    return str(value)

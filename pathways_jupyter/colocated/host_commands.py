@@ -1,0 +1,146 @@
+"""Short requests to the hosts: which names cells have left there, forget them, end the processes, download output."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pathways_jupyter.base import interruptible
+from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.colocated import interruptible_wait, show
+from pathways_jupyter.colocated.channel import Answer, channel
+from pathways_jupyter.colocated.errors import ColocatedError, LostError, name_hosts, printable
+from pathways_jupyter.colocated.host import Host, choose, hosts
+from pathways_jupyter.colocated.memory import MEMORY
+from pathways_jupyter.colocated.results import CallResult
+
+_PIECE_BYTES = 2 << 20
+"""How much of a file one request fetches."""
+_RESTART_SECONDS = 60.0
+"""How long new processes may take: a kubelet backs off when a container ends again and again."""
+_RETRY_SECONDS = 0.2
+
+
+def reset(**where: Any) -> None:
+    """Delete the names that cells of this session defined; `where` is ``slices`` and ``hosts``, see `choose`."""
+    interruptible_wait.ask(channel(choose(hosts(), **where)), {"op": "reset", "session": MEMORY.session})
+
+
+def who(**where: Any) -> dict[int, dict[str, str]]:
+    """Return the names that cells of this session defined, each with its type, by host index."""
+    answers = interruptible_wait.ask(channel(choose(hosts(), **where)), {"op": "who", "session": MEMORY.session})
+    return {
+        answer.host.index: {printable(name): printable(kind) for name, kind in answer.head["names"].items()}
+        for answer in answers
+    }
+
+
+def restart(**where: Any) -> tuple[Host, ...]:
+    """Restart the sidecars' processes, and return when all of them answer again; names of earlier cells are gone.
+
+    For what Interrupt does not end: code that catches it, or that waits in C. A process ends itself on request, as it
+    answers requests beside whatever still runs. Its container then starts anew: in the embedded cluster the proxy gets
+    another process, elsewhere the kubelet restarts the container.
+
+    Args:
+      where: ``slices`` and ``hosts``, see :func:`~pathways_jupyter.colocated.host.choose`; all hosts by default.
+
+    Raises:
+      ColocatedError: A host did not answer in time.
+    """
+    chosen = choose(hosts(), **where)
+    deadline = time.monotonic() + _RESTART_SECONDS
+    before = {index: facts.boot for index, facts in MEMORY.facts(chosen).items()}
+    before |= {answer.host.index: answer.head["boot"] for answer in _ask_until(deadline, chosen, "restart")}
+    while True:
+        answers = _ask_until(deadline, chosen, "ping")
+        if answers and all(answer.head["boot"] != before[answer.host.index] for answer in answers):
+            break
+        time.sleep(_RETRY_SECONDS)
+    MEMORY.forget(chosen)
+    return chosen
+
+
+def _ask_until(deadline: float, to: Sequence[Host], operation: str) -> tuple[Answer, ...]:
+    """Return what hosts answer; nothing where a process went away before it did.
+
+    Raises:
+      ColocatedError: The deadline is over, with no answer and no loss.
+    """
+    found: list[tuple[Answer, ...]] = []
+    failed: list[Exception] = []
+    done = interruptible.Event()
+
+    def work() -> None:
+        try:
+            found.append(interruptible_wait.ask(channel(to), {"op": operation}))
+        except Exception as error:
+            failed.append(error)
+        done.set()
+
+    # On a thread: JAX would wait without end for a host that is stuck, and would not notice an Interrupt.
+    threading.Thread(target=work, name="colocated-restart", daemon=True).start()
+    if not done.wait(max(0.0, deadline - time.monotonic())):
+        raise ColocatedError(
+            f"{name_hosts([host.index for host in to])} did not answer for {_RESTART_SECONDS:.0f} s.",
+            hint=advice(
+                "Delete the pods (kubectl delete pod NAME; {colocated_hosts} names them): arrays on their "
+                "slices are lost."
+            ),
+        )
+    if failed and not isinstance(failed[0], LostError):
+        raise failed[0]
+    return found[0] if found else ()
+
+
+def save(result: CallResult, folder: str | Path = ".") -> list[Path]:
+    """Download the parts of a call's output that were too large to be returned.
+
+    Args:
+      result: The call.
+      folder: The target folder; files are named after the call and the host.
+
+    Returns:
+      The files that were written.
+
+    Raises:
+      ColocatedError: A host no longer has its part.
+    """
+    saved: list[Path] = []
+    for index, name in show.more(result):
+        to = Path(folder) / f"colocated-{result.call}-host{index}{Path(name).suffix}"
+        count = 1
+        while to in saved:
+            count += 1
+            to = to.with_name(f"colocated-{result.call}-host{index}-{count}{Path(name).suffix}")
+        download(index, name, to)
+        saved.append(to)
+    return saved
+
+
+def download(host: int, name: str, to: Path) -> None:
+    """Copy the output that a call left on a host to a local file.
+
+    Raises:
+      ColocatedError: The host no longer has it.
+    """
+    hosts_channel = channel(choose(hosts(), hosts=[host]))
+    offset = 0
+    with open(to, "wb") as file:
+        while True:
+            request = {"op": "read", "name": name, "offset": offset, "bytes": _PIECE_BYTES}
+            try:
+                (answer,) = interruptible_wait.ask(hosts_channel, request)
+            except LostError:
+                raise
+            except ColocatedError as error:
+                raise ColocatedError(
+                    f"Host {host} no longer has the output {name}.", hint="Run the cell again."
+                ) from error
+            file.write(answer.parts[0])
+            offset += len(answer.parts[0])
+            if offset >= answer.head["size"] or not answer.parts[0]:
+                return

@@ -1,0 +1,307 @@
+"""Read what hosts send back; by default nothing of it can run code here.
+
+Hosts are other machines: the authors of their images, those who may exec into them, and on a shared service the user
+before decide what they send. So values arrive as data, written by ``remote/value_writer.py``, and are built here by
+code of this module only: no name that a host sends is imported or called. Objects are built of dataclasses and named
+tuples that this notebook has defined, without their constructors. Only with ``unpickle`` are pickles read.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import datetime
+import inspect
+import math
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType, MemberDescriptorType
+from typing import Any
+
+from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.colocated import host_versions, preflight
+from pathways_jupyter.colocated.errors import ColocatedError
+from pathways_jupyter.colocated.remote import codec
+
+FirstClasses = dict[tuple[bytes, int], bytes]
+"""The ids of the classes that the first host has sent, by their definitions, of which a host may have several alike."""
+
+_COLUMN_DTYPE = re.compile(
+    r"U?Int\d+|Float\d+|boolean|str|string|datetime64\[\w+, [\w/+:-]+\]"
+    r"|[a-z]+\d*(\[\w+(, tz=[\w/+:-]+)?\])?\[pyarrow\]"
+)
+"""The dtypes of pandas' own that are built: none of them names a size, of which one value could fill the memory."""
+_CLASS_ID = re.compile(rb"(?<=\x8c\x20)[0-9a-f]{32}")
+"""cloudpickle's id of a class that a pickle defines: a string of 32 hexadecimal digits."""
+
+
+def own_modules() -> list[str]:
+    """Return the modules whose classes this process sends with their objects: its own program, and registered ones."""
+    import cloudpickle
+
+    return ["__main__", *sorted(cloudpickle.list_registry_pickle_by_value())]
+
+
+class Reader:
+    """Reads values of one host.
+
+    Args:
+      what: What they are, for errors, such as ``Output z``.
+      parts: The binary parts that the host sent with them.
+      arrays: The arrays by the names that the host gave them.
+      unpickle: Whether the user trusts the hosts to send pickles.
+      first: The classes that the first host has sent, if several hosts send the same value.
+
+    Attributes:
+      used: The names of the arrays that the values read so far hold.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        parts: Sequence[bytes],
+        arrays: Mapping[str, Any] = MappingProxyType({}),
+        *,
+        unpickle: bool = False,
+        first: FirstClasses | None = None,
+    ) -> None:
+        self._what = what
+        self._parts = dict(enumerate(parts))
+        self._arrays = arrays
+        self.used: set[str] = set()
+        self._unpickle = unpickle
+        self._classes = _HostClasses({} if first is None else first)
+
+    def read(self, written: Any) -> Any:
+        """Return the value.
+
+        Raises:
+          ColocatedError: It holds something that is not read from hosts, or that cannot be read here.
+        """
+        try:
+            return self._read(written)
+        except ColocatedError:
+            raise
+        except Exception as error:
+            raise ColocatedError(
+                f"{self._what} cannot be read here: {type(error).__name__}: {error}",
+                hint="Install here what it is made of, or turn it into arrays, numbers and text on the hosts.",
+            ) from error
+
+    def _read(self, written: Any) -> Any:
+        if written is None or isinstance(written, (bool, int, float, str)):
+            return written
+        if not isinstance(written, list):
+            raise ValueError("not a value")
+        kind, *rest = written
+        if kind in codec.SEQUENCES:
+            return codec.SEQUENCES[kind](self._read(each) for each in rest[0])
+        if kind in codec.MAPPINGS:
+            return codec.MAPPINGS[kind](self._pairs(rest[0]))
+        if kind in codec.TEXTS:
+            made = codec.TEXTS[kind]
+            return getattr(made, "fromisoformat", made)(_text(rest[0]))
+        if kind == "int":
+            return int(_text(rest[0]), 16)
+        if kind == "defaultdict":
+            return collections.defaultdict(codec.FACTORIES[rest[1]], self._pairs(rest[0]))
+        if kind == "complex":
+            return complex(float(rest[0]), float(rest[1]))
+        if kind == "timedelta":
+            return datetime.timedelta(*map(int, rest))
+        if kind in ("bytes", "bytearray"):
+            return self._part(rest[0]) if kind == "bytes" else bytearray(self._part(rest[0]))
+        if kind == "array":
+            self.used.add(rest[0])
+            return self._arrays[rest[0]]
+        if kind in ("dtype", "number", "numpy", "objects"):
+            return self._numpy(kind, rest)
+        if kind in ("namedtuple", "dataclass"):
+            return self._object(kind, rest)
+        if kind == "pandas":
+            return self._pandas(rest)
+        if kind == "pickle" and self._unpickle:
+            return self._unpickled(rest)
+        if kind not in ("pickle", "other"):
+            raise ValueError("not a value")
+        refused = f"{rest[0]} is an object of class {rest[1]}" if kind == "other" else "It is a pickle"
+        raise ColocatedError(
+            f"{self._what} is not read: {refused}, which could run code here.",
+            hint=advice(
+                "Turn it into arrays, numbers and text on the hosts, or trust them to run code here: {unpickle}."
+            ),
+        )
+
+    def _part(self, place: Any) -> bytes:
+        if not isinstance(place, int) or place not in self._parts:
+            raise ValueError("a part is missing")
+        # Each is sent for one value: a short message must not name a large part many times, and fill the memory.
+        return self._parts.pop(place)
+
+    def _pairs(self, pairs: Any) -> dict[Any, Any]:
+        return {self._read(key): self._read(value) for key, value in pairs}
+
+    def _numpy(self, kind: str, rest: Sequence[Any]) -> Any:
+        import numpy as np
+
+        if kind == "objects":
+            name, shape, items = rest
+            array = np.empty(len(items), np.dtypes.StringDType() if name == "string" else object)
+            for place, each in enumerate(items):
+                array[place] = self._read(each)
+            return array.reshape([int(size) for size in shape])
+        if isinstance(rest[0], str):
+            dtype = np.dtype(rest[0])
+        else:
+            fields = [(_text(name), np.dtype(_text(base)), tuple(map(int, shape))) for name, base, shape in rest[0]]
+            dtype = np.dtype(fields)
+        if kind == "dtype":
+            return dtype
+        if dtype.hasobject or not dtype.itemsize:
+            # Bytes of objects would be taken for addresses in this process; any number of items fits into no bytes.
+            raise ValueError(f"an array of {dtype} as bytes")
+        data = self._part(rest[-1])
+        shape = [int(size) for size in rest[1]] if kind == "numpy" else []
+        if any(size < 0 for size in shape) or math.prod(shape) * dtype.itemsize != len(data):
+            raise ValueError("an array of another size")
+        array = np.ndarray(shape, dtype, buffer=data).copy()
+        return array if kind == "numpy" else array[()]
+
+    def _object(self, kind: str, rest: Sequence[Any]) -> Any:
+        """Build a dataclass or named tuple of this notebook's program without running anything of its class."""
+        module, name, pairs = rest
+        # Nothing is imported for it, and attributes are not read with getattr, which may run code of the program.
+        made: Any = sys.modules[module] if module in own_modules() else None
+        for each in _text(name).split("."):
+            made = vars(made).get(each) if made is not None else None
+        if not isinstance(made, type) or made.__module__ != module or made.__qualname__ != name:
+            raise ValueError(f"this notebook has no class {name}")
+        fields = dict(pairs)
+        if kind == "namedtuple" and issubclass(made, tuple):
+            if tuple(fields) != getattr(made, "_fields", None):
+                raise ValueError(f"{name} has other fields here")
+            return tuple.__new__(made, [self._read(each) for each in fields.values()])
+        if kind != "dataclass" or not dataclasses.is_dataclass(made):
+            raise ValueError(f"{name} is no {kind} here")
+        if not set(fields) <= {each.name for each in dataclasses.fields(made)}:
+            raise ValueError(f"{name} has other fields here")
+        found = object.__new__(made)
+        for each, part in fields.items():
+            attribute = inspect.getattr_static(made, each, None)
+            if hasattr(type(attribute), "__set__") and not isinstance(attribute, MemberDescriptorType):
+                # A property, for example, whose setter would run; a slot is none.
+                raise ValueError(f"{name} computes its field {each}")
+            object.__setattr__(found, each, self._read(part))
+        return found
+
+    def _pandas(self, rest: Sequence[Any]) -> Any:
+        import pandas
+
+        kind, *parts = rest
+        if kind in ("NaT", "<NA>"):
+            return pandas.NaT if kind == "NaT" else pandas.NA
+        if kind == "Timestamp":
+            found, zone = pandas.Timestamp(_text(parts[0])), parts[1]
+            return found if zone is None else found.tz_localize("UTC").tz_convert(_text(zone))
+        if kind == "Timedelta":
+            return pandas.Timedelta(_text(parts[0]))
+        if kind == "MultiIndex":
+            return pandas.MultiIndex.from_arrays(self._read(parts[0]))
+        if kind == "Index":
+            return pandas.Index(self._column(*parts[:2]), name=self._read(parts[2]))
+        if kind == "Series":
+            column, index, name = self._column(*parts[:2]), self._read(parts[2]), self._read(parts[3])
+            return pandas.Series(column, index=index, name=name)
+        if kind == "DataFrame":
+            columns, index, names = parts[0], self._read(parts[1]), self._read(parts[2])
+            made = {place: pandas.Series(self._column(*each), index=index) for place, each in enumerate(columns)}
+            frame = pandas.DataFrame(made, index=index)
+            frame.columns = names
+            return frame
+        raise ValueError(f"no {kind} of pandas")
+
+    def _column(self, dtype: Any, values: Any) -> Any:
+        import pandas
+
+        if dtype == "category":
+            codes, categories, ordered = map(self._read, values)
+            return pandas.Categorical.from_codes(codes, categories, ordered=ordered)
+        if dtype == "numpy":
+            return self._read(values)
+        extension = pandas.api.extensions.ExtensionDtype
+        if not _COLUMN_DTYPE.fullmatch(_text(dtype)) or not isinstance(pandas.api.types.pandas_dtype(dtype), extension):
+            raise ValueError(f"no column of {dtype[:100]}")
+        return pandas.array(self._read(values), dtype=dtype)
+
+    def _unpickled(self, rest: Sequence[Any]) -> Any:
+        import jax
+
+        data, python, arrays = self._part(rest[0]), _text(rest[1]), rest[2]
+        # Another version's functions can end the process.
+        different = host_versions.differences(host_versions.here(), {0: {"python": python}})
+        if different and host_versions.unreadable(different, preflight.modules_needed(data)):
+            raise ColocatedError(
+                f"{self._what} holds functions or classes of Python {python}, which cannot be read here.",
+                hint="Turn it into arrays, numbers and text on the hosts.",
+            )
+        tree, leaves = self._classes.load(data)
+        for place, array in arrays:
+            leaves[place] = self._read(array)
+        return jax.tree_util.tree_unflatten(tree, leaves)
+
+
+class _HostClasses:
+    """Unpickles what one host has sent, with one class here where all hosts define the same.
+
+    cloudpickle gives a class that a pickle defines an id in each process, by which it is known again. So two hosts'
+    objects would be of two classes here, and never equal, however alike they are.
+
+    Args:
+      first: Shared by the hosts of a call: the first host's class replaces the others' classes whose definition is the
+        same in every byte.
+    """
+
+    def __init__(self, first: FirstClasses) -> None:
+        self._first = first
+        self._replaced: dict[bytes, bytes] = {}
+        self._seen: collections.Counter[bytes] = collections.Counter()
+
+    def load(self, data: bytes) -> Any:
+        """Return the value; raises what unpickling raises."""
+        from jax.experimental.colocated_python import serialization
+
+        value = serialization._deserialize(data)
+        replaced = self._replaced
+        for name, made in _defined_classes(data).items():
+            if name in replaced:
+                continue
+            try:
+                pickled = serialization._serialize(made)
+            except Exception:
+                # It holds something that cannot be sent again from here, so that it cannot be compared.
+                continue
+            # With one id for all classes that it defines.
+            definition = pickled
+            for each in _defined_classes(pickled):
+                definition = definition.replace(b"\x8c\x20" + each, b"\x8c\x20" + b"0" * 32)
+            replaced[name] = self._first.setdefault((definition, self._seen[definition]), name)
+            self._seen[definition] += 1
+        if all(name == first for name, first in replaced.items()):
+            return value
+        return serialization._deserialize(_CLASS_ID.sub(lambda found: replaced.get(found[0], found[0]), data))
+
+
+def _defined_classes(data: bytes) -> dict[bytes, type]:
+    """Return the classes that a pickle defines, by their ids; it has been read."""
+    from cloudpickle import cloudpickle
+
+    known = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID
+    found = {name: known.get(name.decode()) for name in _CLASS_ID.findall(data)}
+    return {name: made for name, made in found.items() if made is not None}
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("not text")
+    return value

@@ -1,0 +1,128 @@
+"""Objects that a new cluster ships with: a Shared Pathways Service for each kind of slice, and the operator."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from pathways_jupyter.base import tpu
+from pathways_jupyter.base.errors import ApiError
+from pathways_jupyter.local.apiserver.resources import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CRDS,
+    JOBSETS,
+    NAMESPACES,
+    NETWORK_POLICIES,
+    PODS,
+    SERVICE_ACCOUNTS,
+    Object,
+    ResourceType,
+)
+from pathways_jupyter.local.apiserver.store import Store
+from pathways_jupyter.local.controllers.node_pools import PROVISIONED_LABEL
+from pathways_jupyter.local.controllers.nodes import CPU_POOL
+from pathways_jupyter.local.controllers.reconciler import Key, Reconciler, itself
+from pathways_jupyter.local.node import programs
+from pathways_jupyter.local.node.kubelet import HOLLOW_ANNOTATION
+from pathways_jupyter.service import names, networkpolicy, service_jobset
+from pathways_jupyter.service.pathwaysjob import definition, installation
+
+SYSTEM_NAMESPACE = installation.NAMESPACE
+OPERATOR = installation.NAME
+
+
+def service_name(instance_type: str, position: int) -> str:
+    """The name of the service for one kind of slice; the first one has the name that clients look for."""
+    if position == 0:
+        return names.DEFAULT_SERVICE
+    return re.sub("[^a-z0-9]+", "-", instance_type)
+
+
+def ship(
+    store: Store, instances: Mapping[str, int], *, cluster: str, sidecar: bool, hollow: bool = False
+) -> dict[str, int]:
+    """Create the objects that the cluster ships with; those that exist already stay, services with more slices.
+
+    Args:
+      instances: Slices per instance type.
+      cluster: The name of this cluster.
+      sidecar: Give every worker pod a colocated Python sidecar.
+      hollow: Report the services' pods as running without starting processes; for tests of scale.
+
+    Returns:
+      The slices of each service, by its name.
+
+    Raises:
+      ConfigError: An instance type is not in the catalogue.
+    """
+    services = {}
+    for position, (instance_type, slices) in enumerate(instances.items()):
+        spec = service_jobset.ServiceSpec(
+            tpu.parse_instance_type(instance_type),
+            slices,
+            programs.reference(names.SERVER_IMAGE),
+            name=service_name(instance_type, position),
+            sidecar_image=f"{names.SIDECAR_REPOSITORY}/sidecar:{programs.tags('sidecar')[1]}" if sidecar else "",
+            head_node_selector={names.NODEPOOL_LABEL: CPU_POOL},
+            labels={names.EMBEDDED_LABEL: cluster},
+        )
+        manifest = service_jobset.manifest(spec)
+        _keep_off_nodes_of_jobs(manifest)
+        if hollow:
+            for replicated in manifest["spec"]["replicatedJobs"]:
+                metadata = replicated["template"]["spec"]["template"].setdefault("metadata", {})
+                metadata.setdefault("annotations", {})[HOLLOW_ANNOTATION] = "true"
+        found = store.find(JOBSETS, names.DEFAULT_NAMESPACE, spec.name)
+        if found is None:
+            store.create(JOBSETS, manifest)
+        else:
+            # Past the rule of a real cluster that forbids it. The JobSet's controller makes the missing workers, and
+            # the resource manager learns of them when they register.
+            jobs = manifest["spec"]["replicatedJobs"]
+            store.update(JOBSETS, {**found, "spec": {**found["spec"], "replicatedJobs": jobs}})
+        services[spec.name] = slices
+    _create(store, NETWORK_POLICIES, networkpolicy.for_proxies(names.DEFAULT_NAMESPACE))
+    # The objects with which a real cluster's operator is installed, with a pod instead of a Deployment.
+    _create(store, CRDS, definition.definition())
+    _create(store, NAMESPACES, {"metadata": {"name": SYSTEM_NAMESPACE}})
+    kinds = (SERVICE_ACCOUNTS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
+    for kind, obj in zip(kinds, installation.permissions(SYSTEM_NAMESPACE), strict=True):
+        _create(store, kind, obj)
+    _create(store, PODS, _operator_pod())
+    return services
+
+
+def _operator_pod() -> Object:
+    pod: Object = installation.pod(programs.reference(programs.OPERATOR_IMAGE))
+    pod["metadata"] |= {"name": OPERATOR, "namespace": SYSTEM_NAMESPACE}
+    pod["spec"]["nodeSelector"] = {names.NODEPOOL_LABEL: CPU_POOL}
+    return pod
+
+
+class OperatorController(Reconciler):
+    """Replaces the operator's pod when it was deleted, alone or with its node, as its Deployment would."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store, {PODS: itself})
+
+    def reconcile(self, key: Key) -> None:
+        """Create the pod if it is the one that is gone."""
+        if key == (SYSTEM_NAMESPACE, OPERATOR) and self._store.find(PODS, *key) is None:
+            self._store.create(PODS, _operator_pod())
+
+
+def _create(store: Store, resource: ResourceType, obj: Object) -> None:
+    try:
+        store.create(resource, obj)
+    except ApiError as error:
+        if error.reason != "AlreadyExists":
+            raise
+
+
+def _keep_off_nodes_of_jobs(manifest: Object) -> None:
+    """Let a service's workers wait for their own nodes: on an idle one of a job, a slice held down would be up."""
+    workers = next(each for each in manifest["spec"]["replicatedJobs"] if each["name"] == names.WORKER_JOB)
+    term = {"matchExpressions": [{"key": PROVISIONED_LABEL, "operator": "DoesNotExist"}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    workers["template"]["spec"]["template"]["spec"].setdefault("affinity", {})["nodeAffinity"] = required

@@ -1,0 +1,359 @@
+"""One container of a pod: started, watched, restarted and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Protocol
+
+from pathways_jupyter.base.errors import LocalClusterError
+from pathways_jupyter.local.apiserver.resources import Object
+from pathways_jupyter.local.apiserver.strategy import now
+from pathways_jupyter.local.backoff import BackOff
+from pathways_jupyter.local.node import pid_one, programs
+from pathways_jupyter.local.node.container_logs import ContainerLog
+from pathways_jupyter.local.node.environment import SpecError, arguments
+from pathways_jupyter.local.node.exec import Exec
+from pathways_jupyter.local.node.probes import Probe
+from pathways_jupyter.local.node.programs import ImageError
+from pathways_jupyter.local.node.spawner import Process, Spawner
+
+_CONFIG_RETRY_SECONDS = 1.0
+"""Wait before looking again for a missing image or referenced object."""
+_START_FAILED = 128
+_LAST_OUTPUT_SECONDS = 1.0
+
+
+class Role(Enum):
+    """Role of a container in its pod."""
+
+    INIT = "init"
+    SIDECAR = "sidecar"
+    """An init container with ``restartPolicy: Always``: it runs beside the others."""
+    MAIN = "main"
+
+
+class Surroundings(Protocol):
+    """Interface of a pod for its containers."""
+
+    uid: str
+    directory: Path
+    programs: Path
+    restarts: BackOff
+
+    def spawner(self, *, warm: bool) -> Spawner:
+        """The fork server for programs that need JAX, or the other one."""
+
+    def environment(self, spec: Object) -> dict[str, str]:
+        """The variables of a container with this spec; SpecError when something that it names does not exist."""
+
+    async def dial(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to a port of the pod."""
+
+    def changed(self) -> None:
+        """Note that a container's status changed."""
+
+    def record(self, reason: str, message: str, *, warning: bool = False) -> None:
+        """Write an Event about the pod."""
+
+
+class Container:
+    """One container; :meth:`run` lasts as long as the container, restarts included."""
+
+    def __init__(self, spec: Object, role: Role, pod: Surroundings) -> None:
+        self.spec = spec
+        self.role = role
+        self.name: str = spec["name"]
+        self.state: Object = {"waiting": {"reason": "PodInitializing" if role is Role.MAIN else "ContainerCreating"}}
+        self.last_state: Object = {}
+        self.restarts = 0
+        self.ready = False
+        self.started = asyncio.Event()
+        """Set while the container runs and its startup probe, where it has one, has succeeded."""
+        self.ever_started = False
+        self.log: ContainerLog | None = None
+        self.previous: ContainerLog | None = None
+        self._pod = pod
+        self._process: Process | None = None
+        self._environment: dict[str, str] = {}
+        self._stop = asyncio.Event()
+        self._failures = 0
+        self._logs = pod.directory / "logs" / self.name
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of the instance that ended last; None while one runs or none has run."""
+        terminated = self.state.get("terminated")
+        return None if terminated is None else int(terminated["exitCode"])
+
+    @property
+    def status(self) -> Object:
+        """The container's entry in the pod's status."""
+        status: Object = {
+            "name": self.name,
+            "image": self.spec["image"],
+            "imageID": "" if "waiting" in self.state and not self.ever_started else f"local/{self.spec['image']}",
+            "ready": self.ready,
+            "started": self.started.is_set(),
+            "restartCount": self.restarts,
+            "state": self.state,
+            "lastState": self.last_state,
+        }
+        if self.ever_started:
+            status["containerID"] = f"local://{self._pod.uid}/{self.name}/{self.restarts}"
+        return status
+
+    async def run(self, again: Callable[[int], bool]) -> None:
+        """Run the container, and restart it until `again` returns False for its exit code or it is stopped."""
+        while not self._stop.is_set():
+            began = time.monotonic()
+            try:
+                code = await self._once()
+            except ImageError as error:
+                self._set_waiting("ErrImagePull", str(error))
+                self._pod.record("Failed", str(error), warning=True)
+                await self._pause(_CONFIG_RETRY_SECONDS)
+                self._set_waiting("ImagePullBackOff", f"Back-off pulling image: {error}")
+                await self._stop.wait()
+                return
+            except SpecError as error:
+                self._set_waiting("CreateContainerConfigError", str(error))
+                self._pod.record("Failed", f"Error: {error}", warning=True)
+                await self._pause(_CONFIG_RETRY_SECONDS)
+                continue
+            if self._stop.is_set() or not again(code):
+                return
+            if time.monotonic() - began > self._pod.restarts.forgotten_seconds:
+                self._failures = 0
+            await self._back_off()
+
+    async def stop(self, grace: float) -> None:
+        """Ask the container to end, and kill it after `grace` seconds; return when it has ended."""
+        self._stop.set()
+        process = self._process
+        if process is None:
+            return
+        self._pod.record("Killing", f"Stopping container {self.name}")
+        if grace > 0:
+            hook = (self.spec.get("lifecycle") or {}).get("preStop") or {}
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace):
+                    if command := (hook.get("exec") or {}).get("command"):
+                        with contextlib.suppress(LookupError, OSError):
+                            await (await self.exec(list(command), stdin=False, tty=False)).wait()
+                    process.send_signal(signal.SIGTERM)
+                    await process.wait()
+        process.send_signal(signal.SIGKILL, group=True)
+        await process.wait()
+
+    def kill(self) -> None:
+        """End the container at once."""
+        self._stop.set()
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL, group=True)
+
+    async def exec(self, command: list[str], *, stdin: bool, tty: bool) -> Exec:
+        """Run a command in the container's directory and environment.
+
+        Raises:
+          LookupError: The container does not run.
+          FileNotFoundError: There is no such command.
+        """
+        process = self._process
+        if process is None:
+            raise LookupError(f'container "{self.name}" is not running')
+        environment = {**self._environment, "PATHWAYS_LOCAL_MAIN_PID": str(process.pid)}
+        if tty:
+            environment.setdefault("TERM", "xterm")
+        self._locate(command, environment)
+        return await Exec.start(
+            lambda streams, terminal: self._spawn(command, environment, streams, main=False, tty=terminal),
+            stdin=stdin,
+            tty=tty,
+        )
+
+    async def _once(self) -> int:
+        """One instance from start to end; its exit code."""
+        variables = self._pod.environment(self.spec)
+        program, argv = programs.resolve(
+            self.spec["image"],
+            arguments(self.spec.get("command"), variables),
+            arguments(self.spec.get("args"), variables),
+            container=self.name,
+        )
+        probes = self._probes()
+        self._environment = variables
+        if self.previous is not None:
+            self.previous.remove()
+        self.previous = self.log
+        self._logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.log = ContainerLog(self._logs / f"{self.restarts}.log")
+        try:
+            if program.main is None:
+                self._locate(argv, variables)
+            process = await self._start(program, argv, variables)
+        except (FileNotFoundError, LocalClusterError) as error:
+            self._pod.record("Failed", f"Error: {error}", warning=True)
+            self.log.close()
+            self._set_terminated(_START_FAILED, "StartError", now(), str(error))
+            return _START_FAILED
+        began = now()
+        self._process = process
+        self.ever_started = True
+        self.state = {"running": {"startedAt": began}}
+        self._pod.record("Started", f"Started container {self.name}")
+        watching = asyncio.create_task(self._watch(process, probes))
+        self._pod.changed()
+        try:
+            # stop() or kill() may have run while the process was being started, when there was nothing to signal.
+            if self._stop.is_set():
+                process.send_signal(signal.SIGKILL, group=True)
+            code = await process.wait()
+        finally:
+            watching.cancel()
+            self._process = None
+        # The pipe may still hold output; it may also stay open, when a process that left the group has inherited it.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.log.ended.wait(), _LAST_OUTPUT_SECONDS)
+        self.log.close()
+        self._set_terminated(code, "Completed" if code == 0 else "Error", began)
+        return code
+
+    async def _start(self, program: programs.Program, argv: list[str], variables: dict[str, str]) -> Process:
+        assert self.log is not None
+        # JAX reads its variables when it is imported, which the warm fork server has done already, without them.
+        warm = program.warm and not any(name.startswith("JAX_") for name in variables)
+        output, write = os.pipe()
+        null = os.open(os.devnull, os.O_RDONLY)
+        await self.log.connect(output)
+        try:
+            return await self._spawn(argv, variables, (null, write, write), main=True, program=program.main, warm=warm)
+        finally:
+            os.close(write)
+            os.close(null)
+
+    async def _spawn(
+        self,
+        argv: list[str],
+        environment: dict[str, str],
+        streams: Sequence[int],
+        *,
+        main: bool,
+        program: Callable[[Sequence[str]], int] | None = None,
+        warm: bool = False,
+        tty: bool = False,
+    ) -> Process:
+        return await self._pod.spawner(warm=warm).spawn(
+            argv if program is not None else pid_one.adapt(argv, self._pod.programs),
+            environment=environment,
+            directory=self._directory(),
+            streams=streams,
+            container=f"{self._pod.uid}/{self.name}",
+            program=program,
+            main=main,
+            name=self.name,
+            tty=tty,
+        )
+
+    def _locate(self, argv: list[str], environment: dict[str, str]) -> None:
+        directory = self._directory()
+        name = argv[0] if argv else ""
+        found = (directory / name).is_file() if "/" in name else shutil.which(name, path=environment["PATH"])
+        if not found:
+            where = "no such file or directory" if "/" in name else "executable file not found in $PATH"
+            raise FileNotFoundError(f'exec: "{name}": {where}')
+
+    def _directory(self) -> Path:
+        """The working directory: one for all containers of the pod, or what ``workingDir`` names below it."""
+        directory = self._pod.directory / "root" / str(self.spec.get("workingDir") or "").lstrip("/")
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return directory
+
+    def _probes(self) -> dict[str, Probe]:
+        async def run(command: list[str]) -> int:
+            execution = await self.exec(command, stdin=False, tty=False)
+            try:
+                return await execution.wait()
+            finally:
+                execution.kill()
+
+        return {
+            kind: Probe(spec, self.spec, dial=self._pod.dial, run=run)
+            for kind in ("startupProbe", "readinessProbe", "livenessProbe")
+            if (spec := self.spec.get(kind))
+        }
+
+    async def _watch(self, process: Process, probes: dict[str, Probe]) -> None:
+        """Follow the probes of a running instance."""
+        if startup := probes.get("startupProbe"):
+            async for succeeded in startup.results():
+                if succeeded:
+                    break
+                self._unhealthy(process, "Startup")
+                return
+        self.started.set()
+        if "readinessProbe" not in probes:
+            self._set_ready(True)
+
+        async def follow_readiness(probe: Probe) -> None:
+            async for ready in probe.results():
+                if not ready:
+                    self._pod.record("Unhealthy", f"Readiness probe of {self.name} failed", warning=True)
+                self._set_ready(ready)
+
+        async def follow_liveness(probe: Probe) -> None:
+            async for alive in probe.results():
+                if not alive:
+                    self._unhealthy(process, "Liveness")
+
+        # Cancelled as a whole when the container's process ends.
+        async with asyncio.TaskGroup() as group:
+            for kind, follow in (("readinessProbe", follow_readiness), ("livenessProbe", follow_liveness)):
+                if kind in probes:
+                    group.create_task(follow(probes[kind]))
+
+    def _unhealthy(self, process: Process, what: str) -> None:
+        self._pod.record("Unhealthy", f"{what} probe of {self.name} failed, the container is restarted", warning=True)
+        process.send_signal(signal.SIGKILL, group=True)
+
+    def _set_ready(self, ready: bool) -> None:
+        self.ready = ready
+        self._pod.changed()
+
+    def _set_terminated(self, code: int, reason: str, began: str, message: str = "") -> None:
+        self.ready = False
+        self.started.clear()
+        terminated: Object = {"exitCode": code, "reason": reason, "startedAt": began, "finishedAt": now()}
+        if message:
+            terminated["message"] = message
+        self.state = {"terminated": terminated}
+        self._pod.changed()
+
+    def _set_waiting(self, reason: str, message: str = "") -> None:
+        if "terminated" in self.state:
+            self.last_state = self.state
+        self.state = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
+        self._pod.changed()
+
+    async def _back_off(self) -> None:
+        self._failures += 1
+        if delay := self._pod.restarts.wait(self._failures):
+            message = f"back-off {delay:g}s restarting failed container={self.name}"
+            self._pod.record("BackOff", message, warning=True)
+            self._set_waiting("CrashLoopBackOff", message)
+            await self._pause(delay)
+        elif "terminated" in self.state:
+            self.last_state = self.state
+        if not self._stop.is_set():
+            self.restarts += 1
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), seconds)

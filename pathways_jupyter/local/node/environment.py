@@ -1,0 +1,136 @@
+"""The environment and the arguments of a container, as its spec describes them."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.local.apiserver.resources import CONFIG_MAPS, SECRETS, Object, ResourceType
+from pathways_jupyter.local.apiserver.store import Store
+
+_REFERENCE = re.compile(r"\$(\$|\((?P<name>[^()\s]+)\))")
+_TARGET = re.compile(r"grpc://(?P<host>[^:/]+):(?P<port>\d+)")
+_TARGET_VARIABLE = "JAX_BACKEND_TARGET"
+_SUBSCRIPT = re.compile(r"metadata\.(?P<field>labels|annotations)\['(?P<key>[^']+)'\]")
+
+
+class SpecError(PathwaysError):
+    """The container refers to an object that does not exist; the message goes into the pod's status."""
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """Replace ``$(NAME)`` by the variable's value; ``$$`` stands for ``$``, unknown names stay as they are."""
+
+    def replace(match: re.Match[str]) -> str:
+        name = match["name"]
+        if name is None:
+            return "$"
+        return variables.get(name, match[0])
+
+    return _REFERENCE.sub(replace, text)
+
+
+def container_environment(container: Object, pod: Object, *, base: Mapping[str, str], store: Store) -> dict[str, str]:
+    """`base`, then what ``envFrom`` and ``env`` add in order; each may refer to those before it.
+
+    Args:
+      pod: The pod, with its addresses in its status already.
+
+    Raises:
+      SpecError: A config map, a secret or a key that must exist does not, or a field cannot be referred to.
+    """
+    namespace = pod["metadata"]["namespace"]
+    variables = dict(base)
+    for source in container.get("envFrom") or ():
+        for kind, resource in (("configMapRef", CONFIG_MAPS), ("secretRef", SECRETS)):
+            if reference := source.get(kind):
+                data = _data(store, resource, namespace, reference)
+                variables.update({source.get("prefix", "") + key: value for key, value in data.items()})
+    for variable in container.get("env") or ():
+        source = variable.get("valueFrom")
+        if source is None:
+            variables[variable["name"]] = expand(variable.get("value", ""), variables)
+        elif (value := _value(source, container, pod, store)) is not None:
+            variables[variable["name"]] = value
+    return variables
+
+
+def point_jax(variables: dict[str, str], socket: Callable[[str, int], Path | None]) -> None:
+    """Replace the name of a pod in JAX's target by the socket of its proxy, in place.
+
+    JAX resolves names in C++, where it finds only those that this machine knows, and no name server knows pods. The
+    bytes stay in a socket that only this user can open, so the client needs no credentials of Google Cloud either.
+
+    Args:
+      socket: Returns the socket that stands for a port of a pod, by its name, or None.
+    """
+    match = _TARGET.fullmatch(variables.get(_TARGET_VARIABLE, ""))
+    if match is not None and (path := socket(match["host"], int(match["port"]))) is not None:
+        variables[_TARGET_VARIABLE] = f"grpc://unix:{path}"
+        variables.setdefault("IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS", "true")
+
+
+def arguments(words: Sequence[str] | None, variables: Mapping[str, str]) -> list[str]:
+    """A container's ``command`` or ``args`` with references expanded."""
+    return [expand(word, variables) for word in words or ()]
+
+
+def field(pod: Object, path: str) -> str:
+    """The value of a ``fieldRef`` to `path`; empty when the pod has no such label or annotation.
+
+    Raises:
+      SpecError: There is no such field to refer to.
+    """
+    if match := _SUBSCRIPT.fullmatch(path):
+        return str((pod["metadata"].get(match["field"]) or {}).get(match["key"], ""))
+    if path not in _FIELDS:
+        raise SpecError(f"fieldPath {path!r} is not supported")
+    value: Any = pod
+    for step in path.split("."):
+        value = value.get(step, "") if isinstance(value, dict) else ""
+    return ",".join(each["ip"] for each in value) if path == "status.podIPs" else str(value)
+
+
+_FIELDS = frozenset(
+    {
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.uid",
+        "spec.nodeName",
+        "spec.serviceAccountName",
+        "status.hostIP",
+        "status.podIP",
+        "status.podIPs",
+    }
+)
+
+
+def _value(source: Object, container: Object, pod: Object, store: Store) -> str | None:
+    if reference := source.get("fieldRef"):
+        return field(pod, reference["fieldPath"])
+    if reference := source.get("resourceFieldRef"):
+        kind, _, resource = reference["resource"].partition(".")
+        return str((container.get("resources", {}).get(kind) or {}).get(resource, "0"))
+    for kind, resource_type in (("configMapKeyRef", CONFIG_MAPS), ("secretKeyRef", SECRETS)):
+        if reference := source.get(kind):
+            data = _data(store, resource_type, pod["metadata"]["namespace"], reference)
+            if reference["key"] not in data and not reference.get("optional"):
+                raise SpecError(f"couldn't find key {reference['key']} in {resource_type.kind} {reference['name']}")
+            return data.get(reference["key"])
+    raise SpecError("valueFrom names no source")
+
+
+def _data(store: Store, resource: ResourceType, namespace: str, reference: Object) -> dict[str, str]:
+    found = store.find(resource, namespace, reference.get("name", ""))
+    if found is None:
+        if reference.get("optional"):
+            return {}
+        raise SpecError(f'{resource.singular} "{reference.get("name", "")}" not found')
+    data = found.get("data") or {}
+    if resource is SECRETS:
+        return {key: base64.b64decode(value).decode("utf-8", "surrogateescape") for key, value in data.items()}
+    return dict(data)

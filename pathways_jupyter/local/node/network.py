@@ -1,0 +1,167 @@
+"""Addresses, names and sockets of pods, where all pods are processes of one machine.
+
+Linux answers on all of 127.0.0.0/8, so each cluster claims one 127.N.0.0/16 and each pod gets an address of its own, on
+which it can use Pathways' usual ports. Other systems have unix sockets only: a program listens on
+``$PATHWAYS_LOCAL_SOCKETS/<port>``. Linux uses them too, where the client can. Names are lines of a file
+(``$PATHWAYS_LOCAL_HOSTS``), as in ``/etc/hosts``; there is no name server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import shutil
+import socket
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from pathways_jupyter.base import runtime_files
+
+_FIRST_NETWORK = 64
+_NETWORKS = 128
+_ADDRESSES = 250 * 256
+_CLAIM_PORT = 29000
+_BUFFER = 1024 * 1024
+_LONGEST_SOCKET = "s/12345678/12345"
+"""Below the cluster's directory: a pod's uid, shortened, and a port."""
+
+
+class Network:
+    """The addresses, names and sockets of one cluster's pods.
+
+    Args:
+      directory: Where the hosts file and the sockets go; sockets move below the system's temporary directory when the
+        path does not suit them (:mod:`~pathways_jupyter.base.runtime_files`).
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._hosts = directory / "hosts"
+        self._claim, self._network = _claim(zlib.crc32(os.fsencode(directory)))
+        self._next = 0
+        self._taken: set[str] = set()
+        self._names: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self._writing = False
+        self._directories: dict[str, Path] = {}
+        self._sockets = directory / "s"
+        if not runtime_files.suits_sockets(directory, _LONGEST_SOCKET):
+            self._sockets = runtime_files.socket_directory("pathways-", _LONGEST_SOCKET)
+        self._sockets.mkdir(mode=0o700, exist_ok=True)
+        self._write()
+
+    @property
+    def hosts(self) -> Path:
+        """The file that names every pod; always complete, replaced as a whole."""
+        return self._hosts
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """Directories outside the cluster's own that :meth:`close` removes."""
+        return () if self._sockets.parent == self._directory else (self._sockets,)
+
+    def assign(self) -> str:
+        """An unused address; plain loopback where there is only that one."""
+        if self._network is None:
+            return "127.0.0.1"
+        for _ in range(_ADDRESSES):
+            self._next = self._next % _ADDRESSES + 1
+            address = f"127.{self._network}.{self._next // 250}.{self._next % 250 + 2}"
+            if address not in self._taken:
+                self._taken.add(address)
+                return address
+        raise OSError("every address of the cluster's network is taken")
+
+    def release(self, address: str) -> None:
+        """Release an address."""
+        self._taken.discard(address)
+
+    def sockets(self, uid: str) -> Path:
+        """The directory of a pod's unix sockets, made with mode 0700."""
+        if uid not in self._directories:
+            path = self._directories[uid] = self._sockets / uid[:8]
+            path.mkdir(mode=0o700, exist_ok=True)
+        return self._directories[uid]
+
+    def publish(self, key: str, address: str, names: Iterable[str]) -> None:
+        """Make `names` stand for `address`, in place of what `key` published before."""
+        entry = (address, tuple(names))
+        if self._names.get(key) != entry:
+            self._names[key] = entry
+            self._write_soon()
+
+    def forget(self, key: str) -> None:
+        """Withdraw the names and the sockets of `key`."""
+        if self._names.pop(key, None) is not None:
+            self._write_soon()
+        if (path := self._directories.pop(key, None)) is not None:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def socket(self, name: str, port: int) -> Path | None:
+        """The unix socket that stands for a port of the pod that is called `name`; None when no pod is."""
+        for key, (_, names) in self._names.items():
+            if name in names and key in self._directories:
+                return self._directories[key] / str(port)
+        return None
+
+    async def dial(self, uid: str, address: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to a port of a pod: to its unix socket where it has one, else to its address.
+
+        Raises:
+          OSError: Nothing listens there.
+        """
+        path = self._directories.get(uid)
+        if path is not None and (path / str(port)).exists():
+            reader, writer = await asyncio.open_unix_connection(str(path / str(port)), limit=_BUFFER)
+            # Room for several messages, as TCP's grows by itself: with the usual 208 KB each one wakes its reader.
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
+            return reader, writer
+        if self._network is None:
+            raise ConnectionRefusedError(f"nothing listens on port {port}")
+        return await asyncio.open_connection(address, port, limit=_BUFFER)
+
+    def close(self) -> None:
+        """Release the network and remove the sockets."""
+        if self._claim is not None:
+            self._claim.close()
+        shutil.rmtree(self._sockets, ignore_errors=True)
+
+    def _write_soon(self) -> None:
+        if not self._writing:
+            self._writing = True
+            asyncio.get_running_loop().call_soon(self._write)
+
+    def _write(self) -> None:
+        self._writing = False
+        lines = [f"{address} {' '.join(names)}\n" for address, names in self._names.values() if names]
+        fresh = self._hosts.with_name("hosts.new")
+        # At shutdown the directory may be removed before the last pods are withdrawn.
+        with contextlib.suppress(FileNotFoundError):
+            fresh.write_text("".join(["127.0.0.1 localhost\n", *lines]), encoding="ascii")
+            fresh.replace(self._hosts)
+
+
+def pod_names(name: str, namespace: str, hostname: str, subdomain: str) -> tuple[str, ...]:
+    """The names that other pods of the same namespace reach a pod by."""
+    if not subdomain:
+        return (name,)
+    short = f"{hostname or name}.{subdomain}"
+    return (short, f"{short}.{namespace}", f"{short}.{namespace}.svc", f"{short}.{namespace}.svc.cluster.local")
+
+
+def _claim(seed: int) -> tuple[socket.socket | None, int | None]:
+    """A 127.N.0.0/16 of no other embedded cluster, held by a bound socket; None where loopback has one address."""
+    for step in range(_NETWORKS):
+        number = _FIRST_NETWORK + (seed + step) % _NETWORKS
+        holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            holder.bind((f"127.{number}.0.1", _CLAIM_PORT))
+        except OSError as error:
+            holder.close()
+            if error.errno != errno.EADDRINUSE:
+                return None, None
+        else:
+            return holder, number
+    raise OSError("every loopback network is taken by an embedded cluster")

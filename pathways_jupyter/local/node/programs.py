@@ -1,0 +1,182 @@
+"""The programs that run in the embedded cluster's pods, the images that stand for them, and what fork servers preload.
+
+Each is imported where it is called, in a fork, so that naming a program loads nothing. There are two fork servers: the
+one with JAX serves the programs that use it, and the other one all others, which start with a tenth of the memory.
+
+There is no registry on a laptop. The images of Pathways stand for programs of this package, and so does any image of a
+colocated sidecar, which users build; any other image only stands for the machine itself, and its container must say
+which command to run. As in a registry, an unknown tag is an error: a client that derives a wrong image fails here, and
+not only on a real cluster.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.local.node import pod_python
+from pathways_jupyter.service import names
+from pathways_jupyter.service.images import Image
+
+_LAB_PORT = 8888
+
+
+def resource_manager(argv: Sequence[str]) -> int:
+    """Run a service's resource manager."""
+    from pathways_jupyter.local.pathways import resource_manager
+
+    return resource_manager.main(argv)
+
+
+def worker(argv: Sequence[str]) -> int:
+    """Run the worker of one host of a slice."""
+    from pathways_jupyter.local.pathways import worker
+
+    return worker.main(argv)
+
+
+def proxy(argv: Sequence[str]) -> int:
+    """Run a session's proxy."""
+    from pathways_jupyter.local.pathways import proxy_program
+
+    return proxy_program.main(argv)
+
+
+def sidecar(argv: Sequence[str]) -> int:
+    """Run the sidecar of one host, for colocated Python."""
+    from pathways_jupyter.local.pathways.sidecar import server
+
+    # This process has forked from one that runs this machine's Python, not the pod's: cells find what they install.
+    sys.path.insert(0, str(pod_python.packages(Path(os.environ["VIRTUAL_ENV"]))))
+    return server.main(argv)
+
+
+def operator(argv: Sequence[str]) -> int:
+    """Run the operator, the same program as in any other cluster."""
+    from pathways_jupyter.operator import main
+
+    return main.main(list(argv))
+
+
+def lab(argv: Sequence[str]) -> int:
+    """Become ``jupyter lab``, of this environment, with the options in `argv`, which begins with these two words.
+
+    The pods of a real cluster have a loopback interface each; here they share this machine's, where every user of it
+    could connect. So the server listens on the unix socket that stands for its port.
+
+    Raises:
+      SystemExit: The container asks for another program.
+    """
+    from pathways_jupyter.local.pathways import addresses
+
+    if list(argv[:2]) != ["jupyter", "lab"]:
+        raise SystemExit(f"This image runs jupyter lab, not {' '.join(argv[:2]) or 'nothing'}.")
+    port, options = _LAB_PORT, []
+    for option in argv[2:]:
+        name, _, value = option.partition("=")
+        if name in {"--port", "--ServerApp.port"}:
+            port = int(value)
+        elif name not in {"--ip", "--ServerApp.ip"}:
+            options.append(option)
+    if os.geteuid() == 0:
+        # In a container, where the option would usually be wrong, the image decides which user it is.
+        options.append("--allow-root")
+    socket = addresses.own_socket(port)
+    # JupyterLab finds its parts beside this Python; its kernels find what they install into the pod's.
+    os.environ["PYTHONPATH"] = str(pod_python.packages(Path(os.environ["VIRTUAL_ENV"])))
+    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.sock={socket}", *options]
+    os.execv(sys.executable, command)
+
+
+def preload() -> None:
+    """Import what the programs without JAX need."""
+    from pathways_jupyter.local.pathways import resource_manager, worker  # noqa: F401
+
+
+def preload_jax() -> None:
+    """Import what the programs with JAX need.
+
+    JAX itself above all: a proxy that imports it after its fork listens half a second of CPU time later.
+    """
+    import jax.experimental.colocated_python  # noqa: F401
+    import jaxlib.mlir.dialects.func
+    import jaxlib.mlir.ir  # noqa: F401
+
+    from pathways_jupyter.local.pathways import proxy_program  # noqa: F401
+
+
+class ImageError(PathwaysError):
+    """The image does not exist here; the message goes into the pod's status."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """The program of a container.
+
+    Attributes:
+      main: Called with the arguments in a fork; None to run the arguments as a command.
+      warm: Fork from the process that has imported JAX, unless the container sets variables for JAX.
+    """
+
+    main: Callable[[Sequence[str]], int] | None = None
+    warm: bool = False
+
+
+_COMMAND = Program()
+
+OPERATOR_IMAGE = "operator"
+LAB_IMAGE = "lab"
+_SIDECAR_IMAGE = "sidecar"
+
+_PROGRAMS: Mapping[str, Program] = {
+    names.SERVER_IMAGE: Program(worker),
+    names.PROXY_IMAGE: Program(proxy, warm=True),
+    _SIDECAR_IMAGE: Program(sidecar, warm=True),
+    OPERATOR_IMAGE: Program(operator),
+    LAB_IMAGE: Program(lab),
+}
+
+
+def resolve(
+    image: str, command: Sequence[str], args: Sequence[str], *, container: str = ""
+) -> tuple[Program, list[str]]:
+    """The program to run for a container, and its arguments; for a command, the first argument is the command.
+
+    Args:
+      container: Its name. The image of a colocated sidecar is the user's own, with packages that are installed here.
+
+    Raises:
+      ImageError: There is no such image.
+    """
+    named = Image.parse(image)
+    repository = named.name
+    if container == names.SIDECAR_CONTAINER and not command:
+        return _PROGRAMS[_SIDECAR_IMAGE], list(args)
+    program = _PROGRAMS.get(repository)
+    if program is not None and (named.digest or (named.tag or "latest") not in tags(repository)):
+        raise ImageError(f'failed to pull image "{image}": not found; tags here: {", ".join(tags(repository))}')
+    if command:
+        return _COMMAND, [*command, *args]
+    if program is None:
+        raise ImageError(f'failed to pull image "{image}": not found; an embedded cluster runs it only with a command')
+    if repository == names.SERVER_IMAGE and "--node_type=resource_manager" in args:
+        program = Program(resource_manager)
+    return program, list(args)
+
+
+def tags(repository: str) -> tuple[str, ...]:
+    """The tags that an image of Pathways has here."""
+    jax = metadata.version("jax")
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    released = (f"python_{python}-jax_{jax}",) if repository == _SIDECAR_IMAGE else ()
+    return (f"jax-{jax}", *released, "latest")
+
+
+def reference(name: str) -> str:
+    """The full name of an image of Pathways, with the tag of its JAX version."""
+    return f"{names.IMAGE_REPOSITORY}/{name}:{tags(name)[0]}"

@@ -1,0 +1,212 @@
+"""The commands of ``%pathways``: those that act on this notebook are here, and the others are everybody's actions.
+
+Imported by the first command that needs it, so that loading the extension stays cheap.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pathways_jupyter.actions import action_of, cluster
+from pathways_jupyter.actions.shell import Values
+from pathways_jupyter.base import config as settings
+from pathways_jupyter.base.errors import ConfigError, SessionError
+from pathways_jupyter.base.events import SessionState
+from pathways_jupyter.magics import elastic
+from pathways_jupyter.magics.notebook_session import Connection
+from pathways_jupyter.magics.waiting import Waiting
+from pathways_jupyter.render import array_notes, connection_settings
+from pathways_jupyter.render import sessions as sessions_picture
+from pathways_jupyter.render.view import View
+from pathways_jupyter.session import registry
+from pathways_jupyter.session.kernel import session
+from pathways_jupyter.session.kernel.attempt import ConnectionAttempt
+from pathways_jupyter.session.kernel.session import Session
+from pathways_jupyter.widgets.live import Place
+
+
+def run(connection: Connection, command: str, values: Values) -> Any:
+    """Run a command of ``%pathways``, and return what to show."""
+    if command in _COMMANDS:
+        return _COMMANDS[command](connection, values)
+    result = action_of(command)(connection.screen, values)
+    return result if result is None or not connection.screen.in_place else _live(connection, command, values, result)
+
+
+def _live(connection: Connection, command: str, values: Values, view: View) -> Any:
+    """Return the picture that goes on to follow what `view` shows, where there is one."""
+    if command == "job show":
+        from pathways_jupyter.widgets.job import JobPanel
+
+        return JobPanel(connection.shell, cluster.where(values), view.value)
+    current = cluster.session_of(values)
+    # The map watches the service of the session, which one that is attached to a job has not.
+    if command == "slices" and current is not None and current.record.service and not cluster.named(values):
+        from pathways_jupyter.widgets.slices import SliceMap
+
+        return SliceMap(connection.shell, current, view.value)
+    return view
+
+
+def connect(connection: Connection, values: Values, place: Place | None = None) -> View | None:
+    """Start a session and point JAX at it; its card is drawn in `place`, by default below the cell.
+
+    Where this notebook has such a session already, because the cell is run again, show that one.
+    """
+    asked = cluster.resolve(values)
+    current = connection.session
+    if current is not None:
+        there = current.config
+        if asked.local and there.local:
+            # As cluster.start_local_if_needed() has filled it in.
+            instances = asked.instances or there.instances
+            asked = dataclasses.replace(asked, instances=instances, kubeconfig=there.kubeconfig, context=there.context)
+        if current.has_devices and asked == there:
+            return status(connection, values)
+        raise SessionError(
+            f"This notebook is connected already (session {current.id}).",
+            hint="%pathways disconnect ends it; %pathways reconnect gets a new proxy.",
+        )
+    try:
+        with Waiting(connection.screen, place) as waiting:
+            if asked.local:
+                waiting.enter(cluster.embedded_stage(asked))
+            config = cluster.start_local_if_needed(asked)
+            attempt = waiting.through(session.start(config, connection.variables, revive=cluster.revive))
+    except KeyboardInterrupt:
+        raise _interrupted(connection) from None
+    _show(connection, attempt, waiting.place)
+    return None
+
+
+def job_connect(connection: Connection, values: Values) -> View | None:
+    """Attach this notebook to the proxy of a headless job."""
+    return connect(connection, {("job" if name == "name" else name): value for name, value in values.items()})
+
+
+def reconnect(connection: Connection, values: Values, place: Place | None = None) -> None:
+    """Replace the proxy of this notebook's session; arguments as for :func:`connect`."""
+    current = connection.need()
+    try:
+        with Waiting(connection.screen, place) as waiting:
+            if current.config.local and current.state is SessionState.LOST:
+                waiting.enter(cluster.embedded_stage(current.config))
+            attempt = waiting.through(session.restart(current, connection.variables))
+    except KeyboardInterrupt:
+        connection.draw()
+        # Where all was done, only the rest of the cell is lost.
+        raise KeyboardInterrupt() if current.has_devices else current.interrupted() from None
+    _show(connection, attempt, waiting.place)
+
+
+def disconnect(connection: Connection, values: Values) -> View:
+    """End this notebook's session."""
+    current = connection.need()
+    slice_maps = sys.modules.get("pathways_jupyter.widgets.slices")
+    if slice_maps is not None:
+        slice_maps.end_all()
+    try:
+        ended = current.disconnect(connection.variables)
+    except KeyboardInterrupt:
+        raise SessionError(
+            f"Interrupted. JAX is as it was before; the proxy of session {current.id} is still being removed.",
+            hint="%pathways sessions lists it until it is gone.",
+        ) from None
+    connection.draw()
+    return array_notes.disconnected(current.id, ended.unusable, ended.left)
+
+
+def status(connection: Connection, values: Values) -> View:
+    """This notebook's session."""
+    current = connection.session
+    if current is None:
+        return sessions_picture.no_session()
+    connection.settle()
+    try:
+        record = current.status()
+    except SessionError:
+        record = dataclasses.replace(current.record, supervisor=registry.SILENT)
+    return connection.card(record)
+
+
+def panel(connection: Connection, values: Values) -> Any:
+    """Buttons that do what connect, reconnect and disconnect do, below the session's card."""
+    if not connection.screen.in_place:
+        raise ConfigError("A panel needs a notebook.", hint="In a terminal: %pathways connect --help.")
+    from pathways_jupyter.widgets.panel import Panel
+
+    place = connection.screen.place()
+
+    def act(command: str, given: Values) -> View | None:
+        if command == "disconnect":
+            connection.move(place)
+            return disconnect(connection, given)
+        (connect if command == "connect" else reconnect)(connection, given, place)
+        return None
+
+    return Panel(place, lambda: status(connection, {}), act, lambda: connection.session is not None)
+
+
+def events(connection: Connection, values: Values) -> Any:
+    """The past and future events of this notebook's session."""
+    session = connection.need()
+    if not connection.screen.in_place:
+        from pathways_jupyter.render import events as picture
+
+        return picture.view(session.events())
+    from pathways_jupyter.widgets.events import Timeline
+
+    return Timeline(connection.shell, session)
+
+
+def env(connection: Connection, values: Values) -> View:
+    """The variables by which other processes share this session."""
+
+    current, share = connection.need(), bool(values.get("set"))
+    return connection_settings.environment(current.environment(share=share), shared=share, embedded=current.is_embedded)
+
+
+def profiles(connection: Connection, values: Values) -> View:
+    """Named settings."""
+    return connection_settings.profiles(settings.profiles(), settings.profiles_path())
+
+
+def _interrupted(connection: Connection) -> BaseException:
+    """Return what to raise for an Interrupt while connecting."""
+    if connection.session is not None:
+        # It came when all was done: the session is fine, only the rest of the cell is lost.
+        return KeyboardInterrupt()
+    return SessionError("Connecting was interrupted; everything that it had created was removed.")
+
+
+def _show(connection: Connection, attempt: ConnectionAttempt[Session], place: Place | None) -> None:
+    """Show the session that `attempt` has connected, and what happened to the user's arrays."""
+    connection.watch(attempt.session, place)
+    if place is None:
+        connection.screen.line(connection.card().text)
+    else:
+        connection.draw()
+    lines = array_notes.switched(attempt.switched.unusable, attempt.switched.left)
+    if lines:
+        connection.notify(lines)
+
+
+_COMMANDS: Mapping[str, Callable[[Connection, Values], Any]] = {
+    "connect": connect,
+    "job connect": job_connect,
+    "disconnect": disconnect,
+    "reconnect": reconnect,
+    "status": status,
+    "panel": panel,
+    "events": events,
+    "env": env,
+    "profiles": profiles,
+    "elastic": elastic.show,
+    "elastic inject": elastic.inject,
+    "elastic heal": elastic.heal,
+    "elastic export": elastic.export,
+}
+"""What acts on the notebook itself."""

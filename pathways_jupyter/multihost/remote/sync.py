@@ -1,0 +1,248 @@
+"""Make a run directory hold what a manifest describes; only what the host does not have crosses the connection.
+
+The manifest lists ``[path, kind, mode, content, size]``: the content of a file is its hash, that of a link its target.
+Every directory has a record of what was sent to it, with a stamp of each file. So a file that nothing has touched is
+recognized without being read, and content that is in the directory of another run is copied from there.
+
+What a connection brings is collected beside the directories first, each content under its hash, and is moved into place
+only when all of it is here. If the connection is lost meanwhile, the next one continues with what has arrived.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import time
+from collections import Counter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    Entry = tuple[str, str, int, str, int]
+    Record = dict[str, list[Any]]
+    """By path: the content, and the stamp of the file or link."""
+
+FILE, LINK, DIRECTORY = "file", "link", "dir"
+
+_OTHER_RUNS = 8
+"""In how many directories of other runs content is looked for."""
+_RECORD_SECONDS = 30 * 24 * 3600.0
+_ARRIVED_SECONDS = 24 * 3600.0
+"""How long the client of a lost connection may stay away until what it has sent is removed."""
+_COPY_BYTES = 1024 * 1024
+
+
+class Sync:
+    """One synchronization: :meth:`compare`, then :meth:`receive` if something is missing, then :meth:`apply`.
+
+    Args:
+      state: The directory of this program's own files.
+      name: Unique for the run and the host, and the same for all connections that try it.
+      directory: The run directory; it need not exist.
+
+    Raises:
+      ValueError: An entry leads out of the directory.
+    """
+
+    def __init__(self, state: str, name: str, directory: str, entries: Sequence[Entry]) -> None:
+        for path, kind, _, content, _ in entries:
+            parts = path.split("/")
+            end = os.path.normpath(os.path.join(os.path.dirname(path), content)) if kind == LINK else path
+            if "" in parts or ".." in parts or end.split("/")[0] in {"", ".."}:
+                raise ValueError(f"{path!r} leads out of the directory")
+        self._records, self._incoming = f"{state}/records", f"{state}/incoming"
+        self._record = f"{self._records}/{os.path.basename(directory)}.json"
+        self._arrived = f"{self._incoming}/{name}"
+        self._directory, self._entries = directory, entries
+        self._before = _read(self._record)[1]
+        self._now: Record = {}
+        self._sources: dict[str, tuple[str, list[Any]]] = {}
+        self.missing: list[str] = []
+
+    def compare(self) -> list[str]:
+        """Return the contents that are missing on this host, each once, in the order of the manifest."""
+        for path, kind, mode, content, _ in self._entries:
+            stamp = _stamp(f"{self._directory}/{path}")
+            if self._before.get(path) == [content, *stamp] and (kind == LINK or stamp[2] & 0o777 == mode):
+                self._now[path] = [content, *stamp]
+        wanted = {
+            content: None for path, kind, _, content, _ in self._entries if kind == FILE and path not in self._now
+        }
+        records = [self._record]
+        with contextlib.suppress(FileNotFoundError):
+            for each in os.listdir(self._arrived):
+                wanted.pop(each, None)
+        with contextlib.suppress(FileNotFoundError):
+            found = sorted(os.scandir(self._records), key=lambda each: each.stat().st_mtime, reverse=True)
+            records += [each.path for each in found if each.path != self._record][:_OTHER_RUNS]
+        for record in records:
+            if len(self._sources) == len(wanted):
+                break
+            directory, files = _read(record)
+            for path, (content, *stamp) in files.items():
+                if content in wanted and content not in self._sources and _stamp(f"{directory}/{path}") == stamp:
+                    self._sources[content] = (f"{directory}/{path}", stamp)
+        self.missing = [each for each in wanted if each not in self._sources]
+        return self.missing
+
+    def receive(self, stream: Any) -> None:
+        """Keep the members of a compressed tar stream: regular files, each named by its content.
+
+        Raises:
+          OSError: A file cannot be written.
+          ValueError: Something else has arrived.
+          EOFError: The stream has ended early; what has arrived is kept.
+        """
+        # Here, because most connections after the first one need it no more, and it takes as long as the rest.
+        import tarfile
+
+        expected = set(self.missing)
+        try:
+            with tarfile.open(fileobj=stream, mode="r|gz", bufsize=_COPY_BYTES // 4) as tar:
+                for member in tar:
+                    source = tar.extractfile(member) if member.isreg() and member.name in expected else None
+                    # Nothing is written under a name that this side has not chosen.
+                    if source is None:
+                        raise ValueError(f"{member.name!r} was not requested")
+                    self._keep(member.name, source.read)
+                    expected.remove(member.name)
+        except tarfile.TarError as error:
+            raise ValueError(f"the files arrived damaged ({error})") from error
+        if expected:
+            raise ValueError(f"{len(expected)} files did not arrive")
+
+    def apply(self) -> int:
+        """Change the directory; return how many files were written. Files that were not sent to it are left alone.
+
+        Raises:
+          OSError: A file cannot be written, or a link on this host leads out of the directory.
+        """
+        for content, (path, stamp) in self._sources.items():
+            with open(path, "rb", buffering=0) as file:
+                # A copy, not a hard link: a command that changes its files in place must not change another run's.
+                self._keep(content, file.read)
+            if _stamp(path) != stamp:
+                raise OSError(errno.ESTALE, "a file that this one is a copy of was changed just now; run again", path)
+        os.makedirs(self._directory, exist_ok=True)
+        self._remove_stale()
+        written, made = 0, set()
+        uses = Counter(content for path, kind, _, content, _ in self._entries if path not in self._now)
+        for path, kind, mode, content, _ in self._entries:
+            target = f"{self._directory}/{path}"
+            folder = target if kind == DIRECTORY else os.path.dirname(target)
+            if folder not in made:
+                # A command may have put a link where the manifest has a folder. It is followed, but not to elsewhere.
+                if not self._contains(folder):
+                    raise OSError(errno.EPERM, "a link on this host leads out of the run directory", folder)
+                os.makedirs(folder, exist_ok=True)
+                made.add(folder)
+            if kind == DIRECTORY or path in self._now:
+                continue
+            if kind == LINK:
+                scratch = f"{self._arrived}/link.partial"
+                os.makedirs(self._arrived, mode=0o700, exist_ok=True)
+                os.symlink(content, scratch)
+            else:
+                scratch = f"{self._arrived}/{content}"
+                uses[content] -= 1
+                if uses[content]:
+                    with open(scratch, "rb", buffering=0) as file:
+                        scratch = self._keep(f"{content}.copy", file.read)
+                os.chmod(scratch, mode)
+            _move(scratch, target)
+            self._now[path] = [content, *_stamp(target)]
+            written += 1
+        os.makedirs(self._records, mode=0o700, exist_ok=True)
+        scratch = f"{self._record}.{os.getpid()}"
+        with open(scratch, "w") as record:
+            record.write(json.dumps({"directory": self._directory, "files": self._now}))
+        os.replace(scratch, self._record)
+        self.discard()
+        remove_old(self._records, _RECORD_SECONDS)
+        remove_old(self._incoming, _ARRIVED_SECONDS)
+        return written
+
+    def discard(self) -> None:
+        """Remove what has arrived and is not in place."""
+        import shutil
+
+        shutil.rmtree(self._arrived, ignore_errors=True)
+
+    def _keep(self, content: str, read: Callable[[int], bytes]) -> str:
+        """Write what `read` returns, and return the path; a file with this name is always a whole one."""
+        os.makedirs(self._arrived, mode=0o700, exist_ok=True)
+        path, scratch = f"{self._arrived}/{content}", f"{self._arrived}/{content}.partial"
+        try:
+            with open(scratch, "wb", buffering=0) as file:
+                while data := memoryview(read(_COPY_BYTES)):
+                    while data:
+                        data = data[file.write(data) :]
+            os.rename(scratch, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(scratch)
+            raise
+        return path
+
+    def _remove_stale(self) -> None:
+        """Remove what was sent before and is not any more, and the folders that are empty then."""
+        sent = {path for path, kind, *_ in self._entries if kind != DIRECTORY}
+        for path in sorted(set(self._before) - sent, reverse=True):
+            if not self._contains(os.path.dirname(f"{self._directory}/{path}")):
+                continue
+            with contextlib.suppress(OSError):
+                os.unlink(f"{self._directory}/{path}")
+                while path := os.path.dirname(path):
+                    os.rmdir(f"{self._directory}/{path}")
+
+    def _contains(self, folder: str) -> bool:
+        root = os.path.realpath(self._directory)
+        return os.path.commonpath((root, os.path.realpath(folder))) == root
+
+
+def remove_old(folder: str, seconds: float, in_use: Callable[[str], bool] = lambda path: False) -> None:
+    """Remove what is in `folder` and has not changed for so long, unless it is `in_use`."""
+    import shutil
+
+    with contextlib.suppress(OSError):
+        for each in os.scandir(folder):
+            if time.time() - each.stat().st_mtime > seconds and not in_use(each.path):
+                shutil.rmtree(each.path) if each.is_dir() else os.unlink(each.path)
+
+
+def _move(source: str, target: str) -> None:
+    """Replace `target` by `source` in one step."""
+    try:
+        os.replace(source, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        # The directory is on another file system than the home directory.
+        import shutil
+
+        scratch = f"{os.path.dirname(target)}/.pathways.{os.getpid()}.partial"
+        shutil.copy2(source, scratch, follow_symlinks=False)
+        os.replace(scratch, target)
+
+
+def _read(path: str) -> tuple[str, Record]:
+    """Return the directory of a record, and its files; nothing if there is none."""
+    try:
+        with open(path) as file:
+            found = json.load(file)
+        return found["directory"], found["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return "", {}
+
+
+def _stamp(path: str) -> list[int]:
+    """Return what changes when a file is changed, also by a program that sets its time back; zeros without a file."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return [0, 0, 0, 0, 0]
+    return [found.st_mtime_ns, found.st_size, found.st_mode, found.st_ino, found.st_ctime_ns]

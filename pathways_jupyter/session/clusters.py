@@ -1,0 +1,173 @@
+"""The cluster of a session or of a command's options: resolve it, and ask it something.
+
+A session's cluster is resolved at its start and for a later clean-up, which may run in another process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from pathways_jupyter.base import blocking, runtime_files
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError, LocalClusterError
+from pathways_jupyter.base.retry import Backoff
+from pathways_jupyter.base.sentences import advice, say
+from pathways_jupyter.kube.auth import of_config
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.cluster_access import Cluster
+from pathways_jupyter.session import protocol
+from pathways_jupyter.session.registry import SessionRecord
+
+Answer = TypeVar("Answer")
+
+_FIRST_PAUSE_SECONDS = 0.01
+_ENDING_SECONDS = 1.0
+"""Longest time that a process which was killed is still ending."""
+
+
+async def resolve(where: ConnectConfig | SessionRecord) -> Cluster:
+    """Return the cluster of a config, or of a session, also after the current context was changed.
+
+    Raises:
+      ConfigError: There is no kubeconfig, or it cannot be used.
+      ClusterError: Google Cloud has no such cluster.
+    """
+    config, environ = _config(where), None
+    if isinstance(where, SessionRecord):
+        if where.kubeconfigs:
+            environ = {**os.environ, "KUBECONFIG": where.kubeconfigs}
+        if not config.cluster and not config.context and where.context != "in-cluster":
+            config = replace(config, context=where.context)
+    # Only Google is asked over the network.
+    return await asyncio.to_thread(of_config, config, environ) if config.cluster else of_config(config, environ)
+
+
+def _config(where: ConnectConfig | SessionRecord) -> ConnectConfig:
+    return where if isinstance(where, ConnectConfig) else protocol.config_from_json(where.config)
+
+
+def ask(where: ConnectConfig | SessionRecord, question: Callable[[Client, str], Awaitable[Answer]]) -> Answer:
+    """Run `question` with a client of the cluster of `where` and the namespace; return its result.
+
+    Raises:
+      PathwaysError: The cluster cannot be reached, or `question` raised it.
+    """
+
+    async def answer() -> Answer:
+        async with explain_local_errors(where), await _client(where) as client:
+            return await question(client, where.namespace or client.namespace)
+
+    return blocking.run(answer())
+
+
+def stream(
+    where: ConnectConfig | SessionRecord, source: Callable[[Client, str], AsyncIterator[Answer]]
+) -> Iterator[Answer]:
+    """Yield the values of `source` as they arrive; :func:`ask` for asynchronous iterators."""
+
+    async def values() -> AsyncIterator[Answer]:
+        async with explain_local_errors(where), await _client(where) as client:
+            async for value in source(client, where.namespace or client.namespace):
+                yield value
+
+    return blocking.iterate(values)
+
+
+async def _client(where: ConnectConfig | SessionRecord) -> Client:
+    try:
+        return Client(await resolve(where))
+    except ConfigError as error:
+        if isinstance(where, ConnectConfig) and (hint := embedded_hint(where)):
+            raise ConfigError(str(error), hint=f"{hint} {error.hint}") from error
+        raise
+
+
+def embedded_hint(config: ConnectConfig) -> str:
+    """Return a hint if no cluster was named but the embedded one is running; otherwise an empty string."""
+    running = runtime_files.embedded_clusters() / runtime_files.DEFAULT_CLUSTER / runtime_files.ALIVE
+    named = config.cluster or config.context or config.kubeconfig
+    if named or not runtime_files.is_held(running):
+        return ""
+    return advice("The embedded cluster is running on this machine: add {local} to use it.")
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """The embedded cluster that a session runs on, which ends with everything in it.
+
+    Attributes:
+      content: Its kubeconfig's content, which is unique, even among clusters of the same name.
+    """
+
+    kubeconfig: Path
+    content: bytes
+
+    @classmethod
+    def of(cls, where: ConnectConfig | SessionRecord) -> Embedded | None:
+        """Return the embedded cluster that a config or a session names; None when that is another kind."""
+        config = _config(where)
+        path = Path(config.kubeconfig)
+        if not config.kubeconfig or not (config.local or path.is_relative_to(runtime_files.embedded_clusters())):
+            return None
+        try:
+            return cls(path, path.read_bytes())
+        except OSError:
+            return cls(path, b"")
+
+    def has_ended(self) -> bool:
+        """Whether it has ended, and all its objects with it."""
+        if not runtime_files.is_held(self.kubeconfig.with_name(runtime_files.ALIVE)):
+            return True
+        try:
+            return self.kubeconfig.read_bytes() != self.content
+        except OSError:
+            return True
+
+    async def until_ended(self, every: float) -> None:
+        """Return when it has ended; it is looked at every so many seconds."""
+        async for _ in Backoff(every, every):
+            if self.has_ended():
+                return
+
+    async def is_ending(self) -> bool:
+        """Whether it has ended a moment later: a process that is killed may close its connections before its lock."""
+        moments = Backoff(_FIRST_PAUSE_SECONDS, _ENDING_SECONDS, seconds=_ENDING_SECONDS)
+        async for _ in moments:
+            if self.has_ended() or moments.is_over:
+                break
+        return self.has_ended()
+
+
+@contextlib.asynccontextmanager
+async def explain_local_errors(where: ConnectConfig | SessionRecord) -> AsyncIterator[None]:
+    """Explain errors of the cluster of `where` by the end of the embedded cluster, if it is that one.
+
+    The advice for a cluster that cannot be reached is about networks, which the embedded one does not need.
+
+    Raises:
+      LocalClusterError: It cannot be reached, because it has ended.
+    """
+    embedded = Embedded.of(where)
+    try:
+        yield
+    except (ClusterError, ConfigError) as error:
+        # Without a cluster there is not even its kubeconfig, which is a ConfigError. An ApiError is an answer.
+        if embedded is None or isinstance(error, ApiError):
+            raise
+        if embedded.has_ended() or (isinstance(error, ClusterError) and await embedded.is_ending()):
+            raise embedded_ended() from error
+        raise
+
+
+def embedded_ended() -> LocalClusterError:
+    """Return the error for the embedded cluster that has ended."""
+    return LocalClusterError(
+        say("The embedded cluster of this machine has ended."),
+        hint=say("Start it again: {connect:--local}, or pathways-jupyter local up."),
+    )

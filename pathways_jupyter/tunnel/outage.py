@@ -1,0 +1,84 @@
+"""Report when streams have lost their carriers, and when all of them have one again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from pathways_jupyter.base.errors import ApiError, ClusterError
+
+NOTICE_SECONDS = 0.5
+"""An interruption that is over sooner is not reported."""
+
+_RELOAD_SECONDS = 3.0
+_RELOAD_AFTER_REFUSAL_SECONDS = 1.0
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Notices:
+    """What is called when the connection to the relay changes.
+
+    Attributes:
+      interrupted: It is cut, with the reason; the streams wait for other carriers.
+      restored: All streams have a carrier again, after so many seconds.
+      reload: Load the cluster's address and credentials again, because of this error, or of silence.
+    """
+
+    interrupted: Callable[[str], None]
+    restored: Callable[[float], None]
+    reload: Callable[[ClusterError], Awaitable[None]]
+
+
+class Outage:
+    """The streams of one tunnel that have no carrier; any object may stand for a stream."""
+
+    def __init__(self, notices: Notices) -> None:
+        self._notices = notices
+        self._streams: set[object] = set()
+        self._since = self._reloaded = 0.0
+        self._notice: asyncio.TimerHandle | None = None
+        self._is_reported = False
+
+    def begin(self, stream: object, error: ClusterError) -> None:
+        """Note that `stream` has lost its carrier."""
+        logger.info("the connection to the relay is cut: %s", error)
+        if not self._streams:
+            loop = asyncio.get_running_loop()
+            self._since = self._reloaded = loop.time()
+            self._notice = loop.call_later(NOTICE_SECONDS, self._report, str(error))
+        self._streams.add(stream)
+
+    def end(self, stream: object) -> None:
+        """Note that `stream` has a carrier again, or needs none any more."""
+        if stream not in self._streams:
+            return
+        self._streams.discard(stream)
+        if not self._streams:
+            seconds = asyncio.get_running_loop().time() - self._since
+            logger.info("the connection to the relay was cut for %.2f s", seconds)
+            self.close()
+            if self._is_reported:
+                self._is_reported = False
+                self._notices.restored(seconds)
+
+    async def attempt_failed(self, error: ClusterError) -> None:
+        """Load the cluster again now and then: it may have moved, or its credentials may have expired."""
+        now = asyncio.get_running_loop().time()
+        least = _RELOAD_AFTER_REFUSAL_SECONDS if isinstance(error, ApiError) else _RELOAD_SECONDS
+        if now - self._reloaded > least:
+            self._reloaded = now
+            await self._notices.reload(error)
+
+    def close(self) -> None:
+        """Report nothing that is not reported yet."""
+        if self._notice is not None:
+            self._notice.cancel()
+            self._notice = None
+
+    def _report(self, reason: str) -> None:
+        self._is_reported = True
+        self._notices.interrupted(reason)

@@ -1,0 +1,268 @@
+"""Forward local connections to a port of a pod, through the API server.
+
+Each local connection gets a WebSocket of its own (``v4.channel.k8s.io``), so none waits for another. There is
+back-pressure in both directions: when one side reads slowly, reading from the other side pauses, so at most the buffers
+of the two sockets are held in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Protocol
+
+from pathways_jupyter.base.errors import ClusterError
+from pathways_jupyter.base.retry import Backoff
+from pathways_jupyter.kube.problems import ConnectionLost
+from pathways_jupyter.tunnel.carrier import Carrier, PortRefused, Target
+from pathways_jupyter.tunnel.local_connection import LocalConnection
+
+__all__ = ["Forward", "OpenStream", "PortRefused", "Target", "Traffic", "listen"]
+
+GREETING_SECONDS = 1.0
+"""How long :meth:`Forward.prepare` waits for the first bytes from the pod, or for an error."""
+
+_FIRST_PAUSE_SECONDS = 0.02
+_LONGEST_PAUSE_SECONDS = 0.25
+
+
+@dataclasses.dataclass
+class Traffic:
+    """Bytes that were carried, over all connections; a caller may use one for several forwards.
+
+    Attributes:
+      sent: To the pod.
+      received: From the pod.
+    """
+
+    sent: int = 0
+    received: int = 0
+
+
+class Stream(Protocol):
+    """The other side of one local connection: a :class:`Carrier`, or a `ResumableStream` that has many.
+
+    Attributes:
+      answered: Set once it is known to reach the program in the pod, or has ended.
+      ended: Whether it has ended.
+      error: Why it ended; None while it is open, or when it was closed properly.
+    """
+
+    answered: asyncio.Event
+    ended: bool
+    error: ClusterError | None
+
+    async def deliver(self, write: Callable[[memoryview], Awaitable[None]]) -> None:
+        """Give `write` all data from the pod; return when no more comes."""
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes to the pod.
+
+        Raises:
+          ConnectionLost: The stream has ended.
+        """
+
+    def close(self) -> None:
+        """Close the stream."""
+
+
+OpenStream = Callable[[], Awaitable[Stream]]
+"""Opens a stream to the pod; raises ClusterError."""
+
+
+class Forward:
+    """A local listening socket for one port of one pod; made by :func:`listen`.
+
+    Attributes:
+      target: The port that connections are forwarded to.
+      address: The socket's path, or ``host:port``.
+      connections: Number of open connections, including those that are being made.
+      traffic: The bytes that were carried.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        on_failure: Callable[[ClusterError], None] | None,
+        traffic: Traffic | None = None,
+        open_stream: OpenStream | None = None,
+    ) -> None:
+        self.target = target
+        # Of the present target: a lab changes it when its pod is replaced.
+        self._open: OpenStream = open_stream or (lambda: Carrier.open(self.target))
+        self.traffic = traffic or Traffic()
+        self.address = ""
+        self.connections = 0
+        self._on_failure = on_failure
+        self._server: asyncio.Server | None = None
+        self._path: Path | None = None
+        self._ready: Stream | None = None
+        self._tasks: dict[asyncio.Task[ClusterError | None], LocalConnection] = {}
+
+    async def prepare(self, *, patience: float = 0.0) -> None:
+        """Open a connection in advance, to check that the port is reachable; the next local connection uses it.
+
+        Returns when the first bytes arrive from the pod, or after :data:`GREETING_SECONDS` without an error.
+
+        Args:
+          patience: Seconds for which to retry a refused port: a program listens some time after its container starts.
+
+        Raises:
+          PortRefused: Nothing listens on the port.
+          ApiError: The pod is gone, or forwarding is forbidden.
+          ClusterError: The server could not be reached.
+        """
+        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=patience)
+        while True:
+            try:
+                stream = await self._probe()
+                break
+            except PortRefused:
+                # Only this: whatever else is wrong does not pass while a program starts.
+                if backoff.is_over:
+                    raise
+            await backoff.wait()
+        before, self._ready = self._ready, stream
+        if before is not None:
+            before.close()
+
+    async def _probe(self) -> Stream:
+        # The protocol acknowledges nothing. A refusal comes fast, and a gRPC server sends its settings at once; but a
+        # server that waits for its client sends nothing: no bytes in time counts as success.
+        stream = await self._open()
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GREETING_SECONDS):
+                    await stream.answered.wait()
+            if stream.error is not None:
+                raise stream.error
+        except BaseException:
+            stream.close()
+            raise
+        return stream
+
+    async def close(self) -> None:
+        """Stop listening, end every connection, and wait for their tasks."""
+        if self._server is not None:
+            self._server.close()
+        await asyncio.gather(*(local.end(broken=True) for local in self._tasks.values()))
+        for task in tuple(self._tasks):
+            task.cancel()
+        if self._ready is not None:
+            self._ready.close()
+            self._ready = None
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def accepted(self, local: LocalConnection) -> None:
+        """Connect a new local connection to the pod."""
+        # asyncio keeps only weak references to tasks, and close() has to cancel them.
+        task = asyncio.get_running_loop().create_task(self._connect(local))
+        self._tasks[task] = local
+        self.connections = len(self._tasks)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[ClusterError | None]) -> None:
+        del self._tasks[task]
+        self.connections = len(self._tasks)
+        error = None if task.cancelled() else task.result()
+        if error is not None and self._on_failure is not None:
+            self._on_failure(error)
+
+    async def _connect(self, local: LocalConnection) -> ClusterError | None:
+        """Forward one local connection until one side ends, end the other one, and return what went wrong."""
+        stream, self._ready = self._ready, None
+        try:
+            if stream is None or stream.ended:
+                stream = await self._open()
+            await _carry(local, stream, self.traffic)
+            error = stream.error
+        except ClusterError as problem:
+            error = problem
+        except BaseException:
+            local.abort()
+            raise
+        finally:
+            if stream is not None:
+                stream.close()
+        await local.end(broken=error is not None)
+        return error
+
+
+async def _carry(local: LocalConnection, stream: Stream, traffic: Traffic) -> None:
+    """Carry bytes both ways, until the pod or the local program ends its direction."""
+
+    async def write(data: memoryview) -> None:
+        traffic.received += len(data)
+        # Without the local program the other direction ends, too.
+        with contextlib.suppress(ConnectionError):
+            await local.write(data)
+
+    async def up() -> None:
+        try:
+            while data := await local.read():
+                traffic.sent += len(data)
+                await stream.send(data)
+        except ConnectionLost:
+            # The direction that receives knows the reason.
+            await asyncio.wait({down})
+        except ConnectionError:
+            # The local program has reset its connection.
+            return
+
+    down = asyncio.ensure_future(stream.deliver(write))
+    directions = {down, asyncio.ensure_future(up())}
+    try:
+        await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for direction in directions:
+            direction.cancel()
+        await asyncio.gather(*directions, return_exceptions=True)
+
+
+async def listen(
+    target: Target,
+    *,
+    path: Path | None = None,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    on_failure: Callable[[ClusterError], None] | None = None,
+    traffic: Traffic | None = None,
+    open_stream: OpenStream | None = None,
+    local: Callable[[Callable[[LocalConnection], None]], LocalConnection] = LocalConnection,
+) -> Forward:
+    """Listen on a unix socket (`path`), or on a TCP port of this machine.
+
+    Args:
+      path: Where to create the socket; its directory must be private.
+      port: 0 for any free port.
+      on_failure: Called with the reason when a connection could not be made, or was lost.
+      traffic: Where to count the bytes.
+      open_stream: Opens the streams to the pod, instead of a carrier for each.
+      local: Makes the object for each local connection.
+
+    Raises:
+      ClusterError: The path or the port is in use.
+    """
+    forward = Forward(target, on_failure, traffic, open_stream)
+    loop = asyncio.get_running_loop()
+    try:
+        if path is not None:
+            forward._server = await loop.create_unix_server(lambda: local(forward.accepted), path)
+            # Its directory is private; this is for a caller whose directory is not.
+            os.chmod(path, 0o600)
+            forward._path, forward.address = path, str(path)
+        else:
+            forward._server = await loop.create_server(lambda: local(forward.accepted), host, port)
+            forward.address = f"{host}:{forward._server.sockets[0].getsockname()[1]}"
+    except OSError as error:
+        where = path or f"{host}:{port}"
+        raise ClusterError(
+            f"Cannot listen on {where}: {error.strerror or error}.", hint="Use another port, or 0 for any free one."
+        ) from error
+    return forward

@@ -1,0 +1,293 @@
+"""Streams that outlive their carriers: the supervisor's ends, as the relay has the other ones.
+
+JAX's client cannot resume a broken connection, and the proxy drops a client whose connection breaks, with all of its
+arrays. So both are connected to something that stays: JAX to this process, the proxy to the relay in its pod. Between
+the two, one carrier through the API server after the other carries the same stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+
+from pathways_jupyter.base.errors import ApiError, ClusterError
+from pathways_jupyter.base.retry import Backoff
+from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.kube.problems import ConnectionLost
+from pathways_jupyter.tunnel.attached_carrier import AttachedCarrier, StreamLost, TooManyStreams
+from pathways_jupyter.tunnel.carrier import Carrier, PortRefused, Target
+from pathways_jupyter.tunnel.local_connection import Inbox
+from pathways_jupyter.tunnel.outage import Outage
+from pathways_jupyter.tunnel.relay.stream import Pool, StreamEnd
+from pathways_jupyter.tunnel.relay.wire import ACCEPTED, Welcome
+
+logger = logging.getLogger(__name__)
+
+PING_SECONDS = 4.0
+"""Time between a sign of life and the next ping, and to answer it: a dead carrier is noticed within twice this.
+
+The WebSocket's own pings end at the API server; these go to the relay and back.
+"""
+ATTACH_SECONDS = 10.0
+"""Longest time for one attempt to reach the relay."""
+REFUSED_SECONDS = 15.0
+"""How long a port may refuse connections, as the relay's does while it is restarted."""
+
+_FIRST_PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 1.0
+_GRACE_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Relay:
+    """What all streams to one relay share.
+
+    Attributes:
+      target: Its port.
+      secret: The session's secret.
+      keep: Seconds for which a stream without a carrier tries to get another one.
+      pool: Memory for what the relay has not acknowledged.
+      outage: The streams that have no carrier.
+    """
+
+    target: Target
+    secret: bytes
+    keep: float
+    pool: Pool
+    outage: Outage
+
+
+class ResumableStream:
+    """One stream to the proxy; see :class:`~pathways_jupyter.tunnel.portforward.Stream`.
+
+    Args:
+      ended: Called with this object when it has ended.
+    """
+
+    def __init__(self, relay: Relay, ended: Callable[[ResumableStream], None]) -> None:
+        self.answered = asyncio.Event()
+        self.ended = False
+        self.error: ClusterError | None = None
+        self._relay = relay
+        self._on_end = ended
+        self._id = os.urandom(16)
+        self._end = StreamEnd(relay.pool)
+        self._carrier: Carrier | None = None
+        self._known = self._pumping = self._closing = False
+        self._room = asyncio.Event()
+        self._all_received = asyncio.Event()
+        self._inbox = Inbox()
+        self._arrivals = 0
+        self._life: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self, *, patient: bool) -> None:
+        """Attach to the first carrier.
+
+        Args:
+          patient: Wait for an interruption to end, as streams do that are open already.
+
+        Raises:
+          ClusterError: See :meth:`RelayClient.open`.
+        """
+        try:
+            attached = await self._attach()
+        except ClusterError as error:
+            if not patient or isinstance(error, (PortRefused, TooManyStreams)):
+                raise
+            attached = await self._attach_again(error)
+        self._life = asyncio.create_task(self._live(attached))
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes to the proxy; wait while the buffer is full, as it may be without a carrier.
+
+        Raises:
+          ConnectionLost: The stream is lost for good.
+        """
+        rest: bytes | memoryview = data
+        while True:
+            if self.ended:
+                raise ConnectionLost("The connection to the proxy has ended.", hint=advice("See {status}."))
+            # Before the write: room that is made after it must not be missed.
+            self._room.clear()
+            written = self._end.out.write(rest)
+            if not self._pumping:
+                await self._pump()
+            if written == len(rest):
+                return
+            rest = memoryview(rest)[written:]
+            await self._room.wait()
+
+    async def deliver(self, write: Callable[[memoryview], Awaitable[None]]) -> None:
+        """Give `write` all data from the proxy; return when no more comes."""
+        await self._inbox.open(write)
+        await self._all_received.wait()
+
+    def close(self) -> None:
+        """Notify the relay that the local program has closed its connection, as soon as there is a carrier."""
+        self._closing = True
+        self._end.finish()
+        self._inbox.discard()
+        if self._life is not None and not self.ended:
+            self._spawn(self._pump())
+
+    async def end(self) -> None:
+        """End at once; the pod ends as well."""
+        tasks = [*self._tasks, *([self._life] if self._life is not None else [])]
+        self._closing = True
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # One carrier after the other.
+
+    async def _live(self, attached: AttachedCarrier) -> None:
+        try:
+            while True:
+                pinging = asyncio.create_task(self._ping(attached))
+                try:
+                    await asyncio.wait({attached.listening})
+                finally:
+                    pinging.cancel()
+                    self._carrier = None
+                    # Before the next attempt: nothing that this one still delivers may come between.
+                    await attached.close()
+                if self._is_over:
+                    return
+                reason = attached.why_ended()
+                if isinstance(reason, StreamLost):
+                    raise reason
+                attached = await self._attach_again(reason)
+        except ClusterError as error:
+            if not self._closing:
+                self.error = error
+        except Exception as error:
+            logger.exception("a stream to the relay failed")
+            self.error = ConnectionLost(f"The tunnel failed: {type(error).__name__}: {error}")
+        finally:
+            self.ended = True
+            self._on_end(self)
+            self._end.close()
+            for event in (self.answered, self._room, self._all_received):
+                event.set()
+
+    @property
+    def _is_over(self) -> bool:
+        return self._end.is_over and self._end.peer_finished
+
+    async def _attach_again(self, reason: ClusterError) -> AttachedCarrier:
+        """Attach to another carrier, after the last one or the first attempt has failed for `reason`.
+
+        Raises:
+          ConnectionLost: The stream is lost, or the time is over.
+        """
+        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=self._relay.keep)
+        loop, refused = asyncio.get_running_loop(), 0.0
+        self._relay.outage.begin(self, reason)
+        try:
+            while True:
+                try:
+                    return await self._attach()
+                except (StreamLost, TooManyStreams):
+                    raise
+                except ClusterError as error:
+                    if isinstance(error, ApiError) and error.status == 404:
+                        raise ConnectionLost(f"The proxy's pod is gone: {error}") from error
+                    # A refusal is final only when it lasts: a relay that was killed listens again after a moment.
+                    refused = (refused or loop.time()) if isinstance(error, PortRefused) else 0.0
+                    if refused and loop.time() - refused > REFUSED_SECONDS:
+                        raise ConnectionLost(f"The relay beside the proxy has ended: {error}") from error
+                    if backoff.is_over:
+                        seconds = f"{self._relay.keep:.0f} s"
+                        raise ConnectionLost(f"The proxy could not be reached for {seconds}: {error}") from error
+                    await self._relay.outage.attempt_failed(error)
+                await backoff.wait()
+        finally:
+            self._relay.outage.end(self)
+
+    async def _attach(self) -> AttachedCarrier:
+        """Make one attempt to reach the relay.
+
+        Raises:
+          StreamLost: The stream cannot be continued.
+          PortRefused: The relay or the proxy does not listen.
+          ClusterError: The relay could not be reached.
+        """
+        try:
+            async with asyncio.timeout(ATTACH_SECONDS):
+                carrier = await Carrier.open(self._relay.target, patience=0)
+                attached = AttachedCarrier(carrier, self._resume, self._received)
+                try:
+                    await attached.greet(self._end.hello(self._relay.secret, self._id, is_new=not self._known))
+                except BaseException:
+                    # Before the next attempt: nothing that this one still delivers may come between.
+                    await attached.close()
+                    raise
+        except TimeoutError as error:
+            raise ConnectionLost(f"The relay did not answer within {ATTACH_SECONDS:.0f} s.") from error
+        self._known = True
+        self._carrier = carrier
+        self.answered.set()
+        self._spawn(self._pump())
+        return attached
+
+    def _resume(self, welcome: Welcome) -> None:
+        if welcome.code == ACCEPTED:
+            self._end.resume(welcome.received)
+
+    async def _received(self, data: memoryview) -> None:
+        """Take in bytes of the carrier; the next ones come when this returns."""
+        self._arrivals += 1
+        for piece in self._end.feed(data):
+            await self._inbox.put(piece)
+        if self._end.peer_finished:
+            self._all_received.set()
+        if not self._end.out.is_full:
+            self._room.set()
+        # Not awaited: reading must not wait for writing, or two full pipes would wait for each other.
+        if self._end.must_answer and not self._pumping:
+            self._spawn(self._pump())
+
+    async def _pump(self) -> None:
+        """Send what there is to send; one task at a time, which also sends what others add meanwhile."""
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            while (carrier := self._carrier) is not None and (frame := self._end.next()) is not None:
+                try:
+                    await carrier.send(*frame)
+                except ConnectionLost:
+                    # Where it is read, the reason is known; the next carrier may be there already.
+                    if self._carrier is carrier:
+                        self._carrier = None
+            if carrier is not None and self._is_over:
+                carrier.close()
+        finally:
+            self._pumping = False
+
+    async def _ping(self, attached: AttachedCarrier) -> None:
+        """Close a carrier on which nothing comes back."""
+        number = 0
+        while True:
+            await asyncio.sleep(PING_SECONDS)
+            number, before = number + 1, self._arrivals
+            self._end.ping(number)
+            self._spawn(self._pump())
+            await asyncio.sleep(PING_SECONDS)
+            if self._arrivals == before:
+                # If this process was stopped meanwhile, the answer is there and has not been read yet.
+                await asyncio.sleep(_GRACE_SECONDS)
+            # While the local program is slow, nothing is read, so nothing can arrive.
+            if self._arrivals == before and not self._inbox.is_writing:
+                attached.problem = ConnectionLost(f"Nothing was received for {2 * PING_SECONDS:.0f} s.")
+                attached.carrier.close()
+                return
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,95 @@
+"""Which cluster and service a command is about."""
+
+import json
+
+import pytest
+
+from pathways_jupyter.actions import cluster
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.session import protocol, registry
+from pathways_jupyter.session.registry import SessionRecord
+
+ADDRESS = "team-pathways-head-0-0.team:29001"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))
+    (tmp_path / "config").write_text(json.dumps({"contexts": []}))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+
+
+def session(name="4f2a", **values):
+    """Write the record of a session in namespace research, as its supervisor does."""
+    socket, tunnel = registry.socket_paths(name)
+    config = protocol.config_to_json(values.pop("config", ConnectConfig(kubeconfig="/k")))
+    record = SessionRecord(
+        id=name, pid=1, kernel_pid=1, kernel_id="", notebook="", user="u", created=0.0, config=config,
+        socket=str(socket), tunnel=str(tunnel), log=str(registry.log_path(name)),
+        **{"service": ADDRESS, "namespace": "research", "context": "gke", **values},
+    )  # fmt: skip
+    registry.write(record)
+    return record
+
+
+def place(found):
+    return found.kubeconfig, found.context, found.namespace, found.service
+
+
+def test_the_only_session_on_this_machine_is_meant_where_nothing_is_named():
+    assert place(cluster.where({})) == ("", "", "", "")
+    session()
+    assert place(cluster.where({"follow": True})) == ("/k", "gke", "research", ADDRESS)
+    assert place(cluster.where({"service": "other"})) == ("/k", "gke", "research", "other")
+    session("91bc")
+    assert place(cluster.where({})) == ("", "", "", "")
+
+
+@pytest.mark.parametrize("given", [{"context": "mine"}, {"namespace": "mine"}, {"kubeconfig": "/other"}])
+def test_what_names_a_cluster_means_no_session_of_another_process(given):
+    session()
+    found = cluster.where(given)
+    assert {name: getattr(found, name) for name in given} == given
+    assert found.service == ""
+
+
+def test_a_command_that_makes_something_does_not_go_where_another_process_is():
+    session()
+    assert place(cluster.where({}, others=False)) == ("", "", "", "")
+
+
+def test_a_session_without_a_service_is_meant_if_it_is_attached_to_a_job():
+    session(service="", pathways_job="lab")
+    assert place(cluster.where({})) == ("/k", "gke", "research", "")
+    session(service="", pathways_job="")
+    assert place(cluster.where({})) == ("", "", "", "")
+
+
+@pytest.mark.parametrize(
+    ("config", "context", "expected"),
+    [
+        (ConnectConfig(context="named"), "named", "named"),
+        (ConnectConfig(), "current-then", "current-then"),
+        (ConnectConfig(), "in-cluster", ""),
+        (ConnectConfig(cluster="c", project="p", region="r"), "c", ""),
+    ],
+)
+def test_the_context_of_a_session_is_that_of_its_start(config, context, expected):
+    assert cluster.of_session(session(config=config, context=context)).context == expected
+
+
+def test_the_settings_of_other_options_and_aliases_name_no_cluster():
+    assert cluster.named({"pathways_service": "s", "tpu": "x", "namespace": "", "follow": True}) == {"service": "s"}
+
+
+def test_a_session_is_found_by_the_beginning_of_its_id():
+    with pytest.raises(SessionError, match="There is no session on this machine"):
+        cluster.find_session()
+    session("4f2a")
+    assert cluster.find_session().id == cluster.find_session("4f").id == "4f2a"
+    session("4e11")
+    for beginning, said in (("", "There are 2 sessions"), ("4", "'4' matches 2 sessions"), ("9", "no session '9'")):
+        with pytest.raises(SessionError, match=said):
+            cluster.find_session(beginning)

@@ -1,0 +1,130 @@
+"""What the commands about faults make of their arguments."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from pathways_jupyter.actions import elastic as actions
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.events import SessionSlice
+from pathways_jupyter.commands.magic import MAGIC
+from pathways_jupyter.elastic import fault_targets
+from pathways_jupyter.elastic.fault_targets import Target
+from pathways_jupyter.elastic.faults import Plan
+from pathways_jupyter.magics import elastic as notebook
+from pathways_jupyter.magics.parser import parse
+
+NO_SLICES = Target(ConnectConfig(kubeconfig="/nonexistent"), "train", frozenset())
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"fault": "flood", "slice": "1"}, "There is no fault 'flood'"),
+        ({}, "Which fault?"),
+        ({"fault": "slow"}, "Which slice?"),
+        ({"fault": "slow", "slice": "one"}, "A slice is a whole number, not one."),
+        ({"fault": "slow", "slice": "9" * 5000}, "The slice must be at most"),
+        ({"fault": "slow", "slice": "1"}, "Slice 1 is not one of this session's"),
+        ({"fault": "slice-down", "slice": "1", "seconds": "soon"}, "--for must be a time"),
+    ],
+)
+def test_a_fault_that_makes_no_sense_is_refused_before_anything_is_asked(values, said):
+    with pytest.raises(ConfigError, match=said):
+        actions.prepare(NO_SLICES, values)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("elastic heal 1 2", "elastic heal does not take '2'."),
+        ("elastic heal --for 3s", "elastic heal does not take '--for'."),
+        ("elastic heal --random", "elastic heal does not take '--random'."),
+        ("elastic inject slow 1 --metric loss", "elastic inject does not take '--metric'."),
+        ("elastic inject flood 1", "There is no fault 'flood'."),
+        ("elastic export run.json 2", "elastic export does not take '2'."),
+        ("elastic export run.json --for 3s", "elastic export does not take '--for'."),
+        ("elastic --for 3s", "elastic does not take '--for'."),
+    ],
+)
+def test_what_a_command_would_ignore_is_refused(line, said):
+    with pytest.raises(ConfigError) as refused:
+        parse(line, MAGIC)
+    assert str(refused.value) == said
+
+
+class Connected:
+    """A notebook with a session that has slices 0 and 1."""
+
+    def need(self):
+        slices = [SessionSlice(number, number, up=True) for number in (0, 1)]
+        return SimpleNamespace(record=SimpleNamespace(slices=slices, service="s"))
+
+
+@pytest.mark.parametrize(
+    ("line", "said", "hint"),
+    [
+        ("slow 1 --every 5s", "--every is for faults at random.", "Leave out --every, or add --random."),
+        ("slow 1 --seed 0", "--seed is for faults at random.", "Leave out --seed, or add --random."),
+        ("slow 1 --times 2", "--times is for faults at random.", "Leave out --times, or add --random."),
+        ("--random --after 5s", "--after is for one fault.", "Leave out --after, or leave out --random."),
+        ("--random --at-step 5", "--at-step is for one fault.", "Leave out --at-step, or leave out --random."),
+        ("slow 1 --after 5s --at-step 5", "--after and --at-step say when; both cannot be true.", "Leave one of them"),
+    ],
+)
+def test_options_of_one_fault_and_of_faults_at_random_do_not_mix(line, said, hint):
+    with pytest.raises(ConfigError) as refused:
+        notebook.inject(Connected(), parse(f"elastic inject {line}", MAGIC).values)
+    assert str(refused.value) == said
+    assert refused.value.hint.startswith(hint)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "--metric loss --metric accuracy",
+        "heal",
+        "heal 1 --yes",
+        "inject slice-down 1 --for 10s --after 5s --yes",
+        "inject slow 1 --at-step 100",
+        "inject --random --every 60s --for 5s --seed 4 --times 3",
+        "export run.json",
+    ],
+)
+def test_what_a_command_uses_is_taken(line):
+    parse(f"elastic {line}", MAGIC)
+
+
+def test_faults_at_random():
+    assert actions.plan({"every": "2m", "times": "3", "yes": True}, seed=4) == Plan(120, 10, 4, 3, True)
+    assert actions.plan({"seed": "8", "seconds": "5s"}, seed=4) == Plan(60, 5, 8)
+    with pytest.raises(ConfigError, match="chooses the faults itself"):
+        actions.plan({"fault": "slow"}, seed=4)
+    for values, said in (
+        ({"every": "0"}, "--every must be more than 0 s"),
+        ({"seconds": "0s"}, "--for must be more than 0 s"),
+        ({"times": "0"}, "at least one fault"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            actions.plan(values, seed=4)
+
+
+def test_a_slice_that_the_target_does_not_have_is_not_healed():
+    with pytest.raises(ConfigError, match="Slice 9 is not one of this session's"):
+        actions.end_faults(NO_SLICES, "9")
+
+
+def test_either_a_session_or_a_job():
+    with pytest.raises(ConfigError, match="Either a session or a job"):
+        actions.target({"job": "train", "session": "ab"})
+    aimed = actions.target({"job": "train", "kubeconfig": "/k", "namespace": "team"})
+    assert (aimed.jobset, aimed.slices, aimed.where.namespace) == ("train", None, "team")
+
+
+def test_a_target_comes_back_as_it_was_in_another_process():
+    config = ConnectConfig(kubeconfig="/k", namespace="team", instances={"tpuv6e:2x2": 1})
+    assert fault_targets.from_json(fault_targets.to_json(config)) == config

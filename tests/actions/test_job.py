@@ -1,0 +1,265 @@
+"""``pathways-jupyter job ...``, ``%pathways job ...`` and ``%%pathwaysjob`` on the embedded cluster."""
+
+import json
+import re
+
+import pytest
+import yaml
+from pathways_jobs import headless, training
+
+from pathways_jupyter.actions import completion_values
+from pathways_jupyter.magics.job_cell import complete
+from pathways_jupyter.service.pathwaysjob import yaml_text
+
+NEW = ("--tpu", "ct6e-standard-4t:2x2=2", "--gcs-bucket", "gs://b/t", "--image", "python:3.12")
+
+
+def test_new_writes_the_manifest_of_a_program(machine):
+    made = machine.cli("job", "new", "train", *NEW, "--", "python", "train.py", "--steps", "3")
+    assert made.returncode == 0, made.stderr
+    job = yaml.safe_load(made.stdout)
+    expected = training("train", "python", "train.py", "--steps", "3", slices=2, pathwaysDir="gs://b/t")
+    del expected["metadata"]["namespace"]
+    assert job == expected
+    written = machine.cli("job", "new", "lab", "--tpu", "tpuv6e:2x2=1", "-o", "lab.yaml")
+    assert "job apply lab.yaml" in written.stderr
+    assert "template" not in yaml.safe_load((machine.directory / "lab.yaml").read_text())["spec"]["controller"]
+    again = machine.cli("job", "new", "lab", "--tpu", "tpuv6e:2x2=1", "-o", "lab.yaml")
+    assert (again.returncode, "cannot be written" in again.stderr) == (1, True)
+
+
+def test_a_job_from_apply_to_delete(machine, cluster):
+    # It has its slice before it answers, so the resource manager is up by then; without, the job may end before it is.
+    answer = "import jax, pathwaysutils; pathwaysutils.initialize(); jax.devices(); print('the answer is', 42)"
+    job = training("answering", "python", "-c", answer)
+    (machine.directory / "answering.yaml").write_text(yaml.safe_dump(job))
+    applied = machine.cli("job", "apply", "answering.yaml", "--wait", "--json", "--local")
+    assert applied.returncode == 0, applied.stderr
+    assert json.loads(applied.stdout) == {"name": "answering", "done": "created", "state": "Completed"}
+    again = machine.cli("job", "apply", "answering.yaml", "--local")
+    assert "Job answering: unchanged." in again.stdout
+
+    listed = json.loads(machine.cli("job", "list", "--json", "--local").stdout)
+    assert [(each["name"], each["state"], each["slices"]) for each in listed if each["name"] == "answering"] == [
+        ("answering", "Completed", 1)
+    ]
+    shown = machine.cli("job", "show", "answering", "--local").stdout
+    assert "Job answering: completed" in shown
+    # One of the last events: only the newest are shown, so that the first ones may be missing.
+    assert "AllJobsCompleted" in shown
+    assert "the answer is 42" in machine.cli("job", "logs", "answering", "--local").stdout
+    assert "Pathways Server serving" in machine.cli("job", "logs", "answering", "rm", "--local").stdout
+
+    refused = machine.cli("job", "delete", "answering", "--local")
+    assert (refused.returncode, "add --yes" in refused.stderr) == (1, True)
+    assert "is deleted" in machine.cli("job", "delete", "answering", "--yes", "--local").stdout
+    gone = machine.cli("job", "show", "answering", "--local")
+    assert (gone.returncode, "There is no job answering" in gone.stderr) == (1, True)
+
+
+def test_apply_fails_when_the_job_does(machine, cluster):
+    (machine.directory / "bad.yaml").write_text(yaml.safe_dump(training("bad", "false")))
+    failed = machine.cli("job", "apply", "bad.yaml", "--wait", "--local")
+    assert failed.returncode == 1
+    assert "Job bad: failed" in failed.stderr
+    machine.cli("job", "delete", "bad", "--yes", "--local")
+
+
+def until_shown(machine, name, said):
+    """The output of `job show`, once its first line says it."""
+    for _ in range(100):
+        shown = machine.cli("job", "show", name, "--local").stdout
+        if said in shown.splitlines()[0]:
+            return shown
+    raise AssertionError(shown)
+
+
+def test_a_failed_job_says_its_reason_first_and_its_events_in_their_order(machine, cluster):
+    raising = "import time\ndef load():\n    raise ValueError('no data in ' + 'x' * 100)\nprint('loading')\nload()"
+    for name, program in (("raising", raising), ("exiting", "raise SystemExit(3)")):
+        job = training(name, "python", "-c", program)
+        (machine.directory / f"{name}.yaml").write_text(yaml.safe_dump(job))
+    failed = machine.cli("job", "apply", "raising.yaml", "--wait", "--local")
+    reason = "✗ Job raising: failed (ValueError: no data in " + "x" * 100 + "), 1 slice of tpuv6e:2x2"
+    assert reason in failed.stderr.splitlines()
+    shown = machine.cli("job", "show", "raising", "--local").stdout
+    assert shown.splitlines()[0] == reason
+    reasons = re.findall(r"^\S+ \S+  (?:PathwaysJob|Pod|JobSet) \S+ +(\w+)", shown, re.MULTILINE)
+    assert reasons.index("Failed") > max(number for number, each in enumerate(reasons) if each == "Started")
+    assert machine.cli("job", "apply", "exiting.yaml", "--wait", "--local").returncode == 1
+    assert until_shown(machine, "exiting", "failed (exit code 3)")
+    for name in ("raising", "exiting"):
+        machine.cli("job", "delete", name, "--yes", "--local")
+
+
+def test_a_job_that_cannot_start_says_why_in_the_first_line(machine, cluster):
+    wait = ("python", "-c", "import threading; threading.Event().wait()")
+    unknown, nowhere = training("unknown", *wait), training("nowhere", *wait)
+    template = unknown["spec"]["controller"]["template"]
+    template["spec"]["initContainers"] = [{"name": "data", "image": "registry/unknown:1"}]
+    nowhere["spec"]["workers"][0]["nodeSelector"] = {"no-node": "has-this"}
+    for job, said in ((unknown, "pending (head: ImagePullBackOff: "), (nowhere, "(slice 0 host 0: Unschedulable: ")):
+        name = job["metadata"]["name"]
+        (machine.directory / f"{name}.yaml").write_text(yaml.safe_dump(job))
+        assert machine.cli("job", "apply", f"{name}.yaml", "--local").returncode == 0
+        assert until_shown(machine, name, said)
+        machine.cli("job", "delete", name, "--yes", "--local")
+
+
+def test_errors_name_the_line(machine, cluster):
+    job = training("wrong")
+    job["spec"]["workers"][0]["topology"] = "3x3"
+    job["spec"]["controller"]["elasticslices"] = 1
+    given = yaml.safe_dump(job, sort_keys=False)
+    (machine.directory / "wrong.yaml").write_text(given)
+    strict = machine.cli("job", "apply", "wrong.yaml", "--local")
+    line = 1 + next(number for number, each in enumerate(given.splitlines()) if "elasticslices" in each)
+    assert f"Line {line} of wrong.yaml: spec.controller.elasticslices" in strict.stderr
+    del job["spec"]["controller"]["elasticslices"]
+    (machine.directory / "wrong.yaml").write_text(yaml.safe_dump(job, sort_keys=False))
+    refused = machine.cli("job", "apply", "wrong.yaml", "--dry-run", "--local")
+    line = 1 + next(number for number, each in enumerate(given.splitlines()) if "topology" in each)
+    assert f"Line {line} of wrong.yaml: spec.workers[0].topology" in refused.stderr
+    (machine.directory / "wrong.yaml").write_text("a: b\n c: d\n")
+    assert "Line 2: mapping values are not allowed here" in machine.cli("job", "apply", "wrong.yaml", "--local").stderr
+
+
+def test_a_file_that_is_no_job_is_refused_in_a_sentence(machine):
+    (machine.directory / "deep.yaml").write_text("[" * 3000)
+    for path, said in (
+        ("deep.yaml", "nested too deeply"),
+        ("/dev/zero", "too large"),
+        ("~no-such-user/y", "cannot be read"),
+    ):
+        refused = machine.cli("job", "apply", path, "--local")
+        assert (refused.returncode, said in refused.stderr, "Traceback" in refused.stderr) == (1, True, False), path
+
+
+def test_a_job_expanded_here_works_without_the_api(machine, cluster):
+    job = training("expanded", "python", "-c", "print('ran')")
+    (machine.directory / "expanded.yaml").write_text(yaml.safe_dump(job))
+    applied = machine.cli("job", "apply", "expanded.yaml", "--as-jobset", "--wait", "--json", "--local")
+    assert json.loads(applied.stdout)["state"] == "Completed", applied.stderr
+    (info,) = [
+        each
+        for each in json.loads(machine.cli("job", "list", "--json", "--local").stdout)
+        if each["name"] == "expanded"
+    ]
+    assert (info["kind"], info["instance_type"], info["headless"]) == ("JobSet", "tpuv6e:2x2", False)
+    assert "ran" in machine.cli("job", "logs", "expanded", "--local").stdout
+    assert "is deleted" in machine.cli("job", "delete", "expanded", "--yes", "--local").stdout
+
+
+def test_a_name_that_the_cluster_would_refuse_is_refused_before_a_manifest_is_written(machine):
+    refused = machine.cli("job", "new", "Train_X", "--tpu", "tpuv6e:2x2=1", "-o", "refused.yaml")
+    assert refused.returncode == 1
+    assert "'Train_X' cannot be the name of a job." in refused.stderr
+    assert not (machine.directory / "refused.yaml").exists()
+
+
+def test_what_a_command_has_seen_of_a_job_says_whether_a_notebook_can_attach_to_it(machine, cluster, monkeypatch):
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", machine.environ["JUPYTER_RUNTIME_DIR"])
+    for made in (headless("seen-lab"), training("seen-train")):
+        (machine.directory / "seen.yaml").write_text(yaml.safe_dump(made))
+        machine.cli("job", "apply", "seen.yaml", "--local")
+    assert {"seen-lab", "seen-train"} <= {*completion_values.jobs()}
+    assert {"seen-lab", "seen-train"} & {*completion_values.jobs(headless=True)} == {"seen-lab"}
+    for look in (("list",), ("show", "seen-train")):
+        machine.cli("job", *look, "--local")
+        assert {"seen-lab", "seen-train"} & {*completion_values.jobs(headless=True)} == {"seen-lab"}
+    for name in ("seen-lab", "seen-train"):
+        machine.cli("job", "delete", name, "--yes", "--local")
+        assert name not in completion_values.jobs()
+
+
+def test_a_job_is_suspended_and_resumed(machine, cluster):
+    (machine.directory / "idle.yaml").write_text(yaml.safe_dump(headless("idle")))
+    applied = machine.cli("job", "apply", "idle.yaml", "--wait", "--local")
+    assert applied.returncode == 0
+    assert "does not end by itself: job delete idle ends it." in applied.stderr
+    assert "is suspended" in machine.cli("job", "suspend", "idle", "--local").stdout
+    assert "is resumed" in machine.cli("job", "resume", "idle", "--local").stdout
+    machine.cli("job", "delete", "idle", "--yes", "--local")
+
+
+def test_jobs_from_a_notebook(machine, shared_notebook, cluster):
+    assert shared_notebook.run("%load_ext pathways_jupyter").status == "ok"
+    cell = yaml.safe_dump(training("celled", "python", "-c", "print('from a cell')"), sort_keys=False)
+    ran = shared_notebook.run(f"%%pathwaysjob --local --wait\n{cell}")
+    assert ran.status == "ok", ran.shown
+    assert "Job celled: created." in ran.text
+    assert "Job celled: completed" in ran.text
+    assert "from a cell" in shared_notebook.run("%pathways job logs celled --local").text
+    assert "celled" in shared_notebook.run("%pathways job list --local").text
+    bad = shared_notebook.run(f"%%pathwaysjob --local\n{cell.replace('2x2', '9x9').replace('celled', 'other')}")
+    assert "of the cell: spec.workers[0].topology" in bad.shown
+    both = cell.replace("2x2", "9x9").replace("celled", "other").replace("controller:", "controller:\n    wrong: 1")
+    bad = shared_notebook.run(f"%%pathwaysjob --local\n{both}")
+    assert "spec.controller.wrong: unknown field" in bad.shown
+    assert "of the cell: spec.workers[0].topology" in bad.shown
+    request = shared_notebook.begin("%pathways job delete celled --local")
+    question = shared_notebook.client.get_stdin_msg(timeout=60)["content"]["prompt"]
+    assert question.startswith("Delete job celled (completed) from namespace default")
+    shared_notebook.client.input("n")
+    assert "Not deleted." in shared_notebook.finish(request).text
+    # Deleted elsewhere while the question is open.
+    request = shared_notebook.begin("%pathways job delete celled --local")
+    shared_notebook.client.get_stdin_msg(timeout=60)
+    assert "Job celled is deleted." in machine.cli("job", "delete", "celled", "--local", "--yes").stdout
+    shared_notebook.client.input("y")
+    assert "Job celled was gone already." in shared_notebook.finish(request).text
+    shown = shared_notebook.run("%pathways job new t --tpu tpuv6e:2x2=1 --image i -- python t.py --x")
+    assert yaml.safe_load(shown.text)["spec"]["controller"]["template"]["spec"]["containers"][0]["command"] == [
+        "python", "t.py", "--x",
+    ]  # fmt: skip
+
+
+CELL = """apiVersion: pathways-job.pathways.domain/v1
+kind: PathwaysJob
+metadata:
+  name: x
+spec:
+  workers:
+  - type: ct6e-standard-4t
+    topology: 2x2
+  controller:
+    deploymentMode: default""".splitlines()
+
+
+@pytest.mark.parametrize(
+    ("above", "line", "expected"),
+    [
+        (0, "sp", ["spec:"]),
+        (5, "  wor", ["workers:"]),
+        (6, "  - ty", ["type: "]),
+        (7, "    num", ["numSlices: "]),
+        (6, "  - type: ct6e", ["ct6e-standard-4t", "ct6e-standard-8t"]),
+        (9, "    dep", ["deploymentMode: "]),
+        (9, "    deploymentMode: col", ["colocate_head_with_workers"]),
+        (10, "    enableMetricsCollection: t", ["true"]),
+    ],
+)
+def test_fields_and_values_are_completed(above, line, expected):
+    assert complete(CELL[:above], line)[1] == expected
+
+
+def test_a_path_leads_to_its_line():
+    given = "\n".join(CELL)
+    assert yaml_text.line_of(given, "spec.workers[0].topology") == 8
+    assert yaml_text.line_of(given, "spec.workers[0].numSlices") == 7
+    assert yaml_text.line_of(given, "spec.controller.elasticSlices") == 9
+
+
+def test_a_job_is_shown_live_until_it_is_over(shared_notebook, cluster):
+    assert shared_notebook.run("%load_ext pathways_jupyter").status == "ok"
+    cell = yaml.safe_dump(training("watched", "python", "-c", "print('done')"), sort_keys=False)
+    assert shared_notebook.run(f"%%pathwaysjob --local\n{cell}").status == "ok"
+    since = len(shared_notebook.seen)
+    # The cell that runs below does not keep the picture from being drawn again.
+    shown = shared_notebook.run("job = %pathways job show watched --local\ndisplay(job)\nimport threading")
+    assert shown.status == "ok", shown.shown
+    busy = shared_notebook.begin("while job.value.job.state != 'Completed': threading.Event().wait(0.1)")
+    # The cell may end just before the picture that made it end is published, so its end is waited for first.
+    assert shared_notebook.finish(busy).status == "ok"
+    assert "Completed" in shared_notebook.wait_for("Job watched: completed", since=since)
+    assert "is deleted" in shared_notebook.run("%pathways job delete watched --local --yes").text

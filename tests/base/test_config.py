@@ -1,0 +1,244 @@
+"""Settings: where each comes from, and what is refused."""
+
+import dataclasses
+import math
+import os
+
+import pytest
+
+from pathways_jupyter.base import config
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.commands.connect import CONNECT
+from pathways_jupyter.commands.declaration import Kind
+
+
+@pytest.fixture(autouse=True)
+def profiles_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))
+    return tmp_path / "pathways.toml"
+
+
+def test_an_argument_beats_the_environment_which_beats_the_profile(profiles_file):
+    profiles_file.write_text('[profiles.team]\nnamespace = "research"\ncontext = "tpus"\nwait = 5\n')
+    environ = {"PATHWAYS_JUPYTER_NAMESPACE": "staging", "PATHWAYS_JUPYTER_WAIT": "inf"}
+    found = config.resolve({"profile": "team", "namespace": "mine", "context": None}, environ=environ)
+    assert (found.namespace, found.wait, found.context) == ("mine", math.inf, "tpus")
+
+
+def test_the_default_profile_is_used_when_none_is_named(profiles_file):
+    profiles_file.write_text('[profiles.default]\ntpu = "tpuv6e:2x2=2"\n')
+    assert config.resolve({}, environ={}).instances == {"tpuv6e:2x2": 2}
+
+
+def test_instances_replace_a_profiles_tpu(profiles_file):
+    profiles_file.write_text('[profiles.default]\ntpu = "tpuv6e:2x2=2"\n')
+    assert config.resolve({"expected_tpu_instances": {"tpuv5e:4x4": 1}}, environ={}).instances == {"tpuv5e:4x4": 1}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({"tpu": "tpuv6e:9x9"}, "topology"),
+        ({"service": "head:port"}, "service address"),
+        ({"pathways_service": "a:b:1"}, "service address"),
+        ({"pathways_service": "head:99999"}, "service address"),
+        ({"namespace": "Not_A_Name"}, "namespace"),
+        ({"gcs_bucket": "bucket"}, "bucket"),
+        ({"wait": "soon"}, "seconds"),
+        ({"wait": "nan"}, "seconds"),
+        ({"lease_seconds": 1}, "lease_seconds must be at least 10 and at most 2147483647 seconds, not 1"),
+        ({"lease_seconds": math.inf}, "lease_seconds must be at least 10 and at most 2147483647 seconds, not inf"),
+        ({"lease_seconds": "99999999999999"}, "at most 2147483647 seconds, not '99999999999999'"),
+        ({"lease_seconds": "x"}, "lease_seconds must be a number of seconds, not 'x'"),
+        ({"max_lifetime": 0.5}, "max_lifetime must be at least 60 and at most 2147483647 seconds, or inf for no limit"),
+        ({"max_lifetime": "1e30"}, "or inf for no limit, not '1e30'"),
+        ({"max_lifetime": 10**400}, "max_lifetime must be a number of seconds"),
+        ({"linger": -1}, "linger must be at least 0 and at most 2147483647 seconds, or inf for no limit, not -1"),
+        ({"keep": "inf"}, "keep must be more than 0 and at most 2147483647 seconds, not 'inf'"),
+        ({"timeout": "0"}, "timeout must be more than 0 and at most 2147483647 seconds, or inf for no limit, not '0'"),
+        ({"timeout": True}, "timeout must be a number of seconds, not True"),
+        ({"local": "perhaps"}, "true or false"),
+        ({"tpu": 5}, "tpu must be instance types"),
+        ({"context": ["a"]}, "context must be a string, not ['a']"),
+        ({"proxy_options": 5}, "proxy_options must be a list of strings, not 5"),
+        ({"proxy_options": [1]}, "proxy_options must be a list of strings, not [1]"),
+        ({"service": "one", "pathways_service": "two"}, "service and pathways_service are two names of one setting"),
+        ({"tpu": "tpuv6e:2x2=1", "expected_tpu_instances": {"tpuv6e:2x2": 2}}, "two names of one setting"),
+        ({"cluster": "c"}, "project"),
+        ({"keep": 60, "relay": False}, "keep was given, but no relay"),
+        ({"relay_image": "python:3.13", "relay": "no"}, "relay_image was given, but no relay"),
+        ({"profile": "missing"}, "no profile"),
+        ({"colour": "red"}, "Unknown setting"),
+    ],
+)
+def test_bad_input_is_one_clear_line_with_a_way_out(arguments, word):
+    with pytest.raises(ConfigError) as caught:
+        config.resolve(arguments, environ={})
+    assert word in str(caught.value)
+    assert caught.value.hint
+    assert "\n" not in str(caught.value)
+
+
+def test_a_broken_profiles_file_is_named(profiles_file):
+    profiles_file.write_text("[profiles.team\n")
+    with pytest.raises(ConfigError, match=r"pathways\.toml"):
+        config.resolve({}, environ={})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        ({"gcs_bucket": "s3://x/y"}, "Write it as gs://x/y."),
+        ({"gcs_bucket": "x/"}, "Write it as gs://x."),
+        ({"relay": "maybe"}, "For example: --relay."),
+    ],
+)
+def test_the_advice_is_for_what_was_given(arguments, advice):
+    with pytest.raises(ConfigError) as caught:
+        config.resolve(arguments, environ={})
+    assert caught.value.hint == advice
+
+
+@pytest.mark.parametrize("text", ["[profile.team]\nwait = 5\n", "wait = 5\n"])
+def test_what_is_no_profile_is_named(profiles_file, text):
+    profiles_file.write_text(text)
+    with pytest.raises(ConfigError, match=r"pathways\.toml: (profile|wait) is not known here") as caught:
+        config.profiles()
+    assert "[profiles.NAME]" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a = " + "[" * 5000, "cannot be read: it is nested too deeply"),
+        ("a = " + "9" * 5000, "cannot be read: Exceeds the limit"),
+    ],
+    ids=["deep", "digits"],
+)
+def test_a_file_that_python_cannot_read_is_refused_in_a_sentence(profiles_file, text, said):
+    profiles_file.write_text(text)
+    with pytest.raises(ConfigError, match=rf"pathways\.toml {said}"):
+        config.resolve({}, environ={})
+
+
+def test_a_named_pipe_instead_of_the_file_is_not_waited_for(profiles_file):
+    os.mkfifo(profiles_file)
+    with pytest.raises(ConfigError, match=r"pathways\.toml cannot be read: it is not a file"):
+        config.resolve({}, environ={})
+
+
+def test_the_runtime_directory_is_private(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
+    assert config.runtime_dir().stat().st_mode & 0o777 == 0o700
+
+
+def test_every_setting_has_the_same_name_everywhere(profiles_file):
+    """As an argument, as a flag, in the environment and in a profile, and the peer's names are understood in all."""
+    profiles_file.write_text('[profiles.team]\nservice = "one"\ntpu = {"tpuv6e:2x2" = 2}\nproxy_image = "proxy:1"\n')
+    by_profile = config.resolve({"profile": "team"}, environ={})
+    values = {"service": "one", "tpu": "tpuv6e:2x2=2", "proxy_image": "proxy:1"}
+    environ = {f"PATHWAYS_JUPYTER_{name.upper()}": value for name, value in values.items()}
+    peers = {"pathways_service": "one", "expected_tpu_instances": "tpuv6e:2x2=2", "proxy_server_image": "proxy:1"}
+    peers_environ = {f"PATHWAYS_JUPYTER_{name.upper()}": value for name, value in peers.items()}
+    expected = config.resolve(values, environ={})
+    assert (expected.service, expected.instances, expected.proxy_image) == ("one", {"tpuv6e:2x2": 2}, "proxy:1")
+    assert expected == dataclasses.replace(by_profile, profile="") == config.resolve(peers, environ={})
+    assert expected == config.resolve({}, environ=environ) == config.resolve({}, environ=peers_environ)
+    flags = {
+        option.flag.lstrip("-").replace("-", "_"): option.name for option in CONNECT.options if option.sets != "false"
+    }
+    assert set(flags) == set(flags.values()) == set(config.SETTINGS)
+    aliases = {alias.lstrip("-").replace("-", "_") for option in CONNECT.options for alias in option.aliases}
+    assert aliases == set(config.ALIASES)
+
+
+def test_two_spellings_that_say_the_same_are_fine():
+    asked = {"tpu": "tpuv6e:2x2=2", "expected_tpu_instances": {"tpuv6e:2x2": 2}}
+    assert config.resolve(asked, environ={}).instances == {"tpuv6e:2x2": 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("PATHWAYS_JUPYTER_NAMESPAEC", "PATHWAYS_JUPYTER_NAMESPACE"),
+        ("PATHWAYS_JUPYTER_EXPECTED_TPU", "PATHWAYS_JUPYTER_EXPECTED_TPU_INSTANCES"),
+        ("PATHWAYS_JUPYTER_LEASE", "PATHWAYS_JUPYTER_LEASE_SECONDS"),
+    ],
+)
+def test_an_unknown_variable_is_named_with_the_nearest_one(name, nearest):
+    with pytest.raises(ConfigError, match=f"Unknown setting {name}\\.") as caught:
+        config.resolve({}, environ={name: "x"})
+    assert caught.value.hint.startswith(f"Did you mean {nearest}?")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("proxy_options = 5", "proxy_options in profile 'team' of {path} must be a list of strings, not 5."),
+        ("wait = [1]", "wait in profile 'team' of {path} must be a number of seconds, not [1]."),
+        ("namespace = 5", "namespace in profile 'team' of {path} must be a string, not 5."),
+        ("local = 'no idea'", "local in profile 'team' of {path} must be true or false, not 'no idea'."),
+        ("lease_seconds = true", "lease_seconds in profile 'team' of {path} must be a number of seconds, not True."),
+        ("colour = 'red'", "Unknown setting colour in profile 'team' of {path}."),
+    ],
+)
+def test_a_profile_with_a_value_that_cannot_be_is_one_clear_sentence(profiles_file, line, message):
+    profiles_file.write_text(f"[profiles.team]\n{line}\n")
+    with pytest.raises(ConfigError) as caught:
+        config.resolve({"profile": "team"}, environ={})
+    assert str(caught.value) == message.format(path=profiles_file)
+    assert caught.value.hint.startswith(("For example: ", "Did you mean", "Settings: "))
+
+
+def test_a_wait_may_be_true(profiles_file):
+    profiles_file.write_text("[profiles.default]\nwait = true\n")
+    assert config.resolve({}, environ={}).wait == math.inf
+    assert config.resolve({"wait": False}, environ={}).wait == 0
+    assert config.resolve({}, environ={"PATHWAYS_JUPYTER_WAIT": "true"}).wait == math.inf
+
+
+def test_settings_of_a_relay_may_stand_where_the_relay_is_not_asked_for(profiles_file):
+    profiles_file.write_text("[profiles.default]\nkeep = 60\n[profiles.team]\nrelay = true\n")
+    assert not config.resolve({}, environ={"PATHWAYS_JUPYTER_RELAY_IMAGE": "python:3.13"}).relay
+    assert config.resolve({"profile": "team", "keep": 60}, environ={}).keep == 60
+    assert config.resolve({"keep": 60}, environ={"PATHWAYS_JUPYTER_RELAY": "1"}).keep == 60
+    assert config.resolve({"relay": True}, environ={}).keep == 60
+    assert config.resolve({"relay": False}, environ={}).relay is False
+
+
+@pytest.mark.parametrize("given", [{"keep": 60}, {"relay_image": "python:3.13"}])
+def test_a_setting_of_a_relay_that_is_given_asks_for_one(given):
+    """On the embedded cluster it would do nothing otherwise."""
+    assert config.resolve({}, environ={}).relay is None
+    assert config.resolve(given, environ={}).relay is True
+
+
+def test_seconds_that_kubernetes_stores_are_whole():
+    given = {"max_lifetime": 3600.4, "lease_seconds": "10.5", "relay": True, "keep": 0.5, "wait": 0.5}
+    found = config.resolve(given, environ={"PATHWAYS_JUPYTER_TIMEOUT": "0.5"})
+    assert (found.max_lifetime, found.lease_seconds, found.keep) == (3601, 11, 1)
+    assert (found.wait, found.timeout) == (0.5, 0.5)
+    assert config.resolve({"max_lifetime": "inf"}, environ={}).max_lifetime == math.inf
+
+
+@pytest.mark.parametrize("name", ["wait", "linger", "max_lifetime", "lease_seconds", "keep", "timeout"])
+def test_seconds_have_the_same_bounds_wherever_they_are_given(profiles_file, name):
+    profiles_file.write_text(f"[profiles.team]\n{name} = 1e30\n")
+    variable = f"PATHWAYS_JUPYTER_{name.upper()}"
+    for arguments, environ in (({name: 1e30}, {}), ({}, {variable: "1e30"}), ({"profile": "team"}, {})):
+        with pytest.raises(ConfigError, match="at most 2147483647 seconds"):
+            config.resolve(arguments, environ=environ)
+
+
+def test_a_runtime_directory_that_cannot_be_made_is_one_sentence(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "file" / "runtime"))
+    with pytest.raises(ConfigError, match="cannot be created") as caught:
+        config.runtime_dir()
+    assert "JUPYTER_RUNTIME_DIR" in caught.value.hint
+
+
+def test_the_defaults_that_help_shows_are_those_that_hold():
+    shown = {option.name: option.default for option in CONNECT.options if option.kind is not Kind.TEXT}
+    for name in ("wait", "linger", "max_lifetime", "lease_seconds", "timeout"):
+        assert float(shown[name].partition(",")[0]) == getattr(config.ConnectConfig(), name)

@@ -1,0 +1,122 @@
+"""Waiting for other threads, with an Interrupt at any moment."""
+
+from __future__ import annotations
+
+import gc
+import random
+import signal
+import threading
+import time
+
+import pytest
+
+from pathways_jupyter.base.interruptible import Changes, Event
+
+INTERRUPTS = 2000
+
+
+@pytest.fixture
+def repeat_until_interrupted():
+    """Repeat an action until a KeyboardInterrupt, which comes at any moment, also within Python's own functions."""
+    chance = random.Random(1)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def repeat(action) -> None:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 1e-6 + chance.random() * 1e-4)
+            while True:
+                action()
+        except KeyboardInterrupt:
+            pass
+
+    ended = threading.Event()
+
+    def ask_for_the_gil() -> None:
+        while not ended.wait(0.1):
+            pass
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    # Python swallows what is raised in a callback of its garbage collector, as other tests' libraries add them.
+    gc.disable()
+    # Python 3.11 can forget a signal that arrives while it looks for one, until another thread asks for the GIL (one in
+    # 100,000 signals). A kernel always has such a thread; the process of these tests need not.
+    other = threading.Thread(target=ask_for_the_gil, daemon=True)
+    other.start()
+    yield repeat
+    ended.set()
+    other.join()
+    gc.enable()
+    signal.signal(signal.SIGALRM, before)
+
+
+def set_elsewhere(event: Event) -> None:
+    """Set an event in another thread."""
+    thread = threading.Thread(target=event.set, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive(), "setting the event waits for a lock that stays taken"
+
+
+@pytest.mark.parametrize("piece", [0.0, 1e-5], ids=["looking", "waiting"])
+def test_an_interrupted_wait_leaves_an_event_that_can_be_set_and_waited_for(repeat_until_interrupted, piece):
+    event = Event()
+    for _ in range(INTERRUPTS):
+        repeat_until_interrupted(lambda: event.wait(piece))
+    set_elsewhere(event)
+    assert event.wait(30)
+
+
+def test_an_interrupted_notification_is_noticed_all_the_same(repeat_until_interrupted):
+    changes = Changes()
+    count = 0
+    seen = []
+
+    def watch() -> None:
+        while count < INTERRUPTS:
+            now = count
+            changes.wait_for(lambda now=now: count > now)
+            seen.append(count)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+
+    def notify() -> None:
+        with changes.lock:
+            changes.notify_all()
+
+    for _ in range(INTERRUPTS):
+        repeat_until_interrupted(notify)
+        with changes.lock:
+            count += 1
+            changes.notify_all()
+    watcher.join(60)
+    assert not watcher.is_alive()
+    assert seen[-1] == INTERRUPTS
+
+
+def test_a_wait_ends_with_its_time_with_the_event_and_at_once_when_it_is_set():
+    event = Event()
+    assert not event.wait(0.01)
+    threading.Timer(0.05, event.set).start()
+    began = time.monotonic()
+    assert event.wait(60)
+    assert time.monotonic() - began < 60
+    assert event.wait(0)
+    assert event.is_set()
+
+
+def test_all_that_wait_are_woken():
+    event = Event()
+    woken = threading.Semaphore(0)
+
+    def wait() -> None:
+        event.wait()
+        woken.release()
+
+    for _ in range(20):
+        threading.Thread(target=wait, daemon=True).start()
+    event.set()
+    for _ in range(20):
+        assert woken.acquire(timeout=30)

@@ -1,0 +1,53 @@
+"""Tasks that end together."""
+
+import asyncio
+
+import pytest
+
+from pathways_jupyter.base import tasks
+from pathways_jupyter.base.errors import ServiceError
+
+
+async def test_a_failure_ends_the_others_before_it_arrives_and_stays_what_it_was():
+    ended = []
+
+    async def fail():
+        raise ServiceError("refused") from OSError("the cause")
+
+    async def run():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            # A task that still cleans up when its siblings' caller goes on would be a leak.
+            await asyncio.sleep(0)
+            ended.append(True)
+
+    async def both():
+        async with tasks.group() as group:
+            group.create_task(run())
+            group.create_task(fail())
+
+    with pytest.raises(ServiceError, match="refused") as failure:
+        await both()
+    assert ended == [True]
+    assert isinstance(failure.value.__cause__, OSError)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_cancellation_ends_all_and_stays_a_cancellation():
+    began = asyncio.Event()
+
+    async def run():
+        began.set()
+        await asyncio.Event().wait()
+
+    async def all_of_them():
+        async with tasks.group() as group:
+            group.create_task(run())
+
+    task = asyncio.create_task(all_of_them())
+    await began.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -1,0 +1,100 @@
+"""The commands that are made from their declarations: what they print, where, and with which exit code."""
+
+import json
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from pathways_jupyter.actions.multihost import RunFailed
+from pathways_jupyter.actions.shell import Contradiction, Interrupted, show_lines
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.cli import main
+from pathways_jupyter.cli.declared import show
+from pathways_jupyter.cli.terminal import Terminal
+from pathways_jupyter.commands.magic import MAGIC
+from pathways_jupyter.commands.terminal import GROUPS, TERMINAL
+from pathways_jupyter.render.view import View, said
+
+
+def run(action, *, as_json=False):
+    """Run an action as a command does."""
+
+    @click.command()
+    def command():
+        show(Terminal(as_json=as_json), action)
+
+    return CliRunner().invoke(command)
+
+
+def test_a_result_is_on_standard_output_and_everything_else_is_not():
+    def action(shell):
+        shell.say(advice("Write: {job_apply:x}"))
+        return View({"name": "x", "parts": {2, 1}}, "✓ done", "", exit_code=3)
+
+    done = run(action)
+    assert (done.stdout, done.stderr, done.exit_code) == ("✓ done\n", "Write: pathways-jupyter job apply x\n", 3)
+    assert json.loads(run(action, as_json=True).stdout) == {"name": "x", "parts": [1, 2]}
+
+
+def test_lines_are_lines_or_objects():
+    assert run(lambda shell: shell.line("a", pod="p")).stdout == "a\n"
+    assert json.loads(run(lambda shell: shell.line("a", pod="p"), as_json=True).stdout) == {"line": "a", "pod": "p"}
+    shown = run(lambda shell: shell.line("[0-0] a", line="a"), as_json=True).stdout
+    assert json.loads(shown) == {"line": "a"}
+
+
+def following(follow):
+    def lines():
+        yield "a"
+        raise KeyboardInterrupt
+
+    return lambda shell: show_lines(shell, lines(), follow=follow)
+
+
+def test_an_interrupt_is_the_end_of_what_is_followed_and_else_exits_with_130():
+    assert (run(following(True)).exit_code, run(following(False)).exit_code) == (0, 130)
+
+
+def test_a_question_needs_a_terminal():
+    refused = run(lambda shell: shell.confirm("Delete x?"))
+    assert isinstance(refused.exception, ConfigError)
+    assert "Not deleted: Delete x?" in str(refused.exception)
+
+
+def test_what_a_run_of_many_hosts_shows_goes_to_standard_error_if_the_output_is_for_a_program():
+    def action(shell):
+        with shell.live(lambda: None) as live:
+            live.line("[0-0] a")
+            live.finish(said("over", {"code": 0}))
+
+    assert run(action).stdout == "[0-0] a\nover\n"
+    for_a_program = run(action, as_json=True)
+    assert (json.loads(for_a_program.stdout), for_a_program.stderr) == ({"code": 0}, "[0-0] a\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(ConfigError("a"), 1), (Contradiction("a"), 2), (Interrupted("a"), 130), (RunFailed("r", 7), 7)],
+)
+def test_an_error_has_the_exit_code_of_its_kind(error, code, monkeypatch):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr("pathways_jupyter.actions.sessions.ACTIONS", {"clean": fail})
+    failed = CliRunner().invoke(main, ["clean"])
+    assert (failed.exit_code, "Error" in failed.output) == (code, True)
+
+
+def test_every_declared_command_has_an_action():
+    from pathways_jupyter.actions import action_of
+
+    for name in TERMINAL:
+        assert callable(action_of(name)), name
+    assert {name.partition(" ")[0] for name in TERMINAL if " " in name} == set(GROUPS)
+
+
+def test_a_command_of_magic_and_terminal_is_declared_once():
+    for name in set(MAGIC) & set(TERMINAL) - {"elastic inject", "elastic heal"}:
+        assert MAGIC[name] is TERMINAL[name]

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from pathways_jupyter.local.node.network import Network, pod_names
+
+
+@pytest.fixture
+async def network(tmp_path: Path):
+    network = Network(tmp_path)
+    yield network
+    network.close()
+    assert not [root for root in network.roots if root.exists()]
+
+
+async def test_two_clusters_never_share_an_address(network, tmp_path):
+    (tmp_path / "other").mkdir()
+    other = Network(tmp_path / "other")
+    try:
+        own, theirs = ({each.assign() for _ in range(300)} for each in (network, other))
+        assert len(own) == len(theirs) == 300
+        assert not own & theirs
+    finally:
+        other.close()
+
+
+async def test_names_appear_in_the_hosts_file_and_vanish(network):
+    network.publish("uid", "127.9.0.2", pod_names("svc-head-0-0-abcde", "default", "svc-head-0-0", "svc"))
+    await asyncio.sleep(0)
+    assert "127.9.0.2 svc-head-0-0.svc svc-head-0-0.svc.default " in network.hosts.read_text()
+    network.forget("uid")
+    await asyncio.sleep(0)
+    assert "127.9.0.2" not in network.hosts.read_text()
+
+
+async def test_a_unix_socket_is_dialled_before_the_address(network):
+    directory = network.sockets("0123456789")
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    address = network.assign()
+    with pytest.raises(OSError, match="Connect call failed"):
+        await network.dial("0123456789", address, 29000)
+
+    async def serve(reader, writer):
+        writer.write(b"socket")
+        writer.close()
+
+    async with await asyncio.start_unix_server(serve, directory / "29000"):
+        reader, writer = await network.dial("0123456789", address, 29000)
+        assert await reader.read() == b"socket"
+        writer.close()
+    network.forget("0123456789")
+    assert not directory.exists()
+
+
+async def test_a_port_of_a_pods_own_address_is_dialled(network):
+    address = network.assign()
+    with socket.create_server((address, 0)) as server:
+        _, writer = await network.dial("0123456789", address, server.getsockname()[1])
+        writer.close()

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pathways_jupyter.local.node import pid_one
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    pid_one.install(tmp_path / "bin")
+    return tmp_path / "bin"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["/bin/sh", "-c", "kill -s SIGILL 1"],
+        ["sh", "-c", "kill -s ILL 1"],
+        ["sh", "-ec", "echo before; kill -4 1"],
+        ["kill", "-SIGILL", "1"],
+        ["sh", "-c", "kill -n 4 -- -1"],
+    ],
+)
+def test_kill_one_reaches_the_main_process(programs, command):
+    main = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "PATHWAYS_LOCAL_MAIN_PID": str(main.pid)}
+    subprocess.run(pid_one.adapt(command, programs), env=environment, check=True, stdout=subprocess.DEVNULL)
+    assert main.wait(60) == -signal.SIGILL
+
+
+def test_other_commands_stay_as_they_are(programs):
+    for command in (["sh"], ["sh", "-l", "x"], ["python", "-c", "kill"]):
+        assert pid_one.adapt(command, programs) == command
+
+
+@pytest.mark.parametrize("arguments", [[], ["-s"], ["-s", "SIGNONE", "1"], ["one"]])
+def test_wrong_usage_is_reported_and_signals_no_process(arguments, capsys):
+    assert pid_one.main(arguments, 1 << 30) == 2
+    assert "usage" in capsys.readouterr().err
+
+
+def test_a_process_that_is_gone_is_reported(capsys):
+    assert pid_one.main(["1"], 1 << 30) == 1
+    assert "No such process" in capsys.readouterr().err

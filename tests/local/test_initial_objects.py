@@ -1,0 +1,24 @@
+"""What a new embedded cluster ships with."""
+
+from pathways_jupyter.base import tpu
+from pathways_jupyter.local.apiserver.resources import JOBSETS
+from pathways_jupyter.local.apiserver.store import Store
+from pathways_jupyter.local.controllers.fitting import selects
+from pathways_jupyter.local.controllers.node_pools import PROVISIONED_LABEL
+from pathways_jupyter.local.controllers.nodes import slice_nodes
+from pathways_jupyter.local.initial_objects import ship
+
+TYPE = "tpuv6e:2x2"
+
+
+def test_workers_of_a_service_leave_idle_nodes_of_jobs_alone_so_that_a_slice_that_is_kept_down_stays_down():
+    store = Store()
+    (name,) = ship(store, {TYPE: 1}, cluster="here", sidecar=False)
+    (workers,) = [
+        each for each in store.get(JOBSETS, "default", name)["spec"]["replicatedJobs"] if each["name"] == "worker"
+    ]
+    pod = workers["template"]["spec"]["template"]["spec"]
+    (node,) = slice_nodes(tpu.parse_instance_type(TYPE), "pool")
+    assert selects(pod, node)
+    node["metadata"]["labels"][PROVISIONED_LABEL] = "pool"
+    assert not selects(pod, node)

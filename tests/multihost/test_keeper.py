@@ -1,0 +1,114 @@
+"""The keeper of a run on a host: whatever becomes of the connection that has started it, it keeps output and end."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from waits import wait_until
+
+from pathways_jupyter.multihost.remote import keeper, processes
+
+STARTER = """
+import json, sys
+from pathways_jupyter.multihost.remote import keeper
+print(keeper.start(sys.argv[1], json.loads(sys.argv[2])))
+"""
+
+
+class Kept:
+    """One run, started by a process that ends at once."""
+
+    def __init__(self, directory):
+        # The directory is named after the run.
+        self.directory = directory / "runs" / f"run.{os.getpid()}"
+        self.spec = {"run": self.directory.name, "cwd": str(directory), "env": {"WORKER": "3"}}
+        self.spec |= {"grace": 0.5, "lease": 0.0, "limit": 1 << 20}
+
+    def start(self, command, **spec):
+        spec = {**self.spec, **spec, "command": command}
+        words = [sys.executable, "-c", STARTER, str(self.directory), json.dumps(spec)]
+        return subprocess.run(words, capture_output=True, text=True, check=False)
+
+    @property
+    def output(self):
+        return (self.directory / keeper.OUTPUT).read_bytes()
+
+    def end(self):
+        wait_until(lambda: keeper.outcome(str(self.directory)))
+        assert not processes.of_run(self.spec["run"])
+        return keeper.outcome(str(self.directory))
+
+
+@pytest.fixture
+def kept(tmp_path):
+    made = Kept(tmp_path)
+    yield made
+    keeper.ask_to_stop(str(made.directory))
+    wait_until(lambda: not processes.of_run(made.spec["run"]))
+
+
+def test_output_and_exit_code_outlive_the_process_that_started_it(kept, tmp_path):
+    gate = tmp_path / "gate"
+    started = kept.start(f"echo $WORKER; while [ ! -e {gate} ]; do sleep 0.05; done; echo end >&2; exit 7")
+    assert started.stdout == "True\n", started.stderr
+    assert keeper.outcome(str(kept.directory)) is None
+    # Started once, however often it is requested.
+    assert kept.start("echo twice").stdout == "False\n"
+    gate.touch()
+    ended = kept.end()
+    assert (ended["code"], ended["why"]) == (7, "exited")
+    assert 0 < ended["seconds"] < 60
+    assert kept.output == b"3\nend\n"
+
+
+def test_a_command_that_cannot_be_started_leaves_nothing(kept, tmp_path):
+    failed = kept.start("true", cwd=str(tmp_path / "nowhere"))
+    assert "No such file or directory" in failed.stderr
+    assert not kept.directory.exists()
+    assert kept.start("true").stdout == "True\n"
+    assert kept.end()["code"] == 0
+
+
+def test_it_ends_all_that_the_command_has_started_on_request(kept, tmp_path):
+    up = tmp_path / "up"
+    kept.start(f"(setsid nohup sleep 300 &); trap '' TERM; touch {up}; while true; do sleep 0.1; done")
+    wait_until(up.exists)
+    keeper.ask_to_stop(str(kept.directory))
+    ended = kept.end()
+    assert (ended["code"], ended["why"]) == (-signal.SIGKILL, "stopped")
+
+
+def test_without_its_client_it_ends_after_the_lease(kept):
+    kept.start("sleep 300", lease=0.3)
+    assert kept.end()["why"] == "abandoned"
+
+
+def test_output_beyond_the_limit_is_dropped_and_does_not_stop_the_command(kept):
+    kept.start("head -c 3145728 /dev/zero; exit 4")
+    assert kept.end()["code"] == 4
+    assert len(kept.output) < (1 << 20) + 200
+    assert b"longer than 1 MiB on this host; the rest is dropped" in kept.output
+
+
+def test_what_a_killed_keeper_has_left_is_ended(kept, tmp_path):
+    up = tmp_path / "up"
+    kept.start(f"touch {up}; sleep 300; true")
+    wait_until(up.exists)
+    psutil.Process(int((kept.directory / keeper.LOCK).read_text())).kill()
+    wait_until(lambda: not keeper.is_running(str(kept.directory)))
+    assert keeper.outcome(str(kept.directory)) == {"code": -signal.SIGKILL, "why": "lost"}
+    assert processes.of_run(kept.spec["run"])
+    keeper.ask_to_stop(str(kept.directory))
+    assert kept.end()["why"] == "lost"
+
+
+def test_its_files_are_the_users_own(kept):
+    kept.start("true")
+    kept.end()
+    for each in (kept.directory, kept.directory.parent):
+        assert Path(each).stat().st_mode & 0o077 == 0

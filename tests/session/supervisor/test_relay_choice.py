@@ -1,0 +1,64 @@
+"""Which sessions have a relay beside their proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+
+import pytest
+
+from pathways_jupyter.base.events import EventKind
+from pathways_jupyter.kube.auth import load
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import PODS, Object, list_
+from pathways_jupyter.service.names import SESSION_LABEL
+from pathways_jupyter.session.kernel import session
+from pathways_jupyter.tunnel.relay import container
+
+NO_IMAGE = "sidecar:none"
+
+
+def pods(cluster, name: str) -> list[Object]:
+    async def found() -> list[Object]:
+        async with Client(load(str(cluster.kubeconfig))) as client:
+            selector = f"{SESSION_LABEL}={name}"
+            return (await list_(client, PODS, namespace="default", labels=selector)).items
+
+    return asyncio.run(found())
+
+
+def relays(cluster, name: str) -> list[str]:
+    """The images of the relays beside a session's proxy."""
+    every = [each for pod in pods(cluster, name) for each in pod["spec"].get("initContainers") or ()]
+    return [each["image"] for each in every if each["name"] == container.NAME]
+
+
+@pytest.fixture
+def foreign(cluster, tmp_path) -> str:
+    """A kubeconfig from which nothing shows that it is the embedded cluster's."""
+    return shutil.copy(cluster.kubeconfig, tmp_path / "kubeconfig")
+
+
+@pytest.mark.parametrize(("relay", "has"), [(None, True), (False, False)], ids=["default", "no-relay"])
+def test_a_tunnel_through_an_api_server_has_a_relay_unless_it_is_turned_off(cluster, config, foreign, relay, has):
+    with session.connect(config(1, kubeconfig=foreign, relay=relay)) as made:
+        assert relays(cluster, made.id) == [container.DEFAULT_IMAGE] * has
+
+
+@pytest.mark.parametrize(("relay", "has"), [(None, False), (True, True)], ids=["default", "relay"])
+def test_the_embedded_cluster_has_a_relay_only_where_it_is_asked_for(cluster, config, relay, has):
+    with session.connect(config(1, relay=relay)) as made:
+        assert len(relays(cluster, made.id)) == has
+
+
+def test_a_session_whose_relay_cannot_start_goes_on_without_it_and_says_so_once(cluster, config, foreign, gone):
+    with session.connect(config(1, kubeconfig=foreign, relay_image=NO_IMAGE)) as made:
+        (pod,) = pods(cluster, made.id)
+        assert "initContainers" not in pod["spec"]
+        assert "livenessProbe" not in pod["spec"]["containers"][0]
+        made.reconnect()
+        assert not relays(cluster, made.id)
+        (warning,) = (event for event in made.events() if event.kind is EventKind.WARNING)
+        assert warning.message.startswith("The relay cannot start: its image cannot be pulled (sidecar:none):")
+        assert "Continuing without it" in warning.message
+    gone(made.id)

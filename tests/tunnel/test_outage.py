@@ -1,0 +1,72 @@
+"""What is reported of streams that lose their carriers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pathways_jupyter.base.errors import ApiError, ClusterError
+from pathways_jupyter.tunnel import outage
+from pathways_jupyter.tunnel.outage import Notices, Outage
+
+DEADLINE = 60.0
+CUT = ClusterError("cut")
+
+
+class Notes:
+    """An outage, and what it has reported."""
+
+    def __init__(self) -> None:
+        self.said: asyncio.Queue[str] = asyncio.Queue()
+        self.reloads: list[ClusterError] = []
+        self.outage = Outage(
+            Notices(self.said.put_nowait, lambda seconds: self.said.put_nowait("restored"), self._reload)
+        )
+
+    async def _reload(self, error: ClusterError) -> None:
+        self.reloads.append(error)
+
+
+@pytest.fixture
+def notes(monkeypatch) -> Notes:
+    monkeypatch.setattr(outage, "NOTICE_SECONDS", 0.05)
+    return Notes()
+
+
+async def test_an_interruption_is_over_when_all_streams_have_a_carrier_again(notes):
+    async with asyncio.timeout(DEADLINE):
+        notes.outage.begin(1, CUT)
+        notes.outage.begin(2, ClusterError("also cut"))
+        assert await notes.said.get() == "cut"
+        notes.outage.end(1)
+        assert notes.said.empty()
+        notes.outage.end(2)
+        assert notes.said.get_nowait() == "restored"
+        # A stream that ends later was not interrupted.
+        notes.outage.end(2)
+        assert notes.said.empty()
+
+
+async def test_a_short_interruption_is_not_reported(notes):
+    async with asyncio.timeout(DEADLINE):
+        notes.outage.begin(1, CUT)
+        notes.outage.end(1)
+        # Begun later, so reported later than the first one would have been.
+        notes.outage.begin(1, ClusterError("cut again"))
+        assert await notes.said.get() == "cut again"
+        notes.outage.close()
+
+
+async def test_the_cluster_is_loaded_again_now_and_then_and_sooner_after_a_refusal(notes, monkeypatch):
+    refused = ApiError("expired", status=401)
+    monkeypatch.setattr(outage, "_RELOAD_AFTER_REFUSAL_SECONDS", 0.0)
+    notes.outage.begin(1, CUT)
+    await notes.outage.attempt_failed(CUT)
+    assert notes.reloads == []
+    await notes.outage.attempt_failed(refused)
+    assert notes.reloads == [refused]
+    monkeypatch.setattr(outage, "_RELOAD_SECONDS", 0.0)
+    await notes.outage.attempt_failed(CUT)
+    assert notes.reloads == [refused, CUT]
+    notes.outage.close()

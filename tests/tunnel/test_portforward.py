@@ -1,0 +1,378 @@
+import asyncio
+import contextlib
+import gc
+import os
+import socket
+import stat
+import weakref
+
+import pytest
+import uvloop
+
+from pathways_jupyter.base.errors import ApiError, ClusterError
+from pathways_jupyter.kube import client as clients
+from pathways_jupyter.kube import objects, websocket
+from pathways_jupyter.kube.cluster_access import Cluster
+from pathways_jupyter.kube.credentials import Fixed
+from pathways_jupyter.kube.objects import PODS
+from pathways_jupyter.kube.problems import ConnectionLost
+from pathways_jupyter.tunnel import carrier, portforward
+from pathways_jupyter.tunnel.portforward import PortRefused, Target
+
+DEADLINE = 60.0
+
+
+# A program for pods: it listens on a unix socket, which the kubelet tries first.
+ECHO = """
+import os, socket, threading
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(os.path.join(os.environ["PATHWAYS_LOCAL_SOCKETS"], "7000"))
+listener.listen(64)
+def serve(connection):
+    {greeting}
+    while data := connection.recv(262144):
+        connection.sendall(data)
+    connection.close()
+print("listening", flush=True)
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+"""
+
+
+async def echo_pod(bench, client, name="echo", greeting="pass"):
+    await bench.pod(client, name, "python", "-c", ECHO.format(greeting=greeting))
+    return Target(client, "default", name, 7000)
+
+
+async def prepared(forward):
+    async with asyncio.timeout(DEADLINE):
+        await forward.prepare(patience=DEADLINE)
+
+
+async def test_bytes_go_both_ways_through_a_unix_socket_of_ones_own(bench, tmp_path):
+    async with bench.client() as client:
+        path = tmp_path / "tunnel"
+        forward = await portforward.listen(await echo_pod(bench, client), path=path)
+        await prepared(forward)
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+        reader, writer = await asyncio.open_unix_connection(path)
+        payload = os.urandom(3_000_000)
+        writer.write(payload)
+        async with asyncio.timeout(DEADLINE):
+            assert await reader.readexactly(len(payload)) == payload
+        assert forward.connections == 1
+        writer.close()
+        await forward.close()
+        assert not path.exists()
+
+
+async def test_many_connections_at_once_do_not_mix(bench):
+    async with bench.client() as client:
+        forward = await portforward.listen(await echo_pod(bench, client))
+        await prepared(forward)
+        host, port = forward.address.split(":")
+
+        async def talk(index):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            payload = bytes([index]) * 100_000
+            writer.write(payload)
+            assert await reader.readexactly(len(payload)) == payload
+            writer.close()
+
+        async with asyncio.timeout(DEADLINE):
+            await asyncio.gather(*(talk(index) for index in range(20)))
+        await forward.close()
+
+
+async def test_messages_of_every_length_of_head_arrive_as_they_were_sent_whole_or_in_parts(bench):
+    """Inside TLS they are sent without a copy, and with a mask of zeros."""
+    async with bench.client() as client:
+        assert client.cluster.ssl is not None
+        target = await echo_pod(bench, client)
+        # Until the program listens.
+        forward = await portforward.listen(target)
+        await prepared(forward)
+        remote = await carrier.Carrier.open(target)
+        got, more = bytearray(), asyncio.Event()
+
+        async def take(data):
+            got.extend(data)
+            more.set()
+
+        delivering = asyncio.create_task(remote.deliver(take))
+        sent = bytearray()
+        async with asyncio.timeout(DEADLINE):
+            for size in (1, 124, 125, 65534, 65535, 300_000):
+                payload = os.urandom(size)
+                await remote.send(payload)
+                await remote.send(b"", memoryview(payload)[: size // 2], payload[size // 2 :])
+                sent += payload + payload
+            while len(got) < len(sent):
+                more.clear()
+                await more.wait()
+            assert got == sent
+            remote.close()
+            await delivering
+        await forward.close()
+
+
+async def test_a_connection_opened_ahead_is_used_and_keeps_what_was_said(bench, tmp_path):
+    async with bench.client() as client:
+        target = await echo_pod(bench, client, greeting="connection.sendall(b'hello')")
+        forward = await portforward.listen(target, path=tmp_path / "tunnel")
+        await prepared(forward)
+        reader, writer = await asyncio.open_unix_connection(tmp_path / "tunnel")
+        assert await reader.readexactly(5) == b"hello"
+        writer.write(b"again")
+        assert await reader.readexactly(5) == b"again"
+        writer.close()
+        await forward.close()
+
+
+async def test_a_refused_port_is_reported_with_the_port_and_the_pod(bench):
+    async with bench.client() as client:
+        await bench.pod(client, "idle", "sleep", "600")
+        forward = await portforward.listen(Target(client, "default", "idle", 7001))
+        with pytest.raises(PortRefused, match="7001 of pod idle refuses connections") as raised:
+            await forward.prepare()
+        assert "log" in raised.value.hint
+        await forward.close()
+
+
+async def test_a_local_connection_to_a_refused_port_breaks_and_the_reason_is_reported(bench):
+    async with bench.client() as client:
+        await bench.pod(client, "idle", "sleep", "600")
+        failures = asyncio.Queue()
+        forward = await portforward.listen(Target(client, "default", "idle", 7001), on_failure=failures.put_nowait)
+        host, port = forward.address.split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        async with asyncio.timeout(DEADLINE):
+            with pytest.raises(ConnectionError):
+                assert await reader.read(1)
+            assert isinstance(await failures.get(), PortRefused)
+        writer.close()
+        await forward.close()
+
+
+async def test_a_pod_that_is_gone_is_reported(bench):
+    async with bench.client() as client:
+        forward = await portforward.listen(Target(client, "default", "missing", 7000))
+        with pytest.raises(ApiError) as raised:
+            await forward.prepare()
+        assert raised.value.status == 404
+        await forward.close()
+
+
+@pytest.mark.parametrize(("granted", "missing"), [((), "get"), (("create",), "get"), (("get",), "create")])
+async def test_a_forbidden_forward_names_the_verb_that_is_missing_and_asks_for_both(bench, granted, missing):
+    rules = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["*"]},
+        {"apiGroups": [""], "resources": ["pods/portforward"], "verbs": granted},
+    ]
+    async with bench.client(rules=rules, name="narrow") as client:
+        await bench.pod(client, "idle", "sleep", "600")
+        forward = await portforward.listen(Target(client, "default", "idle", 7000))
+        with pytest.raises(ApiError, match=f"not allowed to {missing} pods/portforward idle") as raised:
+            await forward.prepare()
+        assert "--verb=get,create --resource=pods/portforward" in raised.value.hint
+        await forward.close()
+
+
+@pytest.mark.parametrize("cut", ["pod", "server"])
+async def test_what_cuts_a_transfer_is_noticed_and_reported_at_once(bench, cut, monkeypatch):
+    monkeypatch.setattr(websocket, "PING_SECONDS", 1e6)
+    async with bench.client() as client:
+        target = await echo_pod(bench, client)
+        failures = asyncio.Queue()
+        forward = await portforward.listen(target, on_failure=failures.put_nowait)
+        await prepared(forward)
+        host, port = forward.address.split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"x" * 1000)
+        assert await reader.readexactly(1000)
+        if cut == "pod":
+            await objects.delete(client, PODS, target.pod, namespace="default", grace_seconds=0)
+        else:
+            await bench.server.stop()
+        async with asyncio.timeout(DEADLINE):
+            try:
+                assert await reader.read(1) == b""
+            except ConnectionError:
+                assert isinstance(await failures.get(), ClusterError)
+        if cut == "server":
+            assert forward.connections == 0
+            await bench.server.start()
+        writer.close()
+        await forward.close()
+
+
+async def test_a_reader_that_does_not_read_makes_the_writer_wait_and_memory_stays_bounded(bench, tmp_path):
+    async with bench.client() as client:
+        target = await echo_pod(bench, client)
+        forward = await portforward.listen(target, path=tmp_path / "tunnel")
+        await prepared(forward)
+        near = socket.socket(socket.AF_UNIX)
+        near.connect(str(tmp_path / "tunnel"))
+        near.setblocking(False)
+        loop = asyncio.get_running_loop()
+        sent, chunk = 0, b"x" * 262_144
+        # The echo is not read: sooner or later the pod stops reading, too.
+        while True:
+            try:
+                async with asyncio.timeout(1):
+                    await loop.sock_sendall(near, chunk)
+            except TimeoutError:
+                break
+            sent += len(chunk)
+            assert sent < 64 * 1024 * 1024
+        near.close()
+        await forward.close()
+
+
+async def until_cut(target):
+    """Open a connection to an echo server, which sends nothing on its own, and wait until it is cut."""
+    path = PODS.item(target.namespace, target.pod, "portforward")
+    query = {"ports": str(target.port)}
+    messages = await target.client.websocket(path, protocols=(carrier.PROTOCOL,), query=query)
+    with contextlib.suppress(ConnectionLost):
+        async for _ in messages:
+            pass
+    messages.close()
+
+
+async def test_an_idle_connection_outlives_the_timeout_of_the_kubelet(bench_type, tmp_path, monkeypatch):
+    """Connections without keep-alive are cut meanwhile, one after the other, so the timeout has passed twice."""
+    # The shortest one that is to be outlived has 20 s; here all is faster, with more room for a busy machine.
+    assert carrier.KEEP_ALIVE_SECONDS < 20
+    monkeypatch.setattr(carrier, "KEEP_ALIVE_SECONDS", 0.2)
+    # Pings do not keep the connection open.
+    monkeypatch.setattr(websocket, "PING_SECONDS", 1e6)
+    bench = bench_type(tmp_path, stream_idle_seconds=2.0)
+    await bench.start()
+    async with bench.client() as client, asyncio.timeout(DEADLINE):
+        target = await echo_pod(bench, client)
+        failures = asyncio.Queue()
+        forward = await portforward.listen(target, path=tmp_path / "tunnel", on_failure=failures.put_nowait)
+        await prepared(forward)
+        reader, writer = await asyncio.open_unix_connection(tmp_path / "tunnel")
+        # One more is open in advance, for the next local connection.
+        await prepared(forward)
+        for _ in range(2):
+            await until_cut(target)
+        ahead_reader, ahead_writer = await asyncio.open_unix_connection(tmp_path / "tunnel")
+        for talk, listen in ((writer, reader), (ahead_writer, ahead_reader)):
+            talk.write(b"still here")
+            assert await listen.readexactly(10) == b"still here"
+            talk.close()
+        assert failures.empty()
+        await forward.close()
+    await bench.stop()
+
+
+async def test_a_connection_that_has_ended_is_not_kept_alive(bench, monkeypatch):
+    """A timer that continued would keep it in memory for ever."""
+    monkeypatch.setattr(carrier, "KEEP_ALIVE_SECONDS", 0.05)
+    async with bench.client() as client, asyncio.timeout(DEADLINE):
+        target = await echo_pod(bench, client)
+        closed, cut = [await carrier.Carrier.open(target) for _ in range(2)]
+        closed.close()
+        await objects.delete(client, PODS, target.pod, namespace="default", grace_seconds=0)
+        await cut.answered.wait()
+        ended = weakref.WeakSet([closed, cut])
+        del closed, cut
+        while ended:
+            gc.collect()
+            await asyncio.sleep(0.05)
+
+
+async def test_a_taken_port_is_reported(bench):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+        async with bench.client() as client:
+            target = Target(client, "default", "any", 7000)
+            with pytest.raises(ClusterError, match=f"Cannot listen on 127.0.0.1:{port}"):
+                await portforward.listen(target, port=port)
+
+
+async def test_closing_ends_every_connection(bench):
+    async with bench.client() as client:
+        forward = await portforward.listen(await echo_pod(bench, client))
+        await prepared(forward)
+        host, port = forward.address.split(":")
+        pairs = [await asyncio.open_connection(host, int(port)) for _ in range(3)]
+        await forward.close()
+        async with asyncio.timeout(DEADLINE):
+            for reader, writer in pairs:
+                with contextlib.suppress(ConnectionError):
+                    assert await reader.read() == b""
+                writer.close()
+        assert forward.connections == 0
+
+
+def connecting() -> list[asyncio.Task]:
+    """Tasks that open the carrier of a local connection."""
+    return [task for task in asyncio.all_tasks() if task.get_coro().__qualname__ == "Forward._connect"]
+
+
+async def test_closing_leaves_no_task_of_a_connection_that_is_being_made(tmp_path, monkeypatch):
+    """The API server accepts the connection, and never answers."""
+    monkeypatch.setattr(clients, "ANSWER_SECONDS", 1e6)
+    monkeypatch.setattr(websocket, "PING_SECONDS", 1e6)
+    asked, over = asyncio.Event(), asyncio.Event()
+
+    async def mute(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        asked.set()
+        await over.wait()
+        writer.close()
+
+    async with await asyncio.start_server(mute, "127.0.0.1", 0) as server, asyncio.timeout(DEADLINE):
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        target = Target(clients.Client(Cluster("mute", url, "default", Fixed(hint="none"))), "default", "p", 7000)
+        forward = await portforward.listen(target, path=tmp_path / "tunnel")
+        _, writer = await asyncio.open_unix_connection(tmp_path / "tunnel")
+        await asked.wait()
+        assert len(connecting()) == 1
+        await forward.close()
+        assert connecting() == []
+        writer.close()
+        over.set()
+
+
+# Ascending numbers, so that bytes of a buffer that was reused too early show.
+NUMBERS = b"".join(number.to_bytes(4, "big") for number in range(1_000_000))
+FLOOD = "connection.sendall(b''.join(number.to_bytes(4, 'big') for number in range(1_000_000)))"
+
+
+async def flood_past_a_slow_reader(bench, path):
+    async with bench.client() as client:
+        target = await echo_pod(bench, client, greeting=FLOOD)
+        forward = await portforward.listen(target, path=path)
+        await prepared(forward)
+        for _ in range(2):
+            reader, writer = await asyncio.open_unix_connection(path, limit=8192)
+            payload = os.urandom(500_000)
+            writer.write(payload)
+            got = bytearray()
+            while len(got) < len(NUMBERS) + len(payload):
+                got += await reader.read(50_000)
+            assert got == NUMBERS + payload
+            writer.close()
+        await forward.close()
+
+
+async def test_a_flood_past_a_slow_reader_arrives_unchanged(bench, tmp_path):
+    await flood_past_a_slow_reader(bench, tmp_path / "tunnel")
+
+
+def test_supervisors_loop_carries_the_same_bytes(bench_type, tmp_path):
+    """Supervisors run on uvloop, whose transports differ slightly: with and without a connection opened in advance."""
+
+    async def scenario():
+        bench = bench_type(tmp_path)
+        await bench.start()
+        await flood_past_a_slow_reader(bench, tmp_path / "tunnel")
+        await bench.stop()
+
+    uvloop.run(asyncio.wait_for(scenario(), DEADLINE))

@@ -1,0 +1,203 @@
+"""Streams to a pod by its relay, through an API server that goes away, with the relay that a proxy's pod has."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from hashlib import sha256
+
+import pytest
+
+from pathways_jupyter.base.errors import ClusterError
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.objects import PODS
+from pathways_jupyter.kube.problems import ConnectionLost
+from pathways_jupyter.tunnel.attached_carrier import StreamLost, TooManyStreams
+from pathways_jupyter.tunnel.carrier import PortRefused, Target
+from pathways_jupyter.tunnel.outage import Notices
+from pathways_jupyter.tunnel.relay import container
+from pathways_jupyter.tunnel.relay.container import RelaySpec
+from pathways_jupyter.tunnel.relay.program import MAX_STREAMS
+from pathways_jupyter.tunnel.relay_client import RelayClient
+from pathways_jupyter.tunnel.resumable_stream import ResumableStream
+
+DEADLINE = 60.0
+PORT = 7000
+SECRET = bytes(range(32))
+ECHO = """
+import os, socket, threading
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(os.path.join(os.environ["PATHWAYS_LOCAL_SOCKETS"], "7000"))
+listener.listen(64)
+def serve(connection):
+    {greeting}
+    while data := connection.recv(262144):
+        connection.sendall(data)
+    connection.close()
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+"""
+
+
+class Pod:
+    """A pod that echoes, with a relay beside it, and a client of the relay."""
+
+    def __init__(self, bench, client) -> None:
+        self.bench, self.client = bench, client
+        self.interrupted: list[str] = []
+        self.is_interrupted, self.is_restored = asyncio.Event(), asyncio.Event()
+        self.restored: list[float] = []
+        self._made: list[RelayClient] = []
+
+    async def start(self, greeting: str = "pass") -> None:
+        relay = container.container(RelaySpec(sha256(SECRET).hexdigest(), "python:3"), PORT)
+        await self.bench.pod(
+            self.client, "proxy", "python", "-c", ECHO.format(greeting=greeting), initContainers=[relay]
+        )
+
+    def relay(self, *, secret: bytes = SECRET, keep: float = DEADLINE, port: int = 0) -> RelayClient:
+        async def reload(_error: ClusterError) -> None:
+            """Stay at the same server."""
+
+        target = Target(self.client, "default", "proxy", port or container.port_of(PORT))
+
+        def interrupted(reason: str) -> None:
+            self.interrupted.append(reason)
+            self.is_interrupted.set()
+
+        def restored(seconds: float) -> None:
+            self.restored.append(seconds)
+            self.is_restored.set()
+
+        notices = Notices(interrupted, restored, reload)
+        self._made.append(RelayClient(target, secret, keep, notices))
+        return self._made[-1]
+
+    async def opened(self, relay: RelayClient) -> ResumableStream:
+        """Open a stream, once the pod's programs listen."""
+        while True:
+            try:
+                return await relay.open()
+            except PortRefused:
+                await asyncio.sleep(0.05)
+
+    async def close(self) -> None:
+        for each in self._made:
+            await each.close()
+
+
+class Received:
+    """What arrives on a stream."""
+
+    def __init__(self, stream: ResumableStream) -> None:
+        self.data = bytearray()
+        self._more = asyncio.Event()
+        self.over = asyncio.create_task(stream.deliver(self._take))
+
+    async def _take(self, data: memoryview) -> None:
+        self.data += data
+        self._more.set()
+
+    async def until(self, size: int) -> None:
+        while len(self.data) < size:
+            self._more.clear()
+            await self._more.wait()
+
+
+@pytest.fixture
+async def pod(bench):
+    made = Pod(bench, bench.client())
+    async with asyncio.timeout(DEADLINE):
+        yield made
+    await made.close()
+
+
+async def test_a_stream_goes_on_where_its_carrier_broke(pod):
+    await pod.start()
+    stream = await pod.opened(pod.relay())
+    received, sent = Received(stream), bytearray()
+    for _ in range(4):
+        data = os.urandom(1_500_000)
+        sent += data
+        sending = asyncio.create_task(stream.send(data))
+        # Anywhere in between: some of it has arrived, some is on its way in either direction.
+        await received.until(len(sent) - 1_200_000)
+        await pod.bench.restart()
+        await sending
+    await received.until(len(sent))
+    assert received.data == sent
+    assert stream.error is None
+    assert len(pod.interrupted) == len(pod.restored)
+    stream.close()
+    await received.over
+    assert stream.error is None
+
+
+async def test_a_stream_that_is_opened_during_an_interruption_waits_for_its_end(pod):
+    await pod.start()
+    relay = pod.relay()
+    (await pod.opened(relay)).close()
+    await pod.bench.server.stop()
+    opening = asyncio.create_task(relay.open())
+    await pod.is_interrupted.wait()
+    assert not opening.done()
+    await pod.bench.server.start()
+    stream = await opening
+    await stream.send(b"late")
+    received = Received(stream)
+    await received.until(4)
+    # The other one too, whose end is not confirmed yet.
+    await pod.is_restored.wait()
+    assert len(pod.restored) == len(pod.interrupted) == 1
+
+
+async def test_a_stream_is_lost_when_there_is_no_carrier_for_too_long(pod):
+    await pod.start()
+    stream = await pod.opened(pod.relay(keep=0.5))
+    received = Received(stream)
+    await pod.bench.server.stop()
+    await received.over
+    assert "could not be reached for 0 s" in str(stream.error)
+    with pytest.raises(ConnectionLost):
+        await stream.send(b"more")
+    await pod.bench.server.start()
+
+
+async def test_a_stream_is_lost_with_its_pod(pod):
+    await pod.start()
+    stream = await pod.opened(pod.relay())
+    received = Received(stream)
+    await objects.delete(pod.client, PODS, "proxy", namespace="default", grace_seconds=0)
+    await received.over
+    assert "pod is gone" in str(stream.error)
+
+
+async def test_a_client_without_the_secret_is_sent_away(pod):
+    await pod.start()
+    (await pod.opened(pod.relay())).close()
+    with pytest.raises(ConnectionLost):
+        await pod.relay(secret=b"x" * 32).open()
+
+
+async def test_a_full_relay_refuses_further_streams_and_keeps_those_that_it_has(pod):
+    await pod.start()
+    relay = pod.relay()
+    first = await pod.opened(relay)
+    await asyncio.gather(*(relay.open() for _ in range(MAX_STREAMS - 1)))
+    with pytest.raises(TooManyStreams):
+        await relay.open()
+    await first.send(b"still here")
+    await Received(first).until(10)
+
+
+@pytest.mark.parametrize(
+    ("greeting", "problem"),
+    [('connection.sendall(b"x" * 64)', "do not agree"), ("pass", "no longer has the connection")],
+    ids=["noise", "unknown"],
+)
+async def test_what_is_no_relays_answer_ends_the_attempt(pod, greeting, problem):
+    """The program itself, at whose port no relay listens; without a greeting it sends the hello back."""
+    await pod.start(greeting)
+    relay = pod.relay(secret=b"\x09" * 32, port=PORT)
+    with pytest.raises(StreamLost, match=problem):
+        await pod.opened(relay)
