@@ -14,7 +14,7 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator
 from typing import Any, TypeVar
 
-from pathways_jupyter.base import interruptible
+from pathways_jupyter.base import interrupts
 
 Value = TypeVar("Value")
 
@@ -43,7 +43,7 @@ class _Call:
         self._task: asyncio.Task[Any] | None = None
         self._started = False
         self._cancelled = False
-        self._ended = interruptible.Event()
+        self._ended = interrupts.Event()
         self._wake: Callable[[], None] = lambda: None
         self.value: Any = None
         self.error: BaseException | None = None
@@ -53,7 +53,7 @@ class _Call:
         """Whether the coroutine has ended."""
         return self._ended.is_set()
 
-    def start(self, waiting: interruptible.SigintCounter) -> None:
+    def start(self, waiting: interrupts.SigintCounter) -> None:
         """Start the coroutine, and wake `waiting` at its end; not to be interrupted."""
         self._wake = waiting.wake
         if self._background is None:
@@ -118,7 +118,7 @@ def run(coroutine: Coroutine[Any, Any, Value], background: Background | None = N
     call = _Call(coroutine, background)
     try:
         # Interrupt arrives in this thread only, so pass it on.
-        with interruptible.count_sigint() as waiting:
+        with interrupts.count_sigint() as waiting:
             call.start(waiting)
             waiting.wait_for(lambda: call.ended or waiting.count)
             if not call.ended:
@@ -160,11 +160,11 @@ def iterate(
 
     call = _Call(pump(), background)
     try:
-        with interruptible.count_sigint() as waiting:
+        with interrupts.count_sigint() as waiting:
             call.start(waiting)
         if waiting.count:
             raise KeyboardInterrupt
-        while (item := interruptible.next_of(arrived)) is not None:
+        while (item := interrupts.next_of(arrived)) is not None:
             yield item[0]
             call.soon(room.release)
     finally:

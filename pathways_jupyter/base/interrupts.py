@@ -1,148 +1,178 @@
-"""Defer SIGINT while a KeyboardInterrupt would be lost, or would leave Python in an inconsistent state.
+"""Interrupts that leave nothing half done: shared state that survives a KeyboardInterrupt, and SIGINT as a count.
 
-Inside the import system's bookkeeping, CPython may swallow the exception and never release the import lock: the next
-thread that imports anything then waits for ever. In a weakref callback, a ``__del__`` or a callback of the garbage
-collector, exceptions do not propagate: Python prints the KeyboardInterrupt and continues, so the interrupt is lost.
-Not all such code can be recognized by its frames, so what Python would print is noticed too. And a wait for a
-condition, such as an Event's, that is interrupted while it changes its lock releases that once more: a RuntimeError.
+`threading.Condition`, and `Event` on top of it, take and release their lock in Python code. A KeyboardInterrupt between
+the lock's acquisition and the ``with`` block leaves the lock taken, and every thread that needs it waits for ever: the
+thread that sets the event, and the interrupted one when it waits again. In :class:`Changes` a ``with`` statement takes
+and releases the lock itself, which Python does without a gap.
+
+Where a KeyboardInterrupt between any two steps would leave something half done, such as a proxy without an owner or a
+module half imported, :func:`count_sigint` counts interrupts instead. They act where it is safe: when a wait for
+:class:`Changes` ends, and wherever :func:`raise_if_interrupted` is called.
 """
 
 from __future__ import annotations
 
-import _weakrefset
 import contextlib
-import gc
+import math
+import queue
 import signal
-import sys
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator
-from types import FrameType
+from typing import TypeVar
 
-_IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
-_CALLBACK_MODULES = frozenset({weakref.__file__, _weakrefset.__file__})
-_LOCK_CHANGES = frozenset({(threading.__file__, "_release_save"), (threading.__file__, "_acquire_restore")})
-_AGAIN_SECONDS = 0.005
-"""Delay before a deferred signal is sent again."""
-_NEXT_SECONDS = 0.1
-"""Delay before each further time."""
+Value = TypeVar("Value")
 
-_deferred: object | None = None
-"""Identifies the interrupt that is deferred, until it is raised.
+_LOOK_SECONDS = 0.5
+"""Longest wait in one piece.
 
-Not an Event: its lock is not reentrant, and the handler may be interrupted by itself.
+A signal that arrives when Python has released the GIL but does not block yet is handled only after that wait. And a
+thread that is interrupted between a change and its notification wakes no other.
 """
 
 
-@contextlib.contextmanager
-def after_imports() -> Iterator[None]:
-    """Context manager: inside, an interrupt is deferred until raising it is safe.
+class Changes:
+    """State that threads share, and waiting for its change.
 
-    Does nothing in other threads than the main thread, and where SIGINT has another handler than Python's default.
+    Attributes:
+      lock: Protects the state: held while it is read or changed, never while waiting.
     """
-    global _deferred
-    on_main = threading.current_thread() is threading.main_thread()
-    if not on_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-    signal.signal(signal.SIGINT, _interrupt)
-    unraisable = sys.unraisablehook
-    sys.unraisablehook = noticing = _NoticingLostInterrupts(unraisable)
-    try:
-        yield
-    finally:
-        if sys.unraisablehook is noticing:
-            sys.unraisablehook = unraisable
-        if signal.getsignal(signal.SIGINT) is _interrupt:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        if _deferred is not None:
-            _deferred = None
-            raise KeyboardInterrupt
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        # A taken lock for each waiter, which is released to wake it.
+        self._waiters: list[threading.Lock] = []
+
+    def notify_all(self) -> None:
+        """Wake all that wait; called with the lock held, after each change."""
+        while self._waiters:
+            # Released before it is removed: an Interrupt between the two only makes the next call release it again.
+            with contextlib.suppress(RuntimeError):
+                self._waiters[-1].release()
+            del self._waiters[-1]
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Wait until a condition holds; return whether it does.
+
+        Args:
+          condition: Called with the lock held.
+          timeout: Seconds to wait; None waits for ever.
+
+        Raises:
+          KeyboardInterrupt: Interrupts are counted here, and there was one.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            raise_if_interrupted()
+            waiter = threading.Lock()
+            waiter.acquire()
+            with self.lock:
+                if condition():
+                    return True
+                left = _LOOK_SECONDS if deadline is None else deadline - time.monotonic()
+                if left <= 0.0:
+                    return False
+                # An Interrupt after this leaves a waiter without a thread; the next change removes it.
+                self._waiters.append(waiter)
+            if not waiter.acquire(timeout=min(left, _LOOK_SECONDS)):
+                with self.lock, contextlib.suppress(ValueError):
+                    self._waiters.remove(waiter)
 
 
-@contextlib.contextmanager
-def on_sigint(callback: Callable[[], object]) -> Iterator[None]:
-    """Context manager: inside, an interrupt calls `callback` and raises nothing.
+class Event:
+    """A flag that other threads wait for, as :class:`threading.Event`."""
 
-    For code that an exception at any point would leave half done. Works inside :func:`after_imports` too, and like that
-    does nothing in other threads and where SIGINT has a handler that is not known here.
+    def __init__(self) -> None:
+        self._changes = Changes()
+        self._is_set = False
 
-    Args:
-      callback: Called by the main thread between any two steps of its own, so it must not take a lock.
-    """
-    on_main = threading.current_thread() is threading.main_thread()
-    before = signal.getsignal(signal.SIGINT)
-    if not on_main or before not in (signal.default_int_handler, _interrupt):
-        yield
-        return
-    signal.signal(signal.SIGINT, lambda number, frame: callback())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+    def is_set(self) -> bool:
+        """Whether the flag is set."""
+        return self._is_set
 
+    def set(self) -> None:
+        """Set the flag, and wake all that wait for it."""
+        with self._changes.lock:
+            self._is_set = True
+            self._changes.notify_all()
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    global _deferred
-    if frame is not None and (frame.f_code.co_filename == _IMPORT_SYSTEM or _is_indivisible(frame)):
-        _defer(number)
-        return
-    _deferred = None
-    raise KeyboardInterrupt
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the flag is set; return whether it is.
+
+        Args:
+          timeout: Seconds to wait; None waits for ever.
+        """
+        return self._changes.wait_for(self.is_set, timeout)
 
 
-def _defer(number: int) -> None:
-    global _deferred
-    if _deferred is None:
-        _deferred = object()
-        threading.Thread(target=_send_again, args=(number, _deferred), name="deferred-interrupt", daemon=True).start()
-
-
-class _NoticingLostInterrupts:
-    """A ``sys.unraisablehook`` that defers an interrupt which Python would only print."""
-
-    def __init__(self, otherwise: Callable[[sys.UnraisableHookArgs], object]) -> None:
-        self._otherwise = otherwise
-
-    def __call__(self, unraisable: sys.UnraisableHookArgs) -> None:
-        on_main = threading.current_thread() is threading.main_thread()
-        # Another hook may have been put around this one, and keep it beyond its time.
-        deferring = on_main and signal.getsignal(signal.SIGINT) is _interrupt
-        if deferring and issubclass(unraisable.exc_type, KeyboardInterrupt):
-            _defer(signal.SIGINT)
-        else:
-            self._otherwise(unraisable)
-
-
-def _send_again(number: int, deferred: object) -> None:
-    """Send a deferred signal until the main thread has raised it.
-
-    Once is not enough: if the signal arrives when the main thread has released the GIL but does not block yet, Python
-    notes it and blocks anyway, and handles it only when that wait ends. The next signal ends the wait.
-    """
-    main = threading.main_thread().ident
-    pause = _AGAIN_SECONDS
+def next_of(arrived: queue.SimpleQueue[Value]) -> Value:
+    """Wait for the next value of a queue, and take it."""
     while True:
-        time.sleep(pause)
-        # Long enough for the main thread to handle the signal, which would interrupt it twice otherwise.
-        pause = _NEXT_SECONDS
-        if main is None or _deferred is not deferred or signal.getsignal(number) is not _interrupt:
-            return
-        signal.pthread_kill(main, number)
+        raise_if_interrupted()
+        with contextlib.suppress(queue.Empty):
+            return arrived.get(timeout=_LOOK_SECONDS)
 
 
-def _is_indivisible(frame: FrameType | None) -> bool:
-    """Whether an exception raised in `frame` would end in a callback that Python itself called, or break a lock."""
-    # Libraries add such callbacks at any time: JAX does when it is imported, others when they are first used.
-    codes = {getattr(callback, "__code__", None) for callback in gc.callbacks}
-    codes.add(_NoticingLostInterrupts.__call__.__code__)
-    # Check all callers: an exception in a function that the callback called would reach the callback.
-    while frame is not None:
-        code = frame.f_code
-        if code.co_filename in _CALLBACK_MODULES or code.co_name == "__del__" or code in codes:
-            return True
-        if (code.co_filename, code.co_name) in _LOCK_CHANGES:
-            return True
-        frame = frame.f_back
-    return False
+class SigintCounter:
+    """What the main thread waits for while interrupts are counted; see :func:`count_sigint`.
+
+    Attributes:
+      count: Number of interrupts so far.
+    """
+
+    def __init__(self, outer: SigintCounter | None = None) -> None:
+        self.count = 0
+        self._outer = outer
+        # It has no lock that a signal's handler could find taken by the code that it has interrupted.
+        self._news: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def wake(self) -> None:
+        """Make :meth:`wait_for` look at its condition; called by any thread after it has changed something."""
+        self._news.put(None)
+
+    def wait_for(self, condition: Callable[[], object], seconds: float = math.inf) -> None:
+        """Wait until a condition holds, at most for so many seconds."""
+        deadline = time.monotonic() + seconds
+        while not condition() and (left := deadline - time.monotonic()) > 0:
+            with contextlib.suppress(queue.Empty):
+                self._news.get(timeout=min(left, _LOOK_SECONDS))
+
+    def _handle(self, *_: object) -> None:
+        self.count += 1
+        self._news.put(None)
+        if self._outer is not None:
+            self._outer._handle()
+
+
+_innermost: SigintCounter | None = None
+"""The counter of the main thread's innermost :func:`count_sigint`."""
+
+
+@contextlib.contextmanager
+def count_sigint() -> Iterator[SigintCounter]:
+    """Context manager: inside, an interrupt raises nothing by itself and is counted, here and in the blocks around.
+
+    Waits inside look at this block's count only. So clean-up after an interrupt, in a block of its own, is not ended by
+    that interrupt, but by the next one. In other threads than the main thread, which get no interrupts, and where
+    SIGINT has another handler than Python's default, none is counted.
+    """
+    global _innermost
+    outer = _innermost
+    expected = signal.default_int_handler if outer is None else outer._handle
+    counter = SigintCounter(outer)
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) != expected:
+        yield counter
+        return
+    try:
+        _innermost = counter
+        signal.signal(signal.SIGINT, counter._handle)
+        yield counter
+    finally:
+        signal.signal(signal.SIGINT, expected)
+        _innermost = outer
+
+
+def raise_if_interrupted() -> None:
+    """Raise KeyboardInterrupt if an interrupt was counted in the innermost :func:`count_sigint`."""
+    if _innermost is not None and _innermost.count and threading.current_thread() is threading.main_thread():
+        raise KeyboardInterrupt

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from pathways_jupyter.base import interrupts, standard_streams
+from pathways_jupyter.base import standard_streams
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.hints import Face
 from pathways_jupyter.cli.terminal import colours
@@ -93,8 +93,7 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            with interrupts.after_imports():
-                return super().invoke(ctx)
+            return super().invoke(ctx)
         except PathwaysError as error:
             if ctx.params.get("debug"):
                 raise

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.base import interruptible
+from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.colocated import interruptible_wait, show
 from pathways_jupyter.colocated.channel import Answer, channel
@@ -72,7 +72,7 @@ def _ask_until(deadline: float, to: Sequence[Host], operation: str) -> tuple[Ans
     """
     found: list[tuple[Answer, ...]] = []
     failed: list[Exception] = []
-    done = interruptible.Event()
+    done = interrupts.Event()
 
     def work() -> None:
         try:

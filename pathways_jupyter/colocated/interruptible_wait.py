@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pathways_jupyter.base import interruptible
+from pathways_jupyter.base import interrupts
 from pathways_jupyter.colocated import host_versions, loss
 from pathways_jupyter.colocated.errors import ColocatedError, LostError
 from pathways_jupyter.colocated.host import Host
@@ -59,7 +59,7 @@ def wait(to: Sequence[Host], work: Callable[[], T], stop: Callable[[], object] |
     results: list[T] = []
     errors: list[BaseException] = []
     losses: list[LostError] = []
-    with interruptible.count_sigint() as waiting:
+    with interrupts.count_sigint() as waiting:
 
         def run() -> None:
             try:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pathways_jupyter.base import interruptible
+from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.colocated.host import Host
@@ -47,7 +47,7 @@ class Follower:
 
     def __init__(self, show: Callable[[str, str], None]) -> None:
         self._show = show
-        self._stop = interruptible.Event()
+        self._stop = interrupts.Event()
         self._began = 0.0
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

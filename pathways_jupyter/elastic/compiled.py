@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.base import interruptible
+from pathways_jupyter.base import interrupts
 from pathways_jupyter.elastic import reshard
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class _Promise:
 
     step: Any = None
     error: Exception | None = None
-    kept: interruptible.Event = field(default_factory=interruptible.Event)
+    kept: interrupts.Event = field(default_factory=interrupts.Event)
 
 
 class CompiledSteps:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pathways_jupyter.base import interruptible
+from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.events import SLICE_EVENTS, EventKind
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.elastic.errors import ProxyLostError, is_slice_down
@@ -67,8 +67,8 @@ class Health:
         self._session = session
         self._settle_seconds = settle_seconds
         self._slices = {index: _Slice() for index in slices}
-        self._changed = interruptible.Changes()
-        self._closed: interruptible.Event | None = None
+        self._changed = interrupts.Changes()
+        self._closed: interrupts.Event | None = None
         self.listeners: list[Callable[[int, bool, str], None]] = []
         """Called with a slice's index, whether it is up, and a sentence, after every change."""
 
@@ -80,7 +80,7 @@ class Health:
         """
         if self._closed is not None:
             return
-        closed = self._closed = interruptible.Event()
+        closed = self._closed = interrupts.Event()
         if (session := self._session) is not None:
             # Before the states are read, so that no change between the two is missed.
             since = session.event_count
@@ -181,7 +181,7 @@ class Health:
                 # A listener's error must not end the watch.
                 logger.exception("a listener of slice health")
 
-    def _follow(self, session: Session, since: int, closed: interruptible.Event) -> None:
+    def _follow(self, session: Session, since: int, closed: interrupts.Event) -> None:
         """Apply the session's events; they arrive on a thread of their own, however busy the main thread is."""
         for event in session.follow(since):
             if closed.is_set():
@@ -192,7 +192,7 @@ class Health:
                 for index in self._slices:
                     self._set(index, False)
 
-    def _poll(self, seconds: float, closed: interruptible.Event) -> None:
+    def _poll(self, seconds: float, closed: interrupts.Event) -> None:
         while not closed.wait(seconds):
             try:
                 self.check()

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pathways_jupyter.base import interruptible
+from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import PathwaysError, SessionError
 from pathways_jupyter.base.events import Event
 from pathways_jupyter.session import recording
@@ -42,7 +42,7 @@ class Publisher:
         self._session = session
         self._state = state
         self._events: deque[Event] = deque(maxlen=_UNSENT)
-        self._changed = interruptible.Changes()
+        self._changed = interrupts.Changes()
         self._urgent = True
         self._stale = True
         self._closed = False

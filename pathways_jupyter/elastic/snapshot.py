@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.base import interruptible
+from pathways_jupyter.base import interrupts
 from pathways_jupyter.elastic import reshard
 from pathways_jupyter.elastic.errors import ElasticRuntimeError, is_slice_down
 from pathways_jupyter.elastic.reshard import Form
@@ -44,8 +44,8 @@ class Snapshot:
     seconds: float = 0.0
     error: BaseException | None = None
     problem: str = ""
-    ready: interruptible.Event = field(default_factory=interruptible.Event, repr=False)
-    finished: interruptible.Event = field(default_factory=interruptible.Event, repr=False)
+    ready: interrupts.Event = field(default_factory=interrupts.Event, repr=False)
+    finished: interrupts.Event = field(default_factory=interrupts.Event, repr=False)
 
     @property
     def whole(self) -> bool:

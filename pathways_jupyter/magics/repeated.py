@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from pathways_jupyter.base import interruptible
+from pathways_jupyter.base import interrupts
 
 _REDRAW_SECONDS = 0.5
 
@@ -20,7 +20,7 @@ class Repeated:
     def __init__(self, function: Callable[[], None], *, name: str, first: float = _REDRAW_SECONDS) -> None:
         self._function = function
         self._first = first
-        self._over = interruptible.Event()
+        self._over = interrupts.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:

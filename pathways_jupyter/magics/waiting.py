@@ -10,7 +10,6 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pathways_jupyter.base import interrupts
 from pathways_jupyter.magics.repeated import Repeated
 from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.render.progress import Progress
@@ -29,8 +28,7 @@ _LINE_AGAIN = 10.0
 class Waiting:
     """Progress on the screen for as long as the ``with`` block runs.
 
-    An exception that leaves the block is shown as a step that failed or was interrupted, if any progress was shown. In
-    the block an Interrupt is deferred while it would be lost.
+    An exception that leaves the block is shown as a step that failed or was interrupted, if any progress was shown.
 
     Args:
       place: Where to draw in a notebook; below the cell when left out.
@@ -43,7 +41,6 @@ class Waiting:
         self.place: Place | None = place or (screen.place() if screen.in_place else None)
         self._screen = screen
         self._progress = Progress()
-        self._deferring = interrupts.after_imports()
         self._lock = threading.Lock()
         self._repeated = Repeated(self._draw, name="pathways-progress", first=_BLINK_SECONDS)
         self._said = ("", "")
@@ -85,23 +82,15 @@ class Waiting:
 
     def __enter__(self) -> Waiting:
         self._repeated.start()
-        self._deferring.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self._deferring.__exit__(kind, error, trace)
-        except KeyboardInterrupt:
-            # One that was deferred until now.
-            kind = KeyboardInterrupt
-            raise
-        finally:
-            self.stop()
-            if kind is not None and self.place is not None and self.place.drawn:
-                now, how = time.time(), "interrupted" if issubclass(kind, KeyboardInterrupt) else "failed"
-                self.place.draw(View(None, self._progress.text(now, how), self._progress.html(now, how)))
+        self.stop()
+        if kind is not None and self.place is not None and self.place.drawn:
+            now, how = time.time(), "interrupted" if issubclass(kind, KeyboardInterrupt) else "failed"
+            self.place.draw(View(None, self._progress.text(now, how), self._progress.html(now, how)))
 
     def _draw(self) -> None:
         now = time.time()

@@ -6,7 +6,7 @@ import threading
 import pytest
 from presses import pressing
 
-from pathways_jupyter.base import interruptible
+from pathways_jupyter.base import interrupts
 from pathways_jupyter.colocated import interruptible_wait
 
 LINES = 40
@@ -37,7 +37,7 @@ def test_two_interrupts_at_any_line_end_the_wait_and_none_gets_out_of_it(line: i
     bound = threading.Timer(0.1, work.end.set)
     bound.start()
     try:
-        with pressing(line, interruptible_wait, interruptible, times=2) as presses:
+        with pressing(line, interruptible_wait, interrupts, times=2) as presses:
             waited = interruptible_wait.wait((), work, stop=lambda: None)
     except KeyboardInterrupt:
         assert not work.begun or work.end.is_set()

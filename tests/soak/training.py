@@ -25,7 +25,7 @@ from machine import INSTANCE, Machine
 
 import pathways_jupyter
 from pathways_jupyter import elastic
-from pathways_jupyter.base import interruptible
+from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.elastic.goodput import Spent
 from pathways_jupyter.elastic.record import Record
@@ -104,7 +104,7 @@ class Moments:
     """Points of the run at which a failure may be wanted: the run reports each, and waits while one is made there."""
 
     def __init__(self) -> None:
-        self._changed = interruptible.Changes()
+        self._changed = interrupts.Changes()
         self._wanted = ""
         self._failure: Callable[[], None] = lambda: None
 

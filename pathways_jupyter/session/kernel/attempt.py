@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from typing import Any, Generic, Self, TypeVar
 
+from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import PathwaysError, SessionError
 from pathways_jupyter.base.events import Event, EventKind, SessionState, Stage
@@ -34,12 +35,11 @@ _IMPORTS_JAX = "pathways-import-jax"
 class ConnectionAttempt(Generic[S]):
     """A connection to be made: iterate over its events in a ``with`` block of it, then read :attr:`session`.
 
-    The iteration does everything. An attempt that is dropped before it has started no process and sent no request, so
-    that an Interrupt between making an attempt and iterating over it leaves nothing. Leaving the block early, by an
-    Interrupt or otherwise, cancels the attempt: the new proxy is removed. After a first connect JAX is as it was; a
-    session that was being reconnected stays, without a proxy, or with the new one if that was complete already. Without
-    the block, an Interrupt between two events would be one of the loop alone, and its traceback would keep the attempt
-    alive.
+    Leaving the block early, by an Interrupt or otherwise, cancels the attempt: the new proxy is removed. After a first
+    connect JAX is as it was; a session that was being reconnected stays, without a proxy, or with the new one if that
+    was complete already. In the block, an Interrupt is counted and acts at the next wait: at once while the proxy
+    starts, and after the import of JAX and the switch of its devices, which nothing should leave half done. A further
+    one ends the wait for what is being removed.
 
     Args:
       config: What to connect to.
@@ -47,7 +47,7 @@ class ConnectionAttempt(Generic[S]):
       connected: Called when JAX has its devices; returns the session.
       attachment: That of the session to reconnect; None for a first connect. A failure leaves that session as it was,
         so that it can be tried again.
-      revive: Called before the session is reconnected.
+      revive: Called before the session is reconnected, when the block is entered.
 
     Attributes:
       switched: What happened to the user's arrays; set at the end.
@@ -68,8 +68,7 @@ class ConnectionAttempt(Generic[S]):
         self._connected = connected
         self._revive = revive
         self._before = attachment
-        # For a first connect it is set before the switch of JAX begins, so that an Interrupt in the middle of it is
-        # undone too.
+        # For a first connect it is set before the switch of JAX begins, so that a failure in the middle is undone.
         self._attachment = attachment
         # The connection to the supervisor that was asked for a proxy; not the attachment's own while a dead supervisor
         # is being replaced.
@@ -96,20 +95,28 @@ class ConnectionAttempt(Generic[S]):
         Raises:
           PathwaysError: See :meth:`__iter__`.
         """
-        with self:
-            for _ in self._events:
-                pass
+        if not self._done:
+            with self:
+                for _ in self._events:
+                    pass
         if self._session is None:
             raise SessionError("Connecting was cancelled.", hint="Connect again.")
         return self._session
 
     def __enter__(self) -> Self:
+        if self._revive is not None and self._before is not None:
+            self._revive(self._config, self._before.link.state)
+        self._counting = interrupts.count_sigint()
+        self._counting.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Cancel the attempt unless it has come to its end."""
-        if not self._done:
-            self.cancel()
+        try:
+            if not self._done:
+                self.cancel()
+        finally:
+            self._counting.__exit__(None, None, None)
 
     def cancel(self) -> None:
         """Cancel connecting, and wait until its objects are removed; a session that is being reconnected stays."""
@@ -126,12 +133,14 @@ class ConnectionAttempt(Generic[S]):
             record = SessionRecord.from_json(link.answer(request))
             yield _stage("Switching JAX to the proxy.", began)
             import_jax().join()
+            interrupts.raise_if_interrupted()
             self._attachment = attachment = before or Attachment(link)
             self.switched = attachment.adopt(link, record, self._variables)
             session = self._connected(attachment)
             slices = attachment.switch.slices()
             devices = sum(map(len, slices.values()))
             yield _stage(f"JAX has {count(devices, 'device')} on {count(len(slices), 'slice')}.", began, done=True)
+            interrupts.raise_if_interrupted()
             self._session = session
             self._done = True
         except PathwaysError as error:
@@ -170,8 +179,6 @@ class ConnectionAttempt(Generic[S]):
                 return self._link, self._link.ask(Method.STATUS), 0
         else:
             link = attachment.link
-            if self._revive is not None:
-                self._revive(self._config, link.state)
             if not link.ended:
                 self._link, since = link, link.count
                 replaced = link.state.is_connected and link.generation > attachment.generation
@@ -192,6 +199,7 @@ class ConnectionAttempt(Generic[S]):
         import_jax()
         return self._link, request, 0
 
+    @interrupts.count_sigint()
     def _undo(self) -> None:
         self._done = True
         link, before = self._link, self._before

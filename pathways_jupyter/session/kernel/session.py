@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError, SessionError
 from pathways_jupyter.base.events import Event, SessionState
@@ -157,16 +156,15 @@ class Session:
           SessionError: The session was disconnected, or the new proxy did not come up.
         """
         attempt = restart(self, variables)
-        with interrupts.after_imports():
-            try:
-                _ = attempt.session
-            except KeyboardInterrupt:
-                left = self.interrupted()
-                stopped = KeyboardInterrupt(str(left))
-                for note in getattr(left, "__notes__", ()):
-                    stopped.add_note(note)
-                # Without the stack of what was waited for, which says nothing to the user.
-                raise stopped from None
+        try:
+            _ = attempt.session
+        except KeyboardInterrupt:
+            left = self.interrupted()
+            stopped = KeyboardInterrupt(str(left))
+            for note in getattr(left, "__notes__", ()):
+                stopped.add_note(note)
+            # Without the stack of what was waited for, which says nothing to the user.
+            raise stopped from None
         return attempt.switched
 
     @property
@@ -245,7 +243,7 @@ def current() -> Session | None:
 def start(
     config: ConnectConfig, variables: Variables | None = None, *, revive: Revive | None = None
 ) -> ConnectionAttempt[Session]:
-    """Return an attempt to connect; it does nothing before its iteration begins.
+    """Return an attempt to connect; it does nothing before its ``with`` block.
 
     Args:
       config: What to connect to. An embedded cluster must run already, and be named by its kubeconfig.
@@ -276,7 +274,7 @@ def start(
 def restart(session: Session, variables: Variables | None = None) -> ConnectionAttempt[Session]:
     """Return an attempt to replace the proxy of `session`; see :meth:`Session.reconnect`.
 
-    It does nothing before its iteration begins.
+    It does nothing before its ``with`` block.
 
     Raises:
       SessionError: The session was disconnected.
@@ -291,5 +289,4 @@ def connect(config: ConnectConfig, variables: Variables | None = None, *, revive
       CapacityError: The slices are taken, and `config.wait` is over.
       PathwaysError: Any other failure; nothing was changed.
     """
-    with interrupts.after_imports():
-        return start(config, variables, revive=revive).session
+    return start(config, variables, revive=revive).session

@@ -19,7 +19,7 @@ from typing import Any
 
 from pathways_jupyter.base.errors import PathwaysError, SessionError
 from pathways_jupyter.base.events import Event, EventKind, SessionSlice, SessionState, slices_after
-from pathways_jupyter.base.interruptible import Changes
+from pathways_jupyter.base.interrupts import Changes
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.protocol import Answer, Method, Request
@@ -71,15 +71,16 @@ class Link:
         self.slices: tuple[SessionSlice, ...] = ()
         self.of_proxy: Mapping[str, Any] = {}
         self.ended = False
+        self._is_read = False
         self._closing = False
         _links.add(self)
         # The thread holds a weak reference only. An Interrupt may hit after this constructor and before the caller has
         # assigned the link; it is then garbage, and the finalizer shuts the connection down, which ends the session.
-        self._reader = threading.Thread(
+        reader = threading.Thread(
             target=_read, args=(weakref.ref(self), connection), name="pathways-session", daemon=True
         )
         weakref.finalize(self, _hang_up, connection).atexit = False
-        self._reader.start()
+        reader.start()
 
     @property
     def generation(self) -> int:
@@ -182,8 +183,7 @@ class Link:
         # Only the sending side: the supervisor sees the end, and what it still reports while cleaning up is received.
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
-        self._reader.join(patience)
-        return not self._reader.is_alive()
+        return self._changed.wait_for(lambda: self._is_read, timeout=patience)
 
     def abandon(self) -> None:
         """Close this end in a forked child, where it must not keep the session alive."""
@@ -210,6 +210,9 @@ class Link:
         if died and self._orphaned is not None:
             self._take(_event(self._orphaned()))
         _links.discard(self)
+        with self._changed.lock:
+            self._is_read = True
+            self._changed.notify_all()
 
     def _take(self, message: protocol.Message, *, last: bool = False) -> None:
         with self._changed.lock:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from pathways_jupyter.base import interruptible
+from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError, SessionError
 from pathways_jupyter.base.events import Event, EventKind, SessionState
@@ -95,7 +95,7 @@ class ProgramSession:
         self._record: SessionRecord | None = None
         self._child: Child | None = None
         self._signal = 0
-        self._over = interruptible.Event()
+        self._over = interrupts.Event()
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Self:

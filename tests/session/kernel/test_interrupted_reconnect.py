@@ -10,7 +10,6 @@ import pytest
 from presses import pressing
 from waits import wait_until
 
-from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.kube import objects
 from pathways_jupyter.session import client, clusters
@@ -45,7 +44,6 @@ def test_an_interrupt_at_any_line_leaves_a_session_that_can_be_reconnected(confi
     for line in range(1, LINES, step):
         with (
             contextlib.suppress(KeyboardInterrupt),
-            interrupts.after_imports(),
             pressing(line, session, attempt, attachment, jax_switch, supervisor_link) as presses,
         ):
             made.reconnect()
