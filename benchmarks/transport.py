@@ -69,24 +69,18 @@ def serve(transport: str, path: str) -> None:
     from pathways_jupyter.base.tpu import parse_instance_type
     from pathways_jupyter.local.pathways.ifrt import server as ifrt
     from pathways_jupyter.local.pathways.ifrt.client_session import Machine
-    from pathways_jupyter.local.pathways.ifrt.compilers import Compilers
     from pathways_jupyter.local.pathways.ifrt.device_queues import DeviceQueues
     from pathways_jupyter.local.pathways.ifrt.devices import Devices
     from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
     from pathways_jupyter.local.pathways.ifrt.sidecars import Sidecars
 
     devices = Devices([parse_instance_type("tpuv6e:2x2")] * 2)
-    compilers = Compilers(devices)
-    # It forks, and grpcio has threads from its import on.
-    compilers.start()
     if transport == "grpcio":
         from benchmarks.grpcio_listener import GrpcioListener
 
         # The server makes its own listener, and need not know of this one.
         vars(ifrt)["Listener"] = GrpcioListener
-    machine = Machine(
-        devices, Shardings(devices), DeviceQueues(), compilers, Sidecars(devices, "", present=False), _placed()
-    )
+    machine = Machine(devices, Shardings(devices), DeviceQueues(), Sidecars(devices, "", present=False), _placed())
     server = ifrt.Server(machine)
     server.listen(Path(path))
     print("serving", flush=True)

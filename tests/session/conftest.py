@@ -182,7 +182,7 @@ def _processes_of(session: str, pods: Collection[str] = ()) -> list[psutil.Proce
 
 
 def _families(processes: Collection[psutil.Process]) -> int:
-    """How many of these processes have no parent among them: a proxy counts once, however many compilers it has."""
+    """How many of these processes have no parent among them: a sidecar counts once, however many proxies use it."""
     known, parents = {each.pid for each in processes}, []
     for each in processes:
         with contextlib.suppress(psutil.NoSuchProcess):

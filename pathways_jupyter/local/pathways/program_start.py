@@ -6,13 +6,10 @@ Flags are ``--name=value``; many of them matter only on real TPUs.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import logging
-import os
-import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NoReturn
 
 from pathways_jupyter.base import tpu
@@ -88,20 +85,3 @@ def set_up(program: str, argv: Sequence[str]) -> None:
     log = logging.getLogger(program)
     for index, argument in enumerate((program, *argv)):
         log.info("argv[%d]: '%s'", index, argument)
-
-
-def reap(what: str) -> Callable[..., None]:
-    """Return a handler of SIGCHLD, which reaps ended children and logs those that failed; `what` is their name."""
-
-    def handle(*_: object) -> None:
-        with contextlib.suppress(ChildProcessError):
-            while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if pid == 0:
-                    return
-                code = os.waitstatus_to_exitcode(status)
-                if code:
-                    by = f"by {signal.Signals(-code).name}" if code < 0 else f"with {code}"
-                    logging.getLogger(__name__).warning("%s %d was ended %s", what, pid, by)
-
-    return handle

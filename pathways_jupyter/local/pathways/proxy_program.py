@@ -19,7 +19,6 @@ from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.tpu import InstanceType
 from pathways_jupyter.local.pathways import addresses, program_start
 from pathways_jupyter.local.pathways.ifrt.client_session import Machine
-from pathways_jupyter.local.pathways.ifrt.compilers import Compilers
 from pathways_jupyter.local.pathways.ifrt.device_queues import DeviceQueues
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
@@ -42,7 +41,7 @@ _IDLE_SHARE = 0.05
 def main(argv: Sequence[str]) -> int:
     """Run the program until a signal ends it, or its slices are refused."""
     program_start.set_up("proxy", argv)
-    # If XLA crashes after all, the pod's log has the stack of Python.
+    # If XLA crashes, the pod's log has the stack of Python.
     faulthandler.enable()
     flags = Flags("proxy")
     flags.add_argument("--resource_manager_address", required=True)
@@ -78,17 +77,13 @@ class Proxy:
         self._ended = threading.Event()
         self._exit_code = 0
         self._sidecars = Sidecars(self._devices, addresses.secret(), present=sidecars)
-        self._compilers = Compilers(self._devices)
-        shardings = Shardings(self._devices)
         self._queues = DeviceQueues()
         self._server = Server(
-            Machine(self._devices, shardings, self._queues, self._compilers, self._sidecars, self._placed)
+            Machine(self._devices, Shardings(self._devices), self._queues, self._sidecars, self._placed)
         )
 
     def run(self, port: int, resource_manager: str) -> int:
         """Serve until the slices are refused; return the exit code."""
-        # First: it forks, which a process with threads must not do.
-        self._compilers.start()
         keep_freed_memory()
         path = addresses.own_socket(port)
         self._server.listen(path)
@@ -103,8 +98,7 @@ class Proxy:
 
     def placed(self, slices: Sequence[PlacedSlice]) -> None:
         """Open the sessions that wait for slices."""
-        # Only now: a proxy that waits for slices should not hold threads and memory for compilers.
-        self._compilers.warm()
+        # Only now: a proxy that waits for slices should not hold the threads and memory of XLA.
         devices = self._devices.client.device_count()
         self.changed(slices)
         if not self._placed.settled:

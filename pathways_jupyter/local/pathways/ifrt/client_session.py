@@ -17,7 +17,6 @@ from typing import Any
 from pathways_jupyter.local.pathways.ifrt import messages, promises, statuses
 from pathways_jupyter.local.pathways.ifrt.buffers import HostBuffers
 from pathways_jupyter.local.pathways.ifrt.colocated import Order
-from pathways_jupyter.local.pathways.ifrt.compilers import Compilers
 from pathways_jupyter.local.pathways.ifrt.device_queues import DeviceQueues
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
 from pathways_jupyter.local.pathways.ifrt.executables import Executable
@@ -45,7 +44,6 @@ class Machine:
     devices: Devices
     shardings: Shardings
     queues: DeviceQueues
-    compilers: Compilers
     sidecars: Sidecars
     placed: Promise
 
@@ -162,7 +160,6 @@ class Session:
     def end(self) -> tuple[int, int]:
         """Frees everything, and returns how many arrays and executables; work that is under way ends into nothing."""
         freed = len(self._arrays), len(self.executables)
-        self.machine.compilers.end(self.id)
         self.buffers.end()
         self._arrays.clear()
         self.futures.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from pathways_jupyter.local.pathways.ifrt import messages, promises, statuses
+from pathways_jupyter.local.pathways.ifrt import compilation, messages, promises, statuses
 from pathways_jupyter.local.pathways.ifrt.client_session import Answer, Future, Handler, Session
 from pathways_jupyter.local.pathways.ifrt.colocated import PythonExecutable
 from pathways_jupyter.local.pathways.ifrt.executables import Executable, XlaExecutable
@@ -21,8 +21,18 @@ def compile_program(session: Session, message: Any, answer: Answer) -> None:
         raise statuses.unimplemented(CALLBACKS_REFUSED)
 
     def compile_and_answer() -> None:
+        machine, program = session.machine, message.program
+        executable: Executable
         try:
-            executable = _compiled(session, message)
+            if program.type_name in _XLA_PROGRAMS:
+                compiled = compilation.compile_program(program.data, message.compile_options.data, machine.devices)
+                executable = XlaExecutable(compiled, machine.devices, machine.shardings, machine.queues)
+            elif program.type_name == _PYTHON_PROGRAM:
+                executable = PythonExecutable(
+                    program.data, machine.sidecars, session.order, machine.devices, machine.shardings
+                )
+            else:
+                raise statuses.unimplemented(f"programs of type {program.type_name} are not supported")
         except Exception as error:
             answer.fail(statuses.of(error))
             return
@@ -165,16 +175,3 @@ HANDLERS: dict[str, Handler] = {
     "get_default_device_assignment": default_device_assignment,
     "get_default_layout": default_layout,
 }
-
-
-def _compiled(session: Session, message: Any) -> Executable:
-    machine = session.machine
-    kind = message.program.type_name
-    if kind in _XLA_PROGRAMS:
-        compiled, executable = machine.compilers.compile(message.program.data, message.compile_options.data, session.id)
-        return XlaExecutable(compiled, executable, machine.devices, machine.shardings, machine.queues)
-    if kind == _PYTHON_PROGRAM:
-        return PythonExecutable(
-            message.program.data, machine.sidecars, session.order, machine.devices, machine.shardings
-        )
-    raise statuses.unimplemented(f"programs of type {kind} are not supported")

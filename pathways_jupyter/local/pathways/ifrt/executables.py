@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pathways_jupyter.local.pathways.ifrt import dtypes, session_arrays, statuses, values
+from pathways_jupyter.local.pathways.ifrt import session_arrays, statuses, values
 from pathways_jupyter.local.pathways.ifrt.compilation import Compiled
 from pathways_jupyter.local.pathways.ifrt.device_queues import DeviceQueues
 from pathways_jupyter.local.pathways.ifrt.devices import MEMORY_KINDS, Devices
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
-from pathways_jupyter.local.pathways.ifrt.shardings import Sharding, Shardings
+from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
 from pathways_jupyter.local.pathways.ifrt.values import Spec
 
 _MEMORY_STATS = (
@@ -66,45 +65,32 @@ class Executable(Protocol):
         """Frees what it holds elsewhere; it is not used afterwards."""
 
 
-@dataclass(frozen=True)
-class _Place:
-    """What running a program on certain devices needs.
-
-    Attributes:
-      handlers: JAX's, which make an array of each result.
-      fitting: For each argument the last one that fitted: in a loop it is the same every time.
-    """
-
-    results: list[Spec]
-    handlers: list[Any]
-    fitting: list[Spec | None]
-
-
 class XlaExecutable:
-    """A compiled StableHLO program.
+    """A compiled StableHLO program."""
 
-    Args:
-      executable: XLA's own object for it, in this process.
-    """
-
-    def __init__(
-        self, compiled: Compiled, executable: Any, devices: Devices, shardings: Shardings, queues: DeviceQueues
-    ) -> None:
+    def __init__(self, compiled: Compiled, devices: Devices, shardings: Shardings, queues: DeviceQueues) -> None:
         self.name = compiled.name
         self.device_ids = compiled.device_ids
-        self._parameters = compiled.parameters
-        self._results = compiled.results
-        self._donated = compiled.donated
-        self._portable = compiled.portable
-        self._executable = executable
+        self._compiled = compiled
+        self._executable = executable = compiled.executable
         self._devices = devices
         self._shardings = shardings
         self._queues = queues
-        self._parameter_shardings = self._partitionings(executable.get_parameter_shardings(), len(self._parameters))
+        count = len(compiled.results)
         # The memory of each result, for the one program that there is.
-        (self._memory_kinds,) = executable.get_output_memory_kinds() or [[MEMORY_KINDS[0]] * len(self._results)]
-        self._output_shardings = self._partitionings(executable.get_output_shardings(), len(self._results))
-        self._places: dict[tuple[int, ...], _Place] = {}
+        (self._memory_kinds,) = executable.get_output_memory_kinds() or [[MEMORY_KINDS[0]] * count]
+        self._partitionings: list[bytes | None] = [None] * count
+        if len(self.device_ids) > 1:
+            found = executable.get_output_shardings()
+            if found is None:
+                from jax._src.lib import xla_client as xc
+
+                replicated = xc.OpSharding()
+                replicated.type = xc.OpSharding.Type.REPLICATED
+                found = [replicated] * count
+            # XLA has one for the empty tuple that a program without results returns.
+            self._partitionings = [each.SerializeToString() for each in found[:count]]
+        self._results: dict[tuple[int, ...], tuple[list[Spec], list[Any]]] = {}
 
     @property
     def fingerprint(self) -> bytes:
@@ -114,24 +100,19 @@ class XlaExecutable:
 
     def outputs(self, inputs: Sequence[Array], device_ids: Sequence[int]) -> list[Spec]:
         """What an execution would return."""
-        return self._place(self._where(inputs, device_ids)).results
+        return self._results_on(self._where(inputs, device_ids))[0]
 
     def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Promise:
-        """Starts one execution on the queue of its devices.
-
-        Raises:
-          StatusError: The arguments are not what the program was compiled for.
-        """
+        """Starts one execution on the queue of its devices."""
         where = outputs[0].spec.sharding.device_ids if outputs and outputs[0].spec else self._where(inputs, ())
-        place = self._place(where)
+        _, handlers = self._results_on(where)
         kept = frozenset(options.non_donatable_input_indices)
-        self._check_arguments(inputs, place, where)
 
         def work(sources: list[Any]) -> tuple[Sequence[Any], Any]:
             self._devices.check_up(where)
             results = self._executable.execute_sharded(sources, with_tokens=True)
             token = results.consume_token()
-            made = results.consume_with_handlers(place.handlers)
+            made = results.consume_with_handlers(handlers)
             # Small programs are over by now; to find that out here saves a thread its work.
             return made, None if made and made[0].is_ready() else token
 
@@ -139,7 +120,7 @@ class XlaExecutable:
             work,
             inputs,
             outputs,
-            consumed=[inputs[each] for each in self._donated if each not in kept and each < len(inputs)],
+            consumed=[inputs[each] for each in self._compiled.donated if each not in kept],
             start=self._queues.of(where).launch,
         )
 
@@ -164,7 +145,7 @@ class XlaExecutable:
                     described.layouts.add().minor_to_major.extend(layout._xla_layout().minor_to_major())
         response.output_memory_kinds.memory_kind_lists.add().memory_kinds.extend(self._memory_kinds)
         response.donated_input_indices.SetInParent()
-        response.donated_input_indices.donated_input_indices.extend(self._donated)
+        response.donated_input_indices.donated_input_indices.extend(self._compiled.donated)
         stats = executable.get_compiled_memory_stats()
         response.compiled_memory_stats.SetInParent()
         for field in _MEMORY_STATS:
@@ -184,75 +165,29 @@ class XlaExecutable:
 
     def _where(self, inputs: Sequence[Array], device_ids: Sequence[int]) -> tuple[int, ...]:
         """A portable program runs on the device that the request names, or that its arguments are on."""
-        if not self._portable:
+        if not self._compiled.portable:
             return self.device_ids
         if device_ids:
             return tuple(device_ids)
         placed = [each.spec.sharding.device_ids for each in inputs if each.spec is not None]
         return placed[0] if placed else self.device_ids
 
-    def _partitionings(self, found: Sequence[Any] | None, count: int) -> list[bytes | None]:
-        """XLA's partitioning of each argument or result; None for those of a program that is not partitioned."""
-        if len(self.device_ids) == 1:
-            return [None] * count
-        if found is None:
-            from jax._src.lib import xla_client as xc
-
-            replicated = xc.OpSharding()
-            replicated.type = xc.OpSharding.Type.REPLICATED
-            return [replicated.SerializeToString()] * count
-        # XLA has one for the empty tuple that a program without results returns.
-        return [each.SerializeToString() for each in found[:count]]
-
-    def _check_arguments(self, inputs: Sequence[Array], place: _Place, where: tuple[int, ...]) -> None:
-        """Refuses arguments that a client of JAX's would never send: XLA does not survive them all."""
-        fitting = place.fitting
-        if len(inputs) != len(fitting):
-            raise statuses.invalid(f"{self.name} takes {len(fitting)} arguments, and {len(inputs)} were given")
-        for number, array in enumerate(inputs):
-            spec = array.spec
-            if spec is fitting[number] or spec is None:
-                continue
-            parameter = self._parameters[number]
-            # The first token of all is an ordinary array without elements.
-            if spec != fitting[number] and parameter.kind != dtypes.TOKEN:
-                sharding = self._sharding(where, self._parameter_shardings[number], parameter.memory_kind)
-                wanted = Spec(parameter.kind, parameter.shape, sharding)
-                if _outline(spec) != _outline(wanted):
-                    raise statuses.invalid(
-                        f"argument {number} of {self.name} must be {_describe(wanted)}, and is {_describe(spec)}"
-                    )
-            fitting[number] = spec
-
-    def _place(self, where: tuple[int, ...]) -> _Place:
-        if (found := self._places.get(where)) is not None:
-            return found
+    def _results_on(self, where: tuple[int, ...]) -> tuple[list[Spec], list[Any]]:
+        """The results of a run on these devices, and JAX's handlers that make arrays of them."""
+        if (known := self._results.get(where)) is not None:
+            return known
         # The result handlers of jaxlib itself take other arguments from 0.12 on.
         from jax._src.interpreters import pxla
 
-        place = self._places[where] = _Place([], [], [None] * len(self._parameters))
+        specs, handlers = self._results[where] = ([], [])
         for (kind, shape), partitioning, memory_kind in zip(
-            self._results, self._output_shardings, self._memory_kinds, strict=True
+            self._compiled.results, self._partitionings, self._memory_kinds, strict=True
         ):
-            spec = Spec(kind, shape, self._sharding(where, partitioning, memory_kind))
-            place.results.append(spec)
-            place.handlers.append(pxla.global_aval_to_result_handler(values.aval(spec), spec.sharding.jax, True))
-        return place
-
-    def _sharding(self, where: tuple[int, ...], partitioning: bytes | None, memory_kind: str | None) -> Sharding:
-        if partitioning is None:
-            return self._shardings.single(where[0], memory_kind)
-        return self._shardings.partitioned(where, partitioning, memory_kind)
-
-
-def _outline(spec: Spec) -> tuple[Any, ...]:
-    """What XLA relies on in an argument."""
-    sharding = spec.sharding
-    memory_kind = sharding.memory_kind or MEMORY_KINDS[0]
-    return spec.kind, spec.shape, sharding.shard_shape(spec.shape), sharding.device_ids, memory_kind
-
-
-def _describe(spec: Spec) -> str:
-    kind, shape, shard, device_ids, memory_kind = _outline(spec)
-    dtype = "string" if spec.is_strings else dtypes.to_numpy(kind).name
-    return f"{dtype}{list(shape)} in parts of {list(shard)} on devices {list(device_ids)} ({memory_kind})"
+            if partitioning is None:
+                sharding = self._shardings.single(where[0], memory_kind)
+            else:
+                sharding = self._shardings.partitioned(where, partitioning, memory_kind)
+            spec = Spec(kind, shape, sharding)
+            specs.append(spec)
+            handlers.append(pxla.global_aval_to_result_handler(values.aval(spec), sharding.jax, True))
+        return specs, handlers

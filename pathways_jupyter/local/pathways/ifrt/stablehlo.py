@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt import dtypes, statuses
-from pathways_jupyter.local.pathways.ifrt.devices import MEMORY_KINDS
 
 CALLBACKS_REFUSED = (
     "host callbacks (jax.debug.print, pure_callback, io_callback) cannot be used through a Pathways proxy;"
@@ -43,30 +42,19 @@ _DONATION_ATTRIBUTES = frozenset({"tf.aliasing_output", "jax.buffer_donor"})
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """An argument as a program declares it: its element type, global shape, and kind of memory."""
-
-    kind: int
-    shape: tuple[int, ...]
-    memory_kind: str
-
-
-@dataclass(frozen=True)
 class Program:
     """A program that is ready to be compiled.
 
     Attributes:
       code: What `compile_and_load` takes: the client's own bytes, or MLIR's text when something had to be replaced.
-      parameters: What each argument must be.
       results: Element type and global shape of each result.
-      donated: Indices of the arguments whose memory the client offers for results.
+      offered: Whether the client offers the memory of arguments for results.
     """
 
     name: str
     code: bytes | str
-    parameters: tuple[Parameter, ...]
     results: tuple[tuple[int, tuple[int, ...]], ...]
-    donated: tuple[int, ...]
+    offered: bool
 
 
 def read_program(artifact: bytes) -> Program:
@@ -98,19 +86,12 @@ def read_program(artifact: bytes) -> Program:
             _replace_by_call(each, each.attributes["decomposition"].value)
         main = next(each for each in _functions(module) if _name(each) == "main")
         signature = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
-        attributes: list[dict[str, Any]] = [{} for _ in signature.inputs]
-        if "arg_attrs" in main.attributes:
-            attributes = [{each.name: each.attr for each in given} for given in main.attributes["arg_attrs"]]
-        default = MEMORY_KINDS[0]
+        attributes = list(main.attributes["arg_attrs"]) if "arg_attrs" in main.attributes else []
         return Program(
             name=_name(module.operation, "main"),
             code=str(module) if replaced or composites else artifact,
-            parameters=tuple(
-                Parameter(*_typed(kind), kinds["mhlo.memory_kind"].value if "mhlo.memory_kind" in kinds else default)
-                for kind, kinds in zip(signature.inputs, attributes, strict=True)
-            ),
             results=tuple(_typed(each) for each in signature.results),
-            donated=tuple(index for index, each in enumerate(attributes) if _DONATION_ATTRIBUTES.intersection(each)),
+            offered=any(each.name in _DONATION_ATTRIBUTES for given in attributes for each in given),
         )
 
 

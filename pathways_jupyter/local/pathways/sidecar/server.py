@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pathways_jupyter.local.pathways import addresses, program_start
+from pathways_jupyter.local.pathways import addresses
 from pathways_jupyter.local.pathways.sidecar.sidecar_protocol import Connection, WireError
 from pathways_jupyter.service import names
 
@@ -61,7 +61,7 @@ def _serve(path: Path) -> None:
         listener.bind(str(path))
         listener.listen(_BACKLOG)
         _log.info("Colocated Python sidecar serving on %s", path.name)
-        signal.signal(signal.SIGCHLD, program_start.reap("Process of a proxy"))
+        signal.signal(signal.SIGCHLD, _reap)
         # Open for writing in this process alone: the others see the end of it when this one ends.
         life, held = os.pipe()
         while True:
@@ -99,6 +99,16 @@ def _run(peer: socket.socket, runner: type[Runner]) -> None:
             sys.stderr.flush()
         # Not sys.exit: user code's threads may still run, and nothing waits for them any more.
         os._exit(code)
+
+
+def _reap(*_: object) -> None:
+    """Reap processes that have ended, and log those that failed."""
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+            pid, status = ended
+            if code := os.waitstatus_to_exitcode(status):
+                by = f"by {signal.Signals(-code).name}" if code < 0 else f"with {code}"
+                _log.warning("Process of a proxy %d was ended %s", pid, by)
 
 
 def _end_with(life: int) -> None:

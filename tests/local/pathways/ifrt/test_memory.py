@@ -17,7 +17,6 @@ import pytest
 from pathways_jupyter.base.tpu import parse_instance_type
 from pathways_jupyter.local.pathways.ifrt import buffers, messages, promises
 from pathways_jupyter.local.pathways.ifrt.client_session import Machine
-from pathways_jupyter.local.pathways.ifrt.compilers import Compilers
 from pathways_jupyter.local.pathways.ifrt.device_queues import DeviceQueues
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
 from pathways_jupyter.local.pathways.ifrt.server import Server
@@ -33,9 +32,7 @@ def target():
     """A server in this process, so that its memory can be watched."""
     devices = Devices([parse_instance_type("tpuv6e:2x2")])
     sidecars = Sidecars(devices, "", present=False)
-    server = Server(
-        Machine(devices, Shardings(devices), DeviceQueues(), Compilers(devices), sidecars, promises.settled(None))
-    )
+    server = Server(Machine(devices, Shardings(devices), DeviceQueues(), sidecars, promises.settled(None)))
     # Not pytest's own directory: its path is too long for a unix socket.
     directory = Path(tempfile.mkdtemp(prefix="pw"))
     server.listen(directory / "socket")

@@ -141,6 +141,34 @@ def test_a_client_too_new_for_this_server_is_reported_and_not_aborted(service):
     channel.close()
 
 
+def test_a_deleted_program_is_deleted_and_its_handle_stays(raw):
+    session = raw()
+    program = session.call("compile", _sine).loaded_executable_handle
+    assert not session.call("loaded_executable_is_deleted", loaded_executable_handle=program).is_deleted
+    future = session.call("loaded_executable_delete", loaded_executable_handle=program).future_handle
+    session.call("check_future", future_handle=future)
+    assert session.call("loaded_executable_is_deleted", loaded_executable_handle=program).is_deleted
+    with pytest.raises(Exception, match="INVALID_ARGUMENT: the program has been deleted"):
+        session.call("loaded_executable_execute", loaded_executable_handle=program)
+    session.call("loaded_executable_destruct", loaded_executable_handle=program)
+    with pytest.raises(Exception, match="NOT_FOUND"):
+        session.call("loaded_executable_is_deleted", loaded_executable_handle=program)
+
+
+def _sine(message) -> None:
+    """Fills in a program for one device."""
+    import jax
+    from jax._src.lib import xla_client
+    from jaxlib.mlir.dialects import stablehlo
+
+    text, version = jax.jit(jax.numpy.sin).lower(ONE).as_text(), stablehlo.get_current_version()
+    message.program.type_name = "xla::ifrt::XlaProgram"
+    message.program.data = stablehlo.serialize_portable_artifact_str(text, version)
+    options = messages.XlaCompileOptions()
+    options.compile_options.MergeFromString(xla_client.CompileOptions().SerializeAsString())
+    message.compile_options.data = options.SerializeToString()
+
+
 def _not_a_program(message) -> None:
     message.program.type_name = "xla::ifrt::XlaProgram"
     message.program.data = b"not StableHLO"
