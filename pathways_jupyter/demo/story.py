@@ -15,11 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
 from pathways_jupyter.base.config import resolve
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.events import Event, EventKind
 from pathways_jupyter.base.hints import Face
-from pathways_jupyter.demo import descendants
 from pathways_jupyter.render import text
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.session import clusters
@@ -109,7 +110,7 @@ class _Story:
         self._cluster: Any = None
         self._session: Session | None = None
         self._config = resolve({"tpu": INSTANCES})
-        self._processes: set[int] = set()
+        self._processes: list[psutil.Process] = []
 
     def play(self) -> None:
         """Run all steps."""
@@ -169,7 +170,9 @@ class _Story:
                 if event.kind is EventKind.STAGE:
                     report.append(event.message)
             self._session = connecting.session
-            self._processes = {self._session.record.pid, *descendants.family(self._cluster.pid)}
+            daemon = psutil.Process(self._cluster.pid)
+            supervisor = psutil.Process(self._session.record.pid)
+            self._processes = [supervisor, daemon, *daemon.children(recursive=True)]
         return self._session
 
     def _devices(self, session: Session) -> None:
@@ -250,16 +253,26 @@ class _Story:
             files = (registry.record_path(session.id), Path(record.log))
             counts["sockets"] = sum(Path(path).exists() for path in (record.socket, record.tunnel))
             counts["session files"] = sum(path.exists() for path in files)
-            counts["supervisors"] = int(descendants.is_alive(record.pid))
+            counts["supervisors"] = int(_runs(self._processes[0]))
             report.append(", ".join(f"{count} {name}" for name, count in counts.items()))
             _claim(not any(counts.values()), f"left over: {report[-1]}")
 
     def _cluster_down(self) -> None:
         with self._step("End the embedded cluster") as report:
             _down()
-            left = descendants.wait_for(self._processes, timeout=_ENDING)
+            # Polling: they are no children of this process.
+            deadline = time.monotonic() + _ENDING
+            while (left := list(filter(_runs, self._processes))) and time.monotonic() < deadline:
+                time.sleep(0.02)
             report.append(f"{len(left) or 'none'} of {text.count(len(self._processes), 'process', 'processes')} left")
-            _claim(not left, f"processes left: {sorted(left)}")
+            _claim(not left, f"processes left: {left}")
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _down() -> None:
