@@ -45,7 +45,6 @@ class Surroundings(Protocol):
 
     uid: str
     directory: Path
-    programs: Path
     restarts: BackOff
 
     def spawner(self, *, warm: bool) -> Spawner:
@@ -251,7 +250,7 @@ class Container:
         tty: bool = False,
     ) -> Process:
         return await self._pod.spawner(warm=warm).spawn(
-            argv if program is not None else pid_one.adapt(argv, self._pod.programs),
+            argv if program is not None else pid_one.adapt(argv),
             environment=environment,
             directory=self._directory(),
             streams=streams,

@@ -27,7 +27,6 @@ class Host(Protocol):
     """Interface of the kubelet for its pods."""
 
     directory: Path
-    programs: Path
     network: Network
     restarts: BackOff
 
@@ -58,7 +57,6 @@ class Pod:
         self.uid: str = obj["metadata"]["uid"]
         self.directory = host.directory / "pods" / self.uid
         self.python = self.directory / "python"
-        self.programs = host.programs
         self.restarts = host.restarts
         self._host = host
         spec = obj["spec"]

@@ -29,21 +29,18 @@ def programs(tmp_path: Path) -> Path:
 def test_kill_one_reaches_the_main_process(programs, command):
     main = subprocess.Popen(["sleep", "600"], start_new_session=True)
     environment = {"PATH": f"{programs}:{os.environ['PATH']}", "PATHWAYS_LOCAL_MAIN_PID": str(main.pid)}
-    subprocess.run(pid_one.adapt(command, programs), env=environment, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(pid_one.adapt(command), env=environment, check=True, stdout=subprocess.DEVNULL)
     assert main.wait(60) == -signal.SIGILL
 
 
-def test_other_commands_stay_as_they_are(programs):
+def test_other_commands_stay_as_they_are():
     for command in (["sh"], ["sh", "-l", "x"], ["python", "-c", "kill"]):
-        assert pid_one.adapt(command, programs) == command
+        assert pid_one.adapt(command) == command
 
 
-@pytest.mark.parametrize("arguments", [[], ["-s"], ["-s", "SIGNONE", "1"], ["one"]])
-def test_wrong_usage_is_reported_and_signals_no_process(arguments, capsys):
-    assert pid_one.main(arguments, 1 << 30) == 2
-    assert "usage" in capsys.readouterr().err
-
-
-def test_a_process_that_is_gone_is_reported(capsys):
-    assert pid_one.main(["1"], 1 << 30) == 1
-    assert "No such process" in capsys.readouterr().err
+@pytest.mark.parametrize("arguments", [[], ["-s"], ["-s", "SIGNONE", "1"], ["one"], ["1"]])
+def test_wrong_usage_and_a_process_that_is_gone_are_reported(programs, arguments):
+    environment = {"PATHWAYS_LOCAL_MAIN_PID": "4194304"}
+    done = subprocess.run([programs / "kill", *arguments], env=environment, capture_output=True, check=False)
+    assert done.returncode != 0
+    assert done.stderr
