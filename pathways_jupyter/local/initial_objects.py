@@ -24,7 +24,7 @@ from pathways_jupyter.local.controllers.node_pools import PROVISIONED_LABEL
 from pathways_jupyter.local.controllers.nodes import CPU_POOL
 from pathways_jupyter.local.controllers.reconciler import Key, Reconciler, itself
 from pathways_jupyter.local.node import programs
-from pathways_jupyter.local.node.kubelet import HOLLOW_ANNOTATION
+from pathways_jupyter.local.settings import HOLLOW_ANNOTATION
 from pathways_jupyter.service import names, networkpolicy, service_jobset
 from pathways_jupyter.service.pathwaysjob import definition, installation
 

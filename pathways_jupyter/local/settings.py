@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 DEFAULT_IDLE_SECONDS = 1800.0
+HOLLOW_ANNOTATION = "pathways-jupyter/hollow"
+"""Set to ``"true"`` on pods that are reported as running without starting processes; for tests of scale."""
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,10 @@ from pathways_jupyter.local.controllers.jobset import JobSetController
 from pathways_jupyter.local.controllers.nodes import NodeController, nodes_for
 from pathways_jupyter.local.controllers.scheduler import Scheduler
 from pathways_jupyter.local.event_recorder import Recorder
-from pathways_jupyter.local.node.kubelet import HOLLOW_ANNOTATION, Kubelet
+from pathways_jupyter.local.node.kubelet import Kubelet
 from pathways_jupyter.local.node.network import Network
 from pathways_jupyter.local.node.spawner import Spawner
+from pathways_jupyter.local.settings import HOLLOW_ANNOTATION
 
 DEADLINE = 60.0
 

@@ -14,7 +14,7 @@ from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType
 from pathways_jupyter.local.controllers.fitting import Occupancy, exclusive
 from pathways_jupyter.local.controllers.reconciler import Follower, Key, controller_of, key_of, set_condition
 from pathways_jupyter.local.event_recorder import Recorder
-from pathways_jupyter.local.node.kubelet import HOLLOW_ANNOTATION
+from pathways_jupyter.local.settings import HOLLOW_ANNOTATION
 
 _log = logging.getLogger(__name__)
 

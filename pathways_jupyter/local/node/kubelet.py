@@ -30,11 +30,10 @@ from pathways_jupyter.local.node.exec import Exec
 from pathways_jupyter.local.node.network import Network
 from pathways_jupyter.local.node.pod import Pod
 from pathways_jupyter.local.node.spawner import Spawner
+from pathways_jupyter.local.settings import HOLLOW_ANNOTATION
 from pathways_jupyter.service import names
 
 _log = logging.getLogger(__name__)
-
-HOLLOW_ANNOTATION = "pathways-jupyter/hollow"
 
 _TERMINAL = ("Succeeded", "Failed")
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

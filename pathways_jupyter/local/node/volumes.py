@@ -6,14 +6,13 @@ variable that names a path in the volume, as ``HOME`` often does, is given the d
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 from pathways_jupyter.local.apiserver.resources import PERSISTENT_VOLUME_CLAIMS, Object
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.apiserver.watch_delivery import ChangeType, Watch
+from pathways_jupyter.local.controllers.reconciler import Key, Reconciler, itself
 from pathways_jupyter.local.node.environment import SpecError
 
 
@@ -59,35 +58,19 @@ def mount(
     return moved
 
 
-class VolumeCleaner:
+class VolumeCleaner(Reconciler):
     """Deletes the volumes of claims that are gone."""
 
     def __init__(self, store: Store, directory: Path) -> None:
-        self._store = store
+        super().__init__(store, {PERSISTENT_VOLUME_CLAIMS: itself})
         self._directory = directory
-        self._watch: Watch | None = None
-        self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Delete the volumes without a claim, and begin to watch the claims."""
-        self._watch = self._store.watch(PERSISTENT_VOLUME_CLAIMS)
-        known = {_volume(self._directory, each) for each in self._store.list(PERSISTENT_VOLUME_CLAIMS)}
+    def reconcile(self, key: Key) -> None:
+        """Delete the volumes without a claim."""
+        claimed = {_volume(self._directory, each) for each in self._store.list(PERSISTENT_VOLUME_CLAIMS)}
         for volume in (self._directory / "volumes").glob("*"):
-            if volume not in known:
+            if volume not in claimed:
                 shutil.rmtree(volume, ignore_errors=True)
-        self._task = asyncio.create_task(self._follow(self._watch))
-
-    async def close(self) -> None:
-        """Stop watching."""
-        if self._watch is not None and self._task is not None:
-            self._watch.close()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _follow(self, watch: Watch) -> None:
-        while changes := await watch.batch():
-            for change in changes:
-                if change.type is ChangeType.DELETED:
-                    shutil.rmtree(_volume(self._directory, change.object), ignore_errors=True)
 
 
 def _volume(directory: Path, claim: Object) -> Path:

@@ -4,7 +4,7 @@ import pytest
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, PODS, SERVICES
-from pathways_jupyter.local.node.kubelet import HOLLOW_ANNOTATION
+from pathways_jupyter.local.settings import HOLLOW_ANNOTATION
 from pathways_jupyter.service import names, service_jobset
 
 SLEEP = ["sleep", "600"]

@@ -7,7 +7,7 @@ from pathways_jupyter.local.apiserver.resources import NODES, PODS
 from pathways_jupyter.local.controllers.fitting import EXCLUSIVE_ANNOTATION
 from pathways_jupyter.local.controllers.jobset import JOB_KEY_LABEL
 from pathways_jupyter.local.controllers.nodes import nodes_for
-from pathways_jupyter.local.node.kubelet import HOLLOW_ANNOTATION
+from pathways_jupyter.local.settings import HOLLOW_ANNOTATION
 from pathways_jupyter.service import names
 
 V6E = {names.ACCELERATOR_LABEL: "tpu-v6e-slice"}

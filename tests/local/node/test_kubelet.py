@@ -11,7 +11,7 @@ from pathways_jupyter.local.apiserver.podstatus import pod_status
 from pathways_jupyter.local.apiserver.resources import EVENTS, PODS
 from pathways_jupyter.local.event_recorder import Recorder
 from pathways_jupyter.local.node import programs
-from pathways_jupyter.local.node.kubelet import HOLLOW_ANNOTATION
+from pathways_jupyter.local.settings import HOLLOW_ANNOTATION
 
 DEADLINE = 60.0
 SLEEP = ("sleep", "600")
