@@ -239,15 +239,10 @@ def _encoded(data: Mapping[str, str | bytes]) -> dict[str, str]:
 
 
 def _table(value: Any, headers: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, empty: str) -> View:
-    from html import escape
+    from pathways_jupyter.render.parts import remarks, table
+    from pathways_jupyter.render.view import drawn
 
-    from pathways_jupyter.render import html, text
-    from pathways_jupyter.render.view import View
-
-    if not rows:
-        return View(value, empty, html.page(html.line(html.muted(empty))))
-    rich = html.page(html.table(headers, [[escape(cell) for cell in row] for row in rows]))
-    return View(value, text.table(headers, rows), rich)
+    return drawn(value, table(headers, rows) if rows else remarks([empty]))
 
 
 def matchers() -> list[Any]:

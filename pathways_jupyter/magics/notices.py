@@ -19,7 +19,7 @@ from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.render import text
 from pathways_jupyter.render.events import News, tone
 from pathways_jupyter.render.events import notice as picture
-from pathways_jupyter.render.html import Tone
+from pathways_jupyter.render.parts import Tone
 from pathways_jupyter.widgets.live import Place
 
 ADVICE: Mapping[EventKind, str] = {

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from pathways_jupyter.magics.repeated import Repeated
 from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.render.progress import Progress
-from pathways_jupyter.render.view import View
 from pathways_jupyter.widgets.live import Place
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ class Waiting:
             if self._said_at:
                 self._screen.line(self._progress.done_line(now))
         elif self.place.drawn:
-            self.place.draw(View(None, self._progress.text(now, done=True), self._progress.html(now, done=True)))
+            self.place.draw(self._progress.view(now, done=True))
 
     def __enter__(self) -> Waiting:
         self._repeated.start()
@@ -90,7 +89,7 @@ class Waiting:
         self.stop()
         if kind is not None and self.place is not None and self.place.drawn:
             now, how = time.time(), "interrupted" if issubclass(kind, KeyboardInterrupt) else "failed"
-            self.place.draw(View(None, self._progress.text(now, how), self._progress.html(now, how)))
+            self.place.draw(self._progress.view(now, how))
 
     def _draw(self) -> None:
         now = time.time()
@@ -98,7 +97,7 @@ class Waiting:
             if self.place is None:
                 self._say(now)
                 return
-            view = View(None, self._progress.text(now), self._progress.html(now))
+            view = self._progress.view(now)
         self.place.draw(view)
 
     def _say(self, now: float) -> None:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from html import escape
 
-from pathways_jupyter.base.text import some
-from pathways_jupyter.render import html, text
-from pathways_jupyter.render.html import Tone
-from pathways_jupyter.render.text import Mark
-from pathways_jupyter.render.view import View
+from pathways_jupyter.base.text import count, some
+from pathways_jupyter.render.parts import Tone, indented, line, toned
+from pathways_jupyter.render.view import View, drawn
 from pathways_jupyter.session.kernel.user_arrays import NamedArray
 
 _MANY = 8
@@ -22,10 +19,10 @@ def switched(unusable: Sequence[NamedArray], left: Sequence[NamedArray]) -> list
     """What happened to the user's arrays, one line for each outcome; empty when no array is affected."""
     lines = []
     if unusable:
-        lines.append(f"{text.count(len(unusable), 'array')} became unusable: {_named(unusable)}")
+        lines.append(f"{count(len(unusable), 'array')} became unusable: {_named(unusable)}")
     if left:
         verb = "stays where it was" if len(left) == 1 else "stay where they were"
-        lines.append(f"{text.count(len(left), 'array')} {verb} (jax.device_put moves them): {_named(left)}")
+        lines.append(f"{count(len(left), 'array')} {verb} (jax.device_put moves them): {_named(left)}")
     return lines
 
 
@@ -35,7 +32,7 @@ def elsewhere(arrays: Sequence[NamedArray]) -> list[str]:
         return []
     first = _VARIABLE.match(arrays[0].name)[0]  # type: ignore[index]
     return [
-        f"{text.count(len(arrays), 'array')} made before this notebook connected: {_named(arrays)}",
+        f"{count(len(arrays), 'array')} made before this notebook connected: {_named(arrays)}",
         f"JAX does not move them to the TPUs by itself: {first} = jax.device_put({first}, jax.devices()[0]) does.",
     ]
 
@@ -46,20 +43,16 @@ def disconnected(session: str, unusable: Sequence[NamedArray], remains: str) -> 
     Args:
       remains: What could not be removed from the cluster, and why.
     """
-    title = f"Session {session} is over; JAX is as it was before."
     lines = switched(unusable, ())
     if remains:
         lines.append(f"Not everything could be removed: {remains}")
-    plain = [f"{Mark.OK} {title}", *(f"  {Mark.WARN} {line}" for line in lines)]
-    rich = [html.line(html.toned(Tone.OK, Mark.OK), escape(title))]
-    rich += [html.line(html.toned(Tone.WAIT, Mark.WARN), escape(line)) for line in lines]
-    return View(None, "\n".join(plain), html.page(*rich))
+    title = line(toned(Tone.OK), f"Session {session} is over; JAX is as it was before.")
+    return drawn(None, title, *(indented(line(toned(Tone.WARN), each)) for each in lines))
 
 
 def notes(lines: Sequence[str]) -> View:
     """Lines marked as warnings."""
-    rich = [html.line(html.toned(Tone.WAIT, Mark.WARN), escape(line)) for line in lines]
-    return View(None, "\n".join(f"{Mark.WARN} {line}" for line in lines), html.page(*rich))
+    return drawn(None, *(line(toned(Tone.WARN), each) for each in lines))
 
 
 def _named(arrays: Sequence[NamedArray]) -> str:

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from pathways_jupyter.render import html, text
-from pathways_jupyter.render.html import Tone
-from pathways_jupyter.render.text import Mark
-from pathways_jupyter.render.view import View
+from pathways_jupyter.base.text import count
+from pathways_jupyter.render.parts import Part, Tone, card, head, muted, table, toned
+from pathways_jupyter.render.view import View, drawn
 from pathways_jupyter.service.checks import Finding, Level
-
-_MARKS = {Level.OK: Mark.OK, Level.WARN: Mark.WARN, Level.FAIL: Mark.FAIL}
-_TONES = {Level.OK: Tone.OK, Level.WARN: Tone.WAIT, Level.FAIL: Tone.FAIL}
 
 
 def view(findings: Sequence[Finding]) -> View:
@@ -21,26 +17,18 @@ def view(findings: Sequence[Finding]) -> View:
     plain = []
     rows = []
     for each in findings:
-        plain.append(f"{_MARKS[each.level]} {each.name:<{width}}  {each.message}")
+        tone = Tone(each.level)
+        plain.append(f"{tone.mark} {each.name:<{width}}  {each.message}")
         if each.hint:
             plain.append(f"  {'':<{width}}  {each.hint}")
-        advice = f"<br>{html.muted(each.hint)}" if each.hint else ""
-        rows.append(
-            (html.toned(_TONES[each.level], _MARKS[each.level]), escape(each.name), escape(each.message) + advice)
-        )
-    worst, verdict = _verdict(findings)
-    return View(
-        list(findings),
-        "\n".join([*plain, "", f"{_MARKS[worst]} {verdict}"]),
-        html.page(html.card(_TONES[worst], html.head(verdict), html.table(("", "checked", "found"), rows))),
-    )
-
-
-def _verdict(findings: Sequence[Finding]) -> tuple[Level, str]:
+        advice = f"<br>{muted(each.hint).html}" if each.hint else ""
+        rows.append((toned(tone), each.name, Part(each.message, escape(each.message) + advice)))
     failed = sum(each.level is Level.FAIL for each in findings)
     warned = sum(each.level is Level.WARN for each in findings)
+    worst, verdict = Tone.OK, "All is well."
     if failed:
-        return Level.FAIL, f"{text.count(failed, 'problem keeps', 'problems keep')} this machine from connecting."
-    if warned:
-        return Level.WARN, f"Connecting works; {text.count(warned, 'warning needs', 'warnings need')} attention."
-    return Level.OK, "All is well."
+        worst, verdict = Tone.FAIL, f"{count(failed, 'problem keeps', 'problems keep')} this machine from connecting."
+    elif warned:
+        worst, verdict = Tone.WARN, f"Connecting works; {count(warned, 'warning needs', 'warnings need')} attention."
+    rich = card(worst, head(verdict), table(("", "checked", "found"), rows)).html
+    return drawn(list(findings), Part("\n".join([*plain, "", f"{worst.mark} {verdict}"]), rich))

@@ -3,48 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html import escape
 
 from pathways_jupyter.commands.declaration import Command, Kind, Option, Word
-from pathways_jupyter.render import html, text
-from pathways_jupyter.render.view import View
+from pathways_jupyter.render.parts import Part, code, line, remarks, spaced, table
+from pathways_jupyter.render.view import View, drawn
 
 
 def overview(commands: Mapping[str, Command], program: str) -> View:
     """All commands with their summaries."""
-    rows = [(f"{program} {command.name}", command.summary) for command in commands.values()]
-    ending = f"{program} COMMAND --help shows its options and examples."
-    rich = [(html.code(name), escape(summary)) for name, summary in rows]
-    plain = f"{text.table(('', ''), rows)}\n\n{ending}"
-    return View(commands, plain, html.page(html.table((), rich), html.line(html.muted(ending))))
+    rows = [(code(f"{program} {command.name}"), command.summary) for command in commands.values()]
+    ending = remarks([f"{program} COMMAND --help shows its options and examples."])
+    return drawn(commands, table((), rows), spaced(ending))
 
 
 def command(about: Command, program: str) -> View:
     """One command with its options and examples."""
     usage = " ".join([program, about.name, *map(_place, about.words), *(["[options]"] if about.options else [])])
-    takes = [(_place(word), word.help) for word in about.words]
-    takes += [(_spelling(option), _purpose(option)) for option in about.options]
-    examples = [(f"{program} {line}", purpose) for line, purpose in (about.examples or {}).items()]
-    said = list(filter(None, (about.summary, about.details)))
-    plain = [usage, "", *said]
-    rich = [html.line(html.code(usage)), *(html.line(escape(each)) for each in said)]
+    takes = [(code(_place(word)), word.help) for word in about.words]
+    for option in about.options:
+        also = f" (also {', '.join(option.aliases)})" if option.aliases else ""
+        default = f"; default: {option.default}" if option.default else ""
+        takes.append((code(_spelling(option)), f"{option.help}{default}{also}"))
+    shown = [line(code(usage)), spaced(line(about.summary))]
+    if about.details:
+        shown.append(line(about.details))
     if takes:
-        plain += ["", text.table(("", ""), takes, indent="  ")]
-        rich.append(html.table(("option", "what it does"), [(html.code(name), escape(help)) for name, help in takes]))
-    if examples:
-        plain += ["", "Examples:", *(f"  {line}\n      {purpose}" for line, purpose in examples)]
-        rich.append(html.table(("example", ""), [(html.code(line), escape(purpose)) for line, purpose in examples]))
-    return View(about, "\n".join(plain), html.page(*rich))
+        shown.append(spaced(table((), takes, indent="  ")))
+    if about.examples:
+        examples = [(f"{program} {typed}", purpose) for typed, purpose in about.examples.items()]
+        # In text below each other: the lines to type are long.
+        plain = "\n".join(f"  {typed}\n      {purpose}" for typed, purpose in examples)
+        rich = table((), [(code(typed), purpose) for typed, purpose in examples]).html
+        shown += [spaced(line("Examples:")), Part(plain, rich)]
+    return drawn(about, *shown)
 
 
 def _place(word: Word) -> str:
     name = "|".join(word.choices) or word.name.upper()
     return name if word.required else f"[{name}]"
-
-
-def _purpose(option: Option) -> str:
-    also = f" (also {', '.join(option.aliases)})" if option.aliases else ""
-    return f"{option.help}{f'; default: {option.default}' if option.default else ''}{also}"
 
 
 def _spelling(option: Option) -> str:

@@ -1,4 +1,4 @@
-"""Building blocks of the HTML pictures.
+"""The style of HTML pictures.
 
 Colours are the theme's own where there is one (JupyterLab and VS Code set variables) and otherwise derive from the text
 colour, so nothing here assumes a light or a dark page. A front end that strips ``<style>``, as JupyterLab does with the
@@ -7,32 +7,8 @@ output of a notebook that is not trusted, still shows readable tables and lists.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from enum import StrEnum
-from html import escape, unescape
-
-from pathways_jupyter.render.text import moment
-
-
-class Tone(StrEnum):
-    """The meaning of a colour; a word beside it always says the same."""
-
-    OK = "ok"
-    WAIT = "wait"
-    FAIL = "fail"
-    NONE = "none"
-
-
-_LONG_CELL = 20
-"""A cell with more characters may be broken into lines."""
-_TAG = re.compile(r"<[^>]*>")
-_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:ms|s|min|h|d|[kMG]B)\b)")
-_STYLE = (
-    # Pairs of a name and the rules that an output needs when it contains that name; "" is for every output.
-    (
-        "",
-        """
+_STYLE = {
+    "": """
 .pathways-jupyter {
   --pw-ok: var(--jp-success-color1, #2e9e5b); --pw-wait: var(--jp-warn-color1, #c77c02);
   --pw-fail: var(--jp-error-color1, #d64545); --pw-mine: var(--jp-brand-color1, #3b82d6); --pw-none: #8a8a8a;
@@ -43,29 +19,21 @@ _STYLE = (
 }
 .pathways-jupyter .pw-muted { opacity: .72; }
 .pathways-jupyter .pw-tone { color: var(--pw-tone); font-weight: 600; white-space: nowrap; }
-.pathways-jupyter .pw-ok { --pw-tone: var(--pw-ok); } .pathways-jupyter .pw-wait { --pw-tone: var(--pw-wait); }
+.pathways-jupyter .pw-ok { --pw-tone: var(--pw-ok); }
+.pathways-jupyter :is(.pw-wait, .pw-warn) { --pw-tone: var(--pw-wait); }
 .pathways-jupyter .pw-fail { --pw-tone: var(--pw-fail); } .pathways-jupyter .pw-none { --pw-tone: var(--pw-none); }
 """,
-    ),
-    (
-        "pw-head",
-        """
+    "pw-head": """
 .pathways-jupyter .pw-head { display: flex; flex-wrap: wrap; gap: .25rem .6rem; align-items: baseline; }
 .pathways-jupyter .pw-head b { font-size: 14px; }
 """,
-    ),
-    (
-        "pw-card",
-        """
+    "pw-card": """
 .pathways-jupyter .pw-card {
   border: 1px solid var(--pw-line); border-left: 3px solid var(--pw-tone, var(--pw-line)); border-radius: 4px;
   padding: .5rem .8rem; margin: .25rem 0; background: transparent;
 }
 """,
-    ),
-    (
-        "pw-table",
-        """
+    "pw-table": """
 .pathways-jupyter table.pw-table {
   border-collapse: collapse; margin: .35rem 0 .1rem; font-size: 13px; border: 0; color: inherit;
 }
@@ -78,16 +46,10 @@ _STYLE = (
 .pathways-jupyter table.pw-table th { font-weight: 600; opacity: .72; }
 .pathways-jupyter table.pw-table tr { background: transparent !important; }
 """,
-    ),
-    (
-        "<code",
-        """
+    "<code": """
 .pathways-jupyter code { background: var(--pw-fill); color: inherit; padding: .05rem .3rem; border-radius: 3px; }
 """,
-    ),
-    (
-        "pw-map",
-        """
+    "pw-map": """
 .pathways-jupyter .pw-map { display: flex; flex-wrap: wrap; gap: .5rem; margin: .45rem 0 .1rem; }
 .pathways-jupyter .pw-slice {
   border: 1px solid var(--pw-line); border-top: 3px solid var(--pw-tone); border-radius: 4px;
@@ -112,76 +74,15 @@ _STYLE = (
     linear-gradient(-45deg, transparent 43%, var(--pw-tone) 43% 57%, transparent 57%);
 }
 """,
-    ),
-)
+}
+"""Rules by the name that an output contains when it needs them; "" is for every output."""
 
 
-def page(*parts: str) -> str:
-    """A whole output: `parts` below each other, with their style sheet.
+def page(body: str) -> str:
+    """A whole output: `body` with its style sheet.
 
     Each output is saved in the notebook's file on its own, so each carries its own style, limited to the rules that it
     uses.
     """
-    body = "".join(parts)
-    style = "\n".join(rules.strip() for name, rules in _STYLE if name in body)
+    style = "\n".join(rules.strip() for name, rules in _STYLE.items() if name in body)
     return f'<div class="pathways-jupyter"><style>{style}</style>{body}</div>'
-
-
-def card(tone: Tone, *parts: str) -> str:
-    """A frame with an edge in the colour of `tone`."""
-    return f'<div class="pw-card pw-{tone}">{"".join(parts)}</div>'
-
-
-def head(title: str, *details: str) -> str:
-    """A title with `details`, which are HTML, beside it."""
-    beside = "".join(f"<span>{each}</span>" for each in details if each)
-    return f'<div class="pw-head"><b>{escape(title)}</b>{beside}</div>'
-
-
-def toned(tone: Tone, words: str) -> str:
-    """Text in the colour of `tone`."""
-    return f'<span class="pw-tone pw-{tone}">{escape(words)}</span>'
-
-
-def muted(words: str) -> str:
-    """Less prominent text."""
-    return f'<span class="pw-muted">{escape(words)}</span>'
-
-
-def line(*parts: str) -> str:
-    """`parts`, which are HTML, on a line of their own."""
-    return f"<div>{' '.join(part for part in parts if part)}</div>"
-
-
-def code(words: str) -> str:
-    """Something to type or an exact name."""
-    return f"<code>{escape(words)}</code>"
-
-
-def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table; `headers` are text, the cells of `rows` are HTML.
-
-    Only long cells are broken into lines, but not after each word: a number keeps its unit. What is too wide scrolls.
-    """
-    above = "".join(f'<th scope="col">{escape(header)}</th>' for header in headers)
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
-    top = f"<thead><tr>{above}</tr></thead>" if any(headers) else ""
-    return f'<div class="pw-scroll"><table class="pw-table">{top}<tbody>{body}</tbody></table></div>'
-
-
-def _cell(content: str) -> str:
-    if len(unescape(_TAG.sub("", content))) <= _LONG_CELL:
-        return f"<td>{content}</td>"
-    # Not in what may be copied into a shell.
-    kept = content if "<code" in content else _BEFORE_UNIT.sub("&nbsp;", content)
-    return f'<td class="pw-long">{kept}</td>'
-
-
-def as_of(at: float, note: str = "") -> str:
-    """When the picture was drawn, as a saved notebook may be read much later; `note` names another limitation."""
-    return line(muted(f"As of {moment(at)}{'. ' if note else ''}{note}"))
-
-
-def fields(pairs: Sequence[tuple[str, str]]) -> str:
-    """Names and values, both text, below each other; pairs without a value are left out."""
-    return table((), [(muted(name), escape(value)) for name, value in pairs if value])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from html import escape
 
 from pathways_jupyter.base.events import Event, EventKind, SessionState, Stage
-from pathways_jupyter.render import html, text
-from pathways_jupyter.render.html import Tone
+from pathways_jupyter.render import text
+from pathways_jupyter.render.parts import Part, Tone, as_of, card, head, line, muted, table, toned
 from pathways_jupyter.render.text import Mark
+from pathways_jupyter.render.view import View, drawn
 
 TITLES = {
     Stage.JOB: "wait for the job",
@@ -94,30 +94,29 @@ class Progress:
         why = self.steps[-1].message if self.steps else ""
         return f"{Mark.OK} connected ({text.duration(now - self.began)}){f': {why}' if why else ''}"
 
-    def text(self, now: float, stopped: str = "", *, done: bool = False) -> str:
-        """All stages, one a line; see :meth:`line`.
+    def view(self, now: float, stopped: str = "", *, done: bool = False) -> View:
+        """All stages; the last one is running, failed or complete.
 
         Args:
+          now: Seconds since the epoch.
+          stopped: How it ended, if it did not succeed.
           done: The last stage is complete as well.
         """
-        over = self.steps if done else self.steps[:-1]
-        lines = [f"{Mark.OK} {step.title} ({text.duration(step.seconds(now))})" for step in over]
-        if done or stopped:
-            return "\n".join([*lines, self.done_line(now) if done else self.line(now, stopped)])
-        return "\n".join([*lines, self.line(now), f"As of {text.moment(now)}. {_LEFT_BEHIND}"])
-
-    def html(self, now: float, stopped: str = "", *, done: bool = False) -> str:
-        """All stages; the last one is running, failed or complete."""
-        tone, mark = (Tone.FAIL, Mark.FAIL) if stopped else (Tone.OK, Mark.OK) if done else (Tone.WAIT, Mark.WAIT)
-        rows = []
+        title, tone = "Connecting", Tone.WAIT
+        if stopped or done:
+            title, tone = ("Not connected", Tone.FAIL) if stopped else ("Connected", Tone.OK)
+        rows, lines = [], []
         for step in self.steps:
-            last = step is self.steps[-1]
-            sign = html.toned(tone, mark) if last else html.toned(Tone.OK, Mark.OK)
-            why = escape(stopped or step.message) if last else ""
-            rows.append((sign, escape(step.title), html.muted(text.duration(step.seconds(now))), why))
-        warned = [html.line(html.toned(Tone.WAIT, Mark.WARN), escape(each.message)) for each in self.warnings]
-        title = "Not connected" if stopped else "Connected" if done else "Connecting"
-        head = html.head(title, html.muted(text.duration(now - self.began)))
-        card = html.card(tone, head, html.table((), rows), *warned)
-        # A kernel that is restarted or killed meanwhile leaves this as the cell's output.
-        return html.page(card, "" if stopped or done else html.as_of(now, _LEFT_BEHIND))
+            last, took = step is self.steps[-1], text.duration(step.seconds(now))
+            why = (stopped or step.message) if last else ""
+            rows.append((toned(tone if last else Tone.OK), step.title, muted(took), why))
+            if done or not last:
+                lines.append(f"{Mark.OK} {step.title} ({took})")
+        lines.append(self.done_line(now) if done else self.line(now, stopped))
+        warned = [line(toned(Tone.WARN), each.message) for each in self.warnings]
+        rich = card(tone, head(title, muted(text.duration(now - self.began))), table((), rows), *warned).html
+        if not stopped and not done:
+            # A kernel that is restarted or killed meanwhile leaves this as the cell's output.
+            lines.append(f"As of {text.moment(now)}. {_LEFT_BEHIND}")
+            rich += as_of(now, _LEFT_BEHIND).html
+        return drawn(None, Part("\n".join(lines), rich))

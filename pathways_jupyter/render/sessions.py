@@ -7,38 +7,22 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import PurePath
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.events import Event, EventKind, SessionSlice, SessionState
 from pathways_jupyter.render import events as timeline
-from pathways_jupyter.render import html, slicemap, text
-from pathways_jupyter.render.html import Tone
+from pathways_jupyter.render import slicemap, text
+from pathways_jupyter.render.parts import Part, Tone, code, fields, head, indented, line, muted, toned
+from pathways_jupyter.render.parts import card as frame
+from pathways_jupyter.render.parts import table as part_table
 from pathways_jupyter.render.slicemap import THIS_NOTEBOOK, Box, Owner
-from pathways_jupyter.render.text import Mark
-from pathways_jupyter.render.view import View
+from pathways_jupyter.render.view import View, drawn, listed
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.registry import SessionRecord
 
-_TONES = {
-    SessionState.STARTING: Tone.WAIT,
-    SessionState.WAITING: Tone.WAIT,
-    SessionState.CONNECTED: Tone.OK,
-    SessionState.DEGRADED: Tone.WAIT,
-    SessionState.INTERRUPTED: Tone.WAIT,
-    SessionState.LOST: Tone.FAIL,
-    SessionState.CLOSING: Tone.WAIT,
-    SessionState.CLOSED: Tone.NONE,
-    SessionState.FAILED: Tone.FAIL,
-}
-
 _CONNECTING = {SessionState.STARTING, SessionState.WAITING}
-
-_HEADERS = ("session", "state", "for", "slices", "service", "notebook", "age", "pid")
-_NO_SESSIONS = "No sessions on this machine."
-
 _NEWS = {
     EventKind.SLICE_DOWN,
     EventKind.SLICE_HEALED,
@@ -47,7 +31,6 @@ _NEWS = {
     EventKind.WARNING,
 }
 _RECENT = 5
-_MARKS = {Tone.OK: Mark.OK, Tone.WAIT: Mark.WAIT, Tone.FAIL: Mark.FAIL, Tone.NONE: Mark.NONE}
 
 _SILENT = (
     "The tunnel is in its supervisor, process {pid}, which does not answer: cells wait for it. If it was stopped, "
@@ -86,8 +69,7 @@ def card(
       now: Seconds since the epoch; the clock's when left out.
     """
     now = time.time() if now is None else now
-    tone = _tone(record)
-    mark = Mark.WARN if tone is Tone.WAIT and record.state.is_connected else _MARKS[tone]
+    tone, state = _tone(record), state_words(record)
     shown = [event for event in events[:listed] if event.kind in _NEWS][-_RECENT:]
     job, is_known = record.pathways_job, not record.supervisor
     about = [
@@ -105,28 +87,21 @@ def card(
         advice = _SILENT.format(pid=record.pid)
     elif _is_useless(record):
         advice = "All arrays on TPUs are lost. New workers restore the slices."
-    title = f"Session {record.id}"
-    state, when = state_words(record), _when(record, events, now)
-    plain = [f"{mark} {title}: {state}, {when}", text.fields(about)]
-    plain += [f"  {timeline.line(event)}" for event in shown]
-    rich = html.card(
-        tone,
-        html.head(title, html.toned(tone, state), html.muted(when)),
-        html.fields(about),
-        slicemap.picture(_boxes(record, devices)) if devices and is_known and record.state.is_connected else "",
-        *map(timeline.rich_line, shown),
-        html.line(escape(advice)) if advice else "",
-    )
-    if advice:
-        plain.append(f"  {advice}")
-    return View(record, "\n".join(filter(None, plain)), html.page(rich))
+    has_map = devices and is_known and record.state.is_connected
+    lines = [*map(timeline.one, shown), *([line(advice)] if advice else [])]
+    parts = [
+        head(f"Session {record.id}", toned(tone, state), muted(_when(record, events, now)), mark=tone.mark),
+        fields(about),
+        slicemap.picture(_boxes(record, devices)) if has_map else Part("", ""),
+        *map(indented, lines),
+    ]
+    return drawn(record, frame(tone, *parts))
 
 
 def no_session() -> View:
     """The card of a notebook without a session."""
-    line = "This notebook is not connected."
     advice = "%pathways connect --help shows how; %pathways connect --local --tpu tpuv6e:2x2=2 needs no cluster."
-    return View(None, f"{Mark.NONE} {line}\n  {advice}", html.page(html.line(escape(line), html.muted(advice))))
+    return drawn(None, line(toned(Tone.NONE), "This notebook is not connected."), indented(line(muted(advice))))
 
 
 def table(records: Sequence[SessionRecord], *, mine: str = "", now: float | None = None) -> View:
@@ -138,14 +113,27 @@ def table(records: Sequence[SessionRecord], *, mine: str = "", now: float | None
       now: Seconds since the epoch; the clock's when left out.
     """
     now = time.time() if now is None else now
-    if not records:
-        return View(list(records), _NO_SESSIONS, html.page(html.line(html.muted(_NO_SESSIONS)), html.as_of(now)))
-    plain = [_row(record, mine, now) for record in records]
-    rich = [
-        [html.code(row[0]), html.toned(_tone(record), row[1]), *map(escape, row[2:])]
-        for record, row in zip(records, plain, strict=True)
-    ]
-    return View(list(records), text.table(_HEADERS, plain), html.page(html.table(_HEADERS, rich), html.as_of(now)))
+    rows = []
+    for record in records:
+        # Where Jupyter gives no path it is the kernel, or the process of a script or a terminal.
+        process = f"kernel {record.kernel_id[:8]}" if record.kernel_id else f"process {record.kernel_pid}"
+        owner = PurePath(record.notebook).name or record.program or process
+        if not record.is_here:
+            owner += f" on {record.host}"
+        rows.append(
+            (
+                code(record.id),
+                toned(_tone(record), state_words(record)),
+                text.duration(now - record.since),
+                tpu.format_instances(record.instances),
+                f"job {record.pathways_job}" if record.pathways_job else service_name(record.service),
+                f"{owner} (this one)" if record.id == mine else owner,
+                text.duration(now - record.created),
+                str(record.pid),
+            )
+        )
+    shown = part_table(("session", "state", "for", "slices", "service", "notebook", "age", "pid"), rows)
+    return listed(list(records), shown, none="No sessions on this machine.", now=now)
 
 
 def _is_useless(record: SessionRecord) -> bool:
@@ -153,7 +141,10 @@ def _is_useless(record: SessionRecord) -> bool:
 
 
 def _tone(record: SessionRecord) -> Tone:
-    return Tone.FAIL if record.supervisor or _is_useless(record) else _TONES[record.state]
+    if record.supervisor or _is_useless(record):
+        return Tone.FAIL
+    passing = {*_CONNECTING, SessionState.CLOSING}
+    return Tone.WAIT if record.state in passing else timeline.STATE_TONES.get(record.state, Tone.NONE)
 
 
 def state_words(record: SessionRecord) -> str:
@@ -204,17 +195,12 @@ def _boxes(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> list[
     types = [name for name, number in record.instances.items() for _ in range(number)]
     boxes = []
     for each in _slices(record, devices):
-        detail = "" if each.number == each.index else f"your {each.index}"
-        boxes.append(
-            Box(
-                each.index if each.number is None else each.number,
-                types[each.index] if each.index < len(types) else "",
-                State.READY if each.up else State.DOWN,
-                THIS_NOTEBOOK if each.up else State.DOWN,
-                Owner.THIS,
-                detail="as JAX counts" if each.number is None else detail,
-            )
-        )
+        number, detail = each.number, "" if each.number == each.index else f"your {each.index}"
+        if number is None:
+            number, detail = each.index, "as JAX counts"
+        kind = types[each.index] if each.index < len(types) else ""
+        health, word = (State.READY, THIS_NOTEBOOK) if each.up else (State.DOWN, State.DOWN)
+        boxes.append(Box(number, kind, health, word, Owner.THIS, detail=detail))
     return boxes
 
 
@@ -222,21 +208,3 @@ def _slices(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> list
     """The session's slices with JAX devices, including those that the record does not describe."""
     known = {each.index: each for each in record.slices}
     return [known.get(index, SessionSlice(None, index, up=True)) for index in sorted(devices)]
-
-
-def _row(record: SessionRecord, mine: str, now: float) -> tuple[str, ...]:
-    # Where Jupyter gives no path it is the kernel, or the process of a script or a terminal.
-    process = f"kernel {record.kernel_id[:8]}" if record.kernel_id else f"process {record.kernel_pid}"
-    owner = PurePath(record.notebook).name or record.program or process
-    if not record.is_here:
-        owner += f" on {record.host}"
-    return (
-        record.id,
-        state_words(record),
-        text.duration(now - record.since),
-        tpu.format_instances(record.instances),
-        f"job {record.pathways_job}" if record.pathways_job else service_name(record.service),
-        f"{owner} (this one)" if record.id == mine else owner,
-        text.duration(now - record.created),
-        str(record.pid),
-    )

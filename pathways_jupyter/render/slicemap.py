@@ -15,14 +15,12 @@ from html import escape
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.render import html, text
-from pathways_jupyter.render.html import Tone
-from pathways_jupyter.render.text import Mark
+from pathways_jupyter.base.text import count
+from pathways_jupyter.render.parts import Part, Tone, line, muted, toned
 from pathways_jupyter.service.podstate import State
 
 TONES = {State.READY: Tone.OK, State.STARTING: Tone.WAIT, State.DOWN: Tone.FAIL}
-MARKS = {State.READY: Mark.OK, State.STARTING: Mark.WAIT, State.DOWN: Mark.FAIL}
-"""The colours and marks of health."""
+"""The tones of health."""
 THIS_NOTEBOOK = "this notebook"
 """The word for a slice that the notebook which shows it has."""
 
@@ -59,22 +57,23 @@ class Box:
     down: tuple[int, ...] = ()
 
 
-def picture(boxes: Sequence[Box]) -> str:
-    """The map as HTML."""
+def picture(boxes: Sequence[Box]) -> Part:
+    """The map, in HTML only."""
     drawn = "".join(map(_box, boxes[:_MOST_SLICES]))
     rest = len(boxes) - _MOST_SLICES
-    more = html.line(html.muted(f"and {text.count(rest, 'more slice', 'more slices')}")) if rest > 0 else ""
-    return f'<div class="pw-map" role="list">{drawn}</div>{more}'
+    more = line(muted(f"and {count(rest, 'more slice', 'more slices')}")).html if rest > 0 else ""
+    return Part("", f'<div class="pw-map" role="list">{drawn}</div>{more}')
 
 
 def _box(box: Box) -> str:
     tone = TONES[box.health]
     label = f"slice {box.index}, {box.instance_type}, {box.word}{f', {box.detail}' if box.detail else ''}"
     held = "kept" if box.kept else "held" if box.owner and box.health is State.READY else "free"
+    title = f"<b>slice {box.index}</b> {box.owner} {muted(box.instance_type).html}"
+    words = f"{toned(tone, box.word).html} {muted(box.detail).html}"
     return (
         f'<div class="pw-slice pw-{tone} pw-of-{box.owner.name.lower()} pw-{held}" role="listitem" '
-        f'aria-label="{escape(label)}"><div><b>slice {box.index}</b> {box.owner} {html.muted(box.instance_type)}</div>'
-        f"<div>{html.toned(tone, box.word)} {html.muted(box.detail)}</div>{_hosts(box)}</div>"
+        f'aria-label="{escape(label)}"><div>{title}</div><div>{words}</div>{_hosts(box)}</div>'
     )
 
 
@@ -92,7 +91,7 @@ def _hosts(box: Box) -> str:
         tone = Tone.NONE if box.health is State.DOWN and box.down and host not in box.down else TONES[box.health]
         grid = '<div class="pw-chip"></div>' * chips
         hosts.append(
-            f'<div class="pw-host pw-{tone}" title="host {host}: {text.count(kind.chips_per_host, "chip")}" '
+            f'<div class="pw-host pw-{tone}" title="host {host}: {count(kind.chips_per_host, "chip")}" '
             f'style="grid-template-columns: repeat({columns}, auto)">{grid}</div>'
         )
     return f'<div class="pw-hosts" aria-hidden="true">{"".join(hosts)}</div>'

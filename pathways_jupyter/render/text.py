@@ -1,7 +1,4 @@
-"""Building blocks of the plain-text pictures: tables and marks, and times, counts and devices in words.
-
-The pictures in HTML say the same in the same words.
-"""
+"""Plain text: tables and marks, and times, counts and devices in words."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ class Mark(StrEnum):
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "") -> str:
     """Columns as wide as their widest cell, two spaces apart; no frame, so that it can be copied and pasted."""
     lines = [headers, *rows] if any(headers) else list(rows)
-    widths = [max(_width(line[column]) for line in lines) for column in range(len(headers))]
+    widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         indent
         + "  ".join(cell + " " * (width - _width(cell)) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -43,7 +40,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str 
 
 def fields(pairs: Sequence[tuple[str, str]], *, indent: str = "  ") -> str:
     """Names and values below each other; pairs without a value are left out."""
-    return table(("", ""), [pair for pair in pairs if pair[1]], indent=indent) if any(v for _, v in pairs) else ""
+    return table((), [pair for pair in pairs if pair[1]], indent=indent)
 
 
 def _width(text: str) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
-from pathways_jupyter.render import html
+from pathways_jupyter.render import html, parts
+from pathways_jupyter.render.parts import Part
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,11 +33,29 @@ class View:
         return {"text/plain": self.text, "text/html": self.html}
 
 
+def drawn(value: Any, *shown: Part, exit_code: int = 0) -> View:
+    """`value` as `shown`, part below part."""
+    whole = parts.stacked(*shown)
+    return View(value, whole.text.strip("\n"), html.page(whole.html), exit_code)
+
+
+def listed(value: Any, *shown: Part, none: str, now: float | None = None, note: str = "") -> View:
+    """A list as `shown`, and when it was drawn.
+
+    Args:
+      none: What to say instead where `value` is empty.
+      now: Seconds since the epoch; the clock's when left out.
+      note: A limitation of the picture, shown beside its time.
+    """
+    as_of = parts.as_of(time.time() if now is None else now, note)
+    return drawn(value, *(shown if value else [parts.remarks([none])]), as_of)
+
+
 def said(text: str, value: Any = None, exit_code: int = 0) -> View:
     """What was done, in a sentence; its value is `value`, by default the sentence."""
-    return View(text if value is None else value, text, html.page(html.line(escape(text))), exit_code)
+    return drawn(text if value is None else value, parts.line(text), exit_code=exit_code)
 
 
 def preformatted(text: str, value: Any = None) -> View:
     """Text whose lines and columns stay as they are, such as a manifest; its value is `value`, by default the text."""
-    return View(text if value is None else value, text.rstrip(), html.page(f"<pre>{escape(text)}</pre>"))
+    return View(text if value is None else value, text.rstrip(), html.page(parts.verbatim(text).html))

@@ -16,9 +16,8 @@ from IPython.display import display
 
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.tpu import MACHINES
-from pathways_jupyter.render import html
-from pathways_jupyter.render.text import Mark
-from pathways_jupyter.render.view import View
+from pathways_jupyter.render.parts import Tone, indented, line, muted, remarks, toned
+from pathways_jupyter.render.view import View, drawn
 from pathways_jupyter.widgets.live import Place
 
 Act = Callable[[str, Mapping[str, Any]], View | None]
@@ -63,8 +62,8 @@ class Panel:
     def _ipython_display_(self) -> None:
         self._place.draw(self._card())
         # Programs that cannot show the widget show this text, which says why.
-        still = {"text/plain": _CLOSED, "text/html": html.page(html.line(html.muted(_CLOSED)))}
-        display({**self._controls._repr_mimebundle_(), **still}, raw=True)
+        still = drawn(None, remarks([_CLOSED]))
+        display({**self._controls._repr_mimebundle_(), **still._repr_mimebundle_()}, raw=True)
 
     def _values(self) -> dict[str, Any]:
         values: dict[str, Any] = {"tpu": f"{self.type.value}={self.count.value}"}
@@ -88,8 +87,7 @@ class Panel:
         try:
             shown = self._act(command, values)
         except PathwaysError as error:
-            text = f"{Mark.FAIL} {error}\n  {error.hint}"
-            self._place.draw(View(None, text, html.page(html.line(escape(str(error)), html.muted(error.hint)))))
+            self._place.draw(drawn(None, line(toned(Tone.FAIL), str(error)), indented(line(muted(error.hint)))))
         except KeyboardInterrupt:
             self._place.draw(self._card())
         finally:

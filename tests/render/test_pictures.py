@@ -11,8 +11,8 @@ from pathways_jupyter.render import (
     array_notes,
     doctor,
     events,
-    html,
     jobs,
+    parts,
     progress,
     sessions,
     slices,
@@ -82,7 +82,7 @@ PICTURES = {
     "slices": lambda: slices.view([service(name=EVIL, address=EVIL)]),
     "events": lambda: events.view([Event(EventKind.WARNING, EVIL)]),
     "job": lambda: jobs.details(JobPicture(FAILED, (), (), ())),
-    "notice": lambda: events.notice([events.News(html.Tone.WAIT, EVIL, EVIL)]),
+    "notice": lambda: events.notice([events.News(parts.Tone.WARN, EVIL, EVIL)]),
     "doctor": lambda: doctor.view([Finding(EVIL, Level.FAIL, EVIL, EVIL)]),
     "arrays": lambda: array_notes.disconnected(EVIL, [NamedArray(EVIL, (1,), "int8", 1)], EVIL),
 }
@@ -227,13 +227,13 @@ def test_progress_names_the_stage_that_waits_and_why():
     drawn = progress.Progress(NOW - 10)
     for ago, stage, message in [(10, Stage.DISCOVER, "Looking."), (8, Stage.START, "No node has room.")]:
         drawn.add(Event(EventKind.STAGE, message, NOW - ago, {"stage": stage}))
-    assert drawn.text(NOW).splitlines() == [
+    assert drawn.view(NOW).text.splitlines() == [
         "✓ find free slices of the service (2.0 s)",
         "… start the proxy pod (8.0 s): No node has room.",
         f"As of {text.moment(NOW)}. If this no longer changes, %pathways status shows what became of it.",
     ]
-    assert "As of" not in drawn.text(NOW, "failed")
-    assert "Not connected" in drawn.html(NOW, "failed")
+    assert "As of" not in drawn.view(NOW, "failed").text
+    assert "Not connected" in drawn.view(NOW, "failed").html
 
 
 def test_the_doctors_verdict_is_that_of_the_worst_finding():
@@ -267,7 +267,7 @@ def test_pictures_that_are_kept_in_a_file_say_when_they_were_true():
 
 
 def test_a_notice_is_a_small_part_of_the_notebooks_file():
-    news = [events.News(html.Tone.FAIL, "Slice 1 is down.", "Arrays on it are lost.")]
+    news = [events.News(parts.Tone.FAIL, "Slice 1 is down.", "Arrays on it are lost.")]
     assert len(events.notice(news).html) < 2_000
 
 

@@ -1,0 +1,158 @@
+"""Building blocks of pictures. Each has two forms, plain text and HTML, which say the same in the same words.
+
+Where a building block takes words, a string is escaped in HTML; only what these functions return is markup.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from html import escape
+
+from pathways_jupyter.render import text
+from pathways_jupyter.render.text import Mark
+
+_LONG_CELL = 20
+"""A cell with more characters may be broken into lines."""
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:ms|s|min|h|d|[kMG]B)\b)")
+
+
+class Tone(StrEnum):
+    """The meaning of a colour; a word or a mark beside it always says the same."""
+
+    OK = "ok"
+    WAIT = "wait"
+    WARN = "warn"
+    FAIL = "fail"
+    NONE = "none"
+
+    @property
+    def mark(self) -> Mark:
+        """The sign of the same meaning."""
+        return Mark[self.name]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a picture: some words, or lines of their own. An empty form is left out."""
+
+    text: str
+    html: str
+
+
+Words = Part | str
+
+
+def _part(words: Words) -> Part:
+    return words if isinstance(words, Part) else Part(words, escape(words))
+
+
+def toned(tone: Tone, words: str = "") -> Part:
+    """Words in the colour of `tone`; its mark when left out."""
+    return Part(words or tone.mark, f'<span class="pw-tone pw-{tone}">{escape(words or tone.mark)}</span>')
+
+
+def muted(words: str) -> Part:
+    """Less prominent words."""
+    return Part(words, f'<span class="pw-muted">{escape(words)}</span>' if words else "")
+
+
+def code(words: str) -> Part:
+    """Something to type or an exact name."""
+    return Part(words, f"<code>{escape(words)}</code>")
+
+
+def joined(*words: Words) -> Part:
+    """Words after each other, with nothing between them."""
+    parts = list(map(_part, words))
+    return Part("".join(each.text for each in parts), "".join(each.html for each in parts))
+
+
+def line(*words: Words) -> Part:
+    """Words on a line of their own."""
+    parts = list(map(_part, words))
+    rich = " ".join(each.html for each in parts if each.html)
+    return Part(" ".join(each.text for each in parts if each.text), f"<div>{rich}</div>")
+
+
+def remarks(lines: Sequence[str]) -> Part:
+    """Less prominent lines."""
+    return Part("\n".join(lines), "".join(line(muted(each)).html for each in lines))
+
+
+def verbatim(words: str) -> Part:
+    """Text whose lines and columns stay as they are."""
+    return Part(words.rstrip(), f"<pre>{escape(words)}</pre>")
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[Words]], *, indent: str = "") -> Part:
+    """A table; without any header, there is no line of headers.
+
+    In HTML, only long cells are broken into lines, but not after each word: a number keeps its unit. What is too wide
+    scrolls.
+    """
+    parts = [list(map(_part, row)) for row in rows]
+    above = "".join(f'<th scope="col">{escape(header)}</th>' for header in headers) if any(headers) else ""
+    body = ""
+    for row in parts:
+        body += "<tr>"
+        for cell in row:
+            if len(cell.text) <= _LONG_CELL:
+                body += f"<td>{cell.html}</td>"
+            else:
+                # What may be copied into a shell keeps its spaces.
+                rich = cell.html if "<code" in cell.html else _BEFORE_UNIT.sub("&nbsp;", cell.html)
+                body += f'<td class="pw-long">{rich}</td>'
+        body += "</tr>"
+    top = f"<thead><tr>{above}</tr></thead>" if above else ""
+    return Part(
+        text.table(headers, [[cell.text for cell in row] for row in parts], indent=indent),
+        f'<div class="pw-scroll"><table class="pw-table">{top}<tbody>{body}</tbody></table></div>' if rows else "",
+    )
+
+
+def fields(pairs: Sequence[tuple[str, str]]) -> Part:
+    """Names and values below each other, indented; pairs without a value are left out."""
+    return table(("", ""), [(muted(name), value) for name, value in pairs if value], indent="  ")
+
+
+def head(title: str, *details: Words, mark: str = "") -> Part:
+    """A title with `details`; in text, `mark` is in front of it."""
+    parts = [part for part in map(_part, details) if part.html]
+    beside = "".join(f"<span>{each.html}</span>" for each in parts)
+    said = ", ".join(each.text for each in parts)
+    plain = f"{mark} {title}".lstrip() + (f": {said}" if said else "")
+    return Part(plain, f'<div class="pw-head"><b>{escape(title)}</b>{beside}</div>')
+
+
+def card(tone: Tone, *parts: Part) -> Part:
+    """Parts below each other; in HTML, in a frame with an edge in the colour of `tone`."""
+    inside = stacked(*parts)
+    return Part(inside.text, f'<div class="pw-card pw-{tone}">{inside.html}</div>')
+
+
+def stacked(*parts: Part) -> Part:
+    """Parts below each other."""
+    return Part("\n".join(each.text for each in parts if each.text), "".join(each.html for each in parts))
+
+
+def indented(part: Part) -> Part:
+    """In text, `part` two columns to the right."""
+    return Part(textwrap.indent(part.text, "  "), part.html)
+
+
+def spaced(part: Part) -> Part:
+    """In text, `part` below an empty line."""
+    return Part(f"\n{part.text}" if part.text else "", part.html)
+
+
+def as_of(at: float, note: str = "") -> Part:
+    """In HTML, when the picture was drawn, as a saved notebook may be read much later.
+
+    Args:
+      note: Another limitation of the picture, which is shown in text as well.
+    """
+    return Part(note, line(muted(f"As of {text.moment(at)}{'. ' if note else ''}{note}")).html)
