@@ -19,9 +19,6 @@ from pathways_jupyter.colocated.results import Interrupted
 if TYPE_CHECKING:
     import jax
 
-LIMIT = 2 << 20
-"""Bytes of text that each host returns, and four times as many of displays; the rest stays there in a file."""
-
 Follow = Callable[[str, Sequence[Host]], Any]
 """Starts showing a call's lines as they are printed; see :mod:`pathways_jupyter.colocated.live_output`."""
 
@@ -35,8 +32,6 @@ def run_cell(
     hosts: str | Iterable[int] | None = None,
     once: bool = False,
     on_cpu: bool = False,
-    limit: int = LIMIT,
-    display_limit: int = 0,
     follow: Follow | None = None,
     warn: preflight.Warn = preflight.warn_caller,
     unpickle: bool | None = None,
@@ -53,8 +48,6 @@ def run_cell(
       hosts: Run on these hosts only.
       once: Run on the first of the hosts only.
       on_cpu: Leave outputs on CPU devices; default: they go to the chips beside them.
-      limit: Bytes of text that each host returns.
-      display_limit: Bytes of displays that each host returns; by default four times `limit`.
       follow: Called with the call's id and hosts when the call starts; what it returns is closed at the end.
       warn: Called with a line of warning before the cell is sent.
       unpickle: Trust the hosts to run code in this process: objects of any kind come back from them. Default: the
@@ -96,8 +89,6 @@ def run_cell(
         "inputs": list(given.arrays),
         "outputs": list(outputs),
         "values": pickled,
-        "limit": limit,
-        "display_limit": display_limit,
         "live": follow is not None,
         "unpickle": (trusted := trusts(unpickle)),
     }

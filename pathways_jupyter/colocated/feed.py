@@ -53,7 +53,6 @@ class Batches(Iterator[Any]):
             "object": self._key,
             "ahead": ahead,
             **source_of(make),
-            "limit": cell_run.LIMIT,
             "live": True,
             "unpickle": (trusted := cell_run.trusts(unpickle)),
         }

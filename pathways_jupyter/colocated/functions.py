@@ -182,7 +182,6 @@ def _call(
         "call": call,
         "object": of._key if of is not None else "",
         **source_of(code),
-        "limit": cell_run.LIMIT,
         "live": True,
         "unpickle": (trusted := cell_run.trusts(where.unpickle)),
     }

@@ -1,24 +1,20 @@
-"""Short requests to the hosts: which names cells have left there, forget them, end the processes, download output."""
+"""Short requests to the hosts: which names cells have left there, forget them, end the processes."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.colocated import interruptible_wait, show
+from pathways_jupyter.colocated import interruptible_wait
 from pathways_jupyter.colocated.channel import Answer, channel
 from pathways_jupyter.colocated.errors import ColocatedError, LostError, name_hosts, printable
 from pathways_jupyter.colocated.host import Host, choose, hosts
 from pathways_jupyter.colocated.memory import MEMORY
-from pathways_jupyter.colocated.results import CallResult
 
-_PIECE_BYTES = 2 << 20
-"""How much of a file one request fetches."""
 _RESTART_SECONDS = 60.0
 """How long new processes may take: a kubelet backs off when a container ends again and again."""
 _RETRY_SECONDS = 0.2
@@ -94,53 +90,3 @@ def _ask_until(deadline: float, to: Sequence[Host], operation: str) -> tuple[Ans
     if failed and not isinstance(failed[0], LostError):
         raise failed[0]
     return found[0] if found else ()
-
-
-def save(result: CallResult, folder: str | Path = ".") -> list[Path]:
-    """Download the parts of a call's output that were too large to be returned.
-
-    Args:
-      result: The call.
-      folder: The target folder; files are named after the call and the host.
-
-    Returns:
-      The files that were written.
-
-    Raises:
-      ColocatedError: A host no longer has its part.
-    """
-    saved: list[Path] = []
-    for index, name in show.more(result):
-        to = Path(folder) / f"colocated-{result.call}-host{index}{Path(name).suffix}"
-        count = 1
-        while to in saved:
-            count += 1
-            to = to.with_name(f"colocated-{result.call}-host{index}-{count}{Path(name).suffix}")
-        download(index, name, to)
-        saved.append(to)
-    return saved
-
-
-def download(host: int, name: str, to: Path) -> None:
-    """Copy the output that a call left on a host to a local file.
-
-    Raises:
-      ColocatedError: The host no longer has it.
-    """
-    hosts_channel = channel(choose(hosts(), hosts=[host]))
-    offset = 0
-    with open(to, "wb") as file:
-        while True:
-            request = {"op": "read", "name": name, "offset": offset, "bytes": _PIECE_BYTES}
-            try:
-                (answer,) = interruptible_wait.ask(hosts_channel, request)
-            except LostError:
-                raise
-            except ColocatedError as error:
-                raise ColocatedError(
-                    f"Host {host} no longer has the output {name}.", hint="Run the cell again."
-                ) from error
-            file.write(answer.parts[0])
-            offset += len(answer.parts[0])
-            if offset >= answer.head["size"] or not answer.parts[0]:
-                return

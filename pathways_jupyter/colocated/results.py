@@ -34,12 +34,12 @@ class Display:
 
     Attributes:
       data: By MIME type; images as bytes.
-      left: What was too large to come along: MIME type to (size in bytes, its name on the host).
+      left: What was too large to come along: MIME type to size in bytes.
       value: Whether it is the value of the cell's last expression.
     """
 
     data: Mapping[str, str | bytes]
-    left: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    left: Mapping[str, int] = field(default_factory=dict)
     value: bool = False
 
 
@@ -51,8 +51,7 @@ class HostResult:
       host: The host.
       items: What it printed and displayed, in order.
       size: Bytes of text that it printed in all.
-      file: What all of the text is called on the host, when it is more than `items` hold; else empty.
-      tail: The end of the text then.
+      tail: The end of the text, when it is more than `items` hold; else empty.
       written: The last expression's value as JSON and parts; None when there is none, or it could only be shown.
       unpickle: Whether hosts may run code here.
       failure: What it raised, or None.
@@ -62,7 +61,6 @@ class HostResult:
     host: Host
     items: tuple[Text | Display, ...]
     size: int = 0
-    file: str = ""
     tail: str = ""
     written: tuple[Any, Sequence[bytes]] | None = field(default=None, repr=False)
     unpickle: bool = field(default=False, repr=False)
@@ -150,7 +148,7 @@ def read(answer: Answer, *, unpickle: bool) -> HostResult:
                 blob = blobs[each["blob"]]
                 data[kind] = blob.decode("utf-8", "replace") if each["text"] else blob
             else:
-                left[printable(kind)] = (int(each["size"]), str(each["file"]))
+                left[printable(kind)] = int(each["size"])
         items.append(Display(data if unpickle else harmless(data), left))
     value = None
     if head["value"] is not None:
@@ -164,7 +162,6 @@ def read(answer: Answer, *, unpickle: bool) -> HostResult:
         host=answer.host,
         items=tuple(items),
         size=transcript["size"],
-        file=transcript["file"],
         tail=transcript["tail"],
         written=value,
         unpickle=unpickle,

@@ -122,18 +122,6 @@ def output(
         yield from _of_host(name_hosts([each.host.index for each in group]), first, skip, quiet)
 
 
-def more(result: CallResult) -> list[tuple[int, str]]:
-    """Return outputs that were too large to come along: host index, and their names there."""
-    found = []
-    for each in result.hosts:
-        if each.file:
-            found.append((each.host.index, each.file))
-        for item in each.items:
-            if isinstance(item, Display):
-                found += [(each.host.index, path) for _, path in item.left.values()]
-    return found
-
-
 def _of_host(label: str, result: HostResult, skip: int, quiet: bool) -> Iterator[Piece]:
     """Return what one host printed and displayed, without the first `skip` lines."""
     pending: list[Text] = []
@@ -157,7 +145,7 @@ def _of_host(label: str, result: HostResult, skip: int, quiet: bool) -> Iterator
             yield Piece("", data=item.data)
             yield from _left(label, item)
     yield from printed()
-    if result.file and not quiet:
+    if result.tail and not quiet:
         inside = sum(len(item.text.encode()) for item in result.items if isinstance(item, Text))
         yield Piece("stderr", f"[{label}] ... {size(result.size - inside)} more were printed. The end of it:\n")
         tail = result.tail.rstrip("\n").split("\n")
@@ -165,7 +153,7 @@ def _of_host(label: str, result: HostResult, skip: int, quiet: bool) -> Iterator
 
 
 def _left(label: str, item: Display) -> Iterator[Piece]:
-    for kind, (bytes_, _) in item.left.items():
+    for kind, bytes_ in item.left.items():
         yield Piece("stderr", f"[{label}] {kind} of {size(bytes_)} is too large to show here.\n")
 
 

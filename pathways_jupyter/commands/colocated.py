@@ -42,23 +42,11 @@ RESTART = Command(
     examples={"restart": "on all hosts", "restart --hosts 1": "on one"},
 )
 HOSTS = Command("hosts", "The session's hosts: slice, process, directory, versions.", options=(_SLICES, _HOSTS))
-SAVE = Command(
-    "save",
-    "Download what a cell's output was too large to show.",
-    words=(
-        Word("call", "the cell's id, from its note; the last one's when left out"),
-        Word("folder", "where to; here if left out", source=Source.FILES),
-    ),
-    examples={
-        "save": "the last such output: one file for each host, in the notebook's folder",
-        "save 3f2a9c": "that of one cell",
-    },
-)
 HELP = Command(
     "help",
     "These commands, and %%colocated itself.",
     words=(Word("command", "which", source=Source.HOST_COMMANDS),),
 )
 
-LINE: Mapping[str, Command] = {command.name: command for command in (HOSTS, WHO, RESET, RESTART, SAVE, HELP)}
+LINE: Mapping[str, Command] = {command.name: command for command in (HOSTS, WHO, RESET, RESTART, HELP)}
 """What ``%colocated`` knows."""

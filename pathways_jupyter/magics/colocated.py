@@ -19,19 +19,12 @@ if TYPE_CHECKING:
     from pathways_jupyter.colocated.show import Piece, Values
     from pathways_jupyter.render.view import View
 
-_KEPT = 16
-_SHOWN_BYTES = 256 << 10
-"""Longest text shown for each host, as it is stored in the notebook's file. The rest can be saved."""
 _SPACED_COMMA = re.compile(r"\s*,\s*")
 
 
 @magics_class
 class ColocatedMagics(Magics):  # type: ignore[misc]
     """The magics of one shell."""
-
-    def __init__(self, shell: Any) -> None:
-        super().__init__(shell)
-        self._results: dict[str, CallResult] = {}
 
     @line_cell_magic  # type: ignore[untyped-decorator]
     def colocated(self, line: str, cell: str | None = None) -> Any:
@@ -57,7 +50,6 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
             already = follower.shown if follower else {}
             for piece in show.output(result, shown=already, quiet=quiet, collapse=bool(given.get("collapse"))):
                 self._show(piece)
-            self._keep(result)
 
         try:
             result = cell_run.run_cell(
@@ -69,8 +61,6 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
                 once=bool(given.get("once")),
                 on_cpu=bool(given.get("on_cpu")),
                 unpickle=given.get("unpickle") or None,
-                limit=_SHOWN_BYTES,
-                display_limit=4 * cell_run.LIMIT,
                 follow=follower.start if follower else None,
                 warn=_warn,
             )
@@ -164,23 +154,6 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
             known, ("host", "slice", "chips", "name (process)", "directory", "versions", "Python"), rows, empty=""
         )
 
-    def _save(self, given: Mapping[str, Any]) -> Any:
-        from pathways_jupyter.colocated.host_commands import save
-
-        call = given.get("call") or next(reversed(self._results), "")
-        result = self._results.get(call)
-        if result is None:
-            known = f"Output is available for: {', '.join(self._results)}." if self._results else ""
-            raise ConfigError(
-                f"There is no output of cell {call!r} to save." if call else "There is no output to save.",
-                hint=known or "Only output that was too large to show can be saved; the cell's output names it.",
-            )
-        saved = save(result, given.get("folder", "."))
-        from IPython.display import FileLink, display
-
-        for path in saved:
-            display(FileLink(str(path)))
-
     def _show(self, piece: Piece) -> None:
         if piece.stream:
             _write(piece.stream, piece.text)
@@ -188,16 +161,6 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         from IPython.display import display
 
         display(_encoded(piece.data), raw=True)
-
-    def _keep(self, result: CallResult) -> None:
-        from pathways_jupyter.colocated import show
-
-        if not show.more(result):
-            return
-        self._results[result.call] = result
-        while len(self._results) > _KEPT:
-            self._results.pop(next(iter(self._results)))
-        sys.stderr.write(f"Not all of the output is shown. Download it with: %colocated save {result.call}\n")
 
 
 def _cell_help() -> View:

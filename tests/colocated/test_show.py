@@ -58,11 +58,10 @@ def test_quiet_leaves_out_what_was_printed_and_keeps_displays() -> None:
 
 
 def test_a_flood_ends_with_a_note_and_its_last_lines() -> None:
-    part = HostResult(host(0), (Text("stdout", "a\n"),), size=50_000_002, file="/tmp/colocated-c-x.txt", tail="z\n")
+    part = HostResult(host(0), (Text("stdout", "a\n"),), size=50_000_002, tail="z\n")
     pieces = list(show.output(result(part)))
     assert "50.0 MB more were printed" in text(pieces, "stderr")
     assert text(pieces).endswith("[host 0] z\n")
-    assert show.more(result(part)) == [(0, "/tmp/colocated-c-x.txt")]
 
 
 def value(index: int, shown: str) -> HostResult:

@@ -250,18 +250,10 @@ def test_names_may_be_listed_with_spaces(connected) -> None:
     assert lines(connected.run("%%colocated --in one, two --once\none + two")) == ["[host 0] 3"]
 
 
-def test_a_flood_is_cut_and_can_be_saved(connected, machine) -> None:
+def test_a_flood_is_cut(connected) -> None:
     cell = connected.run("%%colocated --once\nfor _ in range(50): print('x' * 999_999)")
-    assert "more were printed" in cell.text
+    assert "49.7 MB more were printed" in cell.text
     assert len(cell.text) < 600_000
-    call = cell.text.partition("%colocated save ")[2].split()[0]
-    saved = connected.run(f"%colocated save {call}")
-    assert saved.status == "ok", saved.shown
-    path = machine.directory / f"colocated-{call}-host0.txt"
-    assert path.stat().st_size == 50_000_000
-    path.unlink()
-    assert connected.run("%colocated save").status == "ok"
-    assert path.stat().st_size == 50_000_000
 
 
 def test_many_lines_of_all_hosts_are_few_messages_and_a_small_part_of_the_file(connected) -> None:

@@ -102,7 +102,7 @@ def _run(head: dict[str, Any], work: Callable[[], tuple[Any, list[dict[str, Any]
     """Run `work`, which returns a value and what the arrays are that it kept; without `show` the value is written."""
     # The container's log: that is where this process's own output goes.
     log = getattr(sys.stdout, "original", sys.stdout) if head["live"] else None
-    transcript = Transcript(head["call"], limit=head["limit"], log=log, display_limit=head.get("display_limit", 0))
+    transcript = Transcript(head["call"], log=log)
     answer: dict[str, Any] = {"error": None, "value": None, "outputs": []}
     parts: list[bytes] = []
 

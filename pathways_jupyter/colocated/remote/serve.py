@@ -100,9 +100,6 @@ def _answer(head: dict[str, Any], blobs: list[bytes], inputs: tuple[jax.Array, .
         namespaces.reset(head["session"])
     elif operation == "restart":
         stoppable.end_process()
-    elif operation == "read":
-        part, answer["size"] = store.read_file(head["name"], head["offset"], head["bytes"])
-        parts = [part]
     elif operation != "ping":
         raise ValueError(f"This host does not know the request {operation!r}.")
     return codec.encode({**answer, "boot": BOOT}, parts)

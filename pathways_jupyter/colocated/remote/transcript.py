@@ -1,7 +1,6 @@
 """What one call printed and displayed on this host, in order and at a bounded memory.
 
-The first bytes stay in memory and travel with the result. When there is more, the text goes to a file on this host,
-from where the notebook can download it, and only its end is kept besides.
+The first bytes travel with the result, and so does the end. What is between them is only counted.
 """
 
 from __future__ import annotations
@@ -11,8 +10,6 @@ import time
 from collections import deque
 from typing import IO, Any
 
-from . import store
-
 LIVE_BYTES = 256 * 1024
 """How much of one call is repeated in the container's log, line by line."""
 PROGRESS_SECONDS = 5.0
@@ -21,14 +18,11 @@ ERROR = "!"
 """Marks a line of the log that was written to ``stderr``."""
 NEWS = "~"
 """Marks a line of the log that is not one of the output's lines."""
+TEXT_BYTES = 256 << 10
+"""How much text of one call travels with its result, besides the end: it is stored in the file of a notebook."""
 TAIL_BYTES = 16 * 1024
-_SUFFIXES = {
-    "image/png": ".png",
-    "image/jpeg": ".jpg",
-    "image/svg+xml": ".svg",
-    "text/html": ".html",
-    "text/plain": ".txt",
-}
+DISPLAY_BYTES = 8 << 20
+"""How much of a call's displays does."""
 
 
 class Transcript:
@@ -36,16 +30,11 @@ class Transcript:
 
     Args:
       call: The call's id; it marks the lines in the container's log.
-      limit: Bytes of text that travel with the result.
-      display_limit: Bytes of displays that do; four times as many when left out.
       log: Where complete lines are repeated as they come, or None.
     """
 
-    def __init__(self, call: str, *, limit: int, log: IO[str] | None, display_limit: int = 0) -> None:
+    def __init__(self, call: str, *, log: IO[str] | None = None) -> None:
         self.call = call
-        self.limit = limit
-        self.display_limit = display_limit or 4 * limit
-        self.file = ""
         self.size = 0
         self._log = log
         self._live = 0
@@ -56,7 +45,6 @@ class Transcript:
         self._kept = 0
         self._tail: deque[str] = deque()
         self._tail_size = 0
-        self._spool: IO[bytes] | None = None
         self._partial: dict[str, str] = {}
         self._progress_at = 0.0
         self._closed = False
@@ -71,16 +59,19 @@ class Transcript:
             self._repeat(stream, text)
             size = len(text.encode("utf-8", "replace"))
             self.size += size
-            if self._spool is None and self._shown + size <= self.limit:
+            if self._shown + size <= TEXT_BYTES:
                 self._shown += size
                 self._add_text(stream, text)
                 return
-            if self._spool is None:
-                # Cut by characters, of which there are never more than bytes.
-                room, self._shown = self.limit - self._shown, self.limit
+            # Cut by characters, of which there are never more than bytes.
+            room, self._shown = TEXT_BYTES - self._shown, TEXT_BYTES
+            if room:
                 self._add_text(stream, text[:room])
-                text = text[room:]
-            self._overflow(text)
+            text = text[room:][-TAIL_BYTES:]
+            self._tail.append(text)
+            self._tail_size += len(text)
+            while self._tail_size - len(self._tail[0]) >= TAIL_BYTES:
+                self._tail_size -= len(self._tail.popleft())
 
     def display(self, bundle: dict[str, Any]) -> None:
         """Add a display: a value of ``bytes`` is carried as a binary part, when it is small enough."""
@@ -90,11 +81,8 @@ class Transcript:
             data: dict[str, Any] = {}
             for kind, value in bundle.items():
                 blob = value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
-                if self._kept + len(blob) > self.display_limit:
-                    name, file = store.new_file(self.call, _SUFFIXES.get(kind, ".bin"))
-                    file.write(blob)
-                    file.flush()
-                    data[kind] = {"size": len(blob), "file": name}
+                if self._kept + len(blob) > DISPLAY_BYTES:
+                    data[kind] = {"size": len(blob)}
                     continue
                 self._kept += len(blob)
                 data[kind] = {"blob": len(self._blobs), "text": not isinstance(value, bytes)}
@@ -105,36 +93,16 @@ class Transcript:
         """End the transcript: everything written later is dropped. Return it as JSON values and binary parts."""
         with self._lock:
             self._closed = True
-            if self._spool is not None:
-                self._spool.flush()
             for item in self._items:
                 if "parts" in item:
                     item["text"] = "".join(item.pop("parts"))
-            head = {
-                "items": self._items,
-                "size": self.size,
-                "file": self.file,
-                "tail": "".join(self._tail),
-            }
-            return head, self._blobs
+            return {"items": self._items, "size": self.size, "tail": "".join(self._tail)}, self._blobs
 
     def _add_text(self, stream: str, text: str) -> None:
         if self._items and self._items[-1]["kind"] == stream:
             self._items[-1]["parts"].append(text)
         else:
             self._items.append({"kind": stream, "parts": [text]})
-
-    def _overflow(self, text: str) -> None:
-        if self._spool is None:
-            self.file, self._spool = store.new_file(self.call, ".txt")
-            for item in self._items:
-                self._spool.write("".join(item.get("parts", ())).encode("utf-8", "replace"))
-        self._spool.write(text.encode("utf-8", "replace"))
-        text = text[-TAIL_BYTES:]
-        self._tail.append(text)
-        self._tail_size += len(text)
-        while self._tail_size - len(self._tail[0]) >= TAIL_BYTES:
-            self._tail_size -= len(self._tail.popleft())
 
     def note(self, text: str) -> None:
         """Write a line about the call to the container's log that is no part of its output."""

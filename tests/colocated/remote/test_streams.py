@@ -25,7 +25,7 @@ def printed(transcript: Transcript) -> str:
 
 def test_calls_at_the_same_time_keep_their_own_output() -> None:
     both = threading.Barrier(2, timeout=30)
-    transcripts = {name: Transcript(name, limit=100_000, log=None) for name in "ab"}
+    transcripts = {name: Transcript(name) for name in "ab"}
 
     def work(name: str) -> None:
         with streams.written_to(transcripts[name]):
@@ -44,7 +44,7 @@ def test_calls_at_the_same_time_keep_their_own_output() -> None:
 
 
 def test_a_thread_that_a_call_started_prints_into_the_call() -> None:
-    transcript = Transcript("a", limit=1000, log=None)
+    transcript = Transcript("a")
     with streams.written_to(transcript):
         thread = threading.Thread(target=print, args=("from a thread",))
         thread.start()
@@ -60,7 +60,7 @@ def test_outside_a_call_text_goes_where_it_went(capsys) -> None:
 
 def test_a_warning_without_a_handler_is_captured(monkeypatch) -> None:
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
-    transcript = Transcript("a", limit=1000, log=None)
+    transcript = Transcript("a")
     with streams.written_to(transcript):
         logging.getLogger("loader").warning("slow disk")
     assert printed(transcript) == "slow disk\n"
@@ -68,7 +68,7 @@ def test_a_warning_without_a_handler_is_captured(monkeypatch) -> None:
 
 def test_log_records_are_captured_where_the_process_logs_elsewhere(monkeypatch) -> None:
     monkeypatch.setattr(logging.getLogger(), "handlers", [logging.NullHandler()])
-    transcript = Transcript("a", limit=1000, log=None)
+    transcript = Transcript("a")
     with streams.written_to(transcript):
         logging.getLogger("loader").warning("slow disk")
     assert printed(transcript) == "WARNING:loader:slow disk\n"

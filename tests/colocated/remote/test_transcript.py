@@ -4,12 +4,18 @@ import io
 
 import pytest
 
-from pathways_jupyter.colocated.remote import store
-from pathways_jupyter.colocated.remote.transcript import LIVE_BYTES, TAIL_BYTES, Transcript, rendered
+from pathways_jupyter.colocated.remote.transcript import (
+    DISPLAY_BYTES,
+    LIVE_BYTES,
+    TAIL_BYTES,
+    TEXT_BYTES,
+    Transcript,
+    rendered,
+)
 
 
 def test_streams_and_displays_stay_in_order() -> None:
-    transcript = Transcript("c", limit=1000, log=None)
+    transcript = Transcript("c")
     transcript.write("stdout", "a")
     transcript.write("stdout", "b\n")
     transcript.write("stderr", "c\n")
@@ -25,53 +31,37 @@ def test_streams_and_displays_stay_in_order() -> None:
     assert blobs == [b"d", b"\x89"]
 
 
-def test_a_flood_goes_to_a_file_and_leaves_its_beginning_and_its_end() -> None:
-    transcript = Transcript("c", limit=1000, log=None)
-    written = "".join(f"line {number}\n" for number in range(20_000))
+def test_a_flood_leaves_its_beginning_and_its_end() -> None:
+    transcript = Transcript("c")
+    written = "".join(f"line {number}\n" for number in range(200_000))
     for line in written.splitlines(keepends=True):
         transcript.write("stdout", line)
     head, _ = transcript.close()
     assert head["size"] == len(written)
     assert written.startswith(head["items"][0]["text"])
-    assert len(head["items"][0]["text"]) <= 1000
+    assert TEXT_BYTES - 20 < len(head["items"][0]["text"]) <= TEXT_BYTES
     assert written.endswith(head["tail"])
     assert TAIL_BYTES <= len(head["tail"]) < 2 * TAIL_BYTES
-    assert store.read_file(head["file"], 0, 1_000_000) == (written.encode(), len(written))
 
 
 def test_one_huge_write_is_cut_too() -> None:
-    transcript = Transcript("c", limit=1000, log=None)
-    transcript.write("stdout", "x" * 1_000_000)
+    transcript = Transcript("c")
+    transcript.write("stdout", "x" * (TEXT_BYTES + 100_000))
     head, _ = transcript.close()
-    assert len(head["items"][0]["text"]) == 1000
-    assert store.read_file(head["file"], 999_990, 100) == (b"x" * 10, 1_000_000)
+    assert (len(head["items"][0]["text"]), len(head["tail"])) == (TEXT_BYTES, TAIL_BYTES)
 
 
-def test_a_large_display_stays_in_a_file() -> None:
-    transcript = Transcript("c", limit=1000, log=None)
-    transcript.display({"text/plain": "<Figure>", "image/png": b"x" * 5000})
+def test_a_large_display_is_left_out_with_its_size() -> None:
+    transcript = Transcript("c")
+    transcript.display({"text/plain": "<Figure>", "image/png": b"x" * DISPLAY_BYTES})
     head, blobs = transcript.close()
-    left = head["items"][0]["data"]["image/png"]
-    assert left["size"] == 5000
-    assert left["file"].endswith(".png")
-    assert store.read_file(left["file"], 0, 9000) == (b"x" * 5000, 5000)
+    assert head["items"][0]["data"]["image/png"] == {"size": DISPLAY_BYTES}
     assert blobs == [b"<Figure>"]
-
-
-def test_only_the_latest_files_are_kept() -> None:
-    names = []
-    for _ in range(100):
-        name, file = store.new_file("c", ".txt")
-        file.write(b"x")
-        names.append(name)
-    assert store.read_file(names[-1], 0, 10) == (b"x", 1)
-    with pytest.raises(LookupError):
-        store.read_file(names[0], 0, 10)
 
 
 def test_whole_lines_are_repeated_in_the_log_with_the_call() -> None:
     log = io.StringIO()
-    transcript = Transcript("c", limit=1000, log=log)
+    transcript = Transcript("c", log=log)
     transcript.write("stdout", "one\ntw")
     transcript.write("stderr", "error\n")
     transcript.write("stdout", "o\nthree")
@@ -80,7 +70,7 @@ def test_whole_lines_are_repeated_in_the_log_with_the_call() -> None:
 
 def test_a_line_that_is_written_over_is_reported_now_and_then_and_at_its_end() -> None:
     log = io.StringIO()
-    transcript = Transcript("c", limit=1000, log=log)
+    transcript = Transcript("c", log=log)
     for percent in range(100):
         transcript.write("stderr", f"\r{percent}%")
     transcript.write("stderr", "\r100%\n")
@@ -98,14 +88,14 @@ def test_a_line_is_rendered_as_a_screen_shows_it(line, shown) -> None:
 
 def test_a_flood_does_not_fill_the_log() -> None:
     log = io.StringIO()
-    transcript = Transcript("c", limit=10_000_000, log=log)
+    transcript = Transcript("c", log=log)
     for _ in range(10_000):
         transcript.write("stdout", "x" * 100 + "\n")
     assert len(log.getvalue()) < 2 * LIVE_BYTES
 
 
 def test_nothing_is_added_after_the_end() -> None:
-    transcript = Transcript("c", limit=1000, log=None)
+    transcript = Transcript("c")
     transcript.close()
     transcript.write("stdout", "late\n")
     transcript.display({"text/plain": "late"})
