@@ -37,10 +37,6 @@ _ASKED = (
     "DeleteOptions",
     "SelfSubjectReview",
     "SelfSubjectAccessReview",
-    "SelfSubjectRulesReview",
-    "SubjectAccessReview",
-    "TokenRequest",
-    "TokenReview",
 )
 _GZIP = b"\x1f\x8b\x08\x00\x00\x00\x00\x00"
 

@@ -107,16 +107,16 @@ async def test_the_controller_waits_for_the_api_to_be_installed(bench):
 
 async def test_an_api_server_that_has_just_restarted_is_no_missing_permission(bench, monkeypatch):
     """It knows no roles for a second, and says so in its refusals; the next look for a missing API is far away."""
-    real = app.refuse
+    real = app.refusal
 
-    def refuse(user, route, verb=""):
+    def refuse(user, route, verb):
         refusals.set()
         error = real(user, route, verb)
         error.args = (f'{error}: RBAC: clusterrole.rbac.authorization.k8s.io "operator" not found',)
         return error
 
     refusals = asyncio.Event()
-    monkeypatch.setattr(app, "refuse", refuse)
+    monkeypatch.setattr(app, "refusal", refuse)
     rbac = ("rbac.authorization.k8s.io", "v1")
     role = {"metadata": {"name": "operator"}, "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]}
     binding = {

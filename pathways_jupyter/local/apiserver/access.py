@@ -1,76 +1,72 @@
-"""Access and token reviews (``kubectl auth can-i``, ``whoami``): questions about users, posted as objects."""
+"""Permissions by roles and bindings in the store (RBAC), and the reviews (``kubectl auth can-i``) that ask for them."""
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from collections.abc import Iterator
 
 from pathways_jupyter.local.apiserver.api_discovery import REVIEWS
-from pathways_jupyter.local.apiserver.api_errors import bad_request
-from pathways_jupyter.local.apiserver.impersonation import assumed
-from pathways_jupyter.local.apiserver.resources import Object, ResourceType
+from pathways_jupyter.local.apiserver.api_errors import StatusError, bad_request, forbidden
+from pathways_jupyter.local.apiserver.resources import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    ROLE_BINDINGS,
+    ROLES,
+    Object,
+    ResourceType,
+)
 from pathways_jupyter.local.apiserver.route import Route
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.apiserver.users import Question, User, Users, with_bound_rules
+from pathways_jupyter.local.apiserver.users import SERVICE_ACCOUNT_PREFIX, Question, Rule, User
 
-_PATHS = {
+_REVIEWS = {
     f"/apis/{group}/{version}/{plural}": Route("create", ResourceType(group, version, kind, plural, namespaced=False))
     for group, version, kind, plural in REVIEWS
 }
 
 
+def may(store: Store, user: User, question: Question) -> bool:
+    """Whether a rule of the user's token, or one that a binding in the cluster grants, allows it."""
+    return user.may(question) or dataclasses.replace(user, rules=tuple(_bound_rules(store, user))).may(question)
+
+
+def refusal(user: User, route: Route, verb: str) -> StatusError:
+    """403, in the words of a real API server."""
+    resource = route.resource
+    where = f'in the namespace "{route.namespace}"' if route.namespace else "at the cluster scope"
+    subject = f'{resource.qualified} "{route.name}"' if route.name else resource.qualified
+    return forbidden(
+        f'{subject} is forbidden: User "{user.name}" cannot {verb} resource "{route.target}"'
+        f' in API group "{resource.group}" {where}',
+        resource,
+        route.name,
+    )
+
+
 def review_at(path: str) -> Route | None:
     """The kind of review that is posted to `path`, or None."""
-    return _PATHS.get(path.rstrip("/"))
+    return _REVIEWS.get(path.rstrip("/"))
 
 
-def answer_review(route: Route, user: User, asked: Object, users: Users, store: Store) -> Object:
-    """The review with its ``status`` filled in.
-
-    Args:
-      user: The user who asks.
+def answer_review(route: Route, user: User, review: Object, store: Store) -> Object:
+    """The review of the user who posted it, with its ``status`` filled in.
 
     Raises:
       StatusError: 400, the question makes no sense.
     """
-    kind = route.resource.kind
-    spec, metadata = asked.get("spec") or {}, asked.get("metadata")
-    if not isinstance(spec, dict):
-        raise bad_request("spec must be an object")
-    status: Object
-    if kind == "SelfSubjectReview":
-        status = {"userInfo": _info(user)}
-    elif kind == "TokenReview":
-        found = users.who(f"Bearer {spec.get('token') or ''}")
-        status = {"user": {}, "error": "[invalid bearer token, unknown]"}
-        if found is not None:
-            status = {"authenticated": True, "user": _info(found), "audiences": list(spec.get("audiences") or ())}
-    elif kind == "SelfSubjectRulesReview":
-        status = _rules(with_bound_rules(store, user), str(spec.get("namespace", "")))
-    else:
-        if kind == "SubjectAccessReview":
-            name, groups = str(spec.get("user") or ""), [str(each) for each in spec.get("groups") or ()]
-            if not name and not groups:
-                raise bad_request("at least one of user or group must be specified")
-            user = assumed(name, groups, "", {}, users)
-        allowed = with_bound_rules(store, user).may(_question(spec))
-        reason = "a rule of this token allows it" if allowed else "no rule of this token does"
-        status = {"allowed": allowed, "reason": reason}
-    return {
-        "kind": kind,
-        "apiVersion": route.resource.api_version,
-        "metadata": metadata if isinstance(metadata, dict) else {},
-        **({"spec": spec} if kind != "SelfSubjectReview" else {}),
-        "status": status,
-    }
+    metadata, spec = review.get("metadata"), review.get("spec") or {}
+    if not isinstance(metadata or {}, dict) or not isinstance(spec, dict):
+        raise bad_request("metadata and spec must be objects")
+    head = {"kind": route.resource.kind, "apiVersion": route.resource.api_version, "metadata": metadata or {}}
+    if route.resource.kind == "SelfSubjectReview":
+        extra = {"extra": {key: list(values) for key, values in user.extra.items()}} if user.extra else {}
+        return {**head, "status": {"userInfo": {"username": user.name, "groups": list(user.groups), **extra}}}
+    allowed = may(store, user, _question(spec))
+    reason = "a rule of this token allows it" if allowed else "no rule of this token does"
+    return {**head, "spec": spec, "status": {"allowed": allowed, "reason": reason}}
 
 
-def _info(user: User) -> dict[str, Any]:
-    own = {"uid": user.uid, "extra": {key: list(values) for key, values in user.extra.items()}}
-    given = {key: value for key, value in own.items() if value}
-    return {"username": user.name, "groups": list(user.groups), **given}
-
-
-def _question(spec: dict[str, Any]) -> Question:
+def _question(spec: Object) -> Question:
     about, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if isinstance(about, dict) and not path:
         texts = {key: str(value) for key, value in about.items()}
@@ -85,17 +81,23 @@ def _question(spec: dict[str, Any]) -> Question:
     raise bad_request("exactly one of nonResourceAttributes or resourceAttributes must be specified")
 
 
-def _rules(user: User, namespace: str) -> dict[str, Any]:
-    fields = ("verbs", "apiGroups", "resources", "resourceNames")
-    here = [each for each in user.rules if not each.get("namespaces") or namespace in each["namespaces"]]
-    return {
-        "resourceRules": [
-            {field: list(each[field]) for field in fields if each.get(field)} for each in here if each.get("resources")
-        ],
-        "nonResourceRules": [
-            {"verbs": list(each["verbs"]), "nonResourceURLs": list(each["nonResourceURLs"])}
-            for each in here
-            if each.get("nonResourceURLs")
-        ],
-        "incomplete": False,
-    }
+def _bound_rules(store: Store, user: User) -> Iterator[Rule]:
+    for kind in (CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS):
+        for binding in store.list(kind):
+            if not any(_is_user(subject, user) for subject in binding.get("subjects") or ()):
+                continue
+            namespace, role = binding["metadata"].get("namespace", ""), binding["roleRef"]
+            local = role["kind"] == "Role"
+            found = store.find(ROLES if local else CLUSTER_ROLES, namespace if local else "", role["name"]) or {}
+            for rule in found.get("rules") or ():
+                if not namespace:
+                    yield rule
+                elif rule.get("resources"):
+                    yield {**rule, "namespaces": [namespace]}
+
+
+def _is_user(subject: Object, user: User) -> bool:
+    kind, name = subject.get("kind"), subject.get("name", "")
+    if kind == "ServiceAccount":
+        return user.name == f"{SERVICE_ACCOUNT_PREFIX}{subject.get('namespace', '')}:{name}"
+    return name == user.name if kind == "User" else kind == "Group" and name in user.groups

@@ -1,9 +1,16 @@
-"""Discovery documents: the groups, versions and resources that are served."""
+"""Documents about the API itself: groups, versions and resources, and the part of OpenAPI that kubectl needs.
+
+OpenAPI version 3 lists paths, by which kubectl knows that the server validates fields; it has no schemas. Version 2
+names no kind. kubectl reads it, only as protobuf, when it meets a kind that version 3 does not have: without a document
+its message would be about the document instead of the kind.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
+from pathways_jupyter.local.apiserver.bodies import encode
 from pathways_jupyter.local.apiserver.resources import Object, Registry
 
 VERSION = {
@@ -17,64 +24,65 @@ VERSION = {
     "compiler": "",
     "platform": "linux/amd64",
 }
-
-_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
-_SUBRESOURCES: dict[str, tuple[str, list[str], tuple[str, str]]] = {
-    "attach": ("PodAttachOptions", ["create", "get"], ("", "v1")),
-    "eviction": ("Eviction", ["create"], ("policy", "v1")),
-    "exec": ("PodExecOptions", ["create", "get"], ("", "v1")),
-    "log": ("Pod", ["get"], ("", "v1")),
-    "token": ("TokenRequest", ["create"], ("authentication.k8s.io", "v1")),
-    "portforward": ("PodPortForwardOptions", ["create", "get"], ("", "v1")),
-}
+OPENAPI_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+"""The content type of answers. The one that clients request has an ``@`` in it, which Go's own parser refuses."""
 REVIEWS = (
     ("authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews"),
-    ("authorization.k8s.io", "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews"),
-    ("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews"),
     ("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews"),
-    ("authentication.k8s.io", "v1", "TokenReview", "tokenreviews"),
 )
 """Kinds that can be posted but are not stored: group, version, kind, plural."""
+
+_INFO = {"title": "Kubernetes", "version": VERSION["gitVersion"]}
+_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+_SUBRESOURCES: dict[str, tuple[str, list[str], Object]] = {
+    "eviction": ("Eviction", ["create"], {"group": "policy", "version": "v1"}),
+    "exec": ("PodExecOptions", ["create", "get"], {}),
+    "log": ("Pod", ["get"], {}),
+    "portforward": ("PodPortForwardOptions", ["create", "get"], {}),
+}
 
 
 def discover(registry: Registry, path: str) -> Object | None:
     """The document at `path`, or None when there is none."""
     parts = path.strip("/").split("/")
-    if parts == ["version"]:
-        return dict(VERSION)
-    if parts == ["api"]:
-        return {
-            "kind": "APIVersions",
-            "versions": ["v1"],
-            "serverAddressByClientCIDRs": [],
-        }
-    if parts == ["apis"]:
-        return {
-            "kind": "APIGroupList",
-            "apiVersion": "v1",
-            "groups": [_group(group, versions) for group, versions in _groups(registry).items() if group],
-        }
-    if parts == ["api", "v1"]:
-        return _resources(registry, "", "v1")
-    if parts[0] == "apis" and len(parts) in (2, 3):
-        versions = _groups(registry).get(parts[1], [])
-        if len(parts) == 3:
-            return _resources(registry, parts[1], parts[2]) if parts[2] in versions else None
-        return {"kind": "APIGroup", "apiVersion": "v1", **_group(parts[1], versions)} if versions else None
-    if parts == [""]:
-        roots = ["/api", "/api/v1", "/apis", "/openapi/v2", "/openapi/v3", "/healthz", "/livez", "/readyz", "/version"]
-        return {"paths": sorted([*roots, *(f"/apis/{group}" for group in _groups(registry) if group)])}
+    # Versions by group, the preferred one first.
+    groups: dict[str, list[str]] = {}
+    for group, version in [*((each.group, each.version) for each in registry), *(each[:2] for each in REVIEWS)]:
+        if version not in groups.setdefault(group, []):
+            groups[group].append(version)
+    match parts:
+        case [""]:
+            return {
+                "paths": ["/api", "/apis", "/openapi/v2", "/openapi/v3", "/healthz", "/livez", "/readyz", "/version"]
+            }
+        case ["version"]:
+            return dict(VERSION)
+        case ["api"]:
+            return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+        case ["apis"]:
+            listed = [_group(group, versions) for group, versions in groups.items() if group]
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
+        case ["api", "v1"]:
+            return _resources(registry, "", "v1")
+        case ["apis", group] if group in groups:
+            return {"kind": "APIGroup", "apiVersion": "v1", **_group(group, groups[group])}
+        case ["apis", group, version] if version in groups.get(group, ()):
+            return _resources(registry, group, version)
+        case ["openapi", "v2"]:
+            return {"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": {}}
+        case ["openapi", "v3", *rest]:
+            return _openapi(registry, "/".join(rest))
     return None
 
 
-def _groups(registry: Registry) -> dict[str, list[str]]:
-    """Versions by group, the preferred one first."""
-    groups: dict[str, list[str]] = {}
-    for group, version in [*((each.group, each.version) for each in registry), *(each[:2] for each in REVIEWS)]:
-        versions = groups.setdefault(group, [])
-        if version not in versions:
-            versions.append(version)
-    return groups
+def openapi_v2_as_protobuf() -> bytes:
+    """The empty document of OpenAPI version 2, as a ``Document`` message of gnostic's ``openapi.v2``."""
+
+    def text(number: int, value: bytes) -> bytes:
+        return bytes((number << 3 | 2, len(value))) + value
+
+    info = text(1, _INFO["title"].encode()) + text(2, _INFO["version"].encode())
+    return text(1, b"2.0") + text(2, info) + text(8, b"") + text(9, b"")
 
 
 def _group(group: str, versions: Sequence[str]) -> Object:
@@ -86,40 +94,56 @@ def _resources(registry: Registry, group: str, version: str) -> Object:
     listed: list[Object] = []
     served = [each for each in registry if (each.group, each.version) == (group, version)]
     for each in sorted(served, key=lambda each: each.plural):
-        entry: Object = {
-            "name": each.plural,
-            "singularName": each.singular,
-            "namespaced": each.namespaced,
-            "kind": each.kind,
-            "verbs": _VERBS,
-        }
-        if each.short_names:
-            entry["shortNames"] = list(each.short_names)
-        if each.categories:
-            entry["categories"] = list(each.categories)
-        listed.append(entry)
-        inner_types = [(name, *_SUBRESOURCES[name]) for name in each.subresources]
-        if each.has_status:
-            inner_types.append(("status", each.kind, ["get", "patch", "update"], (group, version)))
-        for name, kind, verbs, (sub_group, sub_version) in inner_types:
-            inner: Object = {
-                "name": f"{each.plural}/{name}",
-                "singularName": "",
-                "namespaced": each.namespaced,
-                "kind": kind,
-                "verbs": verbs,
+        common = {"namespaced": each.namespaced, "kind": each.kind}
+        listed.append(
+            {
+                "name": each.plural,
+                "singularName": each.singular,
+                **common,
+                "verbs": _VERBS,
+                **({"shortNames": list(each.short_names)} if each.short_names else {}),
+                **({"categories": list(each.categories)} if each.categories else {}),
             }
-            if (sub_group, sub_version) != (group, version):
-                inner |= {"group": sub_group, "version": sub_version}
-            listed.append(inner)
+        )
+        for name in each.subresources:
+            kind, verbs, home = _SUBRESOURCES[name]
+            inner = {"name": f"{each.plural}/{name}", "singularName": "", **common, "kind": kind, "verbs": verbs}
+            listed.append({**inner, **home})
+        if each.has_status:
+            verbs = ["get", "patch", "update"]
+            listed.append({"name": f"{each.plural}/status", "singularName": "", **common, "verbs": verbs})
     listed += [
         {"name": plural, "singularName": kind.lower(), "namespaced": False, "kind": kind, "verbs": ["create"]}
         for review_group, review_version, kind, plural in REVIEWS
         if (review_group, review_version) == (group, version)
     ]
-    return {
-        "kind": "APIResourceList",
-        "apiVersion": "v1",
-        "groupVersion": f"{group}/{version}" if group else version,
-        "resources": listed,
-    }
+    place = f"{group}/{version}" if group else version
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": place, "resources": listed}
+
+
+def _openapi(registry: Registry, place: str) -> Object | None:
+    """The document of OpenAPI version 3 at `place`, or the list of all when that is empty."""
+    places: dict[str, dict[str, Object]] = {}
+    for each in registry:
+        home = f"apis/{each.api_version}" if each.group else f"api/{each.version}"
+        root = f"/{home}/namespaces/{{namespace}}/{each.plural}" if each.namespaced else f"/{home}/{each.plural}"
+        operation = {
+            "x-kubernetes-group-version-kind": {"group": each.group, "version": each.version, "kind": each.kind},
+            "parameters": [
+                {"name": name, "in": "query", "schema": {"type": "string"}}
+                for name in ("fieldValidation", "dryRun", "fieldManager")
+            ],
+            "responses": {"200": {"description": "OK"}},
+        }
+        paths = places.setdefault(home, {})
+        paths[root] = {"post": {"x-kubernetes-action": "post", **operation}}
+        verbs = ("get", "put", "patch", "delete")
+        paths[f"{root}/{{name}}"] = {verb: {"x-kubernetes-action": verb, **operation} for verb in verbs}
+    if not place:
+        addresses = {}
+        for home, paths in places.items():
+            # By the hash, clients can cache a document until it changes.
+            mark = hashlib.sha256(encode(paths)).hexdigest()[:32].upper()
+            addresses[home] = {"serverRelativeURL": f"/openapi/v3/{home}?hash={mark}"}
+        return {"paths": addresses}
+    return {"openapi": "3.0.0", "info": _INFO, "paths": places[place]} if place in places else None

@@ -1,31 +1,26 @@
-"""API server: HTTPS on loopback, authentication, dispatch of requests to handlers, and expiry of Events."""
+"""API server: HTTPS on loopback, authentication and dispatch of requests to handlers."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
 from aiohttp import web
 
 from pathways_jupyter.base.errors import LocalClusterError
-from pathways_jupyter.local.apiserver import api_errors, bodies, openapi
-from pathways_jupyter.local.apiserver.access import answer_review, review_at
-from pathways_jupyter.local.apiserver.api_discovery import discover
+from pathways_jupyter.local.apiserver import api_errors, bodies
+from pathways_jupyter.local.apiserver.access import answer_review, may, refusal, review_at
+from pathways_jupyter.local.apiserver.api_discovery import OPENAPI_PROTOBUF, discover, openapi_v2_as_protobuf
 from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.apiserver.api_listener import Connection, Listener
-from pathways_jupyter.local.apiserver.columns import seconds_of
-from pathways_jupyter.local.apiserver.impersonation import acting_user
-from pathways_jupyter.local.apiserver.object_handlers import Objects
+from pathways_jupyter.local.apiserver.object_handlers import serve_objects
 from pathways_jupyter.local.apiserver.pki import server_context
-from pathways_jupyter.local.apiserver.pod_subresources import Pods
-from pathways_jupyter.local.apiserver.resources import EVENTS, PODS, Object
-from pathways_jupyter.local.apiserver.resources import SERVICE_ACCOUNTS as ACCOUNTS
+from pathways_jupyter.local.apiserver.pod_subresources import serve_pod_subresource
+from pathways_jupyter.local.apiserver.resources import PODS
 from pathways_jupyter.local.apiserver.route import CONNECTS, Route, find_route
 from pathways_jupyter.local.apiserver.runtime import PodRuntime
 from pathways_jupyter.local.apiserver.store import Store
@@ -37,9 +32,6 @@ from pathways_jupyter.local.apiserver.users import (
     Rule,
     User,
     Users,
-    question_of,
-    refuse,
-    with_bound_rules,
 )
 from pathways_jupyter.local.connection_bounds import STREAM_IDLE_SECONDS
 
@@ -47,9 +39,6 @@ ADMIN = "pathways-local-admin"
 SERVICE_ACCOUNTS = "system:serviceaccounts"
 """The group of pods, whose requests do not keep a cluster alive."""
 _DISCOVERY = {"nonResourceURLs": ["/api*", "/openapi*", "/version", *HEALTH], "verbs": ["get"]}
-_TOKEN_ID = "authentication.kubernetes.io/credential-id"
-_TOKEN_SECONDS = 3600
-_SHORTEST_TOKEN_SECONDS = 600
 _STOP_SECONDS = 2.0
 _log = logging.getLogger(__name__)
 
@@ -78,11 +67,10 @@ class ApiServer:
         self._store = store
         self._directory = directory
         self._users = Users(directory / "tokens.json")
-        self._objects = Objects(store)
-        self._pods = Pods(store, runtime, idle_seconds=stream_idle_seconds)
+        self._runtime = runtime
+        self._stream_idle_seconds = stream_idle_seconds
         self._port = port
         self._listener: Listener | None = None
-        self._expiring: asyncio.Task[None] | None = None
         self._connections: web.Server | None = None
         self._answering: set[asyncio.Task[object]] = set()
         self.in_use = 0
@@ -128,12 +116,10 @@ class ApiServer:
         """
         return self._users.add(name, rules, groups, extra)
 
-    def add_account_token(
-        self, namespace: str, account: str, extra: Mapping[str, Sequence[str]], expires: float | None = None
-    ) -> str:
+    def add_account_token(self, namespace: str, account: str, extra: Mapping[str, Sequence[str]]) -> str:
         """Return a token for a service account; what it may do beyond discovery comes from roles and their bindings."""
         groups = (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}")
-        return self._users.add(f"{SERVICE_ACCOUNT_PREFIX}{namespace}:{account}", [_DISCOVERY], groups, extra, expires)
+        return self._users.add(f"{SERVICE_ACCOUNT_PREFIX}{namespace}:{account}", [_DISCOVERY], groups, extra)
 
     def revoke_tokens(self, key: str, value: str) -> None:
         """Revoke every token whose `extra` has `value` under `key`."""
@@ -156,15 +142,12 @@ class ApiServer:
                 hint="Stop the process that listens there, or end the embedded cluster and start it again.",
             ) from error
         self._port = self._listener.port
-        self._expiring = asyncio.create_task(keep_expiring(self._store))
 
     async def stop(self) -> None:
         """Stop listening and drop every connection at once, whatever it is doing."""
         if self._listener is None or self._connections is None:
             return
         await self._listener.close()
-        if self._expiring is not None:
-            self._expiring.cancel()
         for connection in self._connections.connections:
             if connection.transport is not None:
                 connection.transport.abort()
@@ -202,19 +185,19 @@ class ApiServer:
         user = self._users.who(request.headers.get("Authorization", ""))
         if user is None:
             raise api_errors.unauthorized()
-        if user is not ANONYMOUS:
-            cast("Connection", request.protocol).authenticated()
-        keeps_alive = user is not ANONYMOUS and SERVICE_ACCOUNTS not in user.groups
-        with self._in_use() if keeps_alive else contextlib.nullcontext():
-            return await self._serve(request, acting_user(request.headers, user, self._users, self._store))
-
-    @contextlib.contextmanager
-    def _in_use(self) -> Iterator[None]:
+        if user is ANONYMOUS:
+            return await self._serve(request, user)
+        cast("Connection", request.protocol).authenticated()
+        if any(header.lower().startswith("impersonate-") for header in request.headers):
+            # Else the request would do what its real sender may.
+            raise api_errors.bad_request("the embedded cluster does not serve requests on behalf of another user")
+        if SERVICE_ACCOUNTS in user.groups:
+            return await self._serve(request, user)
         loop = asyncio.get_running_loop()
         self.in_use += 1
         self.last_used = loop.time()
         try:
-            yield
+            return await self._serve(request, user)
         finally:
             self.in_use -= 1
             self.last_used = loop.time()
@@ -224,38 +207,21 @@ class ApiServer:
         review = review_at(path)
         if review is not None and request.method == "POST":
             # Anyone with a token may ask about themselves.
-            if user is ANONYMOUS or not review.resource.kind.startswith("Self"):
+            if user is ANONYMOUS:
                 self._authorize(user, review)
-            asked = await bodies.read_object(request)
-            return bodies.answer(answer_review(review, user, asked, self._users, self._store), status=201)
+            sent = await bodies.read_object(request)
+            return bodies.answer(answer_review(review, user, sent, self._store), status=201)
         route = find_route(self._store.resources, request.method, path, request.query)
         if route is None:
-            if user is ANONYMOUS and not user.may(Question(request.method.lower(), path=path)):
-                raise api_errors.forbidden(
-                    f'forbidden: User "{user.name}" cannot {request.method.lower()} path "{path}"'
-                )
+            verb = request.method.lower()
+            if user is ANONYMOUS and not user.may(Question(verb, path=path)):
+                raise api_errors.forbidden(f'forbidden: User "{user.name}" cannot {verb} path "{path}"')
             return self._document(request)
         self._authorize(user, route)
-        if route.subresource == "token":
-            return await self._request_token(request, route)
         if route.resource.key == PODS.key and route.subresource not in ("", "status"):
-            return await self._pods.serve(request, route)
-        return await self._objects.serve(request, route)
-
-    async def _request_token(self, request: web.BaseRequest, route: Route) -> web.Response:
-        asked = await bodies.read_object(request)
-        self._store.record(ACCOUNTS, route.namespace, route.name)
-        spec = asked.setdefault("spec", {})
-        seconds = spec.setdefault("expirationSeconds", _TOKEN_SECONDS)
-        if not isinstance(seconds, int) or seconds < _SHORTEST_TOKEN_SECONDS:
-            why = f"Invalid value: {seconds}: may not specify a duration less than 10 minutes"
-            raise api_errors.invalid(route.resource, route.name, [("spec.expirationSeconds", why)])
-        if spec.get("boundObjectRef"):
-            raise api_errors.bad_request("the embedded cluster does not bind tokens to objects")
-        expires = time.time() + seconds
-        token = self.add_account_token(route.namespace, route.name, {_TOKEN_ID: (str(uuid.uuid4()),)}, expires)
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(expires))
-        return bodies.answer({**asked, "status": {"token": token, "expirationTimestamp": stamp}}, status=201)
+            seconds = self._stream_idle_seconds
+            return await serve_pod_subresource(request, self._store, self._runtime, route, idle_seconds=seconds)
+        return await serve_objects(request, self._store, route)
 
     def _authorize(self, user: User, route: Route) -> None:
         """A WebSocket begins as a GET yet does what a POST does, so it needs the right to both."""
@@ -263,10 +229,10 @@ class ApiServer:
         if route.subresource in CONNECTS and route.verb == "get":
             verbs.append("create")
         for verb in verbs:
-            question = question_of(route, verb)
+            question = Question(verb, route.resource.group, route.target, route.namespace, route.name)
             self.audit(user, question)
-            if not user.may(question) and not with_bound_rules(self._store, user).may(question):
-                raise refuse(user, route, verb)
+            if not may(self._store, user, question):
+                raise refusal(user, route, verb)
 
     def _document(self, request: web.BaseRequest) -> web.Response:
         if request.method not in ("GET", "HEAD"):
@@ -274,40 +240,9 @@ class ApiServer:
         path = request.path
         if path in HEALTH:
             return web.Response(text="ok")
-        if path == "/openapi/v2":
-            if "proto-openapi.spec.v2" in request.headers.get("Accept", ""):
-                body = openapi.version_2_as_protobuf()
-                return web.Response(body=body, headers={"Content-Type": openapi.PROTOBUF})
-            found: Object | None = openapi.VERSION_2
-        elif path.startswith("/openapi/"):
-            found = openapi.document(self._store.resources, path)
-        else:
-            found = discover(self._store.resources, path)
+        if path == "/openapi/v2" and "proto-openapi.spec.v2" in request.headers.get("Accept", ""):
+            return web.Response(body=openapi_v2_as_protobuf(), headers={"Content-Type": OPENAPI_PROTOBUF})
+        found = discover(self._store.resources, path)
         if found is None:
             raise api_errors.no_such_resource()
         return bodies.answer(found)
-
-
-_EVENTS_KEPT_SECONDS = 3600.0
-"""As long as a real API server keeps them."""
-_SWEEP_SECONDS = 60.0
-
-
-def expire_events(store: Store, now: float) -> int:
-    """Remove the events last seen more than :data:`_EVENTS_KEPT_SECONDS` before `now`; return their number."""
-    old = []
-    for event in store.list(EVENTS):
-        stamps = (event.get("lastTimestamp"), event.get("eventTime"), event["metadata"].get("creationTimestamp"))
-        seen = next((seconds for stamp in stamps if (seconds := seconds_of(stamp)) is not None), now)
-        if seen < now - _EVENTS_KEPT_SECONDS:
-            old.append(event)
-    for event in old:
-        store.delete(EVENTS, event["metadata"]["namespace"], event["metadata"]["name"], grace=0)
-    return len(old)
-
-
-async def keep_expiring(store: Store) -> None:
-    """Call :func:`expire_events` periodically, until cancelled."""
-    while True:
-        await asyncio.sleep(_SWEEP_SECONDS)
-        expire_events(store, time.time())

@@ -95,8 +95,11 @@ def check_labels(resource: ResourceType, metadata: Mapping[str, Any]) -> None:
         raise invalid(resource, str(metadata.get("name", "")), causes)
 
 
-SYSTEM_FIELDS = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds")
-"""Metadata that only the server writes."""
+SYSTEM_FIELDS = (
+    *("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"),
+    *("selfLink", "managedFields"),
+)
+"""Metadata that only the server writes, or that no object has here."""
 _LASTING_NAMESPACES = ("default", "kube-system", "kube-public")
 _PROPAGATION_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 
@@ -110,9 +113,8 @@ def revised(resource: ResourceType, new: Object, old: Object, subresource: str) 
       StatusError: 422, it changes what must not change.
     """
     if subresource == "status":
-        state, managers = clone(new.get("status")), clone(new["metadata"].get("managedFields"))
-        metadata = {**old["metadata"], **({"managedFields": managers} if managers is not None else {})}
-        return {**old, "metadata": metadata, **({"status": state} if state is not None else {})}
+        state = clone(new.get("status"))
+        return {**old, "metadata": {**old["metadata"]}, **({"status": state} if state is not None else {})}
     if subresource == "binding":
         # The only way to set the node: an update of the spec cannot, and a binding does not count as one.
         spec = {**old["spec"], "nodeName": new["spec"]["nodeName"]}

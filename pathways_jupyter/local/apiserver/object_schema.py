@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -151,16 +151,3 @@ def _plain(value: Any, kind: str, path: str) -> Any:
     if not fits[kind]:
         raise _Misfit(path, f"a {kind}" if kind != "integer" else "an integer", value)
     return value
-
-
-def walk(kind: str) -> Iterator[str]:
-    """Every built-in kind that `kind` consists of, itself first."""
-    seen, waiting = {kind}, [kind]
-    while waiting:
-        each = waiting.pop()
-        yield each
-        for value, _ in fields(each).values():
-            inner = value.lstrip("[]{}")
-            if inner in kinds() and inner not in seen:
-                seen.add(inner)
-                waiting.append(inner)

@@ -1,20 +1,20 @@
-"""Tables for ``kubectl get``: formed by the server, so that every client shows the same.
-
-The printer columns of custom resource definitions are JSONPath, of which the subset is here that they use.
-"""
+"""Tables for ``kubectl get``: formed by the server, so that every client shows the same."""
 
 from __future__ import annotations
 
-import functools
+import datetime
 import re
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pathways_jupyter.local.apiserver.columns import COLUMNS, age
+from pathways_jupyter.local.apiserver.podstatus import pod_ready, pod_restarts, pod_status
 from pathways_jupyter.local.apiserver.resources import Column, Object, ResourceType
 
-_NAME = Column("Name", ".metadata.name", description="The object's name.")
-_AGE = Column("Age", ".metadata.creationTimestamp", "date", "How long ago the object was created.")
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_STEP = re.compile(
+    r"""\.(?P<field>[\w-]+)|\[(?P<index>\d+)\]|\[\?\(@\.(?P<key>[\w-]+)==["'](?P<value>[^"']*)["']\)\]"""
+)
 
 
 def as_table(resource: ResourceType, objects: Sequence[Object], revision: str, include: str = "") -> Object:
@@ -23,23 +23,17 @@ def as_table(resource: ResourceType, objects: Sequence[Object], revision: str, i
     Args:
       include: What of each object to put beside its row: ``Metadata`` (also when empty), ``Object`` or ``None``.
     """
-    definitions: Sequence[Column] = (_NAME, *(resource.columns or (_AGE,)))
-    built_in = None if resource.custom else COLUMNS.get(resource.plural)
-    if built_in is not None:
-        definitions = built_in[0]
+    columns: Sequence[Column] = (_NAME, *(resource.columns or (_AGE,)))
+    if not resource.custom:
+        columns = _COLUMNS.get(resource.plural, columns)
     rows = []
     for obj in objects:
-        row: Object = {
-            "cells": built_in[1](obj) if built_in is not None else [_cell(obj, column) for column in definitions]
-        }
+        row: Object = {"cells": [_cell(obj, column) for column in columns]}
         if include == "Object":
             row["object"] = obj
         elif include != "None":
-            row["object"] = {
-                "kind": "PartialObjectMetadata",
-                "apiVersion": "meta.k8s.io/v1",
-                "metadata": obj["metadata"],
-            }
+            head = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+            row["object"] = {**head, "metadata": obj["metadata"]}
         rows.append(row)
     return {
         "kind": "Table",
@@ -53,16 +47,73 @@ def as_table(resource: ResourceType, objects: Sequence[Object], revision: str, i
                 "description": each.description,
                 "priority": each.priority,
             }
-            for each in definitions
+            for each in columns
         ],
         "rows": rows,
     }
 
 
+def first_value(path: str, obj: Any) -> Any:
+    """What a JSONPath finds in `obj`; None when that is nothing, or when it is more than columns commonly use."""
+    position = 0
+    while position < len(path):
+        step = _STEP.match(path, position)
+        if step is None:
+            return None
+        position = step.end()
+        if step["field"] is not None:
+            obj = obj.get(step["field"]) if isinstance(obj, dict) else None
+        elif not isinstance(obj, list):
+            return None
+        elif step["index"] is not None:
+            obj = obj[int(step["index"])] if int(step["index"]) < len(obj) else None
+        else:
+            found = (each for each in obj if isinstance(each, dict) and str(each.get(step["key"])) == step["value"])
+            obj = next(found, None)
+    return obj
+
+
+def seconds_of(stamp: Any) -> float | None:
+    """A timestamp in seconds since the epoch; None when it is not one."""
+    if not isinstance(stamp, str):
+        return None
+    try:
+        moment = datetime.datetime.fromisoformat(stamp)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp()
+
+
+def duration(seconds: float) -> str:
+    """A duration in its two most significant units."""
+    whole = max(0, int(seconds))
+
+    def two(large: int, large_name: str, small: int, small_name: str) -> str:
+        rest = whole % large // small
+        return f"{whole // large}{large_name}" + (f"{rest}{small_name}" if rest else "")
+
+    if whole < 2 * _MINUTE:
+        return f"{whole}s"
+    if whole < 10 * _MINUTE:
+        return two(_MINUTE, "m", 1, "s")
+    if whole < 3 * _HOUR:
+        return f"{whole // _MINUTE}m"
+    if whole < 8 * _HOUR:
+        return two(_HOUR, "h", _MINUTE, "m")
+    if whole < 2 * _DAY:
+        return f"{whole // _HOUR}h"
+    return two(_DAY, "d", _HOUR, "h") if whole < 8 * _DAY else f"{whole // _DAY}d"
+
+
+def _age(stamp: Any) -> str:
+    moment = seconds_of(stamp)
+    return "<unknown>" if moment is None else duration(time.time() - moment)
+
+
 def _cell(obj: Object, column: Column) -> Any:
-    value = first_value(column.path, obj)
+    value = first_value(column.path, obj) if isinstance(column.path, str) else column.path(obj)
     if column.type == "date":
-        return age(value)
+        return _age(value)
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -70,56 +121,149 @@ def _cell(obj: Object, column: Column) -> Any:
     return value if isinstance(value, str | int | float) else str(value)
 
 
-_STEP = re.compile(
-    r"""\.(?P<field>[A-Za-z_$][\w$-]*)
-    |\[(?P<index>-?\d+)\]
-    |\[(?P<all>\*)\]
-    |\['(?P<quoted>(?:[^'\\]|\\.)*)'\]
-    |\[\?\(@\.(?P<key>[\w.-]+)\s*==\s*(?P<quote>["'])(?P<value>.*?)(?P=quote)\)\]""",
-    re.VERBOSE,
-)
+def _wide(name: str, path: str | Callable[[Object], Any]) -> Column:
+    """A column of wide output, of a value that may be missing."""
 
-_Step = Callable[[Any], Iterable[Any]]
+    def value(obj: Object) -> Any:
+        return (first_value(path, obj) if isinstance(path, str) else path(obj)) or "<none>"
+
+    return Column(name, value, priority=1)
 
 
-def first_value(path: str, obj: Any) -> Any:
-    """The first thing that `path` finds in `obj`; None when it finds nothing or cannot be read."""
-    found = [obj]
-    for step in _compile(path):
-        found = [value for each in found for value in step(each)]
-    return found[0] if found else None
+def _pairs(labels: Mapping[str, str] | None) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items()))
 
 
-@functools.lru_cache(maxsize=512)
-def _compile(path: str) -> tuple[_Step, ...]:
-    path = path.strip().removeprefix("{").removesuffix("}").replace("\\.", "\0")
-    path = path if path.startswith((".", "[")) else f".{path}"
-    steps, position = [], 0
-    while position < len(path):
-        match = _ESCAPED.match(path, position) or _STEP.match(path, position)
-        if match is None:
-            return (lambda _: (),)
-        steps.append(_step(match))
-        position = match.end()
-    return tuple(steps)
+def _node_status(node: Object) -> str:
+    ready = first_value('.status.conditions[?(@.type=="Ready")].status', node)
+    state = {"True": "Ready", "False": "NotReady"}.get(ready, "Unknown")
+    return f"{state},SchedulingDisabled" if node["spec"].get("unschedulable") else state
 
 
-_ESCAPED = re.compile(r"\.(?P<field>[^.\[\]]*\0[^.\[\]]*)")
+def _service_ports(service: Object) -> str:
+    ports = (service.get("spec") or {}).get("ports") or ()
+    return ",".join(f"{each.get('port')}/{each.get('protocol', 'TCP')}" for each in ports) or "<none>"
 
 
-def _step(match: re.Match[str]) -> _Step:
-    groups = match.groupdict()
-    if groups.get("field") is not None or groups.get("quoted") is not None:
-        name = (groups.get("field") or groups.get("quoted") or "").replace("\0", ".")
-        return lambda value: (value[name],) if isinstance(value, dict) and name in value else ()
-    if groups["index"] is not None:
-        index = int(groups["index"])
-        return lambda value: value[index:][:1] if isinstance(value, list) else ()
-    if groups["all"]:
-        return lambda value: value if isinstance(value, list) else ()
-    key, wanted = groups["key"], groups["value"]
-    return lambda value: (
-        [each for each in value if isinstance(each, dict) and str(each.get(key)) == wanted]
-        if isinstance(value, list)
-        else ()
-    )
+def _event_target(event: Object) -> str:
+    about = event.get("involvedObject") or {}
+    return f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}"
+
+
+def _event_begin(event: Object) -> Any:
+    return event.get("firstTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
+
+
+def _event_end(event: Object) -> Any:
+    return event.get("lastTimestamp") or first_value(".series.lastObservedTime", event) or _event_begin(event)
+
+
+def _job_status(job: Object) -> str:
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    states = {each.get("type") for each in conditions if each.get("status") == "True"}
+    for state in ("Complete", "Failed", "Suspended", "FailureTarget"):
+        if state in states:
+            return state
+    return "Terminating" if job["metadata"].get("deletionTimestamp") else "Running"
+
+
+def _job_completions(job: Object) -> str:
+    spec, done = job["spec"], (job.get("status") or {}).get("succeeded", 0)
+    if spec.get("completions") is None and spec.get("parallelism", 1) > 1:
+        return f"{done}/1 of {spec['parallelism']}"
+    return f"{done}/{spec.get('completions', 1)}"
+
+
+def _job_duration(job: Object) -> str:
+    begin, end = (seconds_of(first_value(f".status.{key}Time", job)) for key in ("start", "completion"))
+    return "" if begin is None else duration((end or time.time()) - begin)
+
+
+def _of_containers(field: str) -> Callable[[Object], str]:
+    path = ".spec.template.spec.containers"
+    return lambda job: ",".join(str(each.get(field)) for each in first_value(path, job) or ())
+
+
+def _role(binding: Object) -> str:
+    role = binding.get("roleRef") or {}
+    return f"{role.get('kind')}/{role.get('name')}"
+
+
+_NAME = Column("Name", ".metadata.name", description="The object's name.")
+_AGE = Column("Age", ".metadata.creationTimestamp", "date", "How long ago the object was created.")
+_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
+_COLUMNS: Mapping[str, Sequence[Column]] = {
+    "pods": (
+        _NAME,
+        Column("Ready", pod_ready),
+        Column("Status", pod_status),
+        Column("Restarts", pod_restarts),
+        _AGE,
+        _wide("IP", ".status.podIP"),
+        _wide("Node", ".spec.nodeName"),
+    ),
+    "nodes": (
+        _NAME,
+        Column("Status", _node_status),
+        _AGE,
+        Column("Version", ".status.nodeInfo.kubeletVersion"),
+        _wide("Internal-IP", '.status.addresses[?(@.type=="InternalIP")].address'),
+        _wide("OS-Image", ".status.nodeInfo.osImage"),
+        _wide("Kernel-Version", ".status.nodeInfo.kernelVersion"),
+        _wide("Container-Runtime", ".status.nodeInfo.containerRuntimeVersion"),
+    ),
+    "services": (
+        _NAME,
+        Column("Type", ".spec.type"),
+        Column("Cluster-IP", ".spec.clusterIP"),
+        Column("Port(s)", _service_ports),
+        _AGE,
+        _wide("Selector", lambda service: _pairs(service["spec"].get("selector"))),
+    ),
+    "events": (
+        Column("Last Seen", _event_end, "date"),
+        Column("Type", ".type"),
+        Column("Reason", ".reason"),
+        Column("Object", _event_target),
+        Column("Message", lambda event: str(event.get("message", "")).strip()),
+        _wide("Source", lambda event: first_value(".source.component", event) or event.get("reportingComponent")),
+        Column("First Seen", _event_begin, "date", priority=1),
+        Column("Count", lambda event: event.get("count") or first_value(".series.count", event) or 1, priority=1),
+        _wide("Name", ".metadata.name"),
+    ),
+    "namespaces": (_NAME, Column("Status", ".status.phase"), _AGE),
+    "configmaps": (
+        _NAME,
+        Column("Data", lambda obj: len({**(obj.get("data") or {}), **(obj.get("binaryData") or {})})),
+        _AGE,
+    ),
+    "secrets": (_NAME, Column("Type", ".type"), Column("Data", lambda obj: len(obj.get("data") or ())), _AGE),
+    "persistentvolumeclaims": (
+        _NAME,
+        Column("Status", ".status.phase"),
+        Column("Volume", ".spec.volumeName"),
+        Column("Capacity", ".status.capacity.storage"),
+        Column("Access Modes", lambda claim: ",".join(_MODES.get(each, each) for each in claim["spec"]["accessModes"])),
+        Column("StorageClass", ".spec.storageClassName"),
+        _AGE,
+    ),
+    "jobs": (
+        _NAME,
+        Column("Status", _job_status),
+        Column("Completions", _job_completions),
+        Column("Duration", _job_duration),
+        _AGE,
+        _wide("Containers", _of_containers("name")),
+        _wide("Images", _of_containers("image")),
+        _wide("Selector", lambda job: _pairs(first_value(".spec.selector.matchLabels", job))),
+    ),
+    "leases": (_NAME, Column("Holder", ".spec.holderIdentity"), _AGE),
+    "networkpolicies": (
+        _NAME,
+        Column("Pod-Selector", lambda policy: _pairs(first_value(".spec.podSelector.matchLabels", policy)) or "<none>"),
+        _AGE,
+    ),
+    "rolebindings": (_NAME, Column("Role", _role), _AGE),
+    "clusterrolebindings": (_NAME, Column("Role", _role), _AGE),
+}
+"""The columns of built-in kinds; those of another have name and age."""

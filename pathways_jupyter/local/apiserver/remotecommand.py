@@ -1,4 +1,4 @@
-"""Exec and attach over WebSocket: standard streams, terminal size and the final status, each on its channel."""
+"""Exec over WebSocket: standard streams, terminal size and the final status, each on its channel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiohttp import web
 
 from pathways_jupyter.local.apiserver.api_errors import StatusError, bad_request
 from pathways_jupyter.local.apiserver.bodies import encode
-from pathways_jupyter.local.apiserver.channels import Channels, open_channels, until_first
+from pathways_jupyter.local.apiserver.channels import CHUNK, Channels, open_channels, until_first
 from pathways_jupyter.local.apiserver.route import flag
 from pathways_jupyter.local.apiserver.runtime import ExecProcess, PodRuntime
 
@@ -60,8 +60,14 @@ async def exec_over_websocket(
 
 async def _run(channels: Channels, process: ExecProcess, streams: set[str]) -> None:
     """Copy a program's output to the client, and at its end send its exit status."""
+
+    async def discard(reader: asyncio.StreamReader) -> None:
+        # Output that the client did not ask for is read, so that the program does not block on it.
+        while await reader.read(CHUNK):
+            pass
+
     outputs = [
-        asyncio.create_task(channels.send_stream(channel, reader) if name in streams else _discard(reader))
+        asyncio.create_task(channels.send_stream(channel, reader) if name in streams else discard(reader))
         for channel, reader, name in ((_STDOUT, process.stdout, "stdout"), (_STDERR, process.stderr, "stderr"))
         if reader is not None
     ]
@@ -84,12 +90,6 @@ async def _run(channels: Channels, process: ExecProcess, streams: set[str]) -> N
     await channels.send(bytes([_STATUS]) + encode(status))
 
 
-async def _discard(reader: asyncio.StreamReader) -> None:
-    """Read output that the client did not ask for, so that the program does not block on it."""
-    while await reader.read(65536):
-        pass
-
-
 async def _copy_in(channels: Channels, process: ExecProcess) -> None:
     """Copy from client to program, until the client disconnects."""
     while (message := await channels.next_message()) is not None:
@@ -107,29 +107,3 @@ async def _copy_in(channels: Channels, process: ExecProcess) -> None:
                     process.resize(width, height)
         elif channel == _CLOSE and data == bytes([_STDIN]) and process.stdin is not None:
             process.stdin.close()
-
-
-async def attach_over_websocket(
-    request: web.BaseRequest, runtime: PodRuntime, uid: str, container: str, *, idle_seconds: float
-) -> web.StreamResponse:
-    """Send the container's output from now on; containers here have no standard input to attach to.
-
-    Raises:
-      StatusError: 403, a protocol that is not spoken here.
-    """
-    async with open_channels(request, PROTOCOLS, idle_seconds=idle_seconds) as channels:
-
-        async def send_logs() -> None:
-            with contextlib.suppress(LookupError, OSError):
-                async for piece in runtime.logs(
-                    uid, container, follow=True, tail=0, previous=False, since=None, timestamps=False
-                ):
-                    await channels.send(bytes([_STDOUT]) + piece)
-            await channels.send(bytes([_STATUS]) + encode({"metadata": {}, "status": "Success"}))
-
-        async def until_gone() -> None:
-            while await channels.next_message() is not None:
-                pass
-
-        await until_first(send_logs(), until_gone())
-    return channels.socket

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,10 +12,11 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Column:
-    """A printer column, as a custom resource definition declares it."""
+    """A column of a table."""
 
     name: str
-    path: str
+    path: str | Callable[[Object], Any]
+    """A JSONPath, as a custom resource definition has it, or a function of the object."""
     type: str = "string"
     description: str = ""
     priority: int = 0
@@ -79,19 +80,16 @@ PODS = ResourceType(
     categories=("all",),
     has_status=True,
     generations=True,
-    subresources=("attach", "eviction", "exec", "log", "portforward"),
+    subresources=("eviction", "exec", "log", "portforward"),
 )
 SERVICES = ResourceType("", "v1", "Service", "services", short_names=("svc",), categories=("all",), has_status=True)
-ENDPOINTS = ResourceType("", "v1", "Endpoints", "endpoints", short_names=("ep",))
 EVENTS = ResourceType("", "v1", "Event", "events", short_names=("ev",))
 CONFIG_MAPS = ResourceType("", "v1", "ConfigMap", "configmaps", short_names=("cm",))
 SECRETS = ResourceType("", "v1", "Secret", "secrets")
 PERSISTENT_VOLUME_CLAIMS = ResourceType(
     "", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", short_names=("pvc",), has_status=True
 )
-SERVICE_ACCOUNTS = ResourceType(
-    "", "v1", "ServiceAccount", "serviceaccounts", short_names=("sa",), subresources=("token",)
-)
+SERVICE_ACCOUNTS = ResourceType("", "v1", "ServiceAccount", "serviceaccounts", short_names=("sa",))
 JOBS = ResourceType(
     "batch",
     "v1",
@@ -131,7 +129,6 @@ BUILTIN: tuple[ResourceType, ...] = (
     NODES,
     PODS,
     SERVICES,
-    ENDPOINTS,
     EVENTS,
     CONFIG_MAPS,
     SECRETS,
@@ -163,40 +160,23 @@ class Registry:
 
     def of_kind(self, api_version: str, kind: str) -> ResourceType | None:
         """The type of an object with this ``apiVersion`` and ``kind``, or None."""
-        for each in self._types.values():
-            if each.kind == kind and each.api_version == api_version:
-                return each
-        return None
+        return next((each for each in self if (each.api_version, each.kind) == (api_version, kind)), None)
 
     def stored(self, key: tuple[str, str]) -> ResourceType | None:
-        """Any type whose objects are stored under `key`, or None."""
-        for each in self._types.values():
-            if each.key == key:
-                return each
-        return None
+        """The type whose objects are stored under `key`, or None."""
+        return next((each for each in self._types.values() if each.key == key), None)
 
     def define(self, definition: Object) -> None:
-        """Serve what a ``CustomResourceDefinition`` describes, instead of what it described before."""
+        """Serve what a ``CustomResourceDefinition`` describes, instead of what it described before.
+
+        Only the version in which objects are stored is served: nothing here converts them.
+        """
         self.forget(definition)
-        for each in types_of(definition):
-            self._types[(each.group, each.version, each.plural)] = each
-
-    def forget(self, definition: Object) -> None:
-        """Stop serving what a ``CustomResourceDefinition`` describes."""
-        key = (definition["spec"]["group"], definition["spec"]["names"]["plural"])
-        for place in [place for place, each in self._types.items() if each.custom and each.key == key]:
-            del self._types[place]
-
-
-def types_of(definition: Object) -> list[ResourceType]:
-    """The types that a ``CustomResourceDefinition`` describes: one for each served version, the stored one first."""
-    spec = definition["spec"]
-    names = spec["names"]
-    versions = sorted(
-        (each for each in spec["versions"] if each.get("served")), key=lambda each: not each.get("storage")
-    )
-    return [
-        ResourceType(
+        spec = definition["spec"]
+        version, names = next(each for each in spec["versions"] if each.get("storage")), spec["names"]
+        if not version.get("served"):
+            return
+        self._types[spec["group"], version["name"], names["plural"]] = ResourceType(
             group=spec["group"],
             version=version["name"],
             kind=names["kind"],
@@ -220,8 +200,12 @@ def types_of(definition: Object) -> list[ResourceType]:
                 for each in version.get("additionalPrinterColumns", ())
             ),
         )
-        for version in versions
-    ]
+
+    def forget(self, definition: Object) -> None:
+        """Stop serving what a ``CustomResourceDefinition`` describes."""
+        key = (definition["spec"]["group"], definition["spec"]["names"]["plural"])
+        for place in [place for place, each in self._types.items() if each.custom and each.key == key]:
+            del self._types[place]
 
 
 JOBSETS = ResourceType(

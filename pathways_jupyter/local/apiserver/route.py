@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from aiohttp import web
 
-from pathways_jupyter.local.apiserver import api_errors, bodies
+from pathways_jupyter.local.apiserver import bodies
 from pathways_jupyter.local.apiserver.api_errors import bad_request, method_not_allowed, no_such_resource
 from pathways_jupyter.local.apiserver.resources import NAMESPACES, Registry, ResourceType
 from pathways_jupyter.local.apiserver.selectors import Test, all_of, field_test, label_test
 
 _ONE = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _MANY = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
-CONNECTS = frozenset({"exec", "attach", "portforward"})
+CONNECTS = frozenset({"exec", "portforward"})
 """Subresources whose answer is a connection."""
 _SUBRESOURCE_VERBS: Mapping[str, frozenset[str]] = {
     "status": frozenset({"get", "update", "patch"}),
     "log": frozenset({"get"}),
     "eviction": frozenset({"create"}),
-    "token": frozenset({"create"}),
     **dict.fromkeys(CONNECTS, frozenset({"get", "create"})),
 }
 _TRUE = {"1", "true", "True", "t", "TRUE"}
@@ -40,6 +40,11 @@ class Route:
     def target(self) -> str:
         """``pods/log``, as in RBAC rules."""
         return f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
+
+    @property
+    def home(self) -> str:
+        """The namespace in the store; for RBAC, a request for a namespace is one inside that namespace."""
+        return self.namespace if self.resource.namespaced else ""
 
 
 def find_route(registry: Registry, method: str, path: str, query: Mapping[str, str]) -> Route | None:
@@ -75,7 +80,16 @@ def find_route(registry: Registry, method: str, path: str, query: Mapping[str, s
         raise method_not_allowed()
     if verb == "list" and flag(query, "watch"):
         verb = "watch"
-    return _checked(Route(verb, resource, namespace, name, subresource))
+    if subresource:
+        if subresource not in resource.subresources and not (subresource == "status" and resource.has_status):
+            raise no_such_resource()
+        if verb not in _SUBRESOURCE_VERBS[subresource]:
+            raise method_not_allowed()
+    elif verb == "deletecollection" and resource.key == NAMESPACES.key:
+        raise method_not_allowed()
+    elif resource.namespaced and not namespace and verb not in ("list", "watch", "deletecollection"):
+        raise method_not_allowed() if verb == "create" else no_such_resource()
+    return Route(verb, resource, namespace, name, subresource)
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:
@@ -95,23 +109,6 @@ def number(query: Mapping[str, str], name: str) -> int | None:
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise bad_request(f'{name}: Invalid value: "{text}": must be a whole number of at least 0')
     return int(text)
-
-
-def _checked(route: Route) -> Route:
-    resource, subresource = route.resource, route.subresource
-    if not subresource:
-        if route.verb == "deletecollection" and resource.key == NAMESPACES.key:
-            raise method_not_allowed()
-        if route.verb == "create" and resource.namespaced and not route.namespace:
-            raise method_not_allowed()
-        if route.verb not in ("list", "watch", "deletecollection") and resource.namespaced and not route.namespace:
-            raise no_such_resource()
-        return route
-    if subresource not in resource.subresources and not (subresource == "status" and resource.has_status):
-        raise no_such_resource()
-    if route.verb not in _SUBRESOURCE_VERBS[subresource]:
-        raise method_not_allowed()
-    return route
 
 
 def read_revision(text: str) -> int | None:
@@ -137,20 +134,6 @@ _DELETE_OPTIONS = {
 }
 
 
-_PROPAGATIONS = ("", "Orphan", "Background", "Foreground")
-
-
-@dataclass(frozen=True)
-class Deletion:
-    """Delete options of a request, from the query or the body."""
-
-    grace: int | None = None
-    propagation: str = ""
-    uid: str = ""
-    revision: str = ""
-    dry_run: bool = False
-
-
 def selection(request: web.BaseRequest, resource: ResourceType) -> Test | None:
     """The test of a request's selectors, or None.
 
@@ -169,12 +152,12 @@ def is_dry_run(request: web.BaseRequest) -> bool:
     """
     values = request.query.getall("dryRun", [])
     if any(value != "All" for value in values):
-        raise api_errors.bad_request(f'dryRun: Unsupported value: "{values[0]}": supported values: "All"')
+        raise bad_request(f'dryRun: Unsupported value: "{values[0]}": supported values: "All"')
     return bool(values)
 
 
-async def read_deletion(request: web.BaseRequest) -> Deletion:
-    """Read the delete options; the query takes precedence over the body.
+async def read_deletion(request: web.BaseRequest) -> dict[str, Any]:
+    """Read the delete options, as keywords of :meth:`Store.delete`; the query takes precedence over the body.
 
     Raises:
       StatusError: 400.
@@ -183,16 +166,20 @@ async def read_deletion(request: web.BaseRequest) -> Deletion:
     for field, kind in _DELETE_OPTIONS.items():
         value = body.get(field)
         if value is not None and type(value) is not kind:
-            raise api_errors.bad_request(f"{field} of the delete options has a value of the wrong type")
-    preconditions = body.get("preconditions") or {}
+            raise bad_request(f"{field} of the delete options has a value of the wrong type")
     grace = number(request.query, "gracePeriodSeconds")
     if grace is None:
         grace = body.get("gracePeriodSeconds")
     propagation = request.query.get("propagationPolicy") or body.get("propagationPolicy") or ""
     if body.get("orphanDependents") is not None:
         propagation = "Orphan" if body["orphanDependents"] else "Background"
-    if (grace is not None and grace < 0) or propagation not in _PROPAGATIONS:
-        raise api_errors.bad_request("these delete options are not valid")
-    dry_run = is_dry_run(request) or body.get("dryRun") == ["All"]
-    uid, revision = (str(preconditions.get(key) or "") for key in ("uid", "resourceVersion"))
-    return Deletion(grace, propagation, uid, revision, dry_run)
+    if (grace is not None and grace < 0) or propagation not in ("", "Orphan", "Background", "Foreground"):
+        raise bad_request("these delete options are not valid")
+    preconditions = body.get("preconditions") or {}
+    return {
+        "grace": grace,
+        "propagation": propagation,
+        "uid": str(preconditions.get("uid") or ""),
+        "revision": str(preconditions.get("resourceVersion") or ""),
+        "dry_run": is_dry_run(request) or body.get("dryRun") == ["All"],
+    }

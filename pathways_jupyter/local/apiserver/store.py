@@ -7,7 +7,6 @@ only :meth:`Store.get` gives a copy that may be changed.
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Any
 
 from pathways_jupyter.local.apiserver import api_errors, object_lifecycle, strategy
 from pathways_jupyter.local.apiserver import resources as kinds
-from pathways_jupyter.local.apiserver.apply import note_update
 from pathways_jupyter.local.apiserver.bootstrap import FIRST_OBJECTS
 from pathways_jupyter.local.apiserver.journal import Journal, Place
 from pathways_jupyter.local.apiserver.patch import clone
@@ -24,9 +22,6 @@ from pathways_jupyter.local.apiserver.selectors import Test
 from pathways_jupyter.local.apiserver.table import Table
 from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType, Record, Watch
 from pathways_jupyter.local.apiserver.workload_strategy import admit_pod
-
-# A real cluster's namespace controller takes some seconds; until then, new content is refused.
-_NAMESPACE_ENDS_SECONDS = 1.0
 
 
 class Store:
@@ -45,7 +40,6 @@ class Store:
         self._base: int = 0
         self._tables: dict[tuple[str, str], Table] = {}
         self._dependents: dict[str, set[Place]] = {}
-        self._ending: dict[str, asyncio.TimerHandle] = {}
         self._journal = Journal(path) if path is not None else None
         self._load()
         if not self.revision:
@@ -120,10 +114,8 @@ class Store:
         """
         return self._table(resource).watch(namespace, since, test)
 
-    def create(
-        self, resource: ResourceType, obj: Object, *, namespace: str = "", dry_run: bool = False, manager: str = ""
-    ) -> Object:
-        """Add an object, which `manager` wrote, and return it as stored.
+    def create(self, resource: ResourceType, obj: Object, *, namespace: str = "", dry_run: bool = False) -> Object:
+        """Add an object, and return it as stored.
 
         Raises:
           StatusError: 403, 404 (no such namespace), 409 (the name is taken), 422 (the object breaks a rule).
@@ -136,7 +128,7 @@ class Store:
         where, name = metadata.get("namespace", ""), metadata["name"]
         if self._table(resource).get(where, name) is not None:
             raise api_errors.already_exists(resource, name)
-        for field in (*object_lifecycle.SYSTEM_FIELDS, "resourceVersion", "selfLink"):
+        for field in (*object_lifecycle.SYSTEM_FIELDS, "resourceVersion"):
             metadata.pop(field, None)
         metadata["uid"], metadata["creationTimestamp"] = str(uuid.uuid4()), strategy.now()
         if resource.generations:
@@ -144,27 +136,23 @@ class Store:
         if resource.key == kinds.PODS.key:
             admit_pod(obj, self.find)
         strategy.prepare_create(resource, obj)
-        if manager or "managedFields" not in metadata:
-            note_update(resource, None, obj, manager or "kube-controller-manager")
         self._put(resource, obj, None, dry_run)
         if resource.key == NAMESPACES.key and not dry_run:
             self.create(kinds.SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, namespace=name)
         return obj
 
-    def update(
-        self, resource: ResourceType, obj: Object, *, subresource: str = "", dry_run: bool = False, manager: str = ""
-    ) -> Object:
+    def update(self, resource: ResourceType, obj: Object, *, subresource: str = "", dry_run: bool = False) -> Object:
         """Replace an object; with `subresource` ``"status"`` only its status, without it everything except the status.
 
-        ``"binding"`` sets the node of a pod, which nothing else can change. What changes is `manager`'s from now on.
+        ``"binding"`` sets the node of a pod, which nothing else can change.
 
         Raises:
           StatusError: 404; 409 when `obj` carries a resourceVersion or uid that is not the present one; 422.
         """
         # With a subresource, only parts of it are taken.
-        return self._update(resource, obj if subresource else clone(obj), subresource, dry_run, manager)
+        return self._update(resource, obj if subresource else clone(obj), subresource, dry_run)
 
-    def _update(self, resource: ResourceType, obj: Object, subresource: str, dry_run: bool, manager: str) -> Object:
+    def _update(self, resource: ResourceType, obj: Object, subresource: str, dry_run: bool) -> Object:
         resource = self._served(resource)
         given = obj.get("metadata") or {}
         namespace, name = given.get("namespace", ""), given.get("name", "")
@@ -176,8 +164,6 @@ class Store:
         if given.get("resourceVersion") and given["resourceVersion"] != current["resourceVersion"]:
             raise api_errors.conflict(resource, name)
         new = object_lifecycle.revised(resource, obj, old, subresource)
-        if manager:
-            note_update(resource, old, new, manager, subresource=subresource)
         new["metadata"]["resourceVersion"] = current["resourceVersion"]
         if new == old:
             return new
@@ -205,7 +191,7 @@ class Store:
         """
         obj = self.get(resource, namespace, name)
         change(obj)
-        return self._update(resource, obj, subresource, dry_run=False, manager="")
+        return self._update(resource, obj, subresource, dry_run=False)
 
     def delete(
         self,
@@ -262,8 +248,6 @@ class Store:
 
     def close(self) -> None:
         """End every watch and close the file."""
-        for timer in self._ending.values():
-            timer.cancel()
         for table in self._tables.values():
             table.close()
         if self._journal is not None:
@@ -291,26 +275,14 @@ class Store:
         return result
 
     def _end_namespace(self, name: str) -> None:
-        """Remove a namespace that is marked for deletion, a moment after it has become empty."""
-        home = self._table(NAMESPACES).get("", name)
-        if home is None or not home.object["metadata"].get("deletionTimestamp"):
-            return
-        if name in self._ending or any(
-            table.holds(name) for key, table in self._tables.items() if key != NAMESPACES.key
+        """Remove a namespace that is marked for deletion and empty."""
+        home = self.find(NAMESPACES, "", name)
+        if (
+            home is not None
+            and home["metadata"].get("deletionTimestamp")
+            and not any(table.holds(name) for table in self._tables.values())
         ):
-            return
-
-        def remove() -> None:
-            self._ending.pop(name, None)
-            self._remove(NAMESPACES, clone(home.object), False)
-
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            # A store that is only read or prepared, without an event loop.
-            remove()
-        else:
-            self._ending[name] = loop.call_later(_NAMESPACE_ENDS_SECONDS, remove)
+            self._remove(NAMESPACES, clone(home), False)
 
     def _put(self, resource: ResourceType, new: Object, old: Object | None, dry_run: bool) -> Object:
         if dry_run:

@@ -130,12 +130,8 @@ def _claim(claim: Object) -> None:
     spec = claim.setdefault("spec", {})
     spec.setdefault("volumeMode", "Filesystem")
     wanted = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
-    causes = [
-        (f"spec.{field}", "Required value")
-        for field, value in (("accessModes", spec.get("accessModes")), ("resources[storage]", wanted))
-        if not value
-    ]
-    if causes:
+    needed = {"accessModes": spec.get("accessModes"), "resources[storage]": wanted}
+    if causes := [(f"spec.{field}", "Required value") for field, value in needed.items() if not value]:
         raise invalid(kinds.PERSISTENT_VOLUME_CLAIMS, claim["metadata"]["name"], causes)
     spec.setdefault("volumeName", f"pvc-{claim['metadata']['uid']}")
     claim["status"] = {"phase": "Bound", "accessModes": spec["accessModes"], "capacity": {"storage": wanted}}
@@ -150,75 +146,60 @@ def _claim_update(claim: Object, old: Object) -> None:
 
 
 def _definition(definition: Object) -> None:
-    name, spec = definition["metadata"]["name"], definition.setdefault("spec", {})
-    names, versions = spec.get("names") or {}, spec.get("versions") or []
-    causes = [
-        (f"spec.{field}", "Required value")
-        for field, value in (
-            ("group", spec.get("group")),
-            ("names.plural", names.get("plural")),
-            ("names.kind", names.get("kind")),
-            ("versions", versions),
-        )
-        if not value
-    ]
-    if not causes and name != f"{names['plural']}.{spec['group']}":
-        causes.append(("metadata.name", f'Invalid value: "{name}": must be spec.names.plural+"."+spec.group'))
-    if not causes and sum(bool(each.get("storage")) for each in versions) != 1:
-        causes.append(("spec.versions", "Invalid value: must have exactly one version marked as storage version"))
-    causes += [
-        (f"spec.versions[{index}].schema.openAPIV3Schema", "Required value: schemas are required")
-        for index, version in enumerate(versions)
-        if not (version.get("schema") or {}).get("openAPIV3Schema")
-    ]
-    _check_schemas(definition)
-    if causes:
-        raise invalid(kinds.CRDS, name, causes)
+    spec = _checked_definition(definition)
+    names = spec["names"]
     names.setdefault("singular", names["kind"].lower())
     names.setdefault("listKind", f"{names['kind']}List")
     spec.setdefault("scope", "Namespaced")
     spec.setdefault("conversion", {"strategy": "None"})
-    moment = now()
+    common = {"status": "True", "lastTransitionTime": now()}
+    reasons = {
+        "NamesAccepted": ("NoConflicts", "no conflicts found"),
+        "Established": ("InitialNamesAccepted", "the initial names have been accepted"),
+    }
     definition["status"] = {
         "acceptedNames": dict(names),
-        "storedVersions": [each["name"] for each in versions if each.get("storage")],
+        "storedVersions": [each["name"] for each in spec["versions"] if each.get("storage")],
         "conditions": [
-            {
-                "type": kind,
-                "status": "True",
-                "reason": reason,
-                "message": message,
-                "lastTransitionTime": moment,
-            }
-            for kind, reason, message in (
-                ("NamesAccepted", "NoConflicts", "no conflicts found"),
-                ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
-            )
+            {"type": kind, "reason": reason, "message": message, **common}
+            for kind, (reason, message) in reasons.items()
         ],
     }
 
 
-def _check_schemas(definition: Object) -> None:
-    causes = [
-        cause
-        for index, version in enumerate(definition["spec"].get("versions") or ())
-        for cause in schema_causes(
-            (version.get("schema") or {}).get("openAPIV3Schema", {}), f"spec.versions[{index}].schema.openAPIV3Schema"
-        )
-    ]
-    if causes:
-        raise invalid(kinds.CRDS, definition["metadata"]["name"], causes)
-
-
 def _definition_update(definition: Object, old: Object) -> None:
-    _check_schemas(definition)
-    new, before = definition["spec"], old["spec"]
-    fixed = [key for key in ("group", "scope") if new.get(key) != before.get(key)]
-    if (new.get("names") or {}).get("plural") != before["names"]["plural"]:
+    spec, before = _checked_definition(definition), old["spec"]
+    fixed = [key for key in ("group", "scope") if spec.get(key) != before.get(key)]
+    if spec["names"]["plural"] != before["names"]["plural"]:
         fixed.append("names.plural")
     if fixed:
         why = "Invalid value: field is immutable"
         raise invalid(kinds.CRDS, definition["metadata"]["name"], [(f"spec.{key}", why) for key in fixed])
+
+
+def _checked_definition(definition: Object) -> Object:
+    """Return the spec of a custom resource definition that can be served."""
+    name = definition["metadata"]["name"]
+    spec: Object = definition.setdefault("spec", {})
+    names, versions = spec.get("names") or {}, spec.get("versions") or []
+    needed = {
+        "group": spec.get("group"),
+        "names.plural": names.get("plural"),
+        "names.kind": names.get("kind"),
+        "versions": versions,
+    }
+    causes = [(f"spec.{field}", "Required value") for field, value in needed.items() if not value]
+    if not causes and name != f"{names['plural']}.{spec['group']}":
+        causes.append(("metadata.name", f'Invalid value: "{name}": must be spec.names.plural+"."+spec.group'))
+    if not causes and sum(bool(each.get("storage")) for each in versions) != 1:
+        causes.append(("spec.versions", "Invalid value: must have exactly one version marked as storage version"))
+    for index, version in enumerate(versions):
+        path = f"spec.versions[{index}].schema.openAPIV3Schema"
+        schema = (version.get("schema") or {}).get("openAPIV3Schema")
+        causes += schema_causes(schema, path) if schema else [(path, "Required value: schemas are required")]
+    if causes:
+        raise invalid(kinds.CRDS, name, causes)
+    return spec
 
 
 _CREATE: Mapping[str, Callable[[Object], None]] = {

@@ -31,12 +31,11 @@ class ChangeType(StrEnum):
 class Record:
     """One state of one object; immutable."""
 
-    __slots__ = ("_bare", "_encoded", "object")
+    __slots__ = ("_encoded", "object")
 
-    def __init__(self, obj: Object, encoded: bytes | None = None) -> None:
+    def __init__(self, obj: Object) -> None:
         self.object = obj
-        self._encoded = encoded
-        self._bare: bytes | None = None
+        self._encoded: bytes | None = None
 
     @property
     def encoded(self) -> bytes:
@@ -46,20 +45,6 @@ class Record:
                 "utf-8", "replace"
             )
         return self._encoded
-
-    @property
-    def bare(self) -> bytes:
-        """The object as JSON without its kind and version, as an item of a list of a built-in type has it."""
-        if self._bare is None:
-            self._bare = json.dumps(without_kind(self.object), separators=(",", ":"), ensure_ascii=False).encode(
-                "utf-8", "replace"
-            )
-        return self._bare
-
-
-def without_kind(obj: Object) -> Object:
-    """`obj` without its kind and version, which a list states once for all items."""
-    return {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
 
 
 class Change:

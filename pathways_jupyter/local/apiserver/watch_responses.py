@@ -104,10 +104,7 @@ def _encoder(resource: ResourceType, as_rows: bool, include: str) -> Callable[[S
                 table["columnDefinitions"] = None
             started = True
             return bodies.encode(table)
-        if obj["metadata"]["resourceVersion"] == str(change.revision) and obj["apiVersion"] == resource.api_version:
-            return change.record.encoded
-        metadata = {**obj["metadata"], "resourceVersion": str(change.revision)}
-        return bodies.encode({**obj, "metadata": metadata, "apiVersion": resource.api_version})
+        return change.record.encoded
 
     return lambda changes: b"".join(_line(change.type, shape(change)) for change in changes)
 

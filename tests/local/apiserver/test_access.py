@@ -112,7 +112,7 @@ async def test_the_same_user_gets_the_same_token_and_another_one_another(bench) 
 
 
 async def test_secret_files_are_their_owners_alone(bench) -> None:
-    for name in ("tokens.json", "server.key", "server.crt", "ca.crt"):
+    for name in ("tokens.json", "ca.key", "ca.crt"):
         assert stat.S_IMODE((bench.directory / name).stat().st_mode) == 0o600
 
 
@@ -160,3 +160,11 @@ async def test_roles_give_what_a_token_was_not_made_with(bench) -> None:
     assert (await bench.call("GET", "/api/v1/pods", token=token))[0] == 200
     await bench.call("DELETE", f"{rbac}/clusterrolebindings/b")
     assert (await bench.call("GET", "/api/v1/pods", token=token))[0] == 403
+
+
+@pytest.mark.parametrize("header", ["Impersonate-User", "impersonate-group", "Impersonate-Extra-a"])
+async def test_a_request_on_behalf_of_another_user_is_refused(bench, header) -> None:
+    code, refused = await bench.call("GET", PODS, headers={header: "stranger"})
+
+    assert (code, refused["reason"]) == (400, "BadRequest")
+    assert "on behalf of another user" in refused["message"]

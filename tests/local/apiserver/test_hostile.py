@@ -222,12 +222,6 @@ async def test_protobuf_that_is_none_is_refused(bench, data: bytes) -> None:
     assert (await send(bench, "POST", PODS, data, "application/vnd.kubernetes.protobuf"))[0] == 400
 
 
-@pytest.mark.parametrize("text", [b"a: &a [x]\nb: *a", b"{", b"- 1", b"!!python/object:os.system {}", b"\x00"])
-async def test_yaml_that_is_none_or_does_tricks_is_refused(bench, text: bytes) -> None:
-    path = f"{MAPS}/m?fieldManager=m"
-    assert (await send(bench, "PATCH", path, text, "application/apply-patch+yaml"))[0] == 400
-
-
 PATHS = [
     "/api/v1/namespaces/default/pods/..",
     "/api/v1/namespaces/default/pods/%2e%2e%2f%2e%2e%2ftokens.json",

@@ -9,14 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pathways_jupyter.local.apiserver.api_errors import StatusError
-from pathways_jupyter.local.apiserver.patch import (
-    PatchKind,
-    apply_patch,
-    clone,
-    merge_key,
-    merge_patch,
-    strategic_patch,
-)
+from pathways_jupyter.local.apiserver.patch import clone, merge_patch, strategic_patch
 from pathways_jupyter.local.apiserver.selectors import label_test, matches_selector
 
 settings.register_profile("quick", max_examples=60, deadline=None)
@@ -27,16 +20,6 @@ JSON = st.recursive(
     PLAIN, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4)
 )
 OBJECTS = st.dictionaries(st.sampled_from(["a", "b", "containers", "env", "finalizers", "ports"]), JSON, max_size=4)
-POINTERS = st.lists(st.sampled_from(["a", "b", "0", "1", "-", "x", "01", "~0", "~1"]), max_size=3).map(
-    lambda parts: "".join(f"/{part}" for part in parts)
-)
-OPERATIONS = st.lists(
-    st.fixed_dictionaries(
-        {"op": st.sampled_from(["add", "remove", "replace", "move", "copy", "test", "oops"]), "path": POINTERS},
-        optional={"value": JSON, "from": POINTERS},
-    ),
-    max_size=5,
-)
 
 
 def without_nulls(value: Any) -> Any:
@@ -66,19 +49,6 @@ def test_a_strategic_patch_either_applies_twice_alike_or_is_refused(target, patc
     once = strategic_patch(target, patch)
 
     assert strategic_patch(once, patch) == once
-    assert json.dumps(target) == before
-
-
-@given(JSON, OPERATIONS)
-def test_a_json_patch_works_whole_or_not_at_all(target, operations) -> None:
-    before = json.dumps(target)
-    try:
-        apply_patch(target, operations, PatchKind.JSON)
-    except StatusError as refused:
-        code = refused.status
-    else:
-        code = 400
-    assert code in (400, 422)
     assert json.dumps(target) == before
 
 
@@ -151,35 +121,18 @@ def test_plain_values_are_added_to_and_taken_from_sets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operations", "result"),
+    ("elements", "merged"),
     [
-        ([{"op": "add", "path": "/l/-", "value": 3}], {"l": [1, 2, 3], "m/n": 0}),
-        ([{"op": "add", "path": "/l/0", "value": 0}], {"l": [0, 1, 2], "m/n": 0}),
-        ([{"op": "remove", "path": "/l/0"}, {"op": "replace", "path": "/l/0", "value": 9}], {"l": [9], "m/n": 0}),
-        (
-            [{"op": "test", "path": "/m~1n", "value": 0}, {"op": "move", "from": "/m~1n", "path": "/k"}],
-            {"l": [1, 2], "k": 0},
-        ),
-        ([{"op": "copy", "from": "/l", "path": "/c"}], {"l": [1, 2], "c": [1, 2], "m/n": 0}),
+        ([{"containerPort": 1}, {"containerPort": 2}], True),
+        ([{"port": 1}, {"port": 2}], True),
+        ([{"containerPort": 1}, {"port": 2}], False),
+        ([{"containerPort": 1}, 2], False),
     ],
 )
-def test_json_patches_follow_the_standard(operations, result) -> None:
-    assert apply_patch({"l": [1, 2], "m/n": 0}, operations, PatchKind.JSON) == result
+def test_a_list_is_merged_by_a_key_only_if_every_element_has_it(elements, merged: bool) -> None:
+    patched = strategic_patch({"ports": elements[:1]}, {"ports": elements[1:]})
 
-
-@pytest.mark.parametrize(
-    ("elements", "key"),
-    [
-        ([{"containerPort": 1}, {"containerPort": 2}], "containerPort"),
-        ([{"port": 1}, {"port": 2}], "port"),
-        ([{"containerPort": 1}, {"port": 2}], None),
-        ([{"containerPort": 1}, {"$patch": "replace"}], "containerPort"),
-        ([{"containerPort": 1}, 2], None),
-        ([], None),
-    ],
-)
-def test_a_list_is_merged_by_a_key_only_if_every_element_has_it(elements, key) -> None:
-    assert merge_key("ports", elements[:1], elements[1:]) == key
+    assert patched == {"ports": elements if merged else elements[1:]}
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,9 @@ import pytest
 
 from pathways_jupyter.local.apiserver import table, watch_delivery
 from pathways_jupyter.local.apiserver.api_errors import StatusError
-from pathways_jupyter.local.apiserver.app import expire_events
-from pathways_jupyter.local.apiserver.columns import seconds_of
 from pathways_jupyter.local.apiserver.resources import (
     CONFIG_MAPS,
     CRDS,
-    EVENTS,
     JOBS,
     JOBSETS,
     LEASES,
@@ -380,14 +377,3 @@ def test_a_job_selects_its_own_pods_and_no_others(store: Store, pod_manifest) ->
     selector = job["spec"]["selector"]["matchLabels"]
     assert selector == {"batch.kubernetes.io/controller-uid": job["metadata"]["uid"]}
     assert selector.items() <= job["spec"]["template"]["metadata"]["labels"].items()
-
-
-def test_events_are_forgotten_an_hour_after_they_were_last_seen(store: Store) -> None:
-    about = {"kind": "Pod", "name": "p", "namespace": "default"}
-    for name, last in (("old", "2026-01-01T00:00:00Z"), ("new", "2026-01-01T00:59:00Z"), ("seen", None)):
-        store.create(EVENTS, {"metadata": {"name": name}, "involvedObject": about, "lastTimestamp": last})
-    now = seconds_of("2026-01-01T01:00:01Z")
-    assert now is not None
-
-    assert expire_events(store, now) == 1
-    assert [event["metadata"]["name"] for event in store.list(EVENTS)] == ["new", "seen"]
