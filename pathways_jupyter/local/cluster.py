@@ -29,7 +29,7 @@ from pathways_jupyter.local.settings import DEFAULT_IDLE_SECONDS, Settings, larg
 DEFAULT_INSTANCES: Mapping[str, int] = {"tpuv6e:2x2": 2}
 CONTEXT = "pathways-local"
 
-_PACKAGES = ("cryptography", "google.protobuf", "ml_dtypes", "multidict")
+_PACKAGES = ("cryptography", "google.protobuf", "ml_dtypes")
 """What the daemon imports, and pods of Pathways, beyond what every notebook needs."""
 _START_SECONDS = 60.0
 _READY_SECONDS = 120.0
