@@ -11,11 +11,10 @@ import os
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pathways_jupyter.base.config import ConnectConfig
-from pathways_jupyter.base.errors import ClusterError, ConfigError
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import kubeconfig as kubeconfigs
 from pathways_jupyter.kube.cluster_access import Cluster, tls
@@ -23,15 +22,10 @@ from pathways_jupyter.kube.credentials import (
     Credentials,
     ExecPlugin,
     Fixed,
-    Renewable,
     TokenFile,
     load_certificate,
 )
 from pathways_jupyter.kube.kubeconfig import REFETCH, Entry
-
-if TYPE_CHECKING:
-    from pathways_jupyter.kube.library import Loader
-
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -195,8 +189,10 @@ def _credentials(context: kubeconfigs.Context, secure: ssl.SSLContext) -> Creden
         return Fixed(f"Basic {pair}", hint=hint)
     if user.within("exec").fields:
         return _exec_plugin(user.within("exec"), context.cluster, secure)
-    if provider := user.within("auth-provider").fields:
-        return Login({"auth-provider": provider}, hint=hint)
+    if user.within("auth-provider").fields:
+        raise user.wrong(
+            "auth-provider", "is not supported: log in with an exec plugin, such as gke-gcloud-auth-plugin"
+        )
     return Fixed(hint=hint)
 
 
@@ -251,33 +247,3 @@ def _proxy_of_environment(server: str, environ: Mapping[str, str]) -> str:
             f"HTTPS_PROXY is {proxy!r}, which is not a URL: {problem}.", hint="Fix the variable, or unset it."
         )
     return url
-
-
-class Login(Renewable):
-    """A kubeconfig's older ``auth-provider``, which the `kubernetes` package logs in.
-
-    Args:
-      user: The fields of the kubeconfig's user.
-    """
-
-    def __init__(self, user: Mapping[str, Any], *, hint: str) -> None:
-        super().__init__(self._log_in, hint=hint)
-        self._user = user
-        self._loader: Loader | None = None
-
-    async def renew(self) -> bool:
-        """See :class:`~pathways_jupyter.kube.credentials.Credentials`."""
-        self._loader = None
-        return True
-
-    async def _log_in(self) -> tuple[str, float]:
-        if self._loader is None:
-            # Here, because a context can be read, and shown, without importing the package.
-            from pathways_jupyter.kube.library import Loader
-
-            self._loader = Loader(self._user)
-        try:
-            # Never kept: the loader knows itself when it expires.
-            return await self._loader.authorization(), 0.0
-        except ClusterError as error:
-            raise ClusterError(str(error), hint=self.hint) from error

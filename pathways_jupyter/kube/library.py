@@ -1,8 +1,8 @@
 """The `kubernetes` package's client as this project uses it: thin subclasses, each with its reason.
 
-Requests, streams, TLS, proxies and the users of a kubeconfig go through the package (`kubernetes.aio`), on plain JSON:
-its typed models are never built. Importing it takes a few tenths of a second, because it imports its synchronous half
-first. So the rest of `kube` imports this module when the first request is sent.
+Requests, streams, TLS and proxies go through the package (`kubernetes.aio`), on plain JSON: its typed models are never
+built. Importing it takes a few tenths of a second, because it imports its synchronous half first. So the rest of `kube`
+imports this module when the first request is sent.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from typing import Any
 
 import aiohttp
 from kubernetes.aio.client import ApiClient, Configuration
-from kubernetes.aio.config.config_exception import ConfigException
-from kubernetes.aio.config.kube_config import KubeConfigLoader
 from kubernetes.aio.stream.ws_client import WsApiClient, get_websocket_url
 from yarl import URL
 
@@ -242,42 +240,6 @@ class _Streams(WsApiClient):  # type: ignore[misc]
             autoping=False,
             timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS),
         )
-
-
-class Loader(KubeConfigLoader):  # type: ignore[misc]
-    """Logs a kubeconfig's user in with the older ``auth-provider``.
-
-    Everything else is read by `auth` and `credentials`: the package logs a plugin's error and continues
-    without credentials, lets a plugin read from the terminal and wait for ever, reads a token file once, and writes
-    keys to disk. Nothing is written back to the kubeconfig.
-    """
-
-    def __init__(self, user: Mapping[str, Any]) -> None:
-        context = {"name": "context", "context": {"cluster": "cluster", "user": "user"}}
-        document = {
-            "current-context": "context",
-            "contexts": [context],
-            "clusters": [{"name": "cluster", "cluster": {}}],
-            "users": [{"name": "user", "user": dict(user)}],
-        }
-        super().__init__(document, config_base_path="")
-
-    async def authorization(self) -> str:
-        """Return the ``Authorization`` header's value, renewed by the user's login provider if it has expired.
-
-        Raises:
-          ClusterError: The user's credentials cannot be used.
-        """
-        try:
-            await self._load_authentication()
-            value = str(getattr(self, "token", ""))
-            if self.provider and not value:
-                raise ConfigException(f"auth-provider {self.provider} gave no token")
-        except Exception as error:
-            # A login's error is whatever the package's own dependencies raise.
-            problem = " ".join(str(error).split()) or type(error).__name__
-            raise ClusterError(f"The kubeconfig's user cannot be logged in: {problem}.") from error
-        return value
 
 
 async def _explain_refused_upgrade(

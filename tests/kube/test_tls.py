@@ -9,7 +9,6 @@ import json
 import ssl
 import stat
 import sys
-import time
 
 import kinds
 import kubeconfigs
@@ -19,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from pathways_jupyter.base.errors import ApiError, ClusterError
+from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
 from pathways_jupyter.kube import auth, execute, objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS
@@ -270,15 +269,9 @@ async def test_a_pods_own_credentials_open_its_cluster(bench, tmp_path):
         assert await objects.get(client, kinds.NAMESPACES, "default")
 
 
-async def test_an_older_kind_of_login_goes_through_the_kubernetes_package(tmp_path):
-    """An OIDC token that has not expired; the package reads it, and nothing is written back."""
-    parts = ({"alg": "none"}, {"exp": int(time.time()) + 3600})
-    claims = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]
-    token = ".".join([*claims, "signature"])
+def test_an_older_kind_of_login_is_refused_with_what_replaced_it(tmp_path):
     path = tmp_path / "config"
-    provider = {"name": "oidc", "config": {"id-token": token, "idp-issuer-url": "https://issuer.example"}}
+    provider = {"name": "oidc", "config": {"idp-issuer-url": "https://issuer.example"}}
     kubeconfigs.write(path, {"server": "https://x.example"}, {"auth-provider": provider})
-    before = path.read_bytes()
-    cluster = await asyncio.to_thread(auth.load, str(path))
-    assert await cluster.credentials.authorization() == f"Bearer {token}"
-    assert path.read_bytes() == before
+    with pytest.raises(ConfigError, match=r"auth-provider of user .* is not supported: log in with an exec plugin"):
+        auth.load(str(path))
