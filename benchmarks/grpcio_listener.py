@@ -1,6 +1,6 @@
 """The embedded proxy's listener built on grpcio, to measure the one that it uses against.
 
-It gives the same calls to the same server as :class:`~pathways_jupyter.local.pathways.http2.listener.Listener`.
+It gives the same calls to the same server as :func:`pathways_jupyter.local.pathways.http2.connection.listen`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ _OPTIONS = [
     ("grpc.server.max_pending_requests_hard_limit", 1 << 20),
 ]
 _THREADS = 256
+_servers: list[grpc.Server] = []
+"""A server ends with its last reference."""
 
 
 class GrpcioCall:
@@ -51,25 +53,17 @@ class GrpcioCall:
         self.outbox.put(None)
 
 
-class GrpcioListener(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """Serves calls on a unix socket.
+def listen(path: Path, serve: Callable[[Call], None]) -> None:
+    """Accept clients on a unix socket."""
+    server = grpc.server(futures.ThreadPoolExecutor(_THREADS), handlers=[_Handler(serve)], options=_OPTIONS)
+    server.add_insecure_port(f"unix:{path}")
+    server.start()
+    _servers.append(server)
 
-    Args:
-      serve: Gives a call its receiver, or ends the call.
-    """
 
+class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
     def __init__(self, serve: Callable[[Call], None]) -> None:
         self._serve = serve
-        self._server = grpc.server(futures.ThreadPoolExecutor(_THREADS), handlers=[self], options=_OPTIONS)
-
-    def listen(self, path: Path) -> None:
-        """Accept clients on a unix socket."""
-        self._server.add_insecure_port(f"unix:{path}")
-        self._server.start()
-
-    def stop(self) -> None:
-        """Close everything."""
-        self._server.stop(None)
 
     def service(self, details: Any) -> Any:
         """Called by grpcio: the handler of a method."""

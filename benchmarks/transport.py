@@ -76,11 +76,11 @@ def serve(transport: str, path: str) -> None:
 
     devices = Devices([parse_instance_type("tpuv6e:2x2")] * 2)
     if transport == "grpcio":
-        from benchmarks.grpcio_listener import GrpcioListener
+        from benchmarks import grpcio_listener
+        from pathways_jupyter.local.pathways.http2 import connection
 
-        # The server makes its own listener, and need not know of this one.
-        vars(ifrt)["Listener"] = GrpcioListener
-    machine = Machine(devices, Shardings(devices), DeviceQueues(), Sidecars(devices, "", present=False), _placed())
+        vars(connection)["listen"] = grpcio_listener.listen
+    machine = Machine(devices, Shardings(devices), DeviceQueues(), Sidecars(devices, present=False), _placed())
     server = ifrt.Server(machine)
     server.listen(Path(path))
     print("serving", flush=True)

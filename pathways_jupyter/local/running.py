@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import logging
 import re
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
@@ -66,7 +65,6 @@ class RunningCluster:
             network=self.network,
             cold=self._cold,
             warm=self._warm,
-            secret=secrets.token_urlsafe(32),
             restarts=self._backoffs.containers,
             account=lambda pod: pod_account(pod, directory=directory / "pods" / pod["metadata"]["uid"], api=self.api),
             forget=lambda uid: self.api.revoke_tokens(POD_UID, uid),

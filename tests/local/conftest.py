@@ -115,7 +115,7 @@ async def machine(tmp_path: Path):
     cold, warm = Spawner(log=tmp_path / "cold.log"), Spawner(log=tmp_path / "warm.log")
     cold.start()
     store = Store()
-    kubelet = Kubelet(tmp_path, network=network, cold=cold, warm=warm, secret="s3cret", restarts=FAST.containers)
+    kubelet = Kubelet(tmp_path, network=network, cold=cold, warm=warm, restarts=FAST.containers)
     kubelet.attach(store, Recorder(store))
     yield Machine(store, kubelet, cold, network)
     await asyncio.wait_for(kubelet.close(), DEADLINE)

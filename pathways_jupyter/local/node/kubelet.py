@@ -56,7 +56,6 @@ class Kubelet:
       directory: The cluster's directory; pods live below ``pods/``.
       cold: Starts commands and light programs.
       warm: Starts programs that need JAX.
-      secret: Shared by the cluster's Pathways programs, which use it to authenticate each other.
       restarts: Wait before a container that ended is restarted.
       account: Returns the variables by which a pod reaches the API.
       forget: Called with the uid of a pod whose object is gone.
@@ -69,7 +68,6 @@ class Kubelet:
         network: Network,
         cold: Spawner,
         warm: Spawner,
-        secret: str,
         restarts: BackOff = KUBERNETES.containers,
         account: Callable[[Object], Mapping[str, str]] = lambda _pod: {},
         forget: Callable[[str], None] = lambda _uid: None,
@@ -80,7 +78,6 @@ class Kubelet:
         self.restarts = restarts
         self._cold = cold
         self._warm = warm
-        self._secret = secret
         self._account = account
         self._on_forget = forget
         self._nodes: dict[str, str] = {}
@@ -173,9 +170,8 @@ class Kubelet:
             "TMPDIR": str(pod.directory / "tmp"),
             "HOSTNAME": spec.get("hostname") or pod.name,
             "POD_IP": pod.address,
-            "PATHWAYS_LOCAL_HOSTS": str(self.network.hosts),
+            "PATHWAYS_LOCAL_NAMES": str(self.network.names),
             "PATHWAYS_LOCAL_NODE": spec["nodeName"],
-            "PATHWAYS_LOCAL_SECRET": self._secret,
             "PATHWAYS_LOCAL_SOCKETS": str(self.network.sockets(pod.uid)),
         }
         return {**variables, **pod_python.variables(pod.python), **self._account(pod.object)}

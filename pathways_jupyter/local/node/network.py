@@ -1,15 +1,13 @@
 """Addresses, names and sockets of pods, where all pods are processes of one machine.
 
-Linux answers on all of 127.0.0.0/8, so each cluster claims one 127.N.0.0/16 and each pod gets an address of its own, on
-which it can use Pathways' usual ports. Other systems have unix sockets only: a program listens on
-``$PATHWAYS_LOCAL_SOCKETS/<port>``. Linux uses them too, where the client can. Names are lines of a file
-(``$PATHWAYS_LOCAL_HOSTS``), as in ``/etc/hosts``; there is no name server.
+Pathways' programs listen on unix sockets, ``$PATHWAYS_LOCAL_SOCKETS/<port>``. A pod's names are links to the directory
+of its sockets, in ``$PATHWAYS_LOCAL_NAMES``; there is no name server. For programs that know only TCP, each cluster
+claims one 127.N.0.0/16 and each pod gets an address of its own, on Linux, which answers on all of 127.0.0.0/8.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import os
 import shutil
@@ -33,29 +31,23 @@ class Network:
     """The addresses, names and sockets of one cluster's pods.
 
     Args:
-      directory: Where the hosts file and the sockets go; sockets move below the system's temporary directory when the
+      directory: Where names and sockets go; sockets move below the system's temporary directory when the
         path does not suit them (:mod:`~pathways_jupyter.base.runtime_files`).
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._hosts = directory / "hosts"
+        self.names = directory / "names"
+        """Links to the directories of sockets, by the names of their pods."""
+        self.names.mkdir(mode=0o700, exist_ok=True)
         self._claim, self._network = _claim(zlib.crc32(os.fsencode(directory)))
         self._next = 0
         self._taken: set[str] = set()
-        self._names: dict[str, tuple[str, tuple[str, ...]]] = {}
-        self._writing = False
         self._directories: dict[str, Path] = {}
         self._sockets = directory / "s"
         if not runtime_files.suits_sockets(directory, _LONGEST_SOCKET):
             self._sockets = runtime_files.socket_directory("pathways-", _LONGEST_SOCKET)
         self._sockets.mkdir(mode=0o700, exist_ok=True)
-        self._write()
-
-    @property
-    def hosts(self) -> Path:
-        """The file that names every pod; always complete, replaced as a whole."""
-        return self._hosts
 
     @property
     def roots(self) -> tuple[Path, ...]:
@@ -85,26 +77,25 @@ class Network:
             path.mkdir(mode=0o700, exist_ok=True)
         return self._directories[uid]
 
-    def publish(self, key: str, address: str, names: Iterable[str]) -> None:
-        """Make `names` stand for `address`, in place of what `key` published before."""
-        entry = (address, tuple(names))
-        if self._names.get(key) != entry:
-            self._names[key] = entry
-            self._write_soon()
+    def publish(self, uid: str, names: Iterable[str]) -> None:
+        """Make `names` stand for a pod, instead of an older pod that had them."""
+        for name in names:
+            link = self.names / name
+            link.unlink(missing_ok=True)
+            link.symlink_to(self.sockets(uid))
 
-    def forget(self, key: str) -> None:
-        """Withdraw the names and the sockets of `key`."""
-        if self._names.pop(key, None) is not None:
-            self._write_soon()
-        if (path := self._directories.pop(key, None)) is not None:
+    def forget(self, uid: str) -> None:
+        """Withdraw the names and the sockets of a pod."""
+        if (path := self._directories.pop(uid, None)) is not None:
+            for link in self.names.glob("*"):
+                if link.readlink() == path:
+                    link.unlink()
             shutil.rmtree(path, ignore_errors=True)
 
     def socket(self, name: str, port: int) -> Path | None:
         """The unix socket that stands for a port of the pod that is called `name`; None when no pod is."""
-        for key, (_, names) in self._names.items():
-            if name in names and key in self._directories:
-                return self._directories[key] / str(port)
-        return None
+        link = self.names / name
+        return link.readlink() / str(port) if link.is_symlink() else None
 
     async def dial(self, uid: str, address: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to a port of a pod: to its unix socket where it has one, else to its address.
@@ -127,20 +118,6 @@ class Network:
         if self._claim is not None:
             self._claim.close()
         shutil.rmtree(self._sockets, ignore_errors=True)
-
-    def _write_soon(self) -> None:
-        if not self._writing:
-            self._writing = True
-            asyncio.get_running_loop().call_soon(self._write)
-
-    def _write(self) -> None:
-        self._writing = False
-        lines = [f"{address} {' '.join(names)}\n" for address, names in self._names.values() if names]
-        fresh = self._hosts.with_name("hosts.new")
-        # At shutdown the directory may be removed before the last pods are withdrawn.
-        with contextlib.suppress(FileNotFoundError):
-            fresh.write_text("".join(["127.0.0.1 localhost\n", *lines]), encoding="ascii")
-            fresh.replace(self._hosts)
 
 
 def pod_names(name: str, namespace: str, hostname: str, subdomain: str) -> tuple[str, ...]:

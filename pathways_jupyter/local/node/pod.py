@@ -96,7 +96,7 @@ class Pod:
         metadata, spec = self.object["metadata"], self.object["spec"]
         if not self._shares_node or spec.get("subdomain"):
             names = pod_names(self.name, metadata["namespace"], spec.get("hostname", ""), spec.get("subdomain", ""))
-            self._host.network.publish(self.uid, self.address, names)
+            self._host.network.publish(self.uid, names)
         self._host.network.sockets(self.uid)
         token = {each["name"] for each in mounts(spec) if each["mountPath"] == TOKEN_PATH}
         volumes = [each for each in spec.get("volumes") or () if each["name"] not in token]

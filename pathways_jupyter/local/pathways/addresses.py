@@ -1,39 +1,18 @@
-"""Address resolution for Pathways' programs in a cluster whose pods are processes of one machine.
+"""Sockets of Pathways' programs in a cluster whose pods are processes of one machine.
 
-There is no name server: pods' names are in the file ``$PATHWAYS_LOCAL_HOSTS``, which changes as pods come and go.
+There are no ports: on a unix socket only the cluster's owner can connect. And there is no name server: each name of a
+pod is a link in the directory ``$PATHWAYS_LOCAL_NAMES`` to the directory of that pod's sockets.
 """
 
 from __future__ import annotations
 
-import hmac
 import os
-import socket
 from pathlib import Path
 
 from pathways_jupyter.base.errors import ConfigError
 
-SECRET_VARIABLE = "PATHWAYS_LOCAL_SECRET"
-HOSTS_VARIABLE = "PATHWAYS_LOCAL_HOSTS"
+NAMES_VARIABLE = "PATHWAYS_LOCAL_NAMES"
 SOCKETS_VARIABLE = "PATHWAYS_LOCAL_SOCKETS"
-ADDRESS_VARIABLE = "POD_IP"
-
-LOOPBACK = "127.0.0.1"
-
-
-def own() -> str:
-    """This pod's address; plain loopback outside of a cluster, or where pods have no addresses of their own."""
-    return os.environ.get(ADDRESS_VARIABLE) or LOOPBACK
-
-
-def secret() -> str:
-    """The secret that the programs of one cluster share."""
-    return os.environ.get(SECRET_VARIABLE, "")
-
-
-def is_secret(claim: object) -> bool:
-    """Whether `claim`, of any type, is that secret."""
-    # As bytes, because compare_digest refuses text that is not ASCII.
-    return hmac.compare_digest(str(claim).encode("utf-8", "replace"), secret().encode())
 
 
 def own_socket(port: int) -> Path:
@@ -60,16 +39,12 @@ def split(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def resolve(host: str) -> str:
-    """Resolve the name of a pod, or any other name that this machine knows, to an IP address.
+def resolve(address: str) -> Path:
+    """The unix socket that replaces a port of a pod, from ``host:port``.
 
     Raises:
       OSError: The name is unknown at the moment.
     """
-    listed = os.environ.get(HOSTS_VARIABLE)
-    if listed:
-        for line in Path(listed).read_text(encoding="ascii").splitlines():
-            address, *names = line.split()
-            if host in names:
-                return address
-    return socket.gethostbyname(host)
+    host, port = split(address)
+    # The link's target: the path through the link may be too long for a socket.
+    return (Path(os.environ.get(NAMES_VARIABLE, "")) / host).readlink() / str(port)

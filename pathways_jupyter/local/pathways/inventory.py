@@ -14,7 +14,7 @@ from pathways_jupyter.base.tpu import InstanceType
 
 @dataclass(frozen=True)
 class Host:
-    """One worker that has registered.
+    """One worker that has registered, as its message describes it.
 
     Attributes:
       slice_index: The slice that it is part of.
@@ -31,22 +31,6 @@ class Host:
     pod: str
     sidecar: str = ""
     slices: int = 0
-
-    @classmethod
-    def from_message(cls, message: dict[str, Any]) -> Host:
-        """Read a worker's registration.
-
-        Raises:
-          ValueError, KeyError: Something is missing or not a number.
-        """
-        return cls(
-            int(message["slice"]),
-            int(message["host"]),
-            str(message["job"]),
-            str(message["pod"]),
-            str(message.get("sidecar", "")),
-            int(message.get("slices", 0)),
-        )
 
 
 @dataclass

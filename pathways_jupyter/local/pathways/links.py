@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from pathways_jupyter.base.retry import Backoff
-from pathways_jupyter.local.connection_bounds import Newcomer, Newcomers
 from pathways_jupyter.local.pathways import addresses
 
 _log = logging.getLogger(__name__)
@@ -28,20 +27,24 @@ SILENCE_SECONDS = 15.0
 _LINE = 1 << 20
 _MOST_UNREAD = 4 << 20
 """Bytes that may be buffered for the peer; one that reads nothing counts as lost."""
-_MOST_NEWCOMERS = 64
 _FIRST_RETRY, _LAST_RETRY = 0.1, 2.0
 
 
 class LinkError(Exception):
-    """The peer went away, fell silent, or sent something that is not a message."""
+    """The peer went away or fell silent."""
 
 
 class Link:
-    """One end of a connection."""
+    """One end of a connection.
+
+    Attributes:
+      accepted: Whether the peer has sent a message.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self.accepted = False
         self._beating = asyncio.create_task(self._beat())
 
     def send(self, kind: str, **fields: Any) -> None:
@@ -63,15 +66,14 @@ class Link:
                     line = await self._reader.readline()
                 if not line.endswith(b"\n"):
                     raise LinkError("the connection was closed")
-                message = dict(json.loads(line))
+                message: Message = json.loads(line)
                 if message["type"] != _BEAT:
+                    self.accepted = True
                     return message
             except TimeoutError:
                 raise LinkError(f"silent for {SILENCE_SECONDS:g} s") from None
             except OSError as error:
                 raise LinkError(str(error)) from error
-            except (ValueError, TypeError, KeyError, RecursionError) as error:
-                raise LinkError(f"not a message: {error}") from error
 
     async def messages(self) -> AsyncIterator[Message]:
         """Yield messages until the connection is lost.
@@ -94,43 +96,40 @@ class Link:
             self.send(_BEAT)
 
 
-async def dial(address: str) -> Link:
-    """Connect to ``host:port``, retrying until it accepts: programs of a cluster start in any order."""
-    host, port = addresses.split(address)
+async def connections(address: str) -> AsyncIterator[Link]:
+    """Connect to ``host:port``, and again each time that the caller is done with a connection.
+
+    Each attempt resolves the name anew: programs of a cluster start in any order, and pods are replaced.
+    """
+    retries = Backoff(_FIRST_RETRY, _LAST_RETRY)
     logged = False
-    async for _ in Backoff(_FIRST_RETRY, _LAST_RETRY):
+    async for _ in retries:
         try:
-            # Resolved anew each time: the name appears, or changes its address, when the pod is (re)started.
-            ip = await asyncio.to_thread(addresses.resolve, host)
-            return Link(*await asyncio.open_connection(ip, port, limit=_LINE))
+            link = Link(*await asyncio.open_unix_connection(addresses.resolve(address), limit=_LINE))
         except OSError as error:
             if not logged:
                 _log.info("Waiting for %s: %s", address, error)
                 logged = True
-    raise AssertionError("unreachable")
+            continue
+        try:
+            yield link
+        finally:
+            await link.close()
+        if link.accepted:
+            retries.reset()
 
 
-async def listen(port: int, accept: Callable[[Link, Newcomer], Awaitable[None]]) -> asyncio.Server:
-    """Listen on a port of this pod; `accept` is called with a :class:`Link` for each connection.
-
-    Every user of the machine can connect, so `accept` must call ``leave`` of the second argument once the peer has
-    authenticated: of those that have not, few are kept, and none for long.
-
-    Raises:
-      OSError: The port is taken.
-    """
-
-    newcomers = Newcomers(most=_MOST_NEWCOMERS, seconds=SILENCE_SECONDS)
+async def listen(port: int, accept: Callable[[Link], Awaitable[None]]) -> asyncio.Server:
+    """Listen on a port of this pod; `accept` is called with a :class:`Link` for each connection."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        link, newcomer = Link(reader, writer), newcomers.add(writer.transport.abort)
+        link = Link(reader, writer)
         try:
-            await accept(link, newcomer)
+            await accept(link)
         finally:
-            newcomer.leave()
             await link.close()
 
-    return await asyncio.start_server(connected, addresses.own(), port, limit=_LINE)
+    return await asyncio.start_unix_server(connected, addresses.own_socket(port), limit=_LINE)
 
 
 _BEAT = "beat"

@@ -26,7 +26,6 @@ from pathways_jupyter.local.pathways.ifrt.server import Server
 from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
 from pathways_jupyter.local.pathways.ifrt.sidecars import Sidecars
 from pathways_jupyter.local.pathways.ifrt.statuses import Code, StatusError
-from pathways_jupyter.local.pathways.links import LinkError
 from pathways_jupyter.local.pathways.program_start import Flags, instance_list
 from pathways_jupyter.local.pathways.slice_requests import PlacedSlice, Placement, inventory
 
@@ -57,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
             if values.virtual_slices
             else asyncio.run(inventory(values.resource_manager_address))
         )
-    except (ConfigError, LinkError, ValueError) as error:
+    except (ConfigError, ValueError) as error:
         _log.error("FAILED_PRECONDITION: %s", error)
         return 2
     return Proxy(wanted, sidecars=bool(values.sidecar_name)).run(values.server_port, values.resource_manager_address)
@@ -76,7 +75,7 @@ class Proxy:
         self._placed = Promise()
         self._ended = threading.Event()
         self._exit_code = 0
-        self._sidecars = Sidecars(self._devices, addresses.secret(), present=sidecars)
+        self._sidecars = Sidecars(self._devices, present=sidecars)
         self._queues = DeviceQueues()
         self._server = Server(
             Machine(self._devices, Shardings(self._devices), self._queues, self._sidecars, self._placed)
@@ -91,7 +90,6 @@ class Proxy:
         name = os.environ.get("HOSTNAME") or socket.gethostname()
         Placement(resource_manager, name, self._wanted, self).start(self._failed)
         self._ended.wait()
-        self._server.stop()
         return self._exit_code
 
     # Called by the placement, on its thread.

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.tpu import InstanceType, parse_count
-from pathways_jupyter.local.connection_bounds import Newcomer
-from pathways_jupyter.local.pathways import addresses, links, program_start
+from pathways_jupyter.local.pathways import links, program_start
 from pathways_jupyter.local.pathways.inventory import Host, Request, Slice, Slices
 from pathways_jupyter.local.pathways.links import Link, LinkError
 from pathways_jupyter.local.pathways.program_start import Flags, instance_list
@@ -46,31 +45,23 @@ class ResourceManager:
         async with server:
             await server.serve_forever()
 
-    async def accept(self, link: Link, newcomer: Newcomer) -> None:
+    async def accept(self, link: Link) -> None:
         """Serve one worker or proxy until it disconnects."""
         try:
             hello = await link.receive()
         except LinkError:
             return  # A probe of the port, which sends nothing.
-        if not addresses.is_secret(hello.get("secret", "")):
-            _log.warning("Refused a client that does not know the cluster's secret")
-            link.send("refused", message="the secret is wrong")
-            return
-        newcomer.leave()
         try:
-            if hello.get("role") == "worker":
-                await self._serve_worker(link, Host.from_message(hello))
-            elif hello.get("role") == "proxy":
-                wanted = instance_list(",".join(hello["slices"]))
-                held = tuple(int(each) for each in hello.get("held", ()))
-                await self._serve_proxy(link, Request(str(hello["name"]), wanted, held))
-            elif hello.get("role") == "inventory":
-                kinds = [str(each.instance_type) for each in self._slices.slices]
-                link.send("inventory", slices=kinds)
-            else:
-                link.send("refused", message="only workers and proxies are served")
-        except (KeyError, ValueError, TypeError, OverflowError, ConfigError) as error:
-            _log.warning("Refused a %s: %s", hello.get("role"), error)
+            match hello["role"]:
+                case "worker":
+                    await self._serve_worker(link, Host(**hello["host"]))
+                case "proxy":
+                    wanted = instance_list(",".join(hello["slices"]))
+                    await self._serve_proxy(link, Request(hello["name"], wanted, hello["held"]))
+                case "inventory":
+                    link.send("inventory", slices=[str(each.instance_type) for each in self._slices.slices])
+        except (ValueError, ConfigError) as error:
+            _log.warning("Refused a %s: %s", hello["role"], error)
             link.send("refused", message=str(error))
 
     # -- workers

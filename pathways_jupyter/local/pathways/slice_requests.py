@@ -14,12 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pathways_jupyter.base.tpu import InstanceType, parse_instance_type
-from pathways_jupyter.local.pathways import addresses, links
+from pathways_jupyter.local.pathways import links
 from pathways_jupyter.local.pathways.links import Link, LinkError
 
 _log = logging.getLogger(__name__)
-
-_RETRY_SECONDS = 1.0
 
 
 class Listener(Protocol):
@@ -81,22 +79,17 @@ class Placement:
         threading.Thread(target=run, name="placement", daemon=True).start()
 
     async def _run(self) -> None:
-        while True:
-            link = await links.dial(self.resource_manager)
+        async for link in links.connections(self.resource_manager):
             try:
                 await self._follow(link)
             except LinkError as error:
                 _log.warning("Lost the resource manager: %s", error)
-            finally:
-                await link.close()
-            await asyncio.sleep(_RETRY_SECONDS)
 
     async def _follow(self, link: Link) -> None:
         _log.info("Signaling to RM at %s", self.resource_manager)
         link.send(
             "hello",
             role="proxy",
-            secret=addresses.secret(),
             name=self.name,
             slices=[str(each) for each in self.wanted],
             held=[each.index for each in self._slices],
@@ -158,25 +151,16 @@ class Placement:
 
 
 async def inventory(resource_manager: str) -> list[InstanceType]:
-    """Return the kinds of all slices of a resource manager, in order, once it answers.
-
-    Raises:
-      LinkError: It refused to say.
-    """
-    while True:
-        link = await links.dial(resource_manager)
-        link.send("hello", role="inventory", secret=addresses.secret())
+    """Return the kinds of all slices of a resource manager, in order, once it answers."""
+    async for link in links.connections(resource_manager):
+        link.send("hello", role="inventory")
         try:
             message = await link.receive()
         except LinkError as error:
             _log.warning("Lost the resource manager: %s", error)
-            await asyncio.sleep(_RETRY_SECONDS)
-            continue
-        finally:
-            await link.close()
-        if message["type"] != "inventory":
-            raise LinkError(str(message.get("message") or "it sent no inventory"))
-        return [parse_instance_type(each) for each in message["slices"]]
+        else:
+            return [parse_instance_type(each) for each in message["slices"]]
+    raise AssertionError("unreachable")
 
 
 def _read(message: Mapping[str, Any], *, up: bool) -> PlacedSlice:

@@ -27,7 +27,6 @@ from pathways_jupyter.service import names
 
 _log = logging.getLogger(__name__)
 
-_RETRY_SECONDS = 1.0
 _STOPPED_SECONDS, _RUNNING_SECONDS = 0.4, 0.1
 """Of a slow worker."""
 
@@ -47,7 +46,12 @@ def main(argv: Sequence[str]) -> int:
 
 
 async def _run(port: int, resource_manager: str) -> int:
-    server = await _listen(port)
+
+    async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    # Connections show probes and users that the worker runs.
+    server = await asyncio.start_unix_server(accept, addresses.own_socket(port))
     _log.info("Pathways Server serving on [::]:%d", port)
     link: Link | None = None
 
@@ -89,59 +93,33 @@ async def _run(port: int, resource_manager: str) -> int:
     loop.add_signal_handler(signal.SIGCONT, continues)
     loop.add_signal_handler(signal.SIGUSR1, slow_down)
     async with server:
-        while True:
-            link = await links.dial(resource_manager)
+        async for link in links.connections(resource_manager):
+            link.send("hello", role="worker", host=_about_this_host())
             try:
-                if not await _register(link):
-                    return 1
+                async for message in link.messages():
+                    if message["type"] == "refused":
+                        _log.error("The resource manager refused this worker: %s", message["message"])
+                        return 1
+                    if message["type"] == "welcome":
+                        _log.info("MegaScale transport initialized.")
+                        _log.info("MegaScale transport init succeeded.")
             except LinkError as error:
                 _log.warning("Lost the resource manager: %s", error)
-            finally:
-                await link.close()
-            await asyncio.sleep(_RETRY_SECONDS)
-
-
-async def _register(link: Link) -> bool:
-    """Stay registered until the connection is lost; False when the resource manager refuses this worker."""
-    link.send("hello", role="worker", secret=addresses.secret(), **_about_this_host())
-    async for message in link.messages():
-        if message["type"] == "refused":
-            _log.error("The resource manager refused this worker: %s", message["message"])
-            return False
-        if message["type"] == "welcome":
-            _log.info("MegaScale transport initialized.")
-            _log.info("MegaScale transport init succeeded.")
-    return True
-
-
-async def _listen(port: int) -> asyncio.Server:
-    """Accept and close connections, by which probes and users see that the worker runs.
-
-    Where all pods share one address, only one of them could have the port: there it is the pod's unix socket.
-    """
-
-    async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.close()
-
-    path = addresses.own_socket(port)
-    if addresses.own() == addresses.LOOPBACK:
-        return await asyncio.start_unix_server(accept, path)
-    return await asyncio.start_server(accept, addresses.own(), port)
+    raise AssertionError("unreachable")
 
 
 def _about_this_host() -> dict[str, Any]:
-    """This host's registration, from the environment of a worker pod."""
+    """This host's registration, from the environment of a worker pod; the fields of an ``inventory.Host``."""
     slice_index = int(os.environ.get("MEGASCALE_SLICE_ID", "0"))
     jobset = os.environ.get("JOBSET_NAME", names.DEFAULT_SERVICE)
     replicated_job = os.environ.get("REPLICATED_JOB_NAME", names.WORKER_JOB)
-    sidecar = addresses.own_socket(names.SIDECAR_PORT)
     return {
-        "slice": slice_index,
-        # How many the service had when this worker was made: an embedded cluster grows.
-        "slices": int(os.environ.get("MEGASCALE_NUM_SLICES", "1")),
+        "slice_index": slice_index,
         # Kubernetes gives every pod of an indexed Job its number; here that is the host's place in the slice.
-        "host": int(os.environ.get("JOB_COMPLETION_INDEX", "0")),
+        "index": int(os.environ.get("JOB_COMPLETION_INDEX", "0")),
         "job": f"{jobset}-{replicated_job}-{slice_index}",
         "pod": os.environ.get("HOSTNAME") or socket.gethostname(),
-        "sidecar": str(sidecar),
+        "sidecar": str(addresses.own_socket(names.SIDECAR_PORT)),
+        # How many the service had when this worker was made: an embedded cluster grows.
+        "slices": int(os.environ.get("MEGASCALE_NUM_SLICES", "1")),
     }

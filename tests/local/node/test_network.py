@@ -29,13 +29,15 @@ async def test_two_clusters_never_share_an_address(network, tmp_path):
         other.close()
 
 
-async def test_names_appear_in_the_hosts_file_and_vanish(network):
-    network.publish("uid", "127.9.0.2", pod_names("svc-head-0-0-abcde", "default", "svc-head-0-0", "svc"))
-    await asyncio.sleep(0)
-    assert "127.9.0.2 svc-head-0-0.svc svc-head-0-0.svc.default " in network.hosts.read_text()
-    network.forget("uid")
-    await asyncio.sleep(0)
-    assert "127.9.0.2" not in network.hosts.read_text()
+async def test_names_lead_to_the_sockets_of_their_pod_until_it_is_gone(network):
+    names = pod_names("svc-head-0-0-abcde", "default", "svc-head-0-0", "svc")
+    network.publish("old-pod-", names)
+    assert network.socket("svc-head-0-0.svc.default", 29001) == network.sockets("old-pod-") / "29001"
+    network.publish("new-pod-", names)
+    network.forget("old-pod-")
+    assert network.socket("svc-head-0-0.svc", 29001) == network.sockets("new-pod-") / "29001"
+    network.forget("new-pod-")
+    assert network.socket("svc-head-0-0.svc", 29001) is None
 
 
 async def test_a_unix_socket_is_dialled_before_the_address(network):

@@ -155,11 +155,9 @@ class Service:
         self._directory = directory
         self._instance_type = instance_type
         self._slices = slices
-        self._hosts = directory / "hosts"
-        # Not one address for all: a port that another test run has just left must not matter.
-        network = os.getpid() % 200 + 20
-        self._address = f"127.{network}.{next(_numbers) % 250}.2" if sys.platform == "linux" else "127.0.0.1"
-        self._hosts.write_text(f"{self._address} head.service\n")
+        self._names = directory / "names"
+        self._names.mkdir()
+        (self._names / "head.service").symlink_to(directory / "head")
         self.programs: list[Program] = []
         self.clients: list[Client] = []
         self.resource_manager = self.start_resource_manager()
@@ -203,14 +201,10 @@ class Service:
     def start(self, module: str, pod: str, flags: list[str], more: dict[str, str] | None = None) -> Program:
         sockets = self._directory / pod
         sockets.mkdir(mode=0o700, exist_ok=True)
-        network, _, _ = self._address.rpartition(".")
-        address = self._address if pod == "head" else f"{network}.{next(_numbers) % 200 + 3}"
         environment = {
             **os.environ,
             "HOSTNAME": pod,
-            "POD_IP": address if sys.platform == "linux" else "127.0.0.1",
-            "PATHWAYS_LOCAL_HOSTS": str(self._hosts),
-            "PATHWAYS_LOCAL_SECRET": "open sesame",
+            "PATHWAYS_LOCAL_NAMES": str(self._names),
             "PATHWAYS_LOCAL_SOCKETS": str(sockets),
             "TMPDIR": str(sockets),
             **(more or {}),

@@ -76,17 +76,6 @@ def test_bad_flags_are_refused_in_one_line(fresh):
     proxy.log.wait("resource_manager_address")
 
 
-def test_a_program_that_does_not_know_the_secret_is_refused(fresh):
-    worker = fresh.start(
-        "worker",
-        "stranger",
-        ["--server_port=29005", "--resource_manager_address=head.service:29001"],
-        {"PATHWAYS_LOCAL_SECRET": "guess"},
-    )
-    worker.log.wait("refused this worker: the secret is wrong")
-    assert worker.process.wait(60) == 1
-
-
 def test_a_worker_that_dies_and_its_replacement_are_reported_to_the_holder_of_the_slice(fresh):
     fresh.worker(0)
     doomed = fresh.worker(1)

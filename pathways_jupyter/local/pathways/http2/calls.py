@@ -26,7 +26,6 @@ class CallError(Exception):
 
 
 _PREFIX = struct.Struct(">BI")
-_LARGEST_MESSAGE = 1 << 30
 
 _HEADERS = headers.encode([(b":status", b"200"), (b"content-type", b"application/grpc")])
 
@@ -158,7 +157,4 @@ def _trailers(code: int, message: str) -> bytes:
 
 
 def _length(prefix: bytearray | memoryview) -> int:
-    compressed, length = _PREFIX.unpack_from(prefix)
-    if compressed or length > _LARGEST_MESSAGE:
-        raise CallError(INVALID_ARGUMENT, "a message is compressed, or exceeds the size limit")
-    return int(length)
+    return int.from_bytes(prefix[1 : _PREFIX.size])

@@ -17,8 +17,6 @@ SMALLEST_FRAME_LIMIT = 1 << 14
 END_STREAM = 0x1
 ACK = 0x1
 END_HEADERS = 0x4
-PADDED = 0x8
-PRIORITY_FLAG = 0x20
 
 
 class Kind(enum.IntEnum):
@@ -30,7 +28,6 @@ class Kind(enum.IntEnum):
     SETTINGS = 4
     PING = 6
     WINDOW_UPDATE = 8
-    CONTINUATION = 9
 
 
 class Setting(enum.IntEnum):
@@ -42,10 +39,6 @@ class Setting(enum.IntEnum):
     MAX_FRAME_SIZE = 5
     ALLOW_TRUE_BINARY_METADATA = 0xFE03
     """gRPC's own: binary metadata may be sent raw instead of as base64 with Huffman coding."""
-
-
-class ProtocolError(Exception):
-    """The client does something that gRPC's C core never does; its connection is closed."""
 
 
 def header(length: int, kind: Kind, flags: int, stream: int) -> bytes:

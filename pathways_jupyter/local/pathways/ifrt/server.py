@@ -10,8 +10,8 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from pathways_jupyter.local.pathways.http2 import connection
 from pathways_jupyter.local.pathways.http2.calls import Call, Content, Messages
-from pathways_jupyter.local.pathways.http2.listener import Listener
 from pathways_jupyter.local.pathways.ifrt import array_requests, devices, executable_requests, messages, statuses
 from pathways_jupyter.local.pathways.ifrt.buffers import Upload, chunk_head
 from pathways_jupyter.local.pathways.ifrt.client_session import Answer, Handler, Machine, Session
@@ -44,15 +44,10 @@ class Server:
                 ("HostBufferDelete", self._delete),
             )
         }
-        self._listener = Listener(self._serve)
 
     def listen(self, path: Path) -> None:
-        """Serves clients on a unix socket; see :class:`Listener`."""
-        self._listener.listen(path)
-
-    def stop(self) -> None:
-        """Ends all sessions and stops serving."""
-        self._listener.stop()
+        """Serves clients on a unix socket."""
+        connection.listen(path, self._serve)
 
     def set_down(self, slices: Collection[int]) -> None:
         """Takes slices away, and gives back the others: what was on a slice that went down is lost for good."""

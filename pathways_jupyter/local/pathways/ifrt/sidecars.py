@@ -40,10 +40,9 @@ class Sidecars:
       present: Whether there are any.
     """
 
-    def __init__(self, devices: Devices, secret: str, *, present: bool = True) -> None:
+    def __init__(self, devices: Devices, *, present: bool) -> None:
         self._present = present
         self._devices = devices
-        self._secret = secret
         self._paths: dict[int, str] = {}
         self._hosts: dict[int, _Host] = {}
         self._locks = {each.host: threading.Lock() for each in devices.all}
@@ -86,8 +85,7 @@ class Sidecars:
             if path is None:
                 raise StatusError(Code.UNAVAILABLE, f"host {number} has no sidecar now")
             beside = {str(each.id): each.host for each in self._devices.all if not each.is_chip}
-            hello = {"secret": self._secret, "host": number, "devices": beside}
-            made = self._hosts[number] = _Host(number, path, hello)
+            made = self._hosts[number] = _Host(number, path, {"host": number, "devices": beside})
             return made
 
     def connected(self, number: int) -> _Host | None:
@@ -109,11 +107,9 @@ class _Host:
         try:
             self._connection = Connection(_connected(path))
             self._connection.send(hello)
-            answer, _ = self._connection.receive()
+            self._connection.receive()
         except (OSError, WireError) as error:
             raise StatusError(Code.UNAVAILABLE, f"the sidecar of host {number} cannot be reached: {error}") from error
-        if "ready" not in answer:
-            raise StatusError(Code.PERMISSION_DENIED, f"the sidecar of host {number}: {answer.get('refused')}")
         threading.Thread(target=self._read, name=f"sidecar {number}", daemon=True).start()
 
     @property

@@ -30,7 +30,6 @@ _log = logging.getLogger(__name__)
 
 _ADDRESS_VARIABLE = "GRPC_SERVER_ADDRESS"
 _BACKLOG = 16
-_HELLO_SECONDS = 15.0
 
 
 def main(argv: Sequence[str]) -> int:
@@ -82,12 +81,8 @@ def _run(peer: socket.socket, runner: type[Runner]) -> None:
     code = 1
     try:
         connection = Connection(peer)
-        hello = connection.receive_hello(_HELLO_SECONDS)
-        if not addresses.is_secret(hello.get("secret", "")):
-            connection.send({"refused": "the secret is wrong"})
-        else:
-            runner(connection, hello).serve()
-        code = 0
+        hello, _ = connection.receive()
+        runner(connection, hello).serve()
     except WireError as error:
         _log.info("A connection ended: %s", error)
         code = 0

@@ -1,4 +1,4 @@
-"""Server for clients of gRPC's C core: called by one, and by a peer that is not one."""
+"""Server for clients of gRPC's C core."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from pathways_jupyter.local.pathways.http2 import calls, frames
+from pathways_jupyter.local.pathways.http2 import calls, connection, frames
 from pathways_jupyter.local.pathways.http2.calls import Call, Content, Messages
 from pathways_jupyter.local.pathways.http2.frames import Kind
-from pathways_jupyter.local.pathways.http2.listener import Listener
 
 DEADLINE = 60.0
 
@@ -63,13 +62,11 @@ def echo():
 
 @pytest.fixture
 def path(echo):
-    listener = Listener(echo.serve)
     # Not pytest's own directory: its path is too long for a unix socket.
     with tempfile.TemporaryDirectory(prefix="pw") as directory:
         path = Path(directory, "socket")
-        listener.listen(path)
+        connection.listen(path, echo.serve)
         yield path
-        listener.stop()
 
 
 @pytest.fixture
@@ -146,34 +143,6 @@ def test_a_client_that_vanishes_is_reported(path, echo):
     next(call)
     channel.close()
     assert echo.gone.wait(DEADLINE)
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        frames.PREFACE + frames.frame(Kind.DATA, frames.PADDED, 1, b"\x01\0\0"),
-        frames.PREFACE + frames.header(1 << 20, Kind.HEADERS, 0, 1),
-        frames.PREFACE + frames.frame(Kind.HEADERS, frames.END_HEADERS, 2, b""),
-        frames.PREFACE + frames.frame(Kind.HEADERS, frames.END_HEADERS, 1, b"\xff\xff\xff\xff\xff\xff\xff"),
-        frames.PREFACE + frames.frame(Kind.SETTINGS, 0, 0, b"12345"),
-        frames.PREFACE + frames.frame(Kind.WINDOW_UPDATE, 0, 0, b"1"),
-        frames.PREFACE + frames.frame(Kind.CONTINUATION, 0, 7, b""),
-        frames.PREFACE + frames.frame(Kind.HEADERS, frames.END_HEADERS | frames.PADDED, 1, b"\0"),
-        frames.PREFACE + frames.frame(Kind.HEADERS, 0, 1, b"\x04\x0a/test/Echo"),
-    ],
-)
-def test_a_peer_that_is_no_client_is_disconnected_and_clients_are_not_disturbed(path, channel, said):
-    with socket.socket(socket.AF_UNIX) as peer:
-        peer.settimeout(DEADLINE)
-        peer.connect(str(path))
-        peer.sendall(said)
-        try:
-            while peer.recv(4096):
-                pass
-        except (ConnectionResetError, BrokenPipeError):
-            pass
-    assert channel.unary_unary("/test/Echo")(b"x", timeout=DEADLINE) == b"x"
 
 
 def test_a_client_that_says_little_at_a_time_is_understood(path):

@@ -31,13 +31,12 @@ _SIZE = 64 << 20
 def target():
     """A server in this process, so that its memory can be watched."""
     devices = Devices([parse_instance_type("tpuv6e:2x2")])
-    sidecars = Sidecars(devices, "", present=False)
+    sidecars = Sidecars(devices, present=False)
     server = Server(Machine(devices, Shardings(devices), DeviceQueues(), sidecars, promises.settled(None)))
     # Not pytest's own directory: its path is too long for a unix socket.
     directory = Path(tempfile.mkdtemp(prefix="pw"))
     server.listen(directory / "socket")
     yield f"unix:{directory / 'socket'}"
-    server.stop()
     shutil.rmtree(directory)
 
 
