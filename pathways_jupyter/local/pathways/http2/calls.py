@@ -12,7 +12,7 @@ from pathways_jupyter.local.pathways.http2 import frames, headers
 from pathways_jupyter.local.pathways.http2.frames import Kind
 from pathways_jupyter.local.pathways.http2.sending import Bytes, Sender
 
-OK, INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, UNIMPLEMENTED, INTERNAL = 0, 3, 5, 9, 12, 13
+OK, INTERNAL = 0, 13
 """The statuses of gRPC that are used here."""
 
 

@@ -6,6 +6,7 @@ should have held the data, until they are read.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -34,25 +35,14 @@ def make_sharded_arrays(session: Session, message: Any, answer: Answer) -> None:
     """Many host buffers become the shards of arrays."""
     handles = list(message.array_handles) or [0] * len(message.specs)
     made: list[int] = []
-    for handle, each in statuses.paired(handles, message.specs, "handles/arrays"):
+    for handle, each in zip(handles, message.specs, strict=True):
         spec = values.read_spec(each.array_spec, session.machine.shardings)
         parts = [
             (buffer, indices.indices, tuple(buffer.shape.dims))
-            for indices, buffer in statuses.paired(each.addressable_shard_indices, each.host_buffers, "shards/buffers")
+            for indices, buffer in zip(each.addressable_shard_indices, each.host_buffers, strict=True)
         ]
         made += _from_host(session, [handle], spec, parts)
     answer.body.array_handles.extend(made)
-    answer.send()
-
-
-def make_error_arrays(session: Session, message: Any, answer: Answer) -> None:
-    """Arrays that hold an error of the client's choice."""
-    error = statuses.read_status(message.error)
-    specs = [values.read_spec(each, session.machine.shardings) for each in message.array_specs]
-    handles, made = session.bind_new(message.array_handles, specs)
-    for array in made:
-        array.promise.fail(error)
-    answer.body.array_handles.extend(handles)
     answer.send()
 
 
@@ -134,12 +124,15 @@ def remap(session: Session, message: Any, answer: Answer) -> None:
     def work(found: list[Any]) -> tuple[list[Any], None]:
         shards: list[list[Any]] = [[None] * len(spec.sharding.device_ids) for spec in specs]
         for mapping in mappings:
-            taken = values.split(_at(found, mapping.in_array))
-            given = _at(shards, mapping.out_array)
-            sources = _indices(mapping.from_start, mapping.from_end, mapping.from_step, len(taken))
-            targets = _indices(mapping.to_start, mapping.to_end, mapping.to_step, len(given))
-            for source, target in statuses.paired(sources, targets, "shards/places for them"):
-                given[target] = taken[source]
+            taken = values.split(found[mapping.in_array])
+            intervals = zip(
+                map(range, mapping.from_start, mapping.from_end, mapping.from_step),
+                map(range, mapping.to_start, mapping.to_end, mapping.to_step),
+                strict=True,
+            )
+            for taken_from, given_to in intervals:
+                for source, target in zip(taken_from, given_to, strict=True):
+                    shards[mapping.out_array][target] = taken[source]
         return [values.join(spec, each) for spec, each in zip(specs, shards, strict=True)], None
 
     session_arrays.launch(work, sources, made, consumed=_donated(message, sources))
@@ -151,7 +144,7 @@ def reshard(session: Session, message: Any, answer: Answer) -> None:
     """Arrays get other shardings, over whatever devices these name."""
     sources = [session.array(handle) for handle in message.array_handles]
     names: list[int] = []
-    for place, (source, each) in enumerate(statuses.paired(sources, message.array_specs, "arrays/specs")):
+    for place, (source, each) in enumerate(zip(sources, message.array_specs, strict=True)):
         target = values.read_spec(each, session.machine.shardings)
         handles, made = session.bind_new(list(message.result_handles[place : place + 1]), [target])
         names += handles
@@ -220,7 +213,6 @@ def destruct(session: Session, message: Any, answer: Answer) -> None:
 HANDLERS: dict[str, Handler] = {
     "make_array_from_host_buffer": make_array,
     "make_arrays_from_host_buffer_shards": make_sharded_arrays,
-    "make_error_arrays": make_error_arrays,
     "assemble_array_from_single_device_arrays": assemble,
     "disassemble_into_single_device_arrays": disassemble,
     "fully_replicated_shard": first_shard,
@@ -248,10 +240,7 @@ def _from_host(session: Session, handles: list[int], spec: Spec, parts: Sequence
             strides = tuple(buffer.byte_strides.strides) if buffer.HasField("byte_strides") else None
             shard = values.read_host(promise.get(), spec.kind, shape, strides)
             for place in places:
-                _at(shards, place)
                 shards[place] = shard
-        if any(shard is None for shard in shards):
-            raise statuses.invalid("not every shard of an array was given a host buffer")
         return [values.from_host(spec, shards, [devices.jax_devices[each] for each in spec.sharding.device_ids])], None
 
     session_arrays.launch(work, [], made, after=buffers)
@@ -283,17 +272,15 @@ def _resharded(session: Session, target: Spec, sources: list[Any]) -> tuple[list
 
 
 def _size(spec: Spec) -> int:
-    size = 0 if spec.kind in (dtypes.STRING, dtypes.TOKEN) else dtypes.to_numpy(spec.kind).itemsize
-    for axis in spec.shape:
-        size *= axis
-    return size
+    if spec.kind in (dtypes.STRING, dtypes.TOKEN):
+        return 0
+    return dtypes.to_numpy(spec.kind).itemsize * math.prod(spec.shape)
 
 
 def _described(array: Array) -> Array:
     """Refuses an array of which nothing is known, because making it failed."""
     if array.spec is None:
         array.promise.get()
-        raise statuses.not_found("the array does not exist")
     return array
 
 
@@ -307,20 +294,3 @@ def _shard_specs(session: Session, source: Array) -> list[Spec]:
 
 def _donated(message: Any, sources: Sequence[Array]) -> Sequence[Array]:
     return sources if message.copy_semantics == _DONATE else ()
-
-
-def _indices(starts: Sequence[int], ends: Sequence[int], steps: Sequence[int], count: int) -> list[int]:
-    """The shards, of `count`, that the intervals of a mapping name."""
-    found: list[int] = []
-    for (start, end), step in statuses.paired(statuses.paired(starts, ends, "starts/ends"), steps, "intervals/steps"):
-        interval = range(start, end, step) if step > 0 else ()
-        if not interval or start < 0 or interval[-1] >= count:
-            raise statuses.invalid(f"from {start} to {end} in steps of {step} is no part of {count} shards")
-        found += interval
-    return found
-
-
-def _at(parts: Sequence[Any], place: int) -> Any:
-    if not 0 <= place < len(parts):
-        raise statuses.invalid(f"there is no part {place} of {len(parts)}")
-    return parts[place]

@@ -68,13 +68,12 @@ class Session:
     """
 
     def __init__(self, machine: Machine, handlers: Mapping[str, Handler], deliver: Callable[[Any], None]) -> None:
-        # Random: the other streams name their session by this number, so it must not be guessable.
+        # The other streams name their session by this number.
         self.id = secrets.randbits(64) | 1
         self.machine = machine
         self.buffers = HostBuffers()
         self.order = Order()
         self.executables: dict[int, Executable] = {}
-        self.deleted_executables: set[int] = set()
         self.futures: dict[int, Future] = {}
         self._handlers = handlers
         self._deliver = deliver
@@ -87,9 +86,6 @@ class Session:
     def handle(self, request: Any) -> None:
         """Takes one IfrtRequest; never raises for what is wrong with it."""
         field = request.WhichOneof("request")
-        if field is None:
-            Answer(self, request, "").fail(statuses.unimplemented("this server does not know that request"))
-            return
         name = field.removesuffix("_request")
         message = getattr(request, field)
         answer = Answer(self, request, name)
@@ -107,9 +103,8 @@ class Session:
             answer.fail(status)
 
     def array(self, handle: int) -> Array:
-        """The array with this handle; one that holds an error if there is none."""
-        array = self._arrays.get(handle)
-        return array if array is not None else _failed(statuses.not_found(f"there is no array {handle}"))
+        """The array with this handle."""
+        return self._arrays[handle]
 
     def bind(self, handle: int, array: Array) -> int:
         """Gives `array` the client's handle, or a new one if that is 0; returns it."""
@@ -120,27 +115,13 @@ class Session:
     def bind_new(self, handles: Sequence[int], specs: Sequence[Spec]) -> tuple[list[int], list[Array]]:
         """Arrays that are yet to be made, bound to the client's handles, or to new ones if it gave none."""
         made = [Array(spec) for spec in specs]
-        pairs = statuses.paired(handles or [0] * len(made), made, "handles/arrays")
-        names = [self.bind(handle, array) for handle, array in pairs]
+        names = [self.bind(handle, array) for handle, array in zip(handles or [0] * len(made), made, strict=True)]
         return names, made
 
     def forget(self, handles: Iterable[int]) -> None:
         """Frees handles."""
         for handle in handles:
             self._arrays.pop(handle, None)
-
-    def executable(self, handle: int) -> Executable:
-        """The executable with this handle.
-
-        Raises:
-          StatusError: NOT_FOUND, or INVALID_ARGUMENT if it was deleted.
-        """
-        executable = self.executables.get(handle)
-        if handle in self.deleted_executables:
-            raise statuses.invalid("the program has been deleted")
-        if executable is None:
-            raise statuses.not_found(f"there is no executable {handle}")
-        return executable
 
     def new_handle(self) -> int:
         """A handle that the client cannot have made."""
@@ -215,10 +196,8 @@ class Answer:
         self._context = request.request_metadata.user_context_id
         self._response = messages.IfrtResponse()
         self._response.response_metadata.op_id = request.request_metadata.op_id
-        self.body: Any = None
-        if name:
-            self.body = getattr(self._response, f"{name}_response")
-            self.body.SetInParent()
+        self.body: Any = getattr(self._response, f"{name}_response")
+        self.body.SetInParent()
 
     def send(self, *, uncounted: bool = False) -> None:
         """Answers with success."""
@@ -226,8 +205,7 @@ class Answer:
 
     def fail(self, error: StatusError) -> None:
         """Answers with an error."""
-        if self.body is not None:
-            self._response.ClearField(self._response.WhichOneof("response"))
+        self._response.ClearField(self._response.WhichOneof("response"))
         metadata = self._response.response_metadata
         error.write_to(metadata.status)
         self._session._send(self._response, self._context, ok=False, uncounted=True)

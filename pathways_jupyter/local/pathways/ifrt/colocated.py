@@ -74,7 +74,6 @@ class PythonExecutable:
             raise statuses.unimplemented(f"programs of type {message.type} are not supported")
         self.name: str = message.name
         self.device_ids: tuple[int, ...] = tuple(message.devices.device_ids)
-        devices.check_known(self.device_ids)
         self._devices = devices
         self._order = order
         self._outputs = [values.read_spec(each, shardings) for each in message.output_specs]

@@ -21,9 +21,6 @@ _IN_FLIGHT = 8
 """Unfinished computations after which a queue stops launching on the caller's thread; XLA itself blocks at 32 a device,
 and a device may be in several queues."""
 
-_IDLE_SECONDS = 2.0
-"""How long a thread outlives its last job."""
-
 
 class Waitable(Protocol):
     """A JAX object that can be waited for."""
@@ -33,14 +30,14 @@ class Waitable(Protocol):
 
 
 class JobQueue:
-    """A queue of jobs that one thread runs in order; the thread only exists while there are jobs."""
+    """A queue of jobs that one thread runs in order."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._pending = 0
-        self._running = False
+        self._started = False
 
     @property
     def busy(self) -> bool:
@@ -49,26 +46,16 @@ class JobQueue:
 
     def submit(self, job: Callable[[], None]) -> None:
         """Queue `job`; an exception it raises is only logged."""
-        # `_pending` counts the job before it is in the queue, so that a thread whose wait timed out does not exit
-        # between this lock and `put`.
         with self._lock:
             self._pending += 1
-            start = not self._running
-            self._running = True
+            if not self._started:
+                self._started = True
+                threading.Thread(target=self._run, name=self._name, daemon=True).start()
         self._jobs.put(job)
-        if start:
-            threading.Thread(target=self._run, name=self._name, daemon=True).start()
 
     def _run(self) -> None:
         while True:
-            try:
-                job = self._jobs.get(timeout=_IDLE_SECONDS)
-            except queue.Empty:
-                with self._lock:
-                    if self._pending:
-                        continue
-                    self._running = False
-                    return
+            job = self._jobs.get()
             try:
                 job()
             except Exception:

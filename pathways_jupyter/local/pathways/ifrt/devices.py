@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base.tpu import InstanceType
-from pathways_jupyter.local.pathways.ifrt import dtypes, statuses
+from pathways_jupyter.local.pathways.ifrt import dtypes
 from pathways_jupyter.local.pathways.ifrt.statuses import Code, StatusError
 
 if TYPE_CHECKING:
@@ -111,15 +111,6 @@ class Devices:
     def set_down(self, slices: Collection[int]) -> None:
         """Says which slices are down from now on."""
         self._down = frozenset(slices)
-
-    def check_known(self, device_ids: Iterable[int]) -> None:
-        """Refuses ids that no device has.
-
-        Raises:
-          StatusError: INVALID_ARGUMENT, naming them.
-        """
-        if unknown := [each for each in device_ids if not 0 <= each < len(self.all)]:
-            raise statuses.invalid(f"there are no devices {unknown}; ids go from 0 to {len(self.all) - 1}")
 
     def check_up(self, device_ids: Iterable[int]) -> None:
         """Refuses devices of slices that are down.

@@ -54,13 +54,13 @@ def compile_program(session: Session, message: Any, answer: Answer) -> None:
 
 def describe(session: Session, message: Any, answer: Answer) -> None:
     """Shardings, layouts, memory."""
-    session.executable(message.loaded_executable_handle).describe(answer.body)
+    session.executables[message.loaded_executable_handle].describe(answer.body)
     answer.send()
 
 
 def execute(session: Session, message: Any, answer: Answer) -> None:
     """Start a program; its results carry any error."""
-    executable = session.executable(message.loaded_executable_handle)
+    executable = session.executables[message.loaded_executable_handle]
     inputs = [session.array(handle) for handle in message.args_handles]
     specs = executable.outputs(inputs, message.device_ids)
     handles, outputs = session.bind_new(message.result_array_handle, specs)
@@ -81,76 +81,31 @@ def execute(session: Session, message: Any, answer: Answer) -> None:
 
 def fetch_result(session: Session, message: Any, answer: Answer) -> None:
     """Waits until an execution is over."""
-    future = session.futures.pop(message.result_status_handle, None)
-    if future is None:
-        raise statuses.not_found(f"there is no execution {message.result_status_handle}")
-    answer.send_when(future.promise)
+    answer.send_when(session.futures.pop(message.result_status_handle).promise)
 
 
 def check_future(session: Session, message: Any, answer: Answer) -> None:
     """Waits for something that has a handle; once."""
-    future = session.futures.pop(message.future_handle, None)
-    if future is None:
-        raise statuses.not_found(f"there is no future {message.future_handle}")
+    future = session.futures.pop(message.future_handle)
     answer.send_when(future.promise, uncounted=future.uncounted)
 
 
 def cost_analysis(session: Session, message: Any, answer: Answer) -> None:
     """XLA's estimates."""
-    estimates = session.executable(message.loaded_executable_handle).cost_analysis()
+    estimates = session.executables[message.loaded_executable_handle].cost_analysis()
     messages.write_attributes(answer.body.attributes, estimates)
     answer.send()
 
 
 def program_text(session: Session, message: Any, answer: Answer) -> None:
     """The optimized program."""
-    answer.body.human_readable_program_text = session.executable(message.loaded_executable_handle).text()
-    answer.send()
-
-
-def delete(session: Session, message: Any, answer: Answer) -> None:
-    """Frees what an executable holds; the handle stays."""
-    handle = message.loaded_executable_handle
-    session.executable(handle).release()
-    del session.executables[handle]
-    session.deleted_executables.add(handle)
-    answer.body.future_handle = session.new_handle()
-    session.futures[answer.body.future_handle] = Future(promises.settled(None))
-    answer.send()
-
-
-def is_deleted(session: Session, message: Any, answer: Answer) -> None:
-    """Whether an executable was deleted."""
-    handle = message.loaded_executable_handle
-    answer.body.is_deleted = handle in session.deleted_executables
-    if not answer.body.is_deleted:
-        session.executable(handle)
+    answer.body.human_readable_program_text = session.executables[message.loaded_executable_handle].text()
     answer.send()
 
 
 def destruct(session: Session, message: Any, answer: Answer) -> None:
     """Frees an executable and its handle."""
-    session.deleted_executables.discard(message.loaded_executable_handle)
-    executable = session.executables.pop(message.loaded_executable_handle, None)
-    if executable is not None:
-        executable.release()
-    answer.send()
-
-
-def default_device_assignment(session: Session, message: Any, answer: Answer) -> None:
-    """The first devices, partition by partition."""
-    count = len(session.machine.devices.all)
-    if not (0 < message.num_replicas <= count and 0 < message.num_partitions <= count):
-        raise statuses.invalid(
-            f"{message.num_replicas} replicas of {message.num_partitions} partitions cannot be on {count} devices"
-        )
-    assignment = answer.body.device_assignment
-    assignment.replica_count = message.num_replicas
-    assignment.computation_count = message.num_partitions
-    for partition in range(message.num_partitions):
-        assignment.computation_devices.add().replica_device_ids.extend(
-            replica * message.num_partitions + partition for replica in range(message.num_replicas)
-        )
+    session.executables.pop(message.loaded_executable_handle).release()
     answer.send()
 
 
@@ -169,9 +124,6 @@ HANDLERS: dict[str, Handler] = {
     "check_future": check_future,
     "loaded_executable_cost_analysis": cost_analysis,
     "loaded_executable_human_readable_program_text": program_text,
-    "loaded_executable_delete": delete,
-    "loaded_executable_is_deleted": is_deleted,
     "loaded_executable_destruct": destruct,
-    "get_default_device_assignment": default_device_assignment,
     "get_default_layout": default_layout,
 }

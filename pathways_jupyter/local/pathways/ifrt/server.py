@@ -8,8 +8,6 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from google.protobuf.message import DecodeError
-
 from pathways_jupyter.local.pathways.http2 import connection
 from pathways_jupyter.local.pathways.http2.calls import Call, Content, Messages
 from pathways_jupyter.local.pathways.ifrt import array_requests, devices, executable_requests, messages, statuses
@@ -72,10 +70,7 @@ class Server:
         method = self._methods.get(call.path)
         if method is None:
             raise statuses.unimplemented(f"there is no method {call.path}")
-        try:
-            method(call)
-        except (DecodeError, KeyError) as error:
-            raise statuses.invalid(f"metadata is missing or malformed: {error}") from error
+        method(call)
 
     def _get_version(self, call: Call) -> None:
         def answer(data: bytes) -> None:
@@ -98,7 +93,7 @@ class Server:
             call.send(response.SerializeToString())
             call.finish()
 
-        call.receiver = Messages(_decoded(answer))
+        call.receiver = Messages(answer)
 
     def _session(self, call: Call) -> None:
         session = Session(self._machine, _HANDLERS, lambda response: call.send(response.SerializeToString()))
@@ -120,7 +115,7 @@ class Server:
             gone()
             call.finish()
 
-        call.receiver = Messages(_decoded(take), end, gone)
+        call.receiver = Messages(take, end, gone)
 
     def _store(self, call: Call) -> None:
         metadata = messages.StoreMetadata.FromString(call.metadata[messages.STORE_METADATA_KEY])
@@ -128,7 +123,7 @@ class Server:
         upload = Upload(metadata.buffer_size)
 
         def end() -> None:
-            session.buffers.put(metadata.handle, upload.finish())
+            session.buffers.put(metadata.handle, upload.data)
             call.send(_NOTHING)
             call.finish()
 
@@ -144,7 +139,7 @@ class Server:
                 call.send(chunk_head(len(chunk)), chunk)
             call.finish()
 
-        call.receiver = Messages(_decoded(answer))
+        call.receiver = Messages(answer)
 
     def _delete(self, call: Call) -> None:
         def answer(data: bytes) -> None:
@@ -153,26 +148,11 @@ class Server:
             call.send(_NOTHING)
             call.finish()
 
-        call.receiver = Messages(_decoded(answer))
+        call.receiver = Messages(answer)
 
     def _find(self, session_id: int) -> Session:
         with self._lock:
-            session = self._sessions.get(session_id)
-        if session is None:
-            raise statuses.not_found("there is no such session")
-        return session
-
-
-def _decoded(answer: Callable[[bytes], None]) -> Callable[[bytes], None]:
-    """`answer`, for a client that may send anything."""
-
-    def take(data: bytes) -> None:
-        try:
-            answer(data)
-        except DecodeError as error:
-            raise statuses.invalid(f"this is not a request: {error}") from error
-
-    return take
+            return self._sessions[session_id]
 
 
 _NOTHING = b""

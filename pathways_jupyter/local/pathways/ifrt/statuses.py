@@ -8,15 +8,9 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Sequence
-from typing import Any, TypeVar
-
-from google.protobuf.message import DecodeError
+from typing import Any
 
 from pathways_jupyter.local.pathways.http2.calls import CallError
-
-Left = TypeVar("Left")
-Right = TypeVar("Right")
 
 
 class Code(enum.IntEnum):
@@ -67,15 +61,6 @@ class StatusError(CallError):
         status.message = self.message
 
 
-def read_status(status: Any) -> StatusError:
-    """The error in a StatusProto."""
-    try:
-        code = Code(status.code)
-    except ValueError:
-        code = Code.UNKNOWN
-    return StatusError(code, status.message)
-
-
 def of(error: BaseException) -> StatusError:
     """The status to report for `error`: XLA's own code where its text begins with one, INTERNAL otherwise.
 
@@ -86,8 +71,6 @@ def of(error: BaseException) -> StatusError:
     text = str(error)
     if (match := _XLA_MESSAGE.match(text)) and match["code"] in Code.__members__:
         return StatusError(Code[match["code"]], match["message"])
-    if isinstance(error, DecodeError):
-        return StatusError(Code.INVALID_ARGUMENT, f"a part of the request cannot be decoded: {text}")
     if isinstance(error, MemoryError):
         return StatusError(Code.RESOURCE_EXHAUSTED, text or "out of memory")
     return StatusError(Code.INTERNAL, f"{type(error).__name__}: {text}")
@@ -96,22 +79,6 @@ def of(error: BaseException) -> StatusError:
 def invalid(message: str) -> StatusError:
     """The request itself is wrong."""
     return StatusError(Code.INVALID_ARGUMENT, message)
-
-
-def paired(one: Sequence[Left], other: Sequence[Right], what: str) -> list[tuple[Left, Right]]:
-    """Two parts of a request that must be as long as each other, as pairs.
-
-    Raises:
-      StatusError: INVALID_ARGUMENT, they are not.
-    """
-    if len(one) != len(other):
-        raise invalid(f"there are {len(one)} {what.replace('/', f' and {len(other)} ')}, which must be as many")
-    return list(zip(one, other, strict=True))
-
-
-def not_found(message: str) -> StatusError:
-    """The request names something that is not there."""
-    return StatusError(Code.NOT_FOUND, message)
 
 
 def unimplemented(message: str) -> StatusError:

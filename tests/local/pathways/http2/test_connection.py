@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from pathways_jupyter.local.pathways.http2 import calls, connection, frames
+from pathways_jupyter.local.pathways.http2 import connection, frames
 from pathways_jupyter.local.pathways.http2.calls import Call, Content, Messages
 from pathways_jupyter.local.pathways.http2.frames import Kind
 
@@ -48,11 +48,11 @@ class Echo:
 
                 call.receiver = Messages(many)
             case "/test/Refuse":
-                call.receiver = Messages(lambda data: call.finish(calls.NOT_FOUND, "nothing of that kind: ä%"))
+                call.receiver = Messages(lambda data: call.finish(5, "nothing of that kind: ä%"))
             case "/test/Break":
                 call.receiver = Messages(lambda data: 1 / 0)
             case _:
-                call.finish(calls.UNIMPLEMENTED, "no such method")
+                call.finish(12, "no such method")
 
 
 @pytest.fixture

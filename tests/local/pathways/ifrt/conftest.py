@@ -36,7 +36,7 @@ class RawSession:
         self.ended = threading.Event()
         self._responses = self.channel.stream_stream(
             f"/{messages.SERVICE}/IfrtSession",
-            request_serializer=lambda each: each if isinstance(each, bytes) else each.SerializeToString(),
+            request_serializer=messages.IfrtRequest.SerializeToString,
             response_deserializer=messages.IfrtResponse.FromString,
         )(
             iter(self._requests.get, None),
@@ -58,9 +58,6 @@ class RawSession:
         fill(message)
         self._requests.put(request)
         return request.request_metadata.op_id
-
-    def send_bytes(self, data: bytes) -> None:
-        self._requests.put(data)
 
     def answer(self, op: int, deadline: float = _DEADLINE):
         """The whole response, whatever its status."""
@@ -99,12 +96,8 @@ class RawSession:
         self.call("make_array_from_host_buffer", fill, array_handle=array, host_buffer_handle=buffer)
         return array, buffer
 
-    def store(self, buffer: int, data: bytes, *, session: int | None = None, size: int | None = None) -> None:
-        metadata = messages.StoreMetadata(
-            session_id=self.id if session is None else session,
-            handle=buffer,
-            buffer_size=len(data) if size is None else size,
-        )
+    def store(self, buffer: int, data: bytes) -> None:
+        metadata = messages.StoreMetadata(session_id=self.id, handle=buffer, buffer_size=len(data))
         self.channel.stream_unary(f"/{messages.SERVICE}/HostBufferStore")(
             iter([buffers.chunk_head(len(data)) + data]),
             metadata=[(messages.STORE_METADATA_KEY, metadata.SerializeToString())],

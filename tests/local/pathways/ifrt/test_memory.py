@@ -11,7 +11,6 @@ import threading
 import weakref
 from pathlib import Path
 
-import grpc
 import pytest
 
 from pathways_jupyter.base.tpu import parse_instance_type
@@ -105,16 +104,6 @@ def test_a_cancelled_upload_is_freed(open_raw, target, memory):
     ended.set()
 
 
-@pytest.mark.parametrize(
-    "chunks", [[_chunk(8)], [_chunk(_SIZE), _chunk(8)], [b"\xff\xff"]], ids=["short", "long", "odd"]
-)
-def test_a_refused_upload_is_freed(open_raw, target, memory, chunks):
-    session = open_raw(target)
-    with pytest.raises(grpc.RpcError):
-        _store(session, 1, iter(chunks)).result(_DEADLINE)
-    assert memory.get(timeout=_DEADLINE).wait(_DEADLINE)
-
-
 def test_an_array_that_could_not_be_made_does_not_keep_its_bytes(open_raw, target, memory):
     session = open_raw(target)
     array, buffer = session.handle(), session.handle()
@@ -128,7 +117,7 @@ def test_an_array_that_could_not_be_made_does_not_keep_its_bytes(open_raw, targe
     session.call("make_array_from_host_buffer", fill, array_handle=array, host_buffer_handle=buffer)
     _store(session, buffer, iter([_chunk(_SIZE)])).result(_DEADLINE)
     for _ in range(2):
-        with pytest.raises(Exception, match="INVALID_ARGUMENT: a host buffer of"):
+        with pytest.raises(Exception, match="buffer is too small"):
             session.call("check_value_ready", value_handles=[array])
     assert memory.get(timeout=_DEADLINE).wait(_DEADLINE)
 

@@ -12,7 +12,7 @@ from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.values import Strings
 
 DEADLINE = 60.0
-ERROR = statuses.not_found("gone")
+ERROR = statuses.invalid("gone")
 
 
 def _array(value: object = None) -> Array:
