@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import threading
-from typing import Any
+from typing import Any, ClassVar
 
 from pathways_jupyter.base.config import ConnectConfig
-from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.render import jobs as still
+from pathways_jupyter.render.view import View
 from pathways_jupyter.service.jobs import JobPicture, pictures
 from pathways_jupyter.session import clusters
-from pathways_jupyter.widgets.live import Live
-
-_MAX_LIVE = 3
-"""Jobs of one kernel that are followed at a time; an older picture is marked as no longer live."""
-
-_live: list[JobPanel] = []
+from pathways_jupyter.widgets.watched import Watched
 
 
-class JobPanel(Live):
+class JobPanel(Watched):
     """A job's state, pods and events, until the job is over.
 
     Args:
@@ -30,41 +23,18 @@ class JobPanel(Live):
       picture: The job to begin with.
     """
 
+    watched: ClassVar[list[Watched]] = []
+    superseded = "other jobs were shown"
+
     def __init__(self, shell: Any, where: ConnectConfig, picture: JobPicture) -> None:
         self._where = where
         self._picture = picture
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._task: asyncio.Task[None] | None = None
-        super().__init__(shell, still.details(picture))
+        super().__init__(shell)
 
-    def end(self, note: str = "") -> None:
-        """Draw the job a last time, with `note` below, and stop following it."""
-        self._redraw(still.details(self._picture, note=note), last=True)
-        with contextlib.suppress(ValueError):
-            _live.remove(self)
-        if self._loop is not None and self._task is not None and not self._loop.is_closed():
-            # The watch runs in another thread's event loop, and a task may only be cancelled from its own.
-            self._loop.call_soon_threadsafe(self._task.cancel)
+    def _drawn(self, note: str = "") -> View:
+        return still.details(self._picture, note=note)
 
-    def _begin(self) -> None:
-        # A daemon thread, so that a kernel can exit without waiting for it.
-        threading.Thread(target=self._run, name="pathways-job", daemon=True).start()
-        _live.append(self)
-        for older in _live[:-_MAX_LIVE]:
-            older.end("No longer live, because other jobs were shown; run this cell again for the current state.")
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._follow())
-        except asyncio.CancelledError:
-            return
-        except PathwaysError as error:
-            self.end(f"No longer live: {error} {error.hint}".rstrip())
-        else:
-            self.end()
-
-    async def _follow(self) -> None:
-        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+    async def _watch(self) -> None:
         job = self._picture.job
         async with (
             clusters.explain_local_errors(self._where),
@@ -72,4 +42,4 @@ class JobPanel(Live):
             contextlib.aclosing(pictures(client, job.name, namespace=job.namespace)) as found,
         ):
             async for self._picture in found:
-                self._redraw(still.details(self._picture))
+                self._redraw(self._drawn())

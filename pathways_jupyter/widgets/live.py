@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from abc import ABC, abstractmethod
 from typing import Any
 
 from pathways_jupyter.render.view import View
@@ -33,7 +34,7 @@ class Place:
         self.drawn = True
 
 
-class Live:
+class Live(ABC):
     """A picture that updates from its first display on; only its newest display is live.
 
     Args:
@@ -74,9 +75,9 @@ class Live:
         if first and not self._over:
             self._begin()
 
+    @abstractmethod
     def _begin(self) -> None:
         """Start updating; called once, at the first display."""
-        raise NotImplementedError
 
     def _redraw(self, view: View, *, last: bool = False) -> None:
         """Replace the picture by `view`, unless the last one was drawn already; callable from any thread."""
