@@ -37,91 +37,70 @@ logger = logging.getLogger(__name__)
 
 
 class ClusterView:
-    """One page's view of a cluster.
+    """One page's view of the cluster of one scope.
 
     Args:
       send: Sends a message to the page; must not raise.
     """
 
-    def __init__(self, hub: Hub, send: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, hub: Hub, scope: Scope, send: Callable[[dict[str, Any]], None]) -> None:
         self._hub = hub
+        self._scope = scope
         self._send = send
-        self._scope = Scope()
-        self._shown: Scope | None = None
         self._place: Place | None = None
         self._watch: ClusterWatch | None = None
         self._problem: dict[str, Any] | None = None
-        self._task: asyncio.Task[None] | None = None
 
-    def look(self, scope: Scope | None) -> None:
-        """Show the cluster of `scope` from now on, or none."""
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
-        if scope is None:
-            self._leave()
-            return
-        self._scope, self._problem = scope, None
-        self._task = self._hub.spawn(self._keep_looking(scope))
-
-    def close(self) -> None:
-        """Show no cluster any more."""
-        self.look(None)
-
-    async def _keep_looking(self, scope: Scope) -> None:
+    async def show(self) -> None:
+        """Send the page the state of the cluster and every change of it, until cancelled."""
         pause = CHECK_SECONDS
-        while True:
-            # Taken before resolving, so that a change during the resolution triggers another one.
-            seen = await asyncio.to_thread(scopes.fingerprint)
-            try:
-                self._show(await self._resolve(scope))
-            except PathwaysError as error:
-                self._fail(error)
-            except Exception as error:
-                # Notify the page, which would wait for ever otherwise.
-                logger.exception("looking at %s", scope)
-                self._fail(PathwaysError(f"The cluster could not be found: {error!r}", hint=_BUG_HINT))
-            waited = 0.0
-            while await asyncio.to_thread(scopes.fingerprint) == seen:
-                if waited >= pause and not (self._watch is not None and self._watch.is_live):
-                    pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-                    break
-                await asyncio.sleep(CHECK_SECONDS)
-                waited += CHECK_SECONDS
-            else:
-                pause = CHECK_SECONDS
-
-    async def _resolve(self, scope: Scope) -> Place:
         try:
-            return await scopes.resolve(scope)
-        except PathwaysError:
-            was_embedded = self._place is not None and self._place.scope.local
-            if was_embedded and not await asyncio.to_thread(scopes.embedded_cluster_runs):
-                # "There is no kubeconfig" would be true too, but it is not the cause.
-                raise clusters.embedded_ended() from None
-            raise
+            while True:
+                # Taken before resolving, so that a change during the resolution triggers another one.
+                seen = await asyncio.to_thread(scopes.fingerprint)
+                try:
+                    self._show(await scopes.resolve(self._scope))
+                except PathwaysError as error:
+                    await self._fail(error)
+                except Exception as error:
+                    # Notify the page, which would wait for ever otherwise.
+                    logger.exception("looking at %s", self._scope)
+                    await self._fail(PathwaysError(f"The cluster could not be found: {error!r}", hint=_BUG_HINT))
+                waited = 0.0
+                while await asyncio.to_thread(scopes.fingerprint) == seen:
+                    if waited >= pause and not (self._watch is not None and self._watch.is_live):
+                        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                        break
+                    await asyncio.sleep(CHECK_SECONDS)
+                    waited += CHECK_SECONDS
+                else:
+                    pause = CHECK_SECONDS
+        finally:
+            self._leave()
 
     def _show(self, place: Place) -> None:
         """Send the state of `place` and every change of it; no-op if it is shown already."""
         watch = self._hub.watch_cluster(place.cluster)
-        shown = self._place is not None and self._place.scope == place.scope and self._shown == self._scope
-        if shown and watch is self._watch:
+        if watch is self._watch and self._place is not None and self._place.scope == place.scope:
             return
         self._leave()
         # Also if only the name of the same cluster has changed: the page receives everything again under the new name,
         # and by the identity it knows that it need not clear its tables.
-        self._place, self._watch, self._shown, self._problem = place, watch, self._scope, None
+        self._place, self._watch, self._problem = place, watch, None
         self._publish({"type": "named", "named": place.scope.to_json(), "identity": identity(place.cluster)})
         watch.add(self._publish)
 
-    def _fail(self, error: PathwaysError) -> None:
+    async def _fail(self, error: PathwaysError) -> None:
         """Send the page the reason why its scope has no cluster at the moment."""
-        if self._watch is not None and self._shown == self._scope and isinstance(error, ClusterError):
+        was_embedded = self._place is not None and self._place.scope.local
+        if was_embedded and not await asyncio.to_thread(scopes.embedded_cluster_runs):
+            # "There is no kubeconfig" would be true too, but it is not the cause.
+            error = clusters.embedded_ended()
+        if self._watch is not None and isinstance(error, ClusterError):
             # Google Cloud could not be queried, most likely because the network is down. The watch reports that itself,
             # above tables that are stale but not wrong.
             return
         self._leave()
-        self._shown = self._scope
         # A new user without any kubeconfig gets a welcome and not an error.
         nothing = isinstance(error, NoKubeconfigError) and not self._scope.context
         # An embedded cluster that does not run can be started with one click.
@@ -139,13 +118,8 @@ class ClusterView:
             self._watch = None
 
     def _publish(self, message: dict[str, Any]) -> None:
-        """Send a watch's message with the scope that the page requested.
-
-        While another scope is being resolved, that is the previous one, so the page knows that the message does not
-        belong to its latest request.
-        """
-        assert self._shown is not None
+        """Send a message with the scope, by which the page knows whether it belongs to its latest request."""
         if problem := message.get("problem"):
             hint = sentences.from_json(problem["hint"], problem.get("hint_text"))
             message = {**message, "problem": {**problem, "hint": worded(hint, Face.SIDEBAR)}}
-        self._send({**message, "scope": self._shown.to_json()})
+        self._send({**message, "scope": self._scope.to_json()})

@@ -10,8 +10,9 @@ from prometheus_client import REGISTRY
 from traitlets import Unicode
 from traitlets.config import Configurable
 
-from pathways_jupyter.server import handlers, job_handlers, run_handlers, slice_handlers
+from pathways_jupyter.server.handlers import Request
 from pathways_jupyter.server.hub import Hub
+from pathways_jupyter.server.routes import ROUTES
 from pathways_jupyter.server.server_metrics import ServerMetrics
 from pathways_jupyter.server.updates import UpdatesHandler
 
@@ -42,28 +43,11 @@ def load(app: Any) -> Hub:
     PathwaysJupyter(parent=app).apply()
     hub = Hub()
     base = app.web_app.settings["base_url"]
-    routes = {
-        "version": handlers.VersionHandler,
-        "contexts": handlers.ContextsHandler,
-        "services": handlers.ServicesHandler,
-        r"sessions/([0-9a-z-]+)/(disconnect|reconnect)": handlers.SessionHandler,
-        "sweep": handlers.SweepHandler,
-        "logs": handlers.LogsHandler,
-        "jobs": job_handlers.JobsHandler,
-        r"jobs/([^/]+)": job_handlers.JobHandler,
-        r"jobs/([^/]+)/logs": job_handlers.JobLogsHandler,
-        r"jobs/([^/]+)/(suspend|resume|delete)": job_handlers.JobActionHandler,
-        r"slices/(break|heal)": slice_handlers.SliceHandler,
-        "embedded": handlers.EmbeddedHandler,
-        "quickstart": handlers.QuickstartHandler,
-        "runs": run_handlers.RunsHandler,
-        r"runs/([^/]+)/(stop|refresh)": run_handlers.RunHandler,
-        r"runs/([^/]+)/logs": run_handlers.RunLogHandler,
-        "updates": UpdatesHandler,
-    }
-    app.web_app.add_handlers(
-        ".*$", [(url_path_join(base, ROOT, path), handler, {"hub": hub}) for path, handler in routes.items()]
-    )
+    handlers: list[tuple[str, type, dict[str, Any]]] = [
+        (url_path_join(base, ROOT, route.path), Request, {"hub": hub, "route": route}) for route in ROUTES
+    ]
+    handlers.append((url_path_join(base, ROOT, "updates"), UpdatesHandler, {"hub": hub}))
+    app.web_app.add_handlers(".*$", handlers)
     app.web_app.settings["pathways_jupyter_hub"] = hub
     # The registry that the server's own /metrics shows.
     REGISTRY.register(ServerMetrics(hub))

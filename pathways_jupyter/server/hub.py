@@ -13,7 +13,8 @@ from collections.abc import AsyncGenerator, Coroutine
 from typing import Any
 
 from pathways_jupyter.actions import cluster
-from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
+from pathways_jupyter.base import config
+from pathways_jupyter.base.errors import ConfigError, PathwaysError
 from pathways_jupyter.base.hints import Face
 from pathways_jupyter.base.sentences import say
 from pathways_jupyter.kube import auth, objects, pods
@@ -28,7 +29,6 @@ from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.service.names import current_user, label_value
 from pathways_jupyter.session import client, registry, sweep
 from pathways_jupyter.session.protocol import Method, config_from_json
-from pathways_jupyter.session.registry import SessionRecord
 
 LINGER_SECONDS = 10.0
 """How long a cluster without listeners stays watched."""
@@ -109,9 +109,7 @@ class Hub:
         """
         record = await asyncio.to_thread(registry.read, session)
         if record is None:
-            raise SessionError(
-                say("There is no session {session}.", session=session), hint=say("It may have ended in the meantime.")
-            )
+            raise scopes.no_session(session)
         if method is Method.DISCONNECT and not await asyncio.to_thread(sweep.may_live, record):
             await sweep.sweep(record, patience=SUPERVISOR_SECONDS)
             return None
@@ -128,19 +126,19 @@ class Hub:
         Raises:
           PathwaysError: The cluster cannot be reached, or something could not be removed.
         """
-        removed = [record.id for record in await asyncio.to_thread(sweep.dead)]
-        for record in await asyncio.to_thread(sweep.dead) if not dry_run else ():
+        gone = await asyncio.to_thread(sweep.dead)
+        for record in gone if not dry_run else ():
             await sweep.sweep(record, patience=SUPERVISOR_SECONDS)
-        cluster = (await scopes.resolve(scope)).cluster
-        async with Client(cluster) as kube:
+        async with await scopes.client(scope) as kube:
             me = label_value(current_user())
-            swept = await leases.sweep(kube, cluster.namespace, dry_run=dry_run, user=me, reclaim=leases.EVERY)
+            swept = await leases.sweep(kube, kube.namespace, dry_run=dry_run, user=me, reclaim=leases.EVERY)
         for each in swept:
             if each.error:
                 raise PathwaysError(
                     say("{job} could not be removed: {reason}", job=each.job, reason=each.error),
                     hint=say("Try again later."),
                 )
+        removed = [record.id for record in gone]
         return [*removed, *(each.job for each in swept if each.session not in removed)]
 
     async def log(self, scope: Scope, pod: str, *, container: str, follow: bool) -> AsyncGenerator[str, None]:
@@ -149,14 +147,12 @@ class Hub:
         Raises:
           PathwaysError: There is no such pod, or its log cannot be read.
         """
-        cluster = (await scopes.resolve(scope)).cluster
-        async with Client(cluster) as kube:
+        async with await scopes.client(scope) as kube:
+            namespace = kube.namespace
             if not container:
-                found = await objects.get(kube, objects.PODS, pod, namespace=cluster.namespace)
+                found = await objects.get(kube, objects.PODS, pod, namespace=namespace)
                 container = str(found["spec"]["containers"][0]["name"])
-            lines = pods.logs(
-                kube, pod, namespace=cluster.namespace, container=container, follow=follow, tail=LOG_LINES
-            )
+            lines = pods.logs(kube, pod, namespace=namespace, container=container, follow=follow, tail=LOG_LINES)
             async with contextlib.aclosing(lines):
                 async for line in lines:
                     yield line
@@ -214,7 +210,11 @@ class Hub:
         await asyncio.sleep(SUPERVISOR_SECONDS)
         for record in await asyncio.to_thread(sweep.dead):
             if record.kernel_id == kernel_id:
-                await _sweep_record(record)
+                try:
+                    await sweep.sweep(record)
+                    logger.info("session %s: cleaned up after its kernel and its supervisor", record.id)
+                except PathwaysError as error:
+                    logger.warning("session %s: %s", record.id, error)
 
 
 async def _prepare() -> None:
@@ -223,24 +223,20 @@ async def _prepare() -> None:
         await asyncio.to_thread(preload)
 
 
-async def _sweep_record(record: SessionRecord) -> None:
-    try:
-        await sweep.sweep(record)
-        logger.info("session %s: cleaned up after its kernel and its supervisor", record.id)
-    except PathwaysError as error:
-        logger.warning("session %s: %s", record.id, error)
-
-
 def contexts() -> dict[str, Any]:
     """Return the clusters and profiles that a user of this server can choose from; works without a kubeconfig."""
-    from pathways_jupyter.base import config
-
-    said: dict[str, Any] = {"contexts": [], "current": "", "local": False, "profiles": [], "problem": None}
-    said["local"] = scopes.embedded_cluster_runs()
+    profiles: list[str] = []
+    known: tuple[str, ...] = ()
+    problem, current = None, ""
     try:
-        said["profiles"] = sorted(config.profiles())
+        profiles = sorted(config.profiles())
         known, current = auth.contexts()
-        said["contexts"], said["current"] = list(known), current
     except ConfigError as error:
-        said["problem"] = error.to_json(Face.SIDEBAR)
-    return said
+        problem = error.to_json(Face.SIDEBAR)
+    return {
+        "contexts": list(known),
+        "current": current,
+        "local": scopes.embedded_cluster_runs(),
+        "profiles": profiles,
+        "problem": problem,
+    }

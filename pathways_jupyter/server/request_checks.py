@@ -68,10 +68,9 @@ def json_object(body: bytes) -> dict[str, Any]:
         )
     try:
         value = json.loads(body or b"{}")
-    except RecursionError as error:
-        raise ConfigError("The request is nested too deeply.", hint=_RELOAD) from error
-    except ValueError as error:
-        raise ConfigError("The request is not JSON.", hint=_RELOAD) from error
+    except (RecursionError, ValueError) as error:
+        problem = "nested too deeply" if isinstance(error, RecursionError) else "not JSON"
+        raise ConfigError(f"The request is {problem}.", hint=_RELOAD) from error
     if not isinstance(value, dict):
         raise ConfigError("The request is not a JSON object.", hint=_RELOAD)
     return value
@@ -111,39 +110,12 @@ def known(given: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 def object_name(name: str, kind: str) -> str:
-    """Return `name` if it is a valid name of an object of this kind: ``pod``, ``job``.
+    """Return `name` if it is a valid name of an object or a container; `kind` says of what: ``pod``, ``job``.
 
     Raises:
       ConfigError: It is not.
     """
     if len(name) > 253 or not _SUBDOMAIN.fullmatch(name):
-        raise ConfigError(f"{_shortened(name)} is not the name of a {kind}.", hint="Names are lower-case DNS names.")
+        shortened = name if len(name) <= 80 else f"{name[:80]}…"
+        raise ConfigError(f"{shortened!r} is not the name of a {kind}.", hint="Names are lower-case DNS names.")
     return name
-
-
-def container_name(name: str) -> str:
-    """Return `name` if it is a valid name of a container.
-
-    Raises:
-      ConfigError: It is not.
-    """
-    if len(name) > 63 or not re.fullmatch(_LABEL, name):
-        raise ConfigError(
-            f"{_shortened(name)} is not the name of a container.", hint="Names are lower-case DNS labels."
-        )
-    return name
-
-
-def worker(which: str) -> str:
-    """Return `which` if it names a worker of a job: ``SLICE-HOST``.
-
-    Raises:
-      ConfigError: It does not.
-    """
-    if not re.fullmatch(r"[0-9]{1,6}(-[0-9]{1,6})?", which):
-        raise ConfigError(f"{_shortened(which)} is not a worker of a job.", hint="Write SLICE-HOST, such as 0-0.")
-    return which
-
-
-def _shortened(name: str) -> str:
-    return repr(name if len(name) <= 80 else f"{name[:80]}…")

@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.base import config
@@ -20,13 +19,15 @@ from pathways_jupyter.base.errors import ConfigError, LocalClusterError, Session
 from pathways_jupyter.base.sentences import say
 from pathways_jupyter.kube import kubeconfig
 from pathways_jupyter.kube.auth import load
+from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.session import clusters, registry
 from pathways_jupyter.session.registry import SessionRecord
 
 _SESSION = re.compile(r"[0-9a-z]([-0-9a-z]{0,62})")
 _LONGEST_CONTEXT = 1000
-
+_IN_CLUSTER = "in-cluster"
+"""The name of the cluster around this pod, which has no context."""
 _RELOAD = "Reload the page, and try again."
 
 
@@ -69,23 +70,17 @@ NAMES = tuple(field.name for field in fields(Scope))
 
 
 def parse(given: Mapping[str, Any]) -> Scope:
-    """Return the scope of a request; missing parameters stay empty.
+    """Return the scope among a request's parameters; those that are missing stay empty.
 
     Raises:
-      ConfigError: A value has the wrong type or form, or a name is not one of :data:`NAMES`.
+      ConfigError: A value has the wrong type or form.
     """
-    if unknown := sorted(set(given) - set(NAMES)):
-        raise ConfigError(f"Unknown parameter {unknown[0]!r}.", hint=f"A cluster is named by {', '.join(NAMES)}.")
-    values: dict[str, Any] = {}
-    for name in NAMES:
-        value = given.get(name)
-        if value is None or value == "":
-            continue
-        if name == "local":
-            value = flag(name, value)
-        elif not isinstance(value, str):
+    values = {name: given[name] for name in NAMES if given.get(name) not in (None, "")}
+    if "local" in values:
+        values["local"] = flag("local", values["local"])
+    for name in set(values) - {"local"}:
+        if not isinstance(values[name], str):
             raise ConfigError(f"{name} must be a string.", hint=_RELOAD)
-        values[name] = value
     scope = Scope(**values)
     if len(scope.context) > _LONGEST_CONTEXT:
         raise ConfigError(f"context is longer than {_LONGEST_CONTEXT} characters.", hint=_RELOAD)
@@ -117,7 +112,7 @@ def of_record(record: SessionRecord) -> Scope:
         return Scope(namespace=record.namespace, local=True)
     if given.get("cluster") or given.get("kubeconfig") or record.kubeconfigs != os.environ.get("KUBECONFIG", ""):
         return Scope(namespace=record.namespace, session=record.id)
-    return Scope(context=_context(record.context), namespace=record.namespace)
+    return Scope(context="" if record.context == _IN_CLUSTER else record.context, namespace=record.namespace)
 
 
 async def resolve(scope: Scope) -> Place:
@@ -132,12 +127,8 @@ async def resolve(scope: Scope) -> Place:
     if scope.session:
         record = await asyncio.to_thread(registry.read, scope.session)
         if record is None:
-            raise SessionError(
-                say("There is no session {session}.", session=scope.session),
-                hint=say("It may have ended in the meantime."),
-            )
-        cluster = replace(await clusters.resolve(record), namespace=record.namespace)
-        place = Place(cluster, scope)
+            raise no_session(scope.session)
+        place = Place(replace(await clusters.resolve(record), namespace=record.namespace), scope)
     else:
         place = await asyncio.to_thread(_find, scope)
     if not scope.namespace:
@@ -145,15 +136,30 @@ async def resolve(scope: Scope) -> Place:
     return replace(place, cluster=replace(place.cluster, namespace=scope.namespace))
 
 
+async def client(scope: Scope) -> Client:
+    """Return a client of the cluster of `scope`; raises what :func:`resolve` raises."""
+    return Client((await resolve(scope)).cluster)
+
+
+def no_session(session: str) -> SessionError:
+    """Return the error for a session that is not there."""
+    return SessionError(
+        say("There is no session {session}.", session=session), hint=say("It may have ended in the meantime.")
+    )
+
+
 def fingerprint() -> object:
     """Return a value that changes when scopes may resolve differently; reads no kubeconfig."""
     from pathways_jupyter.local import cluster
 
-    files = kubeconfig.paths()
     embedded = cluster.find()
-    if embedded is not None:
-        files = (*files, embedded.kubeconfig)
-    return tuple((str(file), _modified(file)) for file in files)
+    found = []
+    for file in (*kubeconfig.paths(), *([embedded.kubeconfig] if embedded is not None else [])):
+        try:
+            found.append((str(file), file.stat().st_mtime_ns))
+        except OSError:
+            found.append((str(file), 0))
+    return found
 
 
 def embedded_cluster_runs() -> bool:
@@ -163,59 +169,26 @@ def embedded_cluster_runs() -> bool:
     return cluster.find() is not None
 
 
-def start_embedded_cluster() -> dict[str, int]:
-    """Start the embedded cluster as ``%pathways connect --local`` does; return the number of its slices by type.
-
-    Raises:
-      LocalClusterError: It does not start.
-    """
+def _find(scope: Scope) -> Place:
     from pathways_jupyter.local import cluster
 
-    return dict(cluster.ensure().instances)
-
-
-def _find(scope: Scope) -> Place:
-    if scope.local:
-        embedded = _embedded()
-        if embedded is None:
+    # The embedded cluster, if it is named or if nothing else is configured. An invalid kubeconfig is an error and never
+    # a reason to fall back: the page would show another cluster than the one that `connect` reports as broken.
+    configured = os.environ.get("KUBERNETES_SERVICE_HOST") or os.environ.get("KUBECONFIG") or kubeconfig.paths()
+    if scope.local or not (scope.context or configured):
+        running = cluster.find()
+        if running is not None:
+            return Place(load(str(running.kubeconfig), running.context), replace(scope, local=True))
+        if scope.local:
             raise LocalClusterError(
                 say("The embedded cluster is not running."),
                 hint=say("{connect:--local} starts it, and so does pathways-jupyter local up."),
             )
-        return Place(embedded, scope)
-    if not scope.context and _nothing_is_set_up() and (embedded := _embedded()) is not None:
-        # Only if nothing else is configured. An invalid kubeconfig is an error and never a reason to fall back: the
-        # page would show another cluster than the one that `connect` reports as broken.
-        return Place(embedded, replace(scope, local=True))
     named = os.environ.get("KUBECONFIG", "")
     if named and not kubeconfig.paths():
         raise ConfigError(
             say("The kubeconfig {file}, set by KUBECONFIG, does not exist.", file=named),
             hint=say("Correct or unset KUBECONFIG, and restart the Jupyter server."),
         )
-    cluster = load(context=scope.context)
-    return Place(cluster, replace(scope, context=_context(cluster.name)))
-
-
-def _context(name: str) -> str:
-    """Return `name` as a context; empty for the cluster around this pod, which has no context."""
-    return "" if name == "in-cluster" else name
-
-
-def _nothing_is_set_up() -> bool:
-    in_pod = bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
-    return not in_pod and not os.environ.get("KUBECONFIG") and not kubeconfig.paths()
-
-
-def _modified(file: Path) -> int:
-    try:
-        return file.stat().st_mtime_ns
-    except OSError:
-        return 0
-
-
-def _embedded() -> Cluster | None:
-    from pathways_jupyter.local import cluster
-
-    running = cluster.find()
-    return None if running is None else load(str(running.kubeconfig), running.context)
+    found = load(context=scope.context)
+    return Place(found, replace(scope, context="" if found.name == _IN_CLUSTER else found.name))

@@ -39,8 +39,8 @@ class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHand
     def initialize(self, hub: Hub) -> None:
         """Called by tornado."""
         self.hub = hub
-        self._view = ClusterView(hub, self._send)
         self._beating: asyncio.Task[None] | None = None
+        self._showing: asyncio.Task[None] | None = None
 
     async def get(self, *words: str, **named: str) -> None:
         """Admit the same users as the REST routes."""
@@ -63,20 +63,23 @@ class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHand
     async def on_message(self, message: str | bytes) -> None:
         """Handle the page's choice of another cluster, or of none."""
         try:
-            scope = _wanted(json.loads(message))
+            scope = _requested(json.loads(message))
         except (ValueError, RecursionError, ConfigError) as error:
             self.log.warning("pathways_jupyter: a page sent an invalid message: %s", error)
             self.close(1003, "unreadable")
             return
-        self._view.look(scope)
+        if self._showing is not None:
+            self._showing.cancel()
+        # The watch of the previous cluster goes on for a moment: it is often the next scope's as well.
+        self._showing = None if scope is None else self.hub.spawn(ClusterView(self.hub, scope, self._send).show())
 
     def on_close(self) -> None:
         """Remove the page's listeners."""
-        if self._beating is not None:
-            self._beating.cancel()
+        for task in (self._beating, self._showing):
+            if task is not None:
+                task.cancel()
         self.hub.sessions.remove(self._send)
         self.hub.runs.remove(self._send)
-        self._view.close()
         super().on_close()
 
     async def _beat(self) -> None:
@@ -114,7 +117,7 @@ class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHand
             self.close(1011, "a message could not be sent")
 
 
-def _wanted(message: Any) -> Scope | None:
+def _requested(message: Any) -> Scope | None:
     """Return the scope that a page wants to show; None for none.
 
     Raises:
@@ -126,4 +129,4 @@ def _wanted(message: Any) -> Scope | None:
         return None
     if not isinstance(message["scope"], dict):
         raise ConfigError("The scope is not a JSON object.", hint="Reload the page.")
-    return scopes.parse(message["scope"])
+    return scopes.parse(request_checks.known(message["scope"], scopes.NAMES))

@@ -1,0 +1,184 @@
+"""The REST routes of the sidebar, in one table at the end.
+
+There is no route that attaches a notebook to a job: like every other connection that begins in the sidebar, that is a
+cell (``%pathways job connect NAME``), so that the notebook says what it runs on.
+
+A page names a run on many hosts and a host of it; where the hosts are and how to log in to them comes from the run's
+own record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Any
+
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.multihost import output, records, targets
+from pathways_jupyter.server import drill, quickstart, runwatch, scope
+from pathways_jupyter.server.handlers import Request, Route
+from pathways_jupyter.server.hub import LOG_LINES, contexts
+from pathways_jupyter.server.request_checks import object_name
+from pathways_jupyter.service import jobs
+from pathways_jupyter.session.protocol import Method
+
+Json = dict[str, Any]
+Lines = AsyncGenerator[str, None]
+
+_WORKER = re.compile(r"[0-9]{1,6}(-[0-9]{1,6})?")
+
+
+async def _version(request: Request) -> Json:
+    """Return the version of the server extension, for a page to check that it matches."""
+    return {"version": version("pathways_jupyter")}
+
+
+async def _contexts(request: Request) -> Json:
+    """Return the contexts and profiles that a notebook can connect to, and whether the embedded cluster is running."""
+    return await asyncio.to_thread(contexts)
+
+
+async def _services(request: Request) -> Json:
+    """Return the services of a cluster with their free slices."""
+    return {"services": await request.hub.services(scope.parse(request.given))}
+
+
+async def _act_on_session(request: Request, session: str, action: str) -> Json:
+    """Disconnect or reconnect a session."""
+    return {"result": await request.hub.act(session, Method(action))}
+
+
+async def _sweep(request: Request) -> Json:
+    """Remove stale proxies of this user, or only list them."""
+    dry_run = scope.flag("dry_run", request.given.get("dry_run", True))
+    return {"removed": await request.hub.sweep(scope.parse(request.given), dry_run=dry_run)}
+
+
+async def _log(request: Request) -> Lines:
+    """Return a pod's log; a followed one goes on until the container ends."""
+    given = request.given
+    if not given.get("pod"):
+        raise ConfigError("The name of the pod is missing.", hint="Add ?pod=NAME.")
+    where, pod = scope.parse(given), object_name(given["pod"], "pod")
+    container = object_name(given["container"], "container") if given.get("container") else ""
+    return request.hub.log(where, pod, container=container, follow=_follows(request))
+
+
+async def _jobs(request: Request) -> Json:
+    """Return the jobs of a namespace, the newest first."""
+    async with await scope.client(scope.parse(request.given)) as client:
+        return {"jobs": [asdict(each) for each in await jobs.list_jobs(client, client.namespace)]}
+
+
+async def _job(request: Request, job: str) -> Json:
+    """Return a job with its conditions, pods and latest events."""
+    where, name = scope.parse(request.given), object_name(job, "job")
+    async with await scope.client(where) as client:
+        return asdict(await jobs.picture(client, name, namespace=client.namespace))
+
+
+async def _change_job(request: Request, job: str, action: str) -> Json:
+    """Suspend, resume or delete a job; the page asks before it deletes one."""
+    where, name = scope.parse(request.given), object_name(job, "job")
+    async with await scope.client(where) as client:
+        if action == "delete":
+            return {"deleted": await jobs.delete(client, name, namespace=client.namespace)}
+        await jobs.suspend(client, name, namespace=client.namespace, suspended=action == "suspend")
+        return {"suspended": action == "suspend"}
+
+
+async def _job_log(request: Request, job: str) -> Lines:
+    """Return the log of one of a job's programs; a followed one goes on until the program ends."""
+    given = request.given
+    name, program, worker = object_name(job, "job"), given.get("program") or "main", given.get("worker") or "0-0"
+    if program not in jobs.PROGRAMS:
+        raise ConfigError("There is no such program in a job.", hint=f"Choose {', '.join(jobs.PROGRAMS)}.")
+    if not _WORKER.fullmatch(worker):
+        raise ConfigError(f"{worker[:80]!r} is not a worker of a job.", hint="Write SLICE-HOST, such as 0-0.")
+    where, follow = scope.parse(given), _follows(request)
+
+    async def lines() -> Lines:
+        async with await scope.client(where) as client:
+            found = jobs.log(
+                client, name, namespace=client.namespace, program=program, which=worker, follow=follow, tail=LOG_LINES
+            )
+            async with contextlib.aclosing(found):
+                async for line in found:
+                    yield line
+
+    return lines()
+
+
+async def _drill(request: Request, action: str) -> Json:
+    """Break a slice of the embedded cluster for a while, or heal it; the page asks before it breaks one."""
+    given = request.given
+    service, number = object_name(str(given.get("service") or ""), "service"), given.get("slice")
+    if type(number) is not int or number < 0:
+        raise ConfigError("slice must be the number of a slice.", hint="Reload the page, and try again.")
+    return {"message": await drill.drill(scope.parse(given), service, number, heal=action == "heal")}
+
+
+async def _start_embedded_cluster(request: Request) -> Json:
+    """Start it, unless it runs already; return the number of its slices by type, once all are ready."""
+    from pathways_jupyter.local import cluster
+
+    return {"slices": dict((await asyncio.to_thread(cluster.ensure)).instances)}
+
+
+async def _quickstart(request: Request) -> Json:
+    """Put the quickstart notebook into the user's files, unless it is there already."""
+    return {"path": await quickstart.place(request.contents_manager)}
+
+
+async def _runs(request: Request) -> Json:
+    """Return the newest runs on many hosts, with the last known states of their hosts."""
+    return {"runs": await asyncio.to_thread(runwatch.newest), "at": time.time()}
+
+
+async def _act_on_run(request: Request, run: str, action: str) -> Json:
+    """End a run, or query its hosts for states and output; return it as it is then."""
+    # With asyncssh, which takes a moment to import.
+    from pathways_jupyter.multihost import run_actions
+
+    record = await asyncio.to_thread(records.read, run)
+    await (run_actions.stop(record) if action == "stop" else run_actions.refresh(record))
+    return {"run": await asyncio.to_thread(lambda: runwatch.row(records.read(run)))}
+
+
+async def _run_log(request: Request, run: str) -> Lines:
+    """Return the output of one host of a run, as far as it is on this machine; followed until the run has ended."""
+    given = request.given
+    record = await asyncio.to_thread(records.read, run)
+    if not given.get("host"):
+        raise ConfigError("The host is missing.", hint="Add ?host=SLICE-WORKER.")
+    log, follow = record.log(targets.choose(record.targets, given["host"])), _follows(request)
+    return output.lines(log, LOG_LINES, lambda: follow and records.goes_on(run))
+
+
+def _follows(request: Request) -> bool:
+    return scope.flag("follow", request.given.get("follow") or "false")
+
+
+ROUTES = (
+    Route("GET", "version", _version),
+    Route("GET", "contexts", _contexts),
+    Route("GET", "services", _services, scope.NAMES),
+    Route("POST", r"sessions/([0-9a-z-]+)/(disconnect|reconnect)", _act_on_session),
+    Route("POST", "sweep", _sweep, (*scope.NAMES, "dry_run")),
+    Route("GET", "logs", _log, (*scope.NAMES, "pod", "container", "follow")),
+    Route("GET", "jobs", _jobs, scope.NAMES),
+    Route("GET", r"jobs/([^/]+)", _job, scope.NAMES),
+    Route("GET", r"jobs/([^/]+)/logs", _job_log, (*scope.NAMES, "program", "worker", "follow")),
+    Route("POST", r"jobs/([^/]+)/(suspend|resume|delete)", _change_job, scope.NAMES),
+    Route("POST", r"slices/(break|heal)", _drill, (*scope.NAMES, "service", "slice")),
+    Route("POST", "embedded", _start_embedded_cluster),
+    Route("POST", "quickstart", _quickstart),
+    Route("GET", "runs", _runs),
+    Route("POST", r"runs/([^/]+)/(stop|refresh)", _act_on_run),
+    Route("GET", r"runs/([^/]+)/logs", _run_log, ("host", "follow")),
+)
