@@ -6,6 +6,7 @@ nothing. What waits is bounded; the oldest events are dropped first.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections import deque
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 _INTERVAL_SECONDS = 1.0
 """Shortest time between two states that are sent because of a completed step."""
 _AGAIN_SECONDS = 2.0
-_ATTEMPTS = 3
 _PATIENCE_SECONDS = 5.0
 _CLOSE_SECONDS = 1.0
 _UNSENT = 256
@@ -67,32 +67,29 @@ class Publisher:
         self._thread.join(_CLOSE_SECONDS)
 
     def _run(self) -> None:
-        failures = 0
+        failed = False
         while True:
             # After a failure a pause, also if more has happened: the supervisor may be starting again.
-            if failures:
-                self._changed.wait_for(lambda: self._closed, timeout=_AGAIN_SECONDS)
-            else:
-                self._changed.wait_for(lambda: self._closed or self._urgent, timeout=_INTERVAL_SECONDS)
+            self._changed.wait_for(
+                lambda: self._closed or (self._urgent and not failed),
+                timeout=_AGAIN_SECONDS if failed else _INTERVAL_SECONDS,
+            )
             with self._changed.lock:
-                events = [self._events[place] for place in range(min(len(self._events), recording.MOST_EVENTS - 1))]
+                events = list(itertools.islice(self._events, recording.MOST_EVENTS - 1))
                 stale, closed, self._stale = self._stale, self._closed, False
                 self._urgent = len(self._events) > len(events)
-            if events or stale:
-                failures = self._send(events, failures)
-                if failures:
-                    self.changed()
-            if closed and (not self._events or failures >= _ATTEMPTS):
+            failed = (stale or bool(events)) and not self._send(events)
+            if closed and (failed or not self._events):
                 return
 
-    def _send(self, events: list[Event], failures: int) -> int:
-        """Send `events` and the state; return how often in a row that has failed."""
+    def _send(self, events: list[Event]) -> bool:
+        """Send `events` and the state; return whether they need not be sent again."""
         try:
             recording.record(self._session.record, [*events, self._state()], patience=_PATIENCE_SECONDS)
         except SessionError as error:
             logger.info("the session does not take events: %s", error)
-            if failures + 1 < _ATTEMPTS:
-                return failures + 1
+            self.changed()
+            return False
         except (PathwaysError, TypeError, ValueError) as error:
             # A refusal stays one: trying again would hold up what comes after.
             logger.warning("events of the run could not be recorded: %s", error)
@@ -101,4 +98,4 @@ class Publisher:
                 # Those that were dropped meanwhile because too many waited are gone already.
                 if self._events and self._events[0] is event:
                     self._events.popleft()
-        return 0
+        return True

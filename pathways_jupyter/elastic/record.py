@@ -3,8 +3,7 @@
 The log has a line per step in the form of pathwaysutils' elastic examples
 (``step=12 elastic_manager.elastic_down_event_count=1 elastic_manager.good_slice_count=2``), which their scripts read.
 
-What is drawn while the run goes on (slices, curves) is kept up to date with each step, in bounded memory: a picture of
-a run of a million steps costs as much as one of a hundred.
+There is one writer, the training's thread; the panel, the session's log and exports read beside it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base.events import Event, EventKind
-from pathways_jupyter.elastic.curve import Curve, Point
 from pathways_jupyter.elastic.event_kinds import PHASES, Phase
 from pathways_jupyter.elastic.event_kinds import Kind as Kind
 from pathways_jupyter.elastic.goodput import Goodput, GoodputSink, Spent
@@ -36,12 +34,14 @@ _SLICE_CHANGES = 1000
 """Changes of the number of slices that are kept."""
 _LOGGED_BEFORE = frozenset({Kind.SLICE_DOWN, Kind.SLICE_UP})
 """What :class:`~pathways_jupyter.elastic.health.Health` has logged."""
+_CURVE_POINTS = 400
+"""Points of a curve; more cannot be seen at the width of a notebook."""
 _SENT_CHANGES, _SENT_POINTS, _SENT_METRICS, _NAME_CHARACTERS = 100, 60, 8, 40
 """How much of a run the session's log gets: what a small picture needs."""
 _RUNS = 20
 """Ended runs of this process that are listed."""
 _SHORT = 10
-"""With so many times fewer steps than the longest run, a run was a short call, which does not stay in the panel."""
+"""With so many times fewer steps than the run in the panel, a run was a short call, which does not replace it."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Record:
       ended: When it ended; None while it goes on.
       wanted: The steps that it is to do; None if that is not known.
       total: The slices that it may use; 0 if that is not known.
-      curves: The metrics over time, by name.
+      newest: The newest value of each metric.
     """
 
     def __init__(self, goodput_recorder: Any = None) -> None:
@@ -113,7 +113,7 @@ class Record:
         self.ended: float | None = None
         self.wanted: int | None = None
         self.total = 0
-        self.curves: dict[str, Curve] = {}
+        self.newest: dict[str, float] = {}
         self._slices: deque[tuple[float, int]] = deque(maxlen=_SLICE_CHANGES)
         self._latest: StepNote | None = None
         self._publisher: Publisher | None = None
@@ -121,8 +121,8 @@ class Record:
     def add(
         self, kind: Kind, message: str, *, step: int | None = None, slices: tuple[int, ...] = (), **data: Any
     ) -> ElasticEvent:
-        """Append an event and pass it to the listeners."""
-        event = ElasticEvent(kind, message, time.time(), step, slices, data)
+        """Append an event and pass it to the listeners; `step` is the next one if left out."""
+        event = ElasticEvent(kind, message, time.time(), self.done or None if step is None else step, slices, data)
         with self._lock:
             self._events.append(event)
             self.phase = PHASES.get(kind, self.phase)
@@ -143,8 +143,7 @@ class Record:
 
     def slice_changed(self, index: int, up: bool, message: str) -> None:
         """Add the event that slice `index` went down or came back; a listener for :class:`Health`."""
-        step = self.done or None
-        self.add(Kind.SLICE_UP if up else Kind.SLICE_DOWN, message, step=step, changed=index)
+        self.add(Kind.SLICE_UP if up else Kind.SLICE_DOWN, message, changed=index)
 
     @property
     def done(self) -> int:
@@ -155,10 +154,11 @@ class Record:
         """Note that `step` is complete; a step that is repeated after a loss replaces its earlier note."""
         note = StepNote(step, time.time(), slices, dict(metrics))
         with self._lock:
+            # At the end again, so that they are in the order of time.
+            self._steps.pop(step, None)
             self._steps[step] = self._latest = note
+            self.newest.update(note.metrics)
             self._use(slices, note.at)
-            for name, value in metrics.items():
-                self.curves.setdefault(name, Curve()).add(Point(note.at, step, value))
         shown = " ".join(f"{name}={value:.6g}" for name, value in metrics.items())
         logger.info(
             "step=%d elastic_manager.elastic_down_event_count=%d elastic_manager.good_slice_count=%d %s",
@@ -199,11 +199,19 @@ class Record:
         Args:
           done: Whether the run has come to its end; default: if it has done all steps.
         """
+        global _stays
         self.goodput.end()
         if done is None:
             done = self.wanted is not None and self.done >= self.wanted
         self.phase, self.ended = Phase.DONE if done else Phase.STOPPED, time.time()
-        _note_end(self)
+        _ended.pop(self.id, None)
+        _ended[self.id] = self.summary()
+        for old in list(_ended)[:-_RUNS]:
+            del _ended[old]
+        # One that failed at its first steps was no short call.
+        steps = max(self.done, self.wanted or 0)
+        if _stays is None or steps * _SHORT >= max(_stays.done, _stays.wanted or 0):
+            _stays = self
         self._notify(None, important=True)
         if self._publisher is not None:
             self._publisher.close()
@@ -243,33 +251,32 @@ class Record:
         (the id), ``name``, ``phase``, ``begun``, ``ended`` (null while it goes on), ``step``, ``steps`` (null if
         unknown), ``goodput`` (0 to 1) and ``losses``.
         """
-        with self._lock:
-            changes = list(self._slices)[-_SENT_CHANGES:]
-            curves = [(name[:_NAME_CHARACTERS], each) for name, each in [*self.curves.items()][:_SENT_METRICS]]
-        curve = [[each.step, _number(each.value)] for each in curves[0][1].points(_SENT_POINTS)] if curves else []
+        changes, metrics = self.slices[-_SENT_CHANGES:], list(self.newest.items())[:_SENT_METRICS]
+        name = metrics[0][0] if metrics else ""
+        runs = dict(_ended)
+        if _latest is not None and _latest.ended is None:
+            runs.pop(_latest.id, None)
+            runs[_latest.id] = _latest.summary()
         data = {
             **self.summary(),
             "slices": changes[-1][1] if changes else 0,
             "total": self.total,
             "changes": [[at, count] for at, count in changes],
-            "metrics": {name: _number(each.points(1)[-1].value) for name, each in curves},
-            "curve": {"metric": curves[0][0] if curves else "", "points": curve},
+            "metrics": {each[:_NAME_CHARACTERS]: _number(value) for each, value in metrics},
+            "curve": {
+                "metric": name[:_NAME_CHARACTERS],
+                "points": [[each.step, _number(each.metrics[name])] for each in self.curve(name, _SENT_POINTS)],
+            },
             "seconds": {
                 name: round(seconds, 3) for name, seconds in self.goodput.seconds().items() if seconds >= 0.001
             },
-            "runs": _runs(),
+            "runs": list(runs.values()),
         }
         of = f" of {self.wanted}" if self.wanted is not None else ""
         # A loop of one's own need not note its steps.
         steps = f"{data['step']}{of} steps, " if self.done or self.wanted is not None else ""
         message = f"Elastic training is {self.phase}: {steps}goodput {data['goodput']:.1%}."
         return Event(EventKind.ELASTIC_RUN, message, time.time(), data)
-
-    def _recorded(self, event: ElasticEvent) -> Event:
-        """Return an event in the form in which the session's log has it."""
-        numbers = {name: value for name, value in event.data.items() if isinstance(value, int)}
-        data = {**numbers, "what": event.kind, "run": self.id, "step": event.step, "slices": list(event.slices)}
-        return Event(EventKind.ELASTIC, event.message, event.at, data)
 
     def uses(self, slices: int) -> None:
         """Note how many slices the run uses, without an event."""
@@ -286,9 +293,13 @@ class Record:
     def _notify(self, event: ElasticEvent | None, *, important: bool = False) -> None:
         """Pass a change on: an event, or a complete step if there is none."""
         if self._publisher is not None:
+            recorded = None
             # The supervisor itself reports that a slice is down.
-            shown = event is not None and event.kind is not Kind.SLICE_DOWN
-            self._publisher.changed(self._recorded(event) if event is not None and shown else None)
+            if event is not None and event.kind is not Kind.SLICE_DOWN:
+                numbers = {name: value for name, value in event.data.items() if isinstance(value, int)}
+                data = {**numbers, "what": event.kind, "run": self.id, "step": event.step, "slices": [*event.slices]}
+                recorded = Event(EventKind.ELASTIC, event.message, event.at, data)
+            self._publisher.changed(recorded)
         if _observer is None:
             return
         try:
@@ -296,6 +307,13 @@ class Record:
         except Exception:
             # The observer draws; its error must not stop the training.
             logger.exception("the observer of elastic runs")
+
+    def curve(self, metric: str, most: int = _CURVE_POINTS) -> list[StepNote]:
+        """Return about `most` of the steps with `metric`, in the order of time: the first, the last, and evenly between."""
+        with self._lock:
+            steps = list(self._steps.values())
+        steps = [each for each in steps if metric in each.metrics]
+        return [*steps[: -1 : -(-len(steps) // most)], steps[-1]] if steps else []
 
     def count(self, kind: Kind) -> int:
         """Return how many events of `kind` there were."""
@@ -333,28 +351,8 @@ _latest: Record | None = None
 _observer: Observer | None = None
 _ended: dict[str, dict[str, Any]] = {}
 """The rows of the runs that have ended, by id; without their records, which grow with their steps."""
-_longest = 0
 _stays: Record | None = None
 """The run that has ended and stays in the panel."""
-
-
-def _note_end(record: Record) -> None:
-    """List a run that has ended; it stays in the panel unless it was short."""
-    global _longest, _stays
-    _ended.pop(record.id, None)
-    _ended[record.id] = record.summary()
-    for old in list(_ended)[:-_RUNS]:
-        del _ended[old]
-    # One that failed at its first steps was no short call.
-    steps = max(record.done, record.wanted or 0)
-    _longest = max(_longest, steps)
-    if steps * _SHORT >= _longest:
-        _stays = record
-
-
-def _runs() -> list[dict[str, Any]]:
-    going = {_latest.id: _latest.summary()} if _latest is not None and _latest.ended is None else {}
-    return list(({key: row for key, row in list(_ended.items()) if key not in going} | going).values())
 
 
 def shown() -> Record | None:

@@ -213,13 +213,6 @@ class Snapshots:
             self._kept = [each for each in self._kept if each.arrays is not None or each.saved is not None]
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of all whole snapshots, without replicas."""
-        with self._lock:
-            held = [each for each in self._kept for copies in (each.pieces, each.arrays) if copies is not None]
-        return sum(each.form.nbytes for each in held)
-
-    @property
     def _copies_spare(self) -> bool:
         return self.where == "auto" and self.notebook_every > 0
 

@@ -72,7 +72,7 @@ def view(record: Record, metrics: Sequence[str] = (), *, now: float | None = Non
     return drawn(
         record,
         Part(f"{title}; {record.phase}; {summary}.", top.html),
-        _curves(record, list(metrics) or list(record.curves)[:1], time.time() if now is None else now),
+        _curves(record, list(metrics) or list(record.newest)[:1], time.time() if now is None else now),
         _bar(spent, total),
         table((), rows),
     )
@@ -138,8 +138,9 @@ def _curves(record: Record, metrics: Sequence[str], now: float) -> Part:
     most = max(record.total, *(count for _, count in changes), 1)
     charts = [_chart("slices", steps, _SLICES_HEIGHT, marks, most=most)]
     for name in metrics:
-        if name in record.curves:
-            points = [(x(each.at), each.value) for each in record.curves[name].points() if math.isfinite(each.value)]
+        if name in record.newest:
+            values = [(each.at, each.metrics[name]) for each in record.curve(name)]
+            points = [(x(at), value) for at, value in values if math.isfinite(value)]
             none = line(muted(f"{name}: no finite value"))
             charts.append(_chart(name, points, _METRIC_HEIGHT, marks) if points else none)
     ends = f"<span>{escape(text.clock(began))}</span><span>{escape(text.clock(ended))}</span>"

@@ -10,7 +10,6 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from pathways_jupyter.elastic import export
-from pathways_jupyter.elastic.curve import Curve, Point
 from pathways_jupyter.elastic.event_kinds import Kind
 from pathways_jupyter.elastic.record import Record
 from pathways_jupyter.render import elastic as picture
@@ -34,7 +33,7 @@ def test_the_run_is_drawn_with_its_slices_a_metric_its_time_and_its_events(recor
     view = picture.view(record)
     assert "Elastic training: 5 of 10 steps" in view.html
     assert "slices: 3 at first, now 2; between 2 and 3" in view.html
-    assert "loss: 5 at first, now 1; between 1 and 5" in view.html, "what is not finite cannot be drawn"
+    assert "loss: 5 at first, now 2; between 2 and 5" in view.html, "what is not finite cannot be drawn"
     assert "acc" not in view.html
     assert view.html.count("<svg") == 2
     assert view.html.count("<line") == 2 * 3
@@ -88,13 +87,13 @@ def test_the_trace_has_what_perfetto_needs(record):
 
 
 def test_a_curve_of_any_length_stays_small_and_keeps_its_ends():
-    curve = Curve(most=50)
+    record = Record()
     for number in range(10_001):
-        curve.add(Point(float(number), number, float(number)))
-    steps = [each.step for each in curve.points()]
+        record.step(number, {"loss": float(number)}, slices=1, losses=0)
+    steps = [each.step for each in record.curve("loss", 50)]
     assert len(steps) <= 51
     assert (steps[0], steps[-1]) == (0, 10_000)
     gaps = {after - before for before, after in itertools.pairwise(steps[:-1])}
     assert len(gaps) == 1
-    assert len(curve.points(10)) <= 12
-    assert curve.points(1)[-1].step == 10_000
+    assert [each.step for each in record.curve("loss", 1)][-1] == 10_000
+    assert record.curve("other") == []

@@ -20,7 +20,7 @@ class Shell:
 
 @pytest.fixture(autouse=True)
 def first_in_process(monkeypatch):
-    for name, value in (("_latest", None), ("_stays", None), ("_observer", None), ("_longest", 0), ("_ended", {})):
+    for name, value in (("_latest", None), ("_stays", None), ("_observer", None), ("_ended", {})):
         monkeypatch.setattr(records, name, value)
 
 
