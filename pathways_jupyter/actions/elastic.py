@@ -14,7 +14,7 @@ from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.commands.elastic import FAULTS
 from pathways_jupyter.elastic import fault_targets, faults
 from pathways_jupyter.elastic.fault_targets import Target
-from pathways_jupyter.elastic.faults import Fault, Plan
+from pathways_jupyter.elastic.faults import Fault
 from pathways_jupyter.render.view import View, said
 
 
@@ -48,31 +48,6 @@ def prepare(target: Target, values: Values) -> Callable[[], Fault]:
         act = partial(faults.slow, target, number, seconds=_some_time("--for", given, faults.SLOW_SECONDS))
     target.check(number)
     return act
-
-
-def plan(values: Values, seed: int) -> Plan:
-    """Return the faults at random that the arguments ask for.
-
-    Args:
-      seed: Used if none is given.
-
-    Raises:
-      ConfigError: They make no sense.
-    """
-    if values.get("fault"):
-        raise ConfigError(
-            "A random injection chooses the faults itself.", hint=f"Leave out {values['fault']}, or --random."
-        )
-    times = parsing.whole_number("--times", values["times"]) if values.get("times") is not None else None
-    if times == 0:
-        raise ConfigError("There must be at least one fault.", hint="Leave out --times for faults until heal.")
-    return Plan(
-        every=_some_time("--every", values.get("every"), 60.0),
-        seconds=_some_time("--for", values.get("seconds"), 10.0),
-        seed=parsing.whole_number("--seed", values["seed"]) if values.get("seed") is not None else seed,
-        times=times,
-        yes=bool(values.get("yes")),
-    )
 
 
 def heal(shell: Shell, values: Values) -> View:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pathways_jupyter.commands.declaration import CLUSTER, Command, Kind, Option, Source, Word
 
 FAULTS = ("slice-down", "drain-node", "slow")
@@ -31,23 +29,17 @@ ELASTIC = Command(
 NOTEBOOK_INJECT = Command(
     "elastic inject",
     "A fault on purpose in a slice of this session; it is undone by itself.",
-    # Not required: with --random neither is given.
-    words=(replace(_FAULT, required=False), replace(_SLICE, required=False)),
+    words=(_FAULT, _SLICE),
     options=(
         _FOR,
         Option("--after", "do it after TIME, while another cell runs", metavar="TIME"),
         Option("--at-step", "do it when a run has done so many steps", Kind.NUMBER),
-        Option("--random", "faults at random on slices of this session, until heal", Kind.FLAG),
-        Option("--every", "with --random: time between two", metavar="TIME", default="60s"),
-        Option("--seed", "with --random: choose the same ones again", Kind.NUMBER),
-        Option("--times", "with --random: how many", Kind.NUMBER, default="until heal"),
         _YES,
     ),
     examples={
         "elastic inject slice-down 1 --for 10s --after 5s": "in 5 seconds take slice 1 down, for 10 seconds",
         "elastic inject slow 2 --for 30s": "its hosts stand still most of the time",
         "elastic inject drain-node 1": "cordon its nodes and evict its workers",
-        "elastic inject --random --every 60s": "a fault a minute, until elastic heal",
     },
 )
 NOTEBOOK_HEAL = Command(

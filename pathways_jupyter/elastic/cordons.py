@@ -14,7 +14,7 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from pathways_jupyter.base.config import ConnectConfig, runtime_dir
+from pathways_jupyter.base.config import runtime_dir
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.elastic import fault_targets
 from pathways_jupyter.elastic.fault_targets import Where, Workers
@@ -22,7 +22,7 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import Object, Resource
 from pathways_jupyter.service import names
-from pathways_jupyter.session import clusters, protocol
+from pathways_jupyter.session import clusters
 
 _NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 _PATIENCE, _EMBEDDED_PATIENCE = 3600.0, 60.0
@@ -35,7 +35,7 @@ async def cordon(
     """Keep new pods from `nodes` for `seconds`, because slice `number` of a service or job is down.
 
     Returns:
-      The nodes that were cordoned.
+      The nodes that were cordoned here.
 
     Raises:
       ApiError: Changing nodes is forbidden.
@@ -125,8 +125,7 @@ def main(arguments: list[str]) -> int:
     """
     fault, seconds, patience = arguments[0], float(arguments[1]), float(arguments[2])
     where, lasts = fault_targets.from_json(sys.stdin.read()), lasting(fault)
-    config = where if isinstance(where, ConnectConfig) else protocol.config_from_json(where.config)
-    embedded = clusters.Embedded.of(config)
+    embedded = fault_targets.embedded(where)
     over, given_up = time.monotonic() + seconds, time.monotonic() + seconds + patience
     try:
         while time.monotonic() < given_up and not (embedded is not None and embedded.has_ended()):

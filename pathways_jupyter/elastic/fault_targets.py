@@ -115,9 +115,7 @@ class Target:
     @property
     def is_embedded(self) -> bool:
         """Whether the cluster is the embedded one."""
-        where = self.where
-        config = where if isinstance(where, ConnectConfig) else protocol.config_from_json(where.config)
-        return clusters.Embedded.of(config) is not None
+        return embedded(self.where) is not None
 
     def note(self, message: str) -> None:
         """Add a fault to the log of the session, if it is one; a failure of that is no failure of the fault."""
@@ -127,6 +125,11 @@ class Target:
             recording.record(self.where, [Event(EventKind.ELASTIC, message, data={"what": Kind.INJECTED})])
         except PathwaysError as error:
             logger.info("the fault is not in the session's log: %s", error)
+
+
+def embedded(where: Where) -> clusters.Embedded | None:
+    """Return the embedded cluster of `where`; None if its cluster is a real one."""
+    return clusters.Embedded.of(where if isinstance(where, ConnectConfig) else protocol.config_from_json(where.config))
 
 
 def of_session(session: Session) -> Target:

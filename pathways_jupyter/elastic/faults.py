@@ -1,23 +1,18 @@
 """Faults on purpose, to see what a training run does: a slice goes down, its node is drained, or it becomes slow.
 
 Nothing stays broken: Kubernetes replaces killed workers, cordoned nodes are uncordoned by a process of its own
-(:mod:`.cordons`), and a slow worker is released by a process in its own container. For a soak there are faults at
-random, one after the other; the seed decides which slices are hit and how, so that a run that failed can be repeated.
+(:mod:`.cordons`), and a slow worker is released by a process in its own container.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import random
-import threading
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
+from pathways_jupyter.base.errors import ConfigError, SessionError
 from pathways_jupyter.elastic import cordons, fault_targets
-from pathways_jupyter.elastic.fault_targets import Target, Workers, running
+from pathways_jupyter.elastic.fault_targets import Target, running
 from pathways_jupyter.kube import execute, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import Object
@@ -79,14 +74,7 @@ def slice_down(target: Session | Target, number: int, *, seconds: float = 0.0, y
       ConfigError: It is another user's slice, or the cluster is a real one and `yes` is false.
       PathwaysError: The cluster could not be reached, or refused.
     """
-
-    async def kill(client: Client, of: Workers, found: list[Object]) -> tuple[str, ...]:
-        nodes = await cordons.cordon(client, aim.where, _nodes(found), of, number, seconds) if seconds else ()
-        await asyncio.gather(*(_kill(client, pod, of.embedded, held=bool(seconds)) for pod in found))
-        return nodes
-
-    aim = _aim(target)
-    return _inject(aim, "slice-down", number, seconds, yes, kill)
+    return _inject(target, "slice-down", number, seconds, yes=yes)
 
 
 def drain_node(target: Session | Target, number: int, *, seconds: float = DRAIN_SECONDS, yes: bool = False) -> Fault:
@@ -98,17 +86,7 @@ def drain_node(target: Session | Target, number: int, *, seconds: float = DRAIN_
     Raises:
       As for :func:`slice_down`.
     """
-
-    async def drain(client: Client, of: Workers, found: list[Object]) -> tuple[str, ...]:
-        nodes = await cordons.cordon(client, aim.where, _nodes(found), of, number, seconds)
-        for pod in found:
-            name, namespace = str(pod["metadata"]["name"]), str(pod["metadata"]["namespace"])
-            eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
-            await client.post(objects.PODS.path(namespace, name, "eviction"), eviction)
-        return nodes
-
-    aim = _aim(target)
-    return _inject(aim, "drain-node", number, seconds, yes, drain)
+    return _inject(target, "drain-node", number, seconds, yes=yes)
 
 
 def slow(target: Session | Target, number: int, *, seconds: float = SLOW_SECONDS) -> Fault:
@@ -120,18 +98,7 @@ def slow(target: Session | Target, number: int, *, seconds: float = SLOW_SECONDS
       ConfigError: It is another user's slice, or the cluster is a real one.
       PathwaysError: The cluster could not be reached, or refused.
     """
-
-    async def slow_down(client: Client, of: Workers, found: list[Object]) -> tuple[str, ...]:
-        if not of.embedded:
-            raise ConfigError(
-                "A slice of a real cluster cannot be made slow.",
-                hint="Its worker is its container's first process, which cannot be stopped from inside. "
-                "inject slice-down and inject drain-node work there.",
-            )
-        await asyncio.gather(*(_slow_down(client, pod, seconds) for pod in found))
-        return ()
-
-    return _inject(_aim(target), "slow", number, seconds, True, slow_down)
+    return _inject(target, "slow", number, seconds, yes=True)
 
 
 def heal(target: Session | Target, number: int | None = None) -> tuple[str, ...]:
@@ -141,7 +108,7 @@ def heal(target: Session | Target, number: int | None = None) -> tuple[str, ...]
       ConfigError: It is another user's slice, or there is none with this number.
       PathwaysError: The cluster could not be reached, or refused.
     """
-    aim = _aim(target)
+    aim = target if isinstance(target, Target) else fault_targets.of_session(target)
     if number is not None:
         aim.check(number)
 
@@ -162,30 +129,39 @@ def heal(target: Session | Target, number: int | None = None) -> tuple[str, ...]
     return aim.ask(end)
 
 
-_Act = Callable[[Client, Workers, list[Object]], Awaitable[tuple[str, ...]]]
-
-
-def _inject(target: Target, what: str, number: int, seconds: float, yes: bool, act: _Act) -> Fault:
-    target.check(number)
+def _inject(target: Session | Target, what: str, number: int, seconds: float, *, yes: bool) -> Fault:
+    aim = target if isinstance(target, Target) else fault_targets.of_session(target)
+    aim.check(number)
 
     async def inject(client: Client, namespace: str) -> Fault:
-        of = await target.workers(client, namespace, yes=yes)
+        of = await aim.workers(client, namespace, yes=yes)
         of.check(number)
         found = await running(client, of, number)
-        nodes = await act(client, of, found)
+        nodes: tuple[str, ...] = ()
+        if what == "drain-node" or (what == "slice-down" and seconds):
+            # Before the workers end, so that none of them is started again there.
+            hosts = sorted({str(pod["spec"]["nodeName"]) for pod in found})
+            nodes = await cordons.cordon(client, aim.where, hosts, of, number, seconds)
+        if what == "slow":
+            if not of.embedded:
+                raise ConfigError(
+                    "A slice of a real cluster cannot be made slow.",
+                    hint="Its worker is its container's first process, which cannot be stopped from inside. "
+                    "inject slice-down and inject drain-node work there.",
+                )
+            await asyncio.gather(*(_slow_down(client, pod, seconds) for pod in found))
+        elif what == "slice-down":
+            await asyncio.gather(*(_kill(client, pod, of.embedded, held=bool(seconds)) for pod in found))
+        else:
+            for pod in found:
+                name = str(pod["metadata"]["name"])
+                eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+                await client.post(objects.PODS.path(of.namespace, name, "eviction"), eviction)
         return Fault(what, number, tuple(str(pod["metadata"]["name"]) for pod in found), nodes, seconds)
 
-    fault = target.ask(inject)
-    target.note(f"On purpose: {str(fault)[:1].lower()}{str(fault)[1:]}")
+    fault = aim.ask(inject)
+    aim.note(f"On purpose: {str(fault)[:1].lower()}{str(fault)[1:]}")
     return fault
-
-
-def _aim(target: Session | Target) -> Target:
-    return target if isinstance(target, Target) else fault_targets.of_session(target)
-
-
-def _nodes(found: list[Object]) -> list[str]:
-    return sorted({str(pod["spec"]["nodeName"]) for pod in found})
 
 
 async def _kill(client: Client, pod: Object, embedded: bool, *, held: bool) -> None:
@@ -202,93 +178,11 @@ async def _kill(client: Client, pod: Object, embedded: bool, *, held: bool) -> N
 
 async def _slow_down(client: Client, pod: Object, seconds: float) -> None:
     name, namespace = str(pod["metadata"]["name"]), str(pod["metadata"]["namespace"])
-    ran = await execute.run(
-        client,
-        name,
-        ["/bin/sh", "-c", _SLOW.format(seconds=seconds)],
-        namespace=namespace,
-        container=names.WORKER_CONTAINER,
-    )
+    command = ["/bin/sh", "-c", _SLOW.format(seconds=seconds)]
+    ran = await execute.run(client, name, command, namespace=namespace, container=names.WORKER_CONTAINER)
     if ran.exit_code:
         said = ran.stderr.decode(errors="replace").strip()[-200:]
         raise SessionError(
             f"{name} could not be {'slowed down' if seconds else 'released'}: {said}",
             hint="Wait until it is up.",
         )
-
-
-logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What to inject.
-
-    Attributes:
-      every: Seconds between the end of one fault and the next one.
-      seconds: How long a fault lasts.
-      times: The number of faults; None goes on until :meth:`RandomFaults.stop`.
-    """
-
-    every: float
-    seconds: float
-    seed: int
-    times: int | None = None
-    yes: bool = False
-
-
-class RandomFaults:
-    """Injects faults into `target` from a thread of its own.
-
-    Args:
-      said: Called on that thread with each fault, and with the error of one that could not be injected.
-
-    Raises:
-      ConfigError: The target's slices are not known, so that none can be chosen.
-    """
-
-    def __init__(self, target: Target, plan: Plan, said: Callable[[Fault | PathwaysError], None]) -> None:
-        if not target.slices:
-            raise ConfigError("There is no slice to choose from.", hint="Connect first.")
-        self._target = target
-        self._plan = plan
-        self._said = said
-        self._stopped = threading.Event()
-        # A daemon: the faults end with the process, and each is undone without it.
-        self._thread = threading.Thread(target=self._run, name="random-faults", daemon=True)
-        self._thread.start()
-
-    @property
-    def running(self) -> bool:
-        """Whether there are more to come."""
-        return self._thread.is_alive() and not self._stopped.is_set()
-
-    def stop(self) -> None:
-        """Inject no more; what was injected ends by itself, or by :func:`heal`."""
-        self._stopped.set()
-
-    def _run(self) -> None:
-        chance, plan = random.Random(self._plan.seed), self._plan
-        slices, done = sorted(self._target.slices or ()), 0
-        while (plan.times is None or done < plan.times) and not self._stopped.wait(plan.every):
-            number = chance.choice(slices)
-            inject = chance.choice((self._down, self._down, self._drain, self._slow))
-            try:
-                self._said(inject(number))
-            except PathwaysError as error:
-                # E.g. the slice is still down after the fault before: the next one may succeed.
-                self._said(error)
-            except Exception:
-                logger.exception("a random fault")
-            done += 1
-
-    def _down(self, number: int) -> Fault:
-        return slice_down(self._target, number, seconds=self._plan.seconds, yes=self._plan.yes)
-
-    def _drain(self, number: int) -> Fault:
-        return drain_node(self._target, number, seconds=self._plan.seconds, yes=self._plan.yes)
-
-    def _slow(self, number: int) -> Fault:
-        if not self._target.is_embedded:
-            return self._down(number)
-        return slow(self._target, number, seconds=self._plan.seconds)

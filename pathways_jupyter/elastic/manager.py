@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from pathways_jupyter.base.sentences import say
 from pathways_jupyter.elastic.arguments import (
     ArgumentError,
     check_callable,
@@ -19,83 +19,12 @@ from pathways_jupyter.elastic.arguments import (
     check_slices,
     check_whole,
 )
-from pathways_jupyter.elastic.errors import ElasticRetryLimit, ElasticRuntimeError, ScaleUpSignalError, is_slice_down
+from pathways_jupyter.elastic.errors import ElasticRuntimeError, ScaleUpSignalError, is_slice_down
+from pathways_jupyter.elastic.event_kinds import Kind, listed, paused_words
 from pathways_jupyter.elastic.goodput import Spent
 from pathways_jupyter.elastic.run_slices import Slices
 
 RetryPolicy = Callable[[int, Exception], bool]
-
-
-@dataclass(frozen=True)
-class Retries:
-    """When and how a function is called again; see :meth:`Manager.elastic_retry`.
-
-    Attributes:
-      wanted: Slices that an attempt needs.
-      allowed: The retry policy.
-    """
-
-    wanted: int
-    poll_interval: float
-    timeout: float | None
-    before_attempt: Callable[[], Any] | None
-    after_event: Callable[[], Any] | None
-    allowed: RetryPolicy
-
-    def call(self, slices: Slices, function: Callable[[], Any], name: str) -> Any:
-        """Call `function`, whose name is `name`, until it returns; return its result.
-
-        Raises:
-          ElasticRuntimeError: No further attempt is allowed; its cause is the last error.
-          TimeoutError: The slices did not come up in time.
-        """
-        import jax
-
-        slices.start_monitoring(self.poll_interval)
-        run, attempt, done = slices.own_run(name), 1, False
-        try:
-            while True:
-                before = slices.active_slice_indices
-                self._wait_for_slices(slices)
-                run.goes_on(slices.active_slice_indices, before, attempt=attempt)
-                if self.before_attempt is not None:
-                    self.before_attempt()
-                try:
-                    with jax.default_device(slices.default_device):
-                        result = function()
-                    done = True
-                    return result
-                except (ScaleUpSignalError, jax.errors.JaxRuntimeError) as error:
-                    with run.record.goodput.during(Spent.REINITIALIZATION):
-                        _update(slices, error)
-                        if self.after_event is not None:
-                            self.after_event()
-                    if not self.allowed(attempt, error):
-                        raise ElasticRuntimeError(
-                            f"Attempt {attempt} failed, and the retry policy allows no other."
-                        ) from error
-                attempt += 1
-        finally:
-            slices.close(done=done)
-
-    def _wait_for_slices(self, slices: Slices) -> None:
-        up = len(slices.health.trusted)
-        waiting = slices.own_run().waiting(up, self.wanted) if up < self.wanted else contextlib.nullcontext()
-        with waiting:
-            slices.active_slice_indices = slices.health.wait_for(self.wanted, timeout=self.timeout)
-
-
-def _update(slices: Slices, error: Exception) -> None:
-    """Update the slices after an attempt has failed; raise `error` again if it is not about slices."""
-    import jax
-
-    if not isinstance(error, ScaleUpSignalError):
-        if not is_slice_down(error):
-            raise error
-        slices.note_loss(error)
-    # A trace that spans the loss cannot be finished, and would make the next start_trace fail.
-    with contextlib.suppress(RuntimeError, ValueError):
-        jax.profiler.stop_trace()
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -146,34 +75,68 @@ class Manager(Slices):
         check_seconds("poll_interval", poll_interval, positive=True)
         if timeout is not None:
             check_seconds("timeout", timeout)
-        functions = {
-            "pre_callback": pre_callback,
-            "on_elastic_event_callback": on_elastic_event_callback,
-            "retry_policy": retry_policy,
-        }
-        for name, function in functions.items():
-            if function is not None:
-                check_callable(name, function)
+        for name, callback in (
+            ("pre_callback", pre_callback),
+            ("on_elastic_event_callback", on_elastic_event_callback),
+            ("retry_policy", retry_policy),
+        ):
+            if callback is not None:
+                check_callable(name, callback)
         wanted = self.total_slice_count if minimum_slice_count is None else minimum_slice_count
-        by_number: RetryPolicy = ElasticRetryLimit(max_retries) if max_retries is not None else _always
-        retries = Retries(
-            wanted=wanted,
-            poll_interval=poll_interval,
-            timeout=timeout,
-            before_attempt=pre_callback,
-            after_event=on_elastic_event_callback,
-            allowed=retry_policy or by_number,
-        )
 
         def decorator(function: Function) -> Function:
             @functools.wraps(function)
             def wrapper(*args: Any, **kwargs: Any) -> Any:
-                name = getattr(function, "__name__", "")
-                return retries.call(self, functools.partial(function, *args, **kwargs), name)
+                import jax
+
+                self.start_monitoring(poll_interval)
+                record, attempt, done = self.own_record(getattr(function, "__name__", "")), 1, False
+                try:
+                    while True:
+                        self._begin_attempt(attempt, wanted, timeout)
+                        if pre_callback is not None:
+                            pre_callback()
+                        try:
+                            with jax.default_device(self.default_device):
+                                result = function(*args, **kwargs)
+                            done = True
+                            return result
+                        except (ScaleUpSignalError, jax.errors.JaxRuntimeError) as error:
+                            with record.goodput.during(Spent.REINITIALIZATION):
+                                if isinstance(error, jax.errors.JaxRuntimeError):
+                                    if not is_slice_down(error):
+                                        raise
+                                    self.note_loss(error)
+                                # A trace that spans the change cannot be finished, and would make the next one fail.
+                                with contextlib.suppress(RuntimeError, ValueError):
+                                    jax.profiler.stop_trace()
+                                if on_elastic_event_callback is not None:
+                                    on_elastic_event_callback()
+                            if attempt == max_retries or (retry_policy and not retry_policy(attempt, error)):
+                                raise ElasticRuntimeError(
+                                    f"Attempt {attempt} failed, and the retry policy allows no other."
+                                ) from error
+                        attempt += 1
+                finally:
+                    self.close(done=done)
 
             return wrapper  # type: ignore[return-value]
 
         return decorator
+
+    def _begin_attempt(self, attempt: int, wanted: int, timeout: float | None) -> None:
+        """Use all slices that can be used, and wait until these are at least `wanted`."""
+        record, before, up = self.own_record(), self.active_slice_indices, len(self.health.trusted)
+        if up < wanted:
+            record.add(Kind.WAITING, paused_words(up, wanted))
+        with record.goodput.during(Spent.SLICE_DOWN):
+            active = self.active_slice_indices = self.health.wait_for(wanted, timeout=timeout)
+        slices, has_grown = tuple(sorted(active)), bool(before) and not active <= before
+        if attempt > 1 or up < wanted or has_grown:
+            said = say("Attempt {number} begins on {slices}.", number=attempt, slices=listed(slices))
+            record.add(Kind.GROWN if has_grown else Kind.RESUMED, said, slices=slices)
+        else:
+            record.uses(len(slices))
 
     def pause_resume(self, max_retries: int, **more: Any) -> Callable[[Function], Function]:
         """Return :meth:`elastic_retry` for all slices: the function waits until they are back."""
@@ -182,7 +145,3 @@ class Manager(Slices):
     def replica_resize(self, max_resizes: int, **more: Any) -> Callable[[Function], Function]:
         """Return :meth:`elastic_retry` for at least one slice."""
         return self.elastic_retry(max_resizes, 1, **more)
-
-
-def _always(attempt: int, error: Exception) -> bool:
-    return True

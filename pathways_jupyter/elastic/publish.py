@@ -70,10 +70,10 @@ class Publisher:
         failed = False
         while True:
             # After a failure a pause, also if more has happened: the supervisor may be starting again.
-            self._changed.wait_for(
-                lambda: self._closed or (self._urgent and not failed),
-                timeout=_AGAIN_SECONDS if failed else _INTERVAL_SECONDS,
-            )
+            if failed:
+                self._changed.wait_for(lambda: self._closed, timeout=_AGAIN_SECONDS)
+            else:
+                self._changed.wait_for(lambda: self._closed or self._urgent, timeout=_INTERVAL_SECONDS)
             with self._changed.lock:
                 events = list(itertools.islice(self._events, recording.MOST_EVENTS - 1))
                 stale, closed, self._stale = self._stale, self._closed, False

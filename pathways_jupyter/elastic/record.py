@@ -309,7 +309,7 @@ class Record:
             logger.exception("the observer of elastic runs")
 
     def curve(self, metric: str, most: int = _CURVE_POINTS) -> list[StepNote]:
-        """Return about `most` of the steps with `metric`, in the order of time: the first, the last, and evenly between."""
+        """Return about `most` of the steps with `metric` in the order of time, the first and the last included."""
         with self._lock:
             steps = list(self._steps.values())
         steps = [each for each in steps if metric in each.metrics]

@@ -1,26 +1,23 @@
-"""Which slices a training run uses, of those that this process has, and the record of a loop of one's own.
+"""Which slices a training run uses, of those that this process has, and the record of the user's own loop.
 
 The names and their meanings follow pathwaysutils' ``elastic.manager.Manager`` (version 0.1.13). The difference is how
 changes are noticed: here a session's event wakes a waiting run at once, and polling is only the fallback.
 
-A loop of one's own says less about itself than `train_loop`. Its run begins with the first call of the Manager that
+The user's own loop says less about itself than `train_loop`. Its run begins with the first call of the Manager that
 takes part in one, and its steps are known only if the loop notes them.
 """
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pathways_jupyter.base.errors import SessionError
-from pathways_jupyter.base.sentences import say
 from pathways_jupyter.elastic.arguments import ArgumentError, check_seconds
 from pathways_jupyter.elastic.errors import is_proxy_gone
-from pathways_jupyter.elastic.event_kinds import Kind, listed, lost_words, paused_words
-from pathways_jupyter.elastic.goodput import Spent
+from pathways_jupyter.elastic.event_kinds import Kind, lost_words
 from pathways_jupyter.elastic.health import SETTLE_SECONDS, Health, by_slice
 from pathways_jupyter.elastic.record import Record
 from pathways_jupyter.session.kernel import process
@@ -31,63 +28,6 @@ if TYPE_CHECKING:
     from pathways_jupyter.session.kernel.session import Session
 
 
-class OwnRun:
-    """One such run, from its begin to :meth:`end`; used by one thread.
-
-    Args:
-      record: Where its events go.
-      name: The name of the user's function.
-      slices: How many slices there are.
-    """
-
-    def __init__(self, record: Record, session: Session | None, *, name: str, slices: int) -> None:
-        self.record = record
-        self._has_news = False
-        record.begin(name=name, slices=slices, session=session)
-        record.goodput.begin_steps()
-
-    @contextlib.contextmanager
-    def waiting(self, up: int, wanted: int) -> Iterator[None]:
-        """Context manager: the block waits for slices, of which `up` can be used and `wanted` are needed."""
-        self._has_news = True
-        self.record.add(Kind.WAITING, paused_words(up, wanted), step=self._next)
-        with self.record.goodput.during(Spent.SLICE_DOWN):
-            yield
-
-    def lost(self, before: Collection[int], remaining: Collection[int], error: Exception | None) -> None:
-        """Add that slices were lost, of those in use `before`."""
-        self._has_news = True
-        if self.record.latest is not None:
-            # Otherwise it is not known what of the time so far was in vain.
-            self.record.goodput.waste()
-        said = lost_words(set(before) - set(remaining), error)
-        self.record.add(Kind.DETECTED, said, step=self._next, slices=tuple(sorted(remaining)))
-
-    def goes_on(self, active: Collection[int], before: Collection[int], *, attempt: int) -> None:
-        """Add that the run goes on with the slices `active`, if that is news.
-
-        Args:
-          before: The slices that it used before.
-          attempt: Which call of the user's function begins, counted from 1.
-        """
-        slices, grown = tuple(sorted(active)), not set(active) <= set(before) and bool(before)
-        if not self._has_news and not grown and attempt < 2:
-            self.record.uses(len(slices))
-            return
-        self._has_news = False
-        said = say("Attempt {number} begins on {slices}.", number=attempt, slices=listed(slices))
-        self.record.add(Kind.GROWN if grown else Kind.RESUMED, said, step=self._next, slices=slices)
-
-    def end(self, *, done: bool) -> None:
-        """End the run; `done` says whether it has come to its own end."""
-        self.record.end(done=done)
-
-    @property
-    def _next(self) -> int | None:
-        """The step that is next, if steps are noted."""
-        return self.record.done or None
-
-
 class Slices:
     """The slices of this process, and those that its computation uses.
 
@@ -95,7 +35,7 @@ class Slices:
       devices: The devices to manage; default: all of JAX's.
       session: The session whose events report losses; default: this process's. Without one, slices are probed.
       settle_seconds: How long a slice that was lost must be up before it is used again; doubles with each loss.
-      record: Where the events of a loop of one's own go; default: a new one for each run.
+      record: Where the events of the user's own loop go; default: a new one for each run.
 
     Attributes:
       slice_to_devices: Devices by slice index.
@@ -124,7 +64,7 @@ class Slices:
         self.elastic_down_event_count = 0
         self._settle_seconds = settle_seconds
         self._record = record
-        self._own_run: OwnRun | None = None
+        self._own_record: Record | None = None
         self._lock = threading.Lock()
         if self.session is not None and threading.current_thread() is threading.main_thread():
             # There may be a new proxy since JAX was used last: from outside, or after an interrupted reconnect.
@@ -190,15 +130,15 @@ class Slices:
         self.health.start(poll_interval)
 
     def close(self, *, done: bool | None = None) -> None:
-        """Stop to watch, and end the record of a loop of one's own.
+        """Stop to watch, and end the record of the user's own loop.
 
         Args:
           done: Whether that loop has come to its end; default: if no exception is being handled.
         """
         self.health.close()
-        own, self._own_run = self._own_run, None
+        own, self._own_record = self._own_record, None
         if own is not None:
-            self.health.listeners.remove(own.record.slice_changed)
+            self.health.listeners.remove(own.slice_changed)
             own.end(done=sys.exc_info()[0] is None if done is None else done)
 
     @property
@@ -265,9 +205,12 @@ class Slices:
 
     def note_loss(self, error: Exception | None = None) -> frozenset[int]:
         """Find out which active slices are gone, after `error` said that some are; return the remaining ones."""
-        run, before = self.own_run(), self._active
+        record, before = self.own_record(), self._active
         remaining = self.find_loss()
-        run.lost(before, remaining, error)
+        if record.latest is not None:
+            # Otherwise it is not known what of the time so far was in vain.
+            record.goodput.waste()
+        record.add(Kind.DETECTED, lost_words(before - remaining, error), slices=tuple(sorted(remaining)))
         return remaining
 
     def find_loss(self) -> frozenset[int]:
@@ -279,14 +222,16 @@ class Slices:
         return answered
 
     def note_step(self, step: int, **metrics: float) -> None:
-        """Note that step number `step` of a loop of one's own is complete, for its record, the log and the panel."""
-        record = self.own_run().record
+        """Note that step number `step` of the user's own loop is complete, for its record, the log and the panel."""
+        record = self.own_record()
         record.goodput.step(step)
         record.step(step, metrics, slices=self.active_slice_count, losses=self.elastic_down_event_count)
 
-    def own_run(self, name: str = "") -> OwnRun:
-        """Return the run of the loop of one's own that uses this manager; it begins with the first call."""
-        if self._own_run is None:
-            self._own_run = OwnRun(self._record or Record(), self.session, name=name, slices=self.total_slice_count)
-            self.health.listeners.append(self._own_run.record.slice_changed)
-        return self._own_run
+    def own_record(self, name: str = "") -> Record:
+        """Return the record of the user's own loop, whose function is `name`; its run begins with the first call."""
+        if self._own_record is None:
+            record = self._own_record = self._record or Record()
+            record.begin(name=name, slices=self.total_slice_count, session=self.session)
+            record.goodput.begin_steps()
+            self.health.listeners.append(record.slice_changed)
+        return self._own_record

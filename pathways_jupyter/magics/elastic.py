@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
 from pathlib import Path
@@ -15,17 +14,12 @@ from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionErro
 from pathways_jupyter.elastic import export as exporting
 from pathways_jupyter.elastic import fault_targets
 from pathways_jupyter.elastic import record as records
-from pathways_jupyter.elastic.faults import Fault, RandomFaults
 from pathways_jupyter.magics.notebook_session import Connection
 from pathways_jupyter.render import elastic as picture
 from pathways_jupyter.render.view import View, said
 
 _POLL_SECONDS = 0.02
 """Interval at which a fault checks whether its step has been reached."""
-_AT_RANDOM, _ONE = ("every", "seed", "times"), ("after", "at_step")
-"""Options of faults at random, and of one fault."""
-
-_random: RandomFaults | None = None
 
 
 def show(connection: Connection, values: Values) -> Any:
@@ -40,18 +34,8 @@ def show(connection: Connection, values: Values) -> Any:
 
 
 def inject(connection: Connection, values: Values) -> View:
-    """Inject a fault into this session now, later, or at random again and again."""
+    """Inject a fault into this session, now or later."""
     target = fault_targets.of_session(connection.need())
-    at_random = bool(values.get("random"))
-    for name in _ONE if at_random else _AT_RANDOM:
-        if values.get(name) is not None:
-            flag = f"--{name.replace('_', '-')}"
-            raise Contradiction(
-                f"{flag} is for {'one fault' if at_random else 'faults at random'}.",
-                hint=f"Leave out {flag}, or {'leave out' if at_random else 'add'} --random.",
-            )
-    if at_random:
-        return _inject_at_random(connection, target, values)
     delay = parsing.seconds("--after", values.get("after", 0.0))
     at_step = parsing.whole_number("--at-step", values["at_step"]) if values.get("at_step") is not None else None
     if delay and at_step is not None:
@@ -82,29 +66,9 @@ def _has_reached(step: int) -> bool:
     return latest is not None and latest.ended is None and latest.done >= step
 
 
-def _inject_at_random(connection: Connection, target: fault_targets.Target, values: Values) -> View:
-    global _random
-    if _random is not None and _random.running:
-        raise SessionError("Faults are already being injected at random.", hint="%pathways elastic heal ends that.")
-    plan = actions.plan(values, seed=secrets.randbelow(10**6))
-
-    def report(what: Fault | PathwaysError) -> None:
-        connection.notify([str(what)])
-
-    _random = RandomFaults(target, plan, report)
-    often = f"{plan.times} times" if plan.times is not None else "until %pathways elastic heal"
-    return said(
-        f"Faults of {plan.seconds:g} s at random on slices {', '.join(map(str, sorted(target.slices or ())))}, "
-        f"every {plan.every:g} s, {often} (--seed {plan.seed})."
-    )
-
-
 def heal(connection: Connection, values: Values) -> View:
-    """End the faults of a slice, or of all; without a slice, also those at random."""
-    target = fault_targets.of_session(connection.need())
-    if _random is not None and values.get("slice") is None:
-        _random.stop()
-    return actions.end_faults(target, values.get("slice"))
+    """End the faults of a slice, or of all."""
+    return actions.end_faults(fault_targets.of_session(connection.need()), values.get("slice"))
 
 
 def export(connection: Connection, values: Values) -> View:

@@ -13,7 +13,6 @@ from pathways_jupyter.base.events import SessionSlice
 from pathways_jupyter.commands.magic import MAGIC
 from pathways_jupyter.elastic import fault_targets
 from pathways_jupyter.elastic.fault_targets import Target
-from pathways_jupyter.elastic.faults import Plan
 from pathways_jupyter.magics import elastic as notebook
 from pathways_jupyter.magics.parser import parse
 
@@ -42,7 +41,7 @@ def test_a_fault_that_makes_no_sense_is_refused_before_anything_is_asked(values,
     [
         ("elastic heal 1 2", "elastic heal does not take '2'."),
         ("elastic heal --for 3s", "elastic heal does not take '--for'."),
-        ("elastic heal --random", "elastic heal does not take '--random'."),
+        ("elastic heal --after 3s", "elastic heal does not take '--after'."),
         ("elastic inject slow 1 --metric loss", "elastic inject does not take '--metric'."),
         ("elastic inject flood 1", "There is no fault 'flood'."),
         ("elastic export run.json 2", "elastic export does not take '2'."),
@@ -67,15 +66,10 @@ class Connected:
 @pytest.mark.parametrize(
     ("line", "said", "hint"),
     [
-        ("slow 1 --every 5s", "--every is for faults at random.", "Leave out --every, or add --random."),
-        ("slow 1 --seed 0", "--seed is for faults at random.", "Leave out --seed, or add --random."),
-        ("slow 1 --times 2", "--times is for faults at random.", "Leave out --times, or add --random."),
-        ("--random --after 5s", "--after is for one fault.", "Leave out --after, or leave out --random."),
-        ("--random --at-step 5", "--at-step is for one fault.", "Leave out --at-step, or leave out --random."),
         ("slow 1 --after 5s --at-step 5", "--after and --at-step say when; both cannot be true.", "Leave one of them"),
     ],
 )
-def test_options_of_one_fault_and_of_faults_at_random_do_not_mix(line, said, hint):
+def test_two_times_for_one_fault_do_not_mix(line, said, hint):
     with pytest.raises(ConfigError) as refused:
         notebook.inject(Connected(), parse(f"elastic inject {line}", MAGIC).values)
     assert str(refused.value) == said
@@ -91,26 +85,11 @@ def test_options_of_one_fault_and_of_faults_at_random_do_not_mix(line, said, hin
         "heal 1 --yes",
         "inject slice-down 1 --for 10s --after 5s --yes",
         "inject slow 1 --at-step 100",
-        "inject --random --every 60s --for 5s --seed 4 --times 3",
         "export run.json",
     ],
 )
 def test_what_a_command_uses_is_taken(line):
     parse(f"elastic {line}", MAGIC)
-
-
-def test_faults_at_random():
-    assert actions.plan({"every": "2m", "times": "3", "yes": True}, seed=4) == Plan(120, 10, 4, 3, True)
-    assert actions.plan({"seed": "8", "seconds": "5s"}, seed=4) == Plan(60, 5, 8)
-    with pytest.raises(ConfigError, match="chooses the faults itself"):
-        actions.plan({"fault": "slow"}, seed=4)
-    for values, said in (
-        ({"every": "0"}, "--every must be more than 0 s"),
-        ({"seconds": "0s"}, "--for must be more than 0 s"),
-        ({"times": "0"}, "at least one fault"),
-    ):
-        with pytest.raises(ConfigError, match=said):
-            actions.plan(values, seed=4)
 
 
 def test_a_slice_that_the_target_does_not_have_is_not_healed():

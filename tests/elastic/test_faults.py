@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import queue
 import socket
 import subprocess
 import sys
@@ -17,7 +16,6 @@ from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.events import EventKind
 from pathways_jupyter.elastic import cordons, fault_targets, faults
-from pathways_jupyter.elastic.faults import Plan, RandomFaults
 from pathways_jupyter.kube import objects, pods
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
@@ -176,19 +174,6 @@ def test_a_slow_slice_stands_still_and_goes_on_again_and_again_until_it_is_heale
     value = jax.device_put(np.float32(1), session.slices()[index][0])
     assert float(value + 1) == 2
     assert all(each.up for each in session.record.slices)
-
-
-def test_faults_at_random_are_chosen_by_the_seed_and_end(session, ask):
-    said: queue.Queue = queue.Queue()
-    since = session.event_count
-    chosen = RandomFaults(fault_targets.of_session(session), Plan(every=0.01, seconds=600, seed=10, times=2), said.put)
-    happened = [said.get(timeout=DEADLINE) for _ in range(2)]
-    chosen.stop()
-    # The same as with the same seed everywhere: a slice down, and another one slow.
-    assert [(each.what, each.number) for each in happened] == [("slice-down", 2), ("slow", 1)]
-    faults.heal(session)
-    ask(all_free)
-    until(session, EventKind.SLICE_HEALED, since, 2)
 
 
 def test_only_slices_of_the_session_can_be_hit(session):
