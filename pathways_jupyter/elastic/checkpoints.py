@@ -42,14 +42,16 @@ class Checkpoints:
         if in_bucket and importlib.util.find_spec("tensorflow") is None:
             require("elastic", f"Keeping snapshots in {path}", "gcsfs")
         import orbax.checkpoint as ocp
+        from etils import epath
 
+        place = epath.Path(path) if "://" in path else epath.Path(path).expanduser().absolute()
         self.path = path
         self._ocp = ocp
         # Orbax's own thread is not needed: snapshots are written by one already.
         options = ocp.CheckpointManagerOptions(max_to_keep=keep, create=True, enable_async_checkpointing=False)
         handlers = {_STATE: ocp.StandardCheckpointHandler(), _EXTRA: ocp.JsonCheckpointHandler()}
         try:
-            self._manager = ocp.CheckpointManager(_absolute(path), options=options, item_handlers=handlers)
+            self._manager = ocp.CheckpointManager(place, options=options, item_handlers=handlers)
         except Exception as error:
             if not in_bucket:
                 raise
@@ -119,12 +121,6 @@ class Checkpoints:
         with self._lock:
             read = self._manager.restore(step, args=args.Composite(**{_STATE: args.StandardRestore({_LEAVES: wanted})}))
         return list(read[_STATE][_LEAVES])
-
-
-def _absolute(path: str) -> Any:
-    from etils import epath
-
-    return epath.Path(path) if "://" in path else epath.Path(path).expanduser().absolute()
 
 
 def _to_json(value: Any) -> Any:

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.events import SLICE_EVENTS, EventKind
@@ -214,16 +214,20 @@ def probe(slices: Mapping[int, Sequence[jax.Device]]) -> frozenset[int]:
     import numpy as np
 
     # All are started before any is awaited, so that a probe takes as long as the slowest device.
-    put: dict[int, list[jax.Array]] = {
-        index: [jax.device_put(np.float32(1), device) for device in devices] for index, devices in slices.items()
-    }
-    answered = set()
-    for index, values in put.items():
+    return readable({index: jax.device_put([np.float32(1)] * len(each), list(each)) for index, each in slices.items()})
+
+
+def readable(arrays: Mapping[int, Any]) -> frozenset[int]:
+    """Return the slices, of the keys of `arrays`, whose arrays have been computed."""
+    import jax
+
+    found = set()
+    for index, values in arrays.items():
         try:
             jax.block_until_ready(values)
         except jax.errors.JaxRuntimeError as error:
             if not is_slice_down(error):
                 raise
-            continue
-        answered.add(index)
-    return frozenset(answered)
+        else:
+            found.add(index)
+    return frozenset(found)

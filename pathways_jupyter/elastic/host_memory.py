@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.elastic.errors import ElasticRuntimeError
-
 _SHARE = 0.5
 """Share of this machine's available memory that snapshots in the notebook may take."""
 _HOSTS = "pinned_host"
@@ -18,7 +16,8 @@ def on_hosts(state: Any) -> bool:
     """Return whether the devices of `state` have memory of their hosts for copies."""
     import jax
 
-    devices = {device for leaf in jax.tree.leaves(state) if isinstance(leaf, jax.Array) for device in leaf.devices()}
+    shardings = {leaf.sharding for leaf in jax.tree.leaves(state) if isinstance(leaf, jax.Array)}
+    devices = {device for sharding in shardings for device in sharding.device_set}
     return bool(devices) and all(
         any(memory.kind == _HOSTS for memory in device.addressable_memories()) for device in devices
     )
@@ -29,48 +28,22 @@ def copied(leaves: Sequence[Any]) -> list[Any]:
     import jax
     import numpy as np
 
-    arrays = [place for place, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)]
-    shardings = [leaves[place].sharding for place in arrays]
-    if on_hosts([leaves[place] for place in arrays]):
+    arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
+    shardings = [array.sharding for array in arrays]
+    if on_hosts(arrays):
         shardings = [sharding.with_memory_kind(_HOSTS) for sharding in shardings]
-    copies: list[Any] = [np.array(leaf) if not isinstance(leaf, jax.Array) else None for leaf in leaves]
-    # May not alias: an alias would be donated together with the array.
-    put = jax.device_put([leaves[place] for place in arrays], shardings, may_alias=False)
-    for place, array in zip(arrays, put, strict=True):
-        copies[place] = array
-    return copies
+    # In one call, so that they overlap. May not alias: an alias would be donated together with the array.
+    put = iter(jax.device_put(arrays, shardings, may_alias=False))
+    return [next(put) if isinstance(leaf, jax.Array) else np.array(leaf) for leaf in leaves]
 
 
 def limit() -> int:
     """Return the bytes that snapshots in this process may take if no limit is given."""
-    return int(_SHARE * _available_bytes())
-
-
-def require(needed: int, allowed: int, *, each: int, keep: int) -> None:
-    """Raise an error if `needed` bytes are more than `allowed`.
-
-    Raises:
-      ElasticRuntimeError: They are; the message has the numbers.
-    """
-    if needed > allowed:
-        raise ElasticRuntimeError(
-            f"Snapshots need {gigabytes(needed)} of memory in this process ({keep} kept and one in the "
-            f"making, {gigabytes(each)} each), but may take {gigabytes(allowed)}.",
-            hint="Keep fewer, raise limit_bytes, or replicate the state over slices: then the hosts hold them.",
-        )
-
-
-def gigabytes(count: int) -> str:
-    """Return a number of bytes for people."""
-    return f"{count / 1e9:.2f} GB"
-
-
-def _available_bytes() -> int:
     try:
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
+                return int(_SHARE * int(line.split()[1]) * 1024)
     except OSError:
         pass
     # Not Linux: only the size of the memory is known.
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return int(_SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

@@ -74,66 +74,7 @@ def train_loop(
         changed.
       Exception: An error of `step`, `data` or `mesh_for`.
     """
-    _check(
-        step,
-        data,
-        steps=steps,
-        mesh_for=mesh_for,
-        batch=batch,
-        snapshot_every=snapshot_every,
-        minimum_slices=minimum_slices,
-        snapshots=snapshots,
-        manager=manager,
-        record=record,
-        timeout=timeout,
-    )
-    snapshots, record = snapshots or Snapshots(), record or Record()
-    if snapshots.batches is None or snapshots.batches.source is not data:
-        snapshots.batches = Batches(data)
-    record.begin(name=getattr(step, "__name__", ""), steps=steps)
-    try:
-        with record.goodput.during(Spent.TPU_INITIALIZATION):
-            manager = manager or Manager()
-        check_slices("minimum_slices", minimum_slices, manager.total_slice_count)
-        record.has_devices(manager.total_slice_count, manager.session)
-        run = TrainingRun(
-            batches=snapshots.batches,
-            mesh_for=mesh_for or default_mesh,
-            rule=batch,
-            snapshot_every=snapshot_every,
-            minimum=minimum_slices,
-            snapshots=snapshots,
-            manager=manager,
-            precompile=precompile,
-            record=record,
-            timeout=timeout,
-            compiled=CompiledSteps(step, batch_spec),
-            steps=steps,
-        )
-        return run.train(state)
-    finally:
-        record.end()
-
-
-def _check(
-    step: Any,
-    data: Any,
-    *,
-    steps: Any,
-    mesh_for: Any,
-    batch: Any,
-    snapshot_every: Any,
-    minimum_slices: Any,
-    snapshots: Any,
-    manager: Any,
-    record: Any,
-    timeout: Any,
-) -> None:
-    """Refuse arguments of :func:`train_loop` that cannot be used.
-
-    Raises:
-      ArgumentError: One cannot.
-    """
+    # A wrong argument must not show up hours later, at the first loss.
     check_callable("step", step)
     if not hasattr(data, "__getitem__"):
         # Python iterates over what has it too.
@@ -156,6 +97,32 @@ def _check(
     elif (session := process.session()) is not None and session.record.slices:
         # Of the session's slices, also those that are down, because JAX may have no devices yet.
         check_slices("minimum_slices", minimum_slices, len(session.record.slices))
+    snapshots, record = snapshots or Snapshots(), record or Record()
+    if snapshots.batches is None or snapshots.batches.source is not data:
+        snapshots.batches = Batches(data)
+    record.begin(name=getattr(step, "__name__", ""), steps=steps)
+    try:
+        with record.goodput.during(Spent.TPU_INITIALIZATION):
+            manager = manager or Manager()
+        check_slices("minimum_slices", minimum_slices, manager.total_slice_count)
+        record.has_devices(manager.total_slice_count, manager.session)
+        run = TrainingRun(
+            batches=snapshots.batches,
+            mesh_for=mesh_for or default_mesh,
+            rule=batch,
+            snapshot_every=snapshot_every,
+            minimum=max(1, minimum_slices),
+            snapshots=snapshots,
+            manager=manager,
+            precompile=precompile,
+            record=record,
+            timeout=timeout,
+            compiled=CompiledSteps(step, batch_spec),
+            steps=steps,
+        )
+        return run.train(state)
+    finally:
+        record.end()
 
 
 def default_mesh(slices: Sequence[Sequence[jax.Device]]) -> jax.sharding.Mesh:

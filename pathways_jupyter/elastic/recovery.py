@@ -53,40 +53,41 @@ class Restored:
     mesh: jax.sharding.Mesh
 
 
+@dataclass
 class Recovery:
     """Brings a training run back to a snapshot on the slices that are left.
 
-    Args:
+    From top to bottom: what was lost (:meth:`regain`), a new proxy if that was it, the wait for enough slices
+    (:meth:`pause`), and the state of a snapshot on them (:meth:`restore`).
+
+    Attributes:
       mesh_on: Returns the mesh for active slices.
       minimum: With fewer slices, wait until they are back.
       timeout: Longest wait, in seconds; None: without end.
       reconnected: Called when a new proxy has replaced the one that was lost.
     """
 
-    def __init__(
-        self,
-        manager: Manager,
-        snapshots: Snapshots,
-        record: Record,
-        *,
-        mesh_on: Callable[[frozenset[int]], jax.sharding.Mesh],
-        minimum: int,
-        timeout: float | None,
-        reconnected: Callable[[], None],
-    ) -> None:
-        self._manager = manager
-        self._snapshots = snapshots
-        self._record = record
-        self._mesh_on = mesh_on
-        self._minimum = max(1, minimum)
-        self._timeout = timeout
-        self._reconnected = reconnected
-        self._furthest = -1
-        self._failures = 0
+    manager: Manager
+    snapshots: Snapshots
+    record: Record
+    mesh_on: Callable[[frozenset[int]], jax.sharding.Mesh]
+    minimum: int
+    timeout: float | None
+    reconnected: Callable[[], None]
+    _furthest: int = -1
+    _failures: int = 0
 
     def handles(self, error: BaseException) -> bool:
         """Return whether `error` is about a lost slice or proxy."""
         return is_slice_down(error) or self._proxy_is_gone(error)
+
+    def _proxy_is_gone(self, error: BaseException) -> bool:
+        if isinstance(error, PathwaysError):
+            return isinstance(error, ProxyLostError)
+        # Arrays of a proxy that was lost may be deleted by now, which raises other errors than a lost connection.
+        session = self.manager.session
+        is_lost = session is not None and session.state is SessionState.LOST
+        return is_proxy_gone(error) or (is_lost and isinstance(error, RuntimeError))
 
     def after(self, error: Exception, *, done: int) -> Restored:
         """Return the newest snapshot that can be read, on the slices that are left.
@@ -99,7 +100,7 @@ class Recovery:
           TimeoutError: A wait took longer than the limit.
           Exception: `error`, if it is about neither slices nor the proxy, or comes again though nothing was lost.
         """
-        with self._record.goodput.during(Spent.REINITIALIZATION):
+        with self.record.goodput.during(Spent.REINITIALIZATION):
             while True:
                 try:
                     self.regain(error, done=done)
@@ -123,16 +124,77 @@ class Recovery:
             self._reconnect(error, done)
             self._failures = 0
             return
-        before = self._manager.active_slice_indices
-        remaining = self._manager.find_loss()
+        before = self.manager.active_slice_indices
+        remaining = self.manager.find_loss()
         lost = before - remaining
-        self._record.add(Kind.DETECTED, lost_words(lost, error), step=done, slices=tuple(sorted(remaining)))
+        self.record.add(Kind.DETECTED, lost_words(lost, error), step=done, slices=tuple(sorted(remaining)))
         self._failures = 0 if lost else self._failures + 1
         if self._failures >= _PATIENCE:
             raise error
-        if not lost and len(remaining) >= self._minimum:
+        if not lost and len(remaining) >= self.minimum:
             # The devices may answer a moment longer than the arrays on them last, or be back already.
             time.sleep(min(_LONGEST_PAUSE_SECONDS, _SHORTEST_PAUSE_SECONDS * 2 ** (self._failures - 1)))
+
+    def _reconnect(self, error: Exception, done: int) -> None:
+        """Replace the proxy; try again until the time is over."""
+        import jax
+
+        session = self.manager.session
+        self.manager.elastic_down_event_count += 1
+        self.snapshots.forget_hosts()
+        self.record.add(Kind.DETECTED, say("The proxy is gone, and all arrays on TPUs with it."), step=done)
+        if session is None:
+            raise ElasticRuntimeError(
+                "The proxy is gone, and all arrays on TPUs with it.",
+                hint="Start the program again; with Snapshots(path=...) it resumes.",
+            ) from error
+        if self.snapshots.latest() is None:
+            raise ElasticRuntimeError(
+                "The proxy is gone, and there is no snapshot outside of its hosts.",
+                hint=advice(
+                    'Snapshots(where="notebook") or Snapshots(path=...) outlive a proxy. {reconnect} gets a new one.'
+                ),
+            ) from error
+        began = time.monotonic()
+        limit = _RECONNECT_SECONDS if self.timeout is None else self.timeout
+        pause = _SHORTEST_PAUSE_SECONDS
+        while True:
+            try:
+                with self.record.goodput.during(Spent.TPU_INITIALIZATION):
+                    unusable = self.manager.reconnect()
+                break
+            except (PathwaysError, jax.errors.JaxRuntimeError) as problem:
+                # The latter: it was lost again at once.
+                if session.state in _OVER or time.monotonic() - began > limit:
+                    raise ElasticRuntimeError(
+                        f"The proxy is gone, and there is no new one: {problem}",
+                        hint=advice("{connect}, then call train_loop again with the same snapshots=."),
+                    ) from problem
+                self.record.add(Kind.RETRY, say("No new proxy yet: {reason}", reason=first_line(problem)), step=done)
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        self.reconnected()
+        active = tuple(sorted(self.manager.active_slice_indices))
+        said = say("A new proxy is connected, with {slices}.", slices=listed(active))
+        if unusable:
+            said = say(
+                "A new proxy is connected, with {slices}. Unusable from now on: {names}.",
+                slices=listed(active),
+                names=", ".join(unusable),
+            )
+        self.record.add(Kind.RETRY, said, step=done, slices=active)
+
+    def pause(self, *, done: int) -> None:
+        """Wait until there are enough slices.
+
+        Raises:
+          ProxyLostError: The proxy is gone, and no slice can come back to it.
+          TimeoutError: There are still too few when the time is over.
+        """
+        up = self.manager.active_slice_count
+        self.record.add(Kind.WAITING, paused_words(up, self.minimum), step=done)
+        with self.record.goodput.during(Spent.SLICE_DOWN):
+            self.manager.active_slice_indices = self.manager.health.wait_for(self.minimum, timeout=self.timeout)
 
     def restore(self, *, done: int) -> Restored:
         """Put the newest readable snapshot on the active slices.
@@ -142,24 +204,24 @@ class Recovery:
           JaxRuntimeError: Another slice was lost meanwhile.
           ProxyLostError, TimeoutError: There were too few slices; see :meth:`pause`.
         """
-        if self._manager.active_slice_count < self._minimum:
+        if self.manager.active_slice_count < self.minimum:
             self.pause(done=done)
-        for snapshot in self._snapshots.candidates():
-            if self._failures >= _IMPATIENCE and snapshot.pieces is not None:
+        for snapshot in self.snapshots.candidates():
+            if self._failures >= _IMPATIENCE:
                 # All slices answer, but these copies cannot be read.
                 snapshot.pieces = None
-            active = self._manager.active_slice_indices
+            active = self.manager.active_slice_indices
             try:
-                with self._record.goodput.during(Spent.CHECKPOINT_RESTORE):
-                    mesh = self._mesh_on(active)
+                with self.record.goodput.during(Spent.CHECKPOINT_RESTORE):
+                    mesh = self.mesh_on(active)
                     state = snapshot.on(mesh, usable=active)
             except ElasticRuntimeError as error:
                 # Its pieces were on lost slices only. An older one may have been taken on another mesh.
                 logger.info("snapshot before step %d: %s", snapshot.step, error)
-                self._snapshots.drop(snapshot)
+                self.snapshots.drop(snapshot)
                 continue
             repeated = max(0, done - snapshot.step)
-            self._record.add(
+            self.record.add(
                 Kind.RESTORED,
                 say(
                     "The state before step {step} is on {slices}; {number} steps are repeated.",
@@ -176,71 +238,3 @@ class Recovery:
             "No snapshot of the state has survived.",
             hint='Keep them in the notebook: Snapshots(where="notebook"), or replicate the state over slices.',
         )
-
-    def _proxy_is_gone(self, error: BaseException) -> bool:
-        session = self._manager.session
-        if isinstance(error, PathwaysError) or is_proxy_gone(error):
-            return isinstance(error, ProxyLostError) or is_proxy_gone(error)
-        # Arrays of a proxy that was lost may be deleted by now, which raises other errors than a lost connection.
-        return isinstance(error, RuntimeError) and session is not None and session.state is SessionState.LOST
-
-    def pause(self, *, done: int) -> None:
-        """Wait until there are enough slices.
-
-        Raises:
-          ProxyLostError: The proxy is gone, and no slice can come back to it.
-          TimeoutError: There are still too few when the time is over.
-        """
-        up = self._manager.active_slice_count
-        self._record.add(Kind.WAITING, paused_words(up, self._minimum), step=done)
-        with self._record.goodput.during(Spent.SLICE_DOWN):
-            self._manager.active_slice_indices = self._manager.health.wait_for(self._minimum, timeout=self._timeout)
-
-    def _reconnect(self, error: Exception, done: int) -> None:
-        """Replace the proxy; try again until the time is over."""
-        import jax
-
-        session = self._manager.session
-        self._manager.elastic_down_event_count += 1
-        self._snapshots.forget_hosts()
-        self._record.add(Kind.DETECTED, say("The proxy is gone, and all arrays on TPUs with it."), step=done)
-        if session is None:
-            raise ElasticRuntimeError(
-                "The proxy is gone, and all arrays on TPUs with it.",
-                hint="Start the program again; with Snapshots(path=...) it resumes.",
-            ) from error
-        if self._snapshots.latest() is None:
-            raise ElasticRuntimeError(
-                "The proxy is gone, and there is no snapshot outside of its hosts.",
-                hint=advice(
-                    'Snapshots(where="notebook") or Snapshots(path=...) outlive a proxy. {reconnect} gets a new one.'
-                ),
-            ) from error
-        began = time.monotonic()
-        limit = _RECONNECT_SECONDS if self._timeout is None else self._timeout
-        pause = _SHORTEST_PAUSE_SECONDS
-        while True:
-            try:
-                with self._record.goodput.during(Spent.TPU_INITIALIZATION):
-                    unusable = self._manager.reconnect()
-                break
-            except (PathwaysError, jax.errors.JaxRuntimeError) as problem:
-                # The latter: it was lost again at once.
-                if session.state in _OVER or time.monotonic() - began > limit:
-                    raise ElasticRuntimeError(
-                        f"The proxy is gone, and there is no new one: {problem}",
-                        hint=advice("{connect}, then call train_loop again with the same snapshots=."),
-                    ) from problem
-                self._record.add(Kind.RETRY, say("No new proxy yet: {reason}", reason=first_line(problem)), step=done)
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-        self._reconnected()
-        active = tuple(sorted(self._manager.active_slice_indices))
-        said = say("A new proxy is connected, with {slices}.", slices=listed(active))
-        if unusable:
-            said = say(
-                "A new proxy is connected, with {slices}. Unusable from now on: {names}.",
-                slices=listed(active),
-                names=", ".join(unusable),
-            )
-        self._record.add(Kind.RETRY, said, step=done, slices=active)

@@ -71,15 +71,16 @@ def spare_copies(tree: Any) -> int:
     """Return how many slices may be lost so that every piece of every array of `tree` is still on another one."""
     import jax
 
-    spare = [_spare(leaf) for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]
+    spare = []
+    # Many arrays have few different shardings.
+    for sharding, shape in {
+        (leaf.sharding, leaf.shape) for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)
+    }:
+        holders: dict[Index, set[int]] = {}
+        for device, index in sharding.devices_indices_map(shape).items():
+            holders.setdefault(_key(index, shape), set()).add(_slice(device))
+        spare.append(min(map(len, holders.values())) - 1)
     return min(spare, default=0)
-
-
-def _spare(array: jax.Array) -> int:
-    holders: dict[Index, set[int]] = {}
-    for device, index in array.sharding.devices_indices_map(array.shape).items():
-        holders.setdefault(_key(index, array.shape), set()).add(_slice(device))
-    return min(len(slices) for slices in holders.values()) - 1
 
 
 def moved(tree: Any, shardings: Any, *, usable: Collection[int]) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base import interrupts
-from pathways_jupyter.elastic import reshard
+from pathways_jupyter.elastic import health, reshard
 from pathways_jupyter.elastic.errors import ElasticRuntimeError, is_slice_down
 from pathways_jupyter.elastic.reshard import Form
 
@@ -86,7 +86,10 @@ class Snapshot:
         try:
             return _joined(pieces, shardings, usable)
         except jax.errors.JaxRuntimeError as error:
-            readable = _readable(pieces, usable) if is_slice_down(error) else frozenset(usable)
+            if not is_slice_down(error):
+                raise
+            taken = [leaf for leaf in pieces if isinstance(leaf, reshard.Pieces)]
+            readable = health.readable({index: [leaf.on({index}) for leaf in taken] for index in usable})
             if readable == frozenset(usable):
                 raise
             # A slice that was lost since the snapshot was taken is up again; its pieces are not.
@@ -104,20 +107,3 @@ def _joined(pieces: list[Any], shardings: list[Any], usable: Collection[int]) ->
         for array, on_device in zip(arrays, held, strict=True)
     ]
     return list(jax.block_until_ready(arrays))
-
-
-def _readable(leaves: Sequence[Any], slices: Collection[int]) -> frozenset[int]:
-    """Return the slices whose pieces of all arrays can be read."""
-    import jax
-
-    readable = set()
-    for index in slices:
-        pieces = [piece for leaf in leaves if isinstance(leaf, reshard.Pieces) for piece in leaf.on({index})]
-        try:
-            jax.block_until_ready(pieces)
-        except jax.errors.JaxRuntimeError as error:
-            if not is_slice_down(error):
-                raise
-            continue
-        readable.add(index)
-    return frozenset(readable)

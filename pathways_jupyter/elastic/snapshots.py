@@ -84,11 +84,10 @@ class Snapshots:
         self.path = path
         self._checkpoints = Checkpoints(path, keep=keep) if path is not None else None
         self._kept: list[Snapshot] = []
-        self._places: dict[Any, Place] = {}
         self._taken = 0
         self._last: Snapshot | None = None
-        self._last_far: Snapshot | None = None
-        self._spare_in_notebook = True
+        self._last_outside: Snapshot | None = None
+        self._copies_to_notebook = where == "auto" and notebook_every > 0
         self._proxies = 0
         self._lock = threading.Lock()
 
@@ -98,34 +97,32 @@ class Snapshots:
             return self.where
         return "hosts" if reshard.spare_copies(state) > 0 and host_memory.on_hosts(state) else "notebook"
 
-    def _place_of(self, leaves: list[Any]) -> Place:
-        """Return :meth:`place`, which takes long for many arrays, for leaves with shardings like earlier ones."""
-        key = tuple(getattr(leaf, "sharding", None) for leaf in leaves)
-        if key not in self._places:
-            self._places = {key: self.place(leaves)}
-        return self._places[key]
-
-    def check(self, state: Any) -> int:
-        """Return the bytes that snapshots of `state` will take in the notebook.
+    def check(self, state: Any) -> None:
+        """Check that there is memory in the notebook for snapshots of `state`.
 
         Raises:
-          ElasticRuntimeError: There is not enough memory for them.
+          ElasticRuntimeError: There is not enough.
         """
         size = Form.of(state)[0].nbytes
         limit = self.limit_bytes if self.limit_bytes is not None else host_memory.limit()
         if self.place(state) == "hosts":
             # A copy in the making, and the one before.
-            self._spare_in_notebook = 2 * size <= limit
-            if self._copies_spare and not self._spare_in_notebook:
+            if self._copies_to_notebook and 2 * size > limit:
+                self._copies_to_notebook = False
                 logger.warning(
-                    "Snapshots are on the hosts only: two in the notebook would need %s, and may take %s. "
+                    "Snapshots are on the hosts only: two in the notebook would need %.2f GB, and may take %.2f GB. "
                     "The run will not survive the loss of its proxy.",
-                    *(host_memory.gigabytes(2 * size), host_memory.gigabytes(limit)),
+                    *(2 * size / 1e9, limit / 1e9),
                 )
-            return 2 * size if self._copies_spare and self._spare_in_notebook else 0
+            return
         # One more than is kept, because a new one is complete before the oldest is dropped.
-        host_memory.require((self.keep + 1) * size, limit, each=size, keep=self.keep)
-        return (self.keep + 1) * size
+        needed = (self.keep + 1) * size
+        if needed > limit:
+            raise ElasticRuntimeError(
+                f"Snapshots need {needed / 1e9:.2f} GB of memory in this process ({self.keep} kept and one in the "
+                f"making, {size / 1e9:.2f} GB each), but may take {limit / 1e9:.2f} GB.",
+                hint="Keep fewer, raise limit_bytes, or replicate the state over slices: then the hosts hold them.",
+            )
 
     def resume(self, state: Any) -> Snapshot | None:
         """Return the snapshot to begin with, here or in the directory; None if there is none.
@@ -155,32 +152,33 @@ class Snapshots:
           everywhere: Into the notebook and the directory too, if they get copies at all.
         """
         form, plain = Form.of(state)
-        place = self._place_of(plain)
-        on_hosts = place == "hosts"
+        place = self.place(plain)
         number, self._taken = self._taken, self._taken + 1
-        spare = self._copies_spare and self._spare_in_notebook and (everywhere or number % self.notebook_every == 0)
+        notebook = place != "hosts" or (self._copies_to_notebook and (everywhere or number % self.notebook_every == 0))
         save = self._checkpoints is not None and (everywhere or number % self.path_every == 0)
-        far = spare or save or not on_hosts
         # Bounds the memory, and the number of threads.
-        for earlier in (self._last and self._last.ready, far and self._last_far and self._last_far.finished):
-            if earlier:
-                earlier.wait()
+        if self._last is not None:
+            self._last.ready.wait()
+        if (notebook or save) and self._last_outside is not None:
+            self._last_outside.finished.wait()
         snapshot = Snapshot(step, form, copy.deepcopy(extra), place)
         threading.Thread(
             target=self._finish,
             # Copied also for the notebook, because the arrays are gone when the next step has donated them.
             args=(snapshot, host_memory.copied(plain), self._proxies),
-            kwargs={"on_hosts": on_hosts, "notebook": spare or not on_hosts, "save": save},
+            kwargs={"notebook": notebook, "save": save},
             name=f"elastic-snapshot-{step}",
             daemon=True,
         ).start()
         # Not before: an Interrupt may come in between, and then nothing would ever be ready.
-        self._last, self._last_far = snapshot, snapshot if far else self._last_far
+        self._last = snapshot
+        if notebook or save:
+            self._last_outside = snapshot
         return snapshot
 
     def wait(self) -> None:
         """Wait until all copies that are being made are complete."""
-        for each in (self._last, self._last_far):
+        for each in (self._last, self._last_outside):
             if each is not None:
                 each.finished.wait()
 
@@ -207,18 +205,11 @@ class Snapshots:
         """Forget all copies on the hosts, because the proxy that they were made through is gone."""
         with self._lock:
             self._proxies += 1
-            self._places = {}
             for each in self._kept:
                 each.pieces = None
             self._kept = [each for each in self._kept if each.arrays is not None or each.saved is not None]
 
-    @property
-    def _copies_spare(self) -> bool:
-        return self.where == "auto" and self.notebook_every > 0
-
-    def _finish(
-        self, snapshot: Snapshot, copies: list[Any], proxy: int, *, on_hosts: bool, notebook: bool, save: bool
-    ) -> None:
+    def _finish(self, snapshot: Snapshot, copies: list[Any], proxy: int, *, notebook: bool, save: bool) -> None:
         """Wait until the copies are complete, and keep them; on a thread of its own."""
         import jax
         import numpy as np
@@ -228,13 +219,19 @@ class Snapshots:
             # Taken apart while all of it is there.
             pieces = [reshard.Pieces.of(leaf) if isinstance(leaf, jax.Array) else leaf for leaf in copies]
             jax.block_until_ready(copies)
-            if on_hosts:
+            if snapshot.place == "hosts":
                 self._keep(snapshot, proxy, began, pieces=pieces)
             arrays = [np.asarray(leaf) for leaf in copies] if notebook or save else []
             if notebook:
                 self._keep(snapshot, proxy, began, arrays=arrays)
-            if save and self._is_saved(snapshot, arrays):
-                self._keep(snapshot, proxy, began, saved=self._checkpoints)
+            if save and self._checkpoints is not None:
+                try:
+                    self._checkpoints.write(snapshot.step, arrays, snapshot.extra)
+                except Exception as error:
+                    snapshot.problem = f"The snapshot before step {snapshot.step} was not written: {error}"
+                    logger.warning(snapshot.problem)
+                else:
+                    self._keep(snapshot, proxy, began, saved=self._checkpoints)
         except Exception as error:
             # A slice was lost while it was copied. The earlier snapshots stay.
             logger.info("the snapshot before step %d was not completed: %s", snapshot.step, error)
@@ -243,17 +240,6 @@ class Snapshots:
         finally:
             snapshot.ready.set()
             snapshot.finished.set()
-
-    def _is_saved(self, snapshot: Snapshot, arrays: list[Any]) -> bool:
-        """Write `snapshot` to the directory; return whether that succeeded."""
-        assert self._checkpoints is not None
-        try:
-            self._checkpoints.write(snapshot.step, arrays, snapshot.extra)
-        except Exception as error:
-            snapshot.problem = f"The snapshot before step {snapshot.step} was not written: {error}"
-            logger.warning(snapshot.problem)
-            return False
-        return True
 
     def _keep(self, snapshot: Snapshot, proxy: int, began: float, **copies: Any) -> None:
         """Add a complete copy of `snapshot`, one of its attributes, and drop what is older than is kept."""

@@ -8,7 +8,6 @@ can be used, the state moves to the larger mesh directly.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -87,14 +86,9 @@ class TrainingRun:
     moved: bool = True
 
     def __post_init__(self) -> None:
+        self._goodput = self.record.goodput
         self.recovery = Recovery(
-            self.manager,
-            self.snapshots,
-            self.record,
-            mesh_on=self._mesh,
-            minimum=self.minimum,
-            timeout=self.timeout,
-            reconnected=self.compiled.clear,
+            self.manager, self.snapshots, self.record, self._mesh, self.minimum, self.timeout, self.compiled.clear
         )
 
     def train(self, state: Any) -> Result:
@@ -139,7 +133,7 @@ class TrainingRun:
         while True:
             active = self.manager.active_slice_indices
             try:
-                if len(active) < max(1, self.minimum):
+                if len(active) < self.minimum:
                     self.recovery.pause(done=0)
                     continue
                 self.mesh = self._mesh(active)
@@ -157,10 +151,6 @@ class TrainingRun:
                 return
             except (jax.errors.JaxRuntimeError, ProxyLostError) as error:
                 self.recovery.regain(error, done=0)
-
-    @property
-    def _goodput(self) -> Goodput:
-        return self.record.goodput
 
     def _advance(self) -> None:
         """Dispatch one step, and wait for the one before."""
@@ -185,12 +175,12 @@ class TrainingRun:
         """Start the next step; without a batch there is none."""
         import jax
 
+        active, total = self.manager.active_slice_count, self.manager.total_slice_count
         with self._goodput.during(Spent.DATA_LOADING):
             try:
                 # With all slices at least, it never has to be divided.
-                total = self.manager.total_slice_count
                 divided = total if self.rule == "scale" and self.minimum < total else 1
-                batch = self.batches.next(self._share, slices=divided)
+                batch = self.batches.next(1.0 if self.rule == "keep" else active / total, slices=divided)
             except StopIteration:
                 self.steps = self.record.wanted = self.next_step
                 return
@@ -202,7 +192,7 @@ class TrainingRun:
                 self._compile_ahead(placed)
         self.state, metrics = self.compiled.run(self.mesh, self.state, placed, moved=self.moved)
         self.moved = False
-        self.in_flight = (self.next_step, metrics, self.manager.active_slice_count)
+        self.in_flight = (self.next_step, metrics, active)
         self.next_step += 1
 
     def _compile_ahead(self, batch: Any) -> None:
@@ -211,20 +201,18 @@ class TrainingRun:
 
         active = self.manager.active_slice_indices
 
-        def rows(leaf: Any, slices: int) -> jax.ShapeDtypeStruct:
-            count = leaf.shape[0] * slices // len(active) if self.rule == "scale" else leaf.shape[0]
-            return jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype)
-
         def failed(error: Exception) -> None:
             # It will be compiled when it is needed, and an error that stays is raised there.
             self.record.add(Kind.RETRY, f"Compiling ahead failed: {error}")
 
+        def rows(leaf: Any) -> jax.ShapeDtypeStruct:
+            count = leaf.shape[0] * (len(active) - 1) // len(active) if self.rule == "scale" else leaf.shape[0]
+            return jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype)
+
+        if len(active) <= self.minimum:
+            return
         try:
-            meshes = [
-                (self._mesh(fewer), jax.tree.map(functools.partial(rows, slices=len(fewer)), batch))
-                for fewer in (active - {index} for index in sorted(active))
-                if len(fewer) >= max(1, self.minimum)
-            ]
+            meshes = [(self._mesh(active - {index}), jax.tree.map(rows, batch)) for index in sorted(active)]
         except Exception as error:
             failed(error)
         else:
@@ -293,12 +281,6 @@ class TrainingRun:
             self.snapshots.wait()
             if self.snapshot.problem:
                 self.record.add(Kind.RETRY, self.snapshot.problem, step=self.confirmed)
-
-    @property
-    def _share(self) -> float:
-        if self.rule == "keep":
-            return 1.0
-        return self.manager.active_slice_count / self.manager.total_slice_count
 
     def _mesh(self, slices: frozenset[int]) -> jax.sharding.Mesh:
         return self.mesh_for([self.manager.slice_to_devices[index] for index in sorted(slices)])
