@@ -1,4 +1,4 @@
-"""Checks of what users give to elastic training, before anything has been changed.
+"""Checks of what users give to elastic training, before anything has been changed; all raise :class:`ArgumentError`.
 
 A wrong argument must not show up hours later, at the first loss: a typing error in a rule would change what is trained,
 and a run that needs more slices than there are would wait for them without end.
@@ -19,11 +19,7 @@ class ArgumentError(ConfigError, ValueError):
 
 
 def check_whole(name: str, value: Any, *, at_least: int) -> None:
-    """Refuse `value` if it is no whole number, or less than `at_least`.
-
-    Raises:
-      ArgumentError: It cannot be used.
-    """
+    """Refuse `value` if it is no whole number, or less than `at_least`."""
     try:
         number = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
@@ -36,11 +32,7 @@ def check_whole(name: str, value: Any, *, at_least: int) -> None:
 
 
 def check_seconds(name: str, value: Any, *, positive: bool = False) -> None:
-    """Refuse `value` if it is no time in seconds.
-
-    Raises:
-      ArgumentError: It is no number, it is negative, or it is 0 and must not be.
-    """
+    """Refuse `value` if it is no time in seconds."""
     try:
         number = math.nan if isinstance(value, (bool, str)) else float(value)
     except (TypeError, ValueError):
@@ -53,32 +45,20 @@ def check_seconds(name: str, value: Any, *, positive: bool = False) -> None:
 
 
 def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
-    """Refuse `value` if it is none of `choices`.
-
-    Raises:
-      ArgumentError: It is none of them.
-    """
+    """Refuse `value` if it is none of `choices`."""
     if not isinstance(value, str) or value not in choices:
         allowed = ", ".join(repr(each) for each in choices)
         raise ArgumentError(f"{name} must be one of {allowed}, not {value!r}.", hint=f"Give {name} one of these.")
 
 
 def check_callable(name: str, value: Any) -> None:
-    """Refuse `value` if it cannot be called.
-
-    Raises:
-      ArgumentError: It cannot.
-    """
+    """Refuse `value` if it cannot be called."""
     if not callable(value):
         raise ArgumentError(f"{name} must be a function, not {type(value).__name__}.", hint=f"Give {name} a function.")
 
 
 def check_type(name: str, value: Any, wanted: type, *, example: str) -> None:
-    """Refuse `value` if it is no `wanted`.
-
-    Raises:
-      ArgumentError: It is of another type.
-    """
+    """Refuse `value` if it is no `wanted`."""
     if not isinstance(value, wanted):
         raise ArgumentError(
             f"{name} must be of type {wanted.__name__}, not {type(value).__name__}.", hint=f"For example: {example}."
@@ -86,11 +66,7 @@ def check_type(name: str, value: Any, wanted: type, *, example: str) -> None:
 
 
 def check_slices(name: str, wanted: int, total: int) -> None:
-    """Refuse to wait for more slices than there can ever be; that some are down now is no reason.
-
-    Raises:
-      ArgumentError: `wanted` is more than `total`.
-    """
+    """Refuse to wait for more slices than there can ever be; that some are down now is no reason."""
     if wanted > total:
         there = "is 1 slice" if total == 1 else f"are {total} slices"
         raise ArgumentError(

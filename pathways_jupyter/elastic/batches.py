@@ -94,7 +94,8 @@ class Batches:
             self._stateful.set_state(copy.deepcopy(position.state))
             self._kept, self._failed_at = {}, None
         else:
-            if self._is_finished and not self._has_ended:
+            is_finished = isinstance(self._iterator, types.GeneratorType) and self._iterator.gi_frame is None
+            if is_finished and not self._has_ended:
                 # Now, and not when the batches that are kept have been trained on once more.
                 raise self._ended_too_early()
             missing = [number for number in range(position.count, self._drawn) if number not in self._kept]
@@ -131,6 +132,9 @@ class Batches:
           ElasticRuntimeError: A batch cannot be divided among `slices`.
           ValueError: `share` of a batch is no whole number of rows.
         """
+        import jax
+        import numpy as np
+
         if share == 1.0 and self._open is None:
             batch = self._draw()
             self._require_divisible(slices)
@@ -153,7 +157,9 @@ class Batches:
                 self._open, self._used = None, 0
                 self._count += 1
             if not missing:
-                return parts[0] if len(parts) == 1 else _joined(parts)
+                if len(parts) == 1:
+                    return parts[0]
+                return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
             self._open_next()
 
     def _require_divisible(self, slices: int) -> None:
@@ -207,11 +213,6 @@ class Batches:
         """Whether the iterator was seen to have no more batches."""
         return any(batch is _END for batch in self._kept.values())
 
-    @property
-    def _is_finished(self) -> bool:
-        """Whether the iterator is a generator that has returned, or was left by an exception."""
-        return isinstance(self._iterator, types.GeneratorType) and self._iterator.gi_frame is None
-
     def _ended_too_early(self) -> ElasticRuntimeError:
         if self._failed_at is None:
             return ElasticRuntimeError(
@@ -252,10 +253,3 @@ def _cut(batch: Any, begin: int, end: int) -> Any:
     import jax
 
     return jax.tree.map(lambda leaf: leaf[begin:end], batch)
-
-
-def _joined(parts: list[Any]) -> Any:
-    import jax
-    import numpy as np
-
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)

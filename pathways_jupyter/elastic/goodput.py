@@ -39,20 +39,19 @@ class Spent(StrEnum):
     REINITIALIZATION = "ELASTIC_REINITIALIZATION"
 
 
-_WAITS = {Spent.SLICE_DOWN: "elastic_slice_down", Spent.SCALE_UP: "elastic_scale_up"}
-_SPANS = {
-    Spent.TPU_INITIALIZATION: "tpu_init",
-    Spent.TRAINING_PREP: "training_preparation",
-    Spent.DATA_LOADING: "data_loading",
-    Spent.SLICE_DOWN: "elastic_wait",
-    Spent.SCALE_UP: "elastic_wait",
-    Spent.REINITIALIZATION: "elastic_reinit",
+_SPANS: dict[Spent, tuple[str, dict[str, str]]] = {
+    Spent.TPU_INITIALIZATION: ("tpu_init", {}),
+    Spent.TRAINING_PREP: ("training_preparation", {}),
+    Spent.DATA_LOADING: ("data_loading", {}),
+    Spent.SLICE_DOWN: ("elastic_wait", {"event_type": "elastic_slice_down"}),
+    Spent.SCALE_UP: ("elastic_wait", {"event_type": "elastic_scale_up"}),
+    Spent.REINITIALIZATION: ("elastic_reinit", {}),
     # Their checkpoint times come from Orbax's log; a restore of ours is part of what follows a loss.
-    Spent.CHECKPOINT_RESTORE: "elastic_reinit",
-    Spent.CHECKPOINT_SAVE: "custom_badput_event",
-    Spent.PROGRAM_STARTUP: "custom_badput_event",
+    Spent.CHECKPOINT_RESTORE: ("elastic_reinit", {}),
+    Spent.CHECKPOINT_SAVE: ("custom_badput_event", {"custom_badput_event_type": Spent.CHECKPOINT_SAVE}),
+    Spent.PROGRAM_STARTUP: ("custom_badput_event", {"custom_badput_event_type": Spent.PROGRAM_STARTUP}),
 }
-"""What of the recorder's a category is: ``record_SPAN_start_time`` and ``record_SPAN_end_time``."""
+"""What of the recorder's a category is: ``record_SPAN_start_time``, ``record_SPAN_end_time``, and arguments."""
 _BETWEEN_STEPS = frozenset(
     {
         Spent.SLICE_DOWN,
@@ -172,16 +171,16 @@ class GoodputSink:
         self._last = -1
         self._now_in = Spent.TRAINING_PREP
         self._record("job_start_time", start_time=_now())
-        self._start(Spent.TRAINING_PREP)
+        self._edge(Spent.TRAINING_PREP, "start")
 
     def entered(self, to: Spent) -> None:
         """The time that follows counts as `to`."""
         before, self._now_in = self._now_in, to
         if self._span(before) != self._span(to):
-            self._end(before)
-            self._start(to)
+            self._edge(before, "end")
+            self._edge(to, "start")
         if to in _BETWEEN_STEPS and self._began is not None and self._last >= 0:
-            self._step(self._last + 1, self._began)
+            self._record("step_start_time", step=self._last + 1, start_time=self._began)
             self._began = None
         elif to is Spent.STEP and self._began is None:
             self._began = _now()
@@ -189,15 +188,15 @@ class GoodputSink:
     def step(self, number: int) -> None:
         """Step `number` is complete."""
         now = _now()
-        self._step(number, self._began or now)
+        self._record("step_start_time", step=number, start_time=self._began or now)
         self._last, self._began = number, now
 
     def wasted(self) -> None:
         """What was begun after the last complete step is lost."""
         if self._began is not None and self._last >= 0:
-            self._step(self._last + 1, self._began)
+            self._record("step_start_time", step=self._last + 1, start_time=self._began)
             # Otherwise the calculator would not know how long it took until the loss was noticed.
-            self._step(self._last + 2, _now())
+            self._record("step_start_time", step=self._last + 2, start_time=_now())
         self._began = None
 
     def slices(self, active: int, total: int, available: int) -> None:
@@ -207,31 +206,19 @@ class GoodputSink:
 
     def ended(self) -> None:
         """The run is over."""
-        self._end(self._now_in)
+        self._edge(self._now_in, "end")
         self._record("job_end_time", end_time=_now())
 
-    def _span(self, what: Spent) -> tuple[str, str]:
-        """Return the recorder's name of a span, and its event type; empty for a step."""
-        span = _SPANS.get(what, "")
+    def _span(self, what: Spent) -> tuple[str, dict[str, str]]:
+        span, arguments = _SPANS.get(what, ("", {}))
         if span.startswith("elastic") and not self._elastic:
-            return "custom_badput_event", str(what)
-        return span, _WAITS.get(what, "") if span == "elastic_wait" else str(what) if span.startswith("custom") else ""
-
-    def _start(self, what: Spent) -> None:
-        self._edge(what, "start")
-
-    def _end(self, what: Spent) -> None:
-        self._edge(what, "end")
+            return "custom_badput_event", {"custom_badput_event_type": str(what)}
+        return span, arguments
 
     def _edge(self, what: Spent, edge: str) -> None:
-        span, kind = self._span(what)
-        if not span:
-            return
-        name = {"elastic_wait": "event_type", "custom_badput_event": "custom_badput_event_type"}.get(span)
-        self._record(f"{span}_{edge}_time", **({name: kind} if name else {}), **{f"{edge}_time": _now()})
-
-    def _step(self, number: int, at: datetime.datetime) -> None:
-        self._record("step_start_time", step=number, start_time=at)
+        span, arguments = self._span(what)
+        if span:
+            self._record(f"{span}_{edge}_time", **arguments, **{f"{edge}_time": _now()})
 
     def _record(self, what: str, **values: Any) -> None:
         try:

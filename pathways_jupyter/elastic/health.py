@@ -143,18 +143,16 @@ class Health:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise TimeoutError(f"Only {len(trusted)} of {count} slices are up after {timeout:g} s.")
-            self._changed.wait_for(lambda: len(self._trusted_now()) >= count, self._next_change(left))
+            # A settle time ends without a notification. Bounded, so that an Interrupt of the main thread is never late.
+            now, pause = time.monotonic(), 1.0 if left is None else min(1.0, left)
+            for each in self._slices.values():
+                if each.up and each.trusted_from > now:
+                    pause = min(pause, each.trusted_from - now)
+            self._changed.wait_for(lambda: len(self._trusted_now()) >= count, max(0.001, pause))
 
     def _trusted_now(self) -> frozenset[int]:
         now = time.monotonic()
         return frozenset(index for index, each in self._slices.items() if each.up and each.trusted_from <= now)
-
-    def _next_change(self, left: float | None) -> float:
-        """Return how long to wait for a notification: a settle time ends without one."""
-        now = time.monotonic()
-        pending = [each.trusted_from - now for each in self._slices.values() if each.up and each.trusted_from > now]
-        # Bounded in any case, so that an Interrupt of the main thread is never far away.
-        return max(0.001, min([1.0, *pending, *([left] if left is not None else [])]))
 
     def _set(self, index: int, up: bool) -> None:
         now = time.monotonic()

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pathways_jupyter.base.events import Event, EventKind
 from pathways_jupyter.elastic.event_kinds import PHASES, Phase
 from pathways_jupyter.elastic.event_kinds import Kind as Kind
-from pathways_jupyter.elastic.goodput import Goodput, GoodputSink, Spent
+from pathways_jupyter.elastic.goodput import Goodput, GoodputSink
 from pathways_jupyter.elastic.publish import Publisher
 
 if TYPE_CHECKING:
@@ -89,7 +89,6 @@ class Record:
       id: Identifies the run in its session.
       name: The name of the training function; empty if that is not known.
       goodput: Where the run's time went.
-      listeners: Called with each event.
       phase: What the run does.
       begun: When it began, in seconds since the epoch.
       ended: When it ended; None while it goes on.
@@ -107,7 +106,6 @@ class Record:
         self._events: list[ElasticEvent] = []
         self._steps: dict[int, StepNote] = {}
         self._lock = threading.Lock()
-        self.listeners: list[Callable[[ElasticEvent], None]] = []
         self.phase = Phase.TRAINING
         self.begun = time.time()
         self.ended: float | None = None
@@ -120,8 +118,8 @@ class Record:
 
     def add(
         self, kind: Kind, message: str, *, step: int | None = None, slices: tuple[int, ...] = (), **data: Any
-    ) -> ElasticEvent:
-        """Append an event and pass it to the listeners; `step` is the next one if left out."""
+    ) -> None:
+        """Append an event; `step` is the next one if left out."""
         event = ElasticEvent(kind, message, time.time(), self.done or None if step is None else step, slices, data)
         with self._lock:
             self._events.append(event)
@@ -132,14 +130,7 @@ class Record:
             # Python shows a warning also where no log has been set up: in a cell without the panel, a run that waits
             # would stand still without a word.
             logger.log(logging.WARNING if kind is Kind.WAITING else logging.INFO, "%s", message)
-        for listener in tuple(self.listeners):
-            try:
-                listener(event)
-            except Exception:
-                # A listener draws or forwards; its error must not stop the training.
-                logger.exception("a listener of elastic events")
         self._notify(event)
-        return event
 
     def slice_changed(self, index: int, up: bool, message: str) -> None:
         """Add the event that slice `index` went down or came back; a listener for :class:`Health`."""
@@ -230,8 +221,6 @@ class Record:
 
     def summary(self) -> dict[str, Any]:
         """Return a row of the list of runs, as JSON values in the words of :meth:`now`."""
-        spent = self.goodput.seconds()
-        total = sum(spent.values())
         return {
             "run": self.id,
             "name": self.name,
@@ -240,7 +229,7 @@ class Record:
             "ended": self.ended,
             "step": self.done,
             "steps": self.wanted,
-            "goodput": round(spent[Spent.STEP] / total if total else 0.0, 4),
+            "goodput": round(self.goodput.share, 4),
             "losses": self.count(Kind.DETECTED),
         }
 
