@@ -229,7 +229,7 @@ class RunningCluster:
             # A watch ends when the API restarts; the next one is on the new store.
             watch = self._store.watch(JOBSETS, names.DEFAULT_NAMESPACE)
             try:
-                async for _ in watch:
+                while await watch.batch():
                     if service in self.failed:
                         return
             finally:
@@ -246,13 +246,13 @@ class RunningCluster:
         while True:
             watch = self._store.watch(PODS, names.DEFAULT_NAMESPACE, test=is_head)
             try:
-                async for change in watch:
-                    metadata = change.object["metadata"]
-                    if self.settings.hollow and condition(change.object.get("status", {}), "Ready"):
+                while changes := await watch.batch():
+                    pod = changes[-1].object
+                    if self.settings.hollow and condition(pod.get("status", {}), "Ready"):
                         return
                     # LookupError: its container has no log yet; the pod's next change tries again.
                     with contextlib.suppress(LookupError):
-                        if await self._reports_ready(metadata["uid"], service):
+                        if await self._reports_ready(pod["metadata"]["uid"], service):
                             return
             finally:
                 watch.close()

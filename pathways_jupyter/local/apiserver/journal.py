@@ -6,13 +6,12 @@ line that was cut short by a kill is dropped when the file is read.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Literal
 
 from pathways_jupyter.base.errors import LocalClusterError
 from pathways_jupyter.local.apiserver.watch_delivery import Record
@@ -36,7 +35,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = -1
+        self._file: BinaryIO
         self.lines = 0
 
     def read(self) -> tuple[int, list[Entry]]:
@@ -50,55 +49,53 @@ class Journal:
         """
         entries: list[Entry] = []
         base = good = 0
-        with contextlib.suppress(FileNotFoundError):
-            data = self._path.read_bytes()
-            lines = data.split(b"\n")
-            for number, line in enumerate(lines[:-1], 1):
-                try:
-                    base = self._take(json.loads(line), entries, base)
-                except (ValueError, KeyError, TypeError) as error:
-                    raise LocalClusterError(
-                        f"{self._path}, line {number} cannot be read: {error}.",
-                        hint="End the embedded cluster and start it again.",
-                    ) from error
-                good += len(line) + 1
-            if good < len(data):
-                os.truncate(self._path, good)
-        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = _open(self._path, "ab")
+        data = self._path.read_bytes()
+        for number, line in enumerate(data.split(b"\n")[:-1], 1):
+            try:
+                read = json.loads(line)
+                if "base" in read:
+                    base = int(read["base"])
+                else:
+                    group, plural, namespace, name = read["at"]
+                    place = ((group, plural), namespace, name)
+                    entries.append(Entry(int(read["rev"]), place, read["object"], "deleted" in read))
+            except (ValueError, KeyError, TypeError) as error:
+                raise LocalClusterError(
+                    f"{self._path}, line {number} cannot be read: {error}.",
+                    hint="End the embedded cluster and start it again.",
+                ) from error
+            good += len(line) + 1
+        if good < len(data):
+            os.truncate(self._path, good)
         self.lines = len(entries)
         return base, entries
 
     def append(self, revision: int, place: Place, record: Record, *, deleted: bool) -> None:
         """Append one change."""
-        _write_all(self._file, _line(revision, place, record, deleted))
+        self._file.write(_line(revision, place, record, deleted))
+        self._file.flush()
         self.lines += 1
 
-    def rewrite(self, revision: int, places: Iterable[tuple[Place, Record]]) -> None:
+    def rewrite(self, revision: int, places: Sequence[tuple[Place, Record]]) -> None:
         """Replace the file by one with only the objects that exist at `revision`."""
         draft = self._path.with_suffix(".draft")
-        file = os.open(draft, os.O_WRONLY | os.O_TRUNC | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        lines = [json.dumps({"base": revision}).encode() + b"\n"]
-        lines += [
-            _line(int(record.object["metadata"]["resourceVersion"]), place, record, False) for place, record in places
-        ]
-        _write_all(file, b"".join(lines))
+        file = _open(draft, "wb")
+        file.write(json.dumps({"base": revision}).encode() + b"\n")
+        for place, record in places:
+            file.write(_line(int(record.object["metadata"]["resourceVersion"]), place, record, False))
+        file.flush()
         os.replace(draft, self._path)
-        os.close(self._file)
-        self._file, self.lines = file, len(lines) - 1
+        self._file.close()
+        self._file, self.lines = file, len(places)
 
     def close(self) -> None:
         """Close the file."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        self._file.close()
 
-    @staticmethod
-    def _take(line: dict[str, Any], entries: list[Entry], base: int) -> int:
-        if "base" in line:
-            return int(line["base"])
-        group, plural, namespace, name = line["at"]
-        entries.append(Entry(int(line["rev"]), ((group, plural), namespace, name), line["object"], "deleted" in line))
-        return base
+
+def _open(path: Path, mode: Literal["ab", "wb"]) -> BinaryIO:
+    return open(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
 def _line(revision: int, place: Place, record: Record, deleted: bool) -> bytes:
@@ -106,9 +103,3 @@ def _line(revision: int, place: Place, record: Record, deleted: bool) -> bytes:
     head = json.dumps({"rev": revision, "at": [group, plural, namespace, name]}, separators=(",", ":"))
     mark = ',"deleted":true' if deleted else ""
     return b'%s%s,"object":%s}\n' % (head[:-1].encode(), mark.encode(), record.encoded)
-
-
-def _write_all(file: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(file, view) :]

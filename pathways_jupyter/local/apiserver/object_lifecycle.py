@@ -9,7 +9,6 @@ from typing import Any
 
 from pathways_jupyter.local.apiserver import strategy
 from pathways_jupyter.local.apiserver.api_errors import forbidden, invalid, not_found
-from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import NAMESPACES, PODS, SERVICES, Object, ResourceType
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
@@ -18,31 +17,6 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _PATH_SEGMENT = re.compile(r"(?!\.\.?$)[^/%]+")
 _LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-
-
-def name_of(resource: ResourceType, metadata: Mapping[str, Any]) -> str:
-    """The name of a new object, generated if it has only a ``generateName``.
-
-    Raises:
-      StatusError: 422, there is none or it may not be used.
-    """
-    name = metadata.get("name")
-    if not name and metadata.get("generateName"):
-        name = f"{metadata['generateName']}"[:58] + "".join(secrets.choice(_SUFFIX) for _ in range(5))
-    if not name:
-        raise invalid(resource, "", [("metadata.name", "Required value: name or generateName is required")])
-    pattern, limit = _SUBDOMAIN, 253
-    if resource.key in (NAMESPACES.key, SERVICES.key):
-        pattern, limit = _LABEL, 63
-    elif resource.group == "rbac.authorization.k8s.io":
-        pattern = _PATH_SEGMENT
-    if not isinstance(name, str) or len(name) > limit or not pattern.fullmatch(name):
-        why = (
-            f'Invalid value: "{name}": a lowercase RFC 1123 name consists of lower case alphanumeric characters,'
-            f" '-' or '.', must start and end with an alphanumeric character, and has at most {limit} characters"
-        )
-        raise invalid(resource, str(name), [("metadata.name", why)])
-    return name
 
 
 def place(
@@ -60,8 +34,24 @@ def place(
     Raises:
       StatusError: 403 (the namespace is ending), 404 (there is no such namespace), 422.
     """
-    metadata["name"] = name = name_of(resource, metadata)
-    check_labels(resource, metadata)
+    name = metadata.get("name")
+    if not name and metadata.get("generateName"):
+        name = f"{metadata['generateName']}"[:58] + "".join(secrets.choice(_SUFFIX) for _ in range(5))
+    if not name:
+        raise invalid(resource, "", [("metadata.name", "Required value: name or generateName is required")])
+    pattern, limit = _SUBDOMAIN, 253
+    if resource.key in (NAMESPACES.key, SERVICES.key):
+        pattern, limit = _LABEL, 63
+    elif resource.group == "rbac.authorization.k8s.io":
+        pattern = _PATH_SEGMENT
+    if not isinstance(name, str) or len(name) > limit or not pattern.fullmatch(name):
+        why = (
+            f'Invalid value: "{name}": a lowercase RFC 1123 name consists of lower case alphanumeric characters,'
+            f" '-' or '.', must start and end with an alphanumeric character, and has at most {limit} characters"
+        )
+        raise invalid(resource, str(name), [("metadata.name", why)])
+    metadata["name"] = name
+    _check_labels(resource, metadata)
     if not resource.namespaced:
         metadata.pop("namespace", None)
         return
@@ -78,7 +68,7 @@ def place(
         )
 
 
-def check_labels(resource: ResourceType, metadata: Mapping[str, Any]) -> None:
+def _check_labels(resource: ResourceType, metadata: Mapping[str, Any]) -> None:
     """Validate labels and annotations.
 
     Raises:
@@ -107,14 +97,13 @@ _PROPAGATION_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan
 def revised(resource: ResourceType, new: Object, old: Object, subresource: str) -> Object:
     """Return the next state of `old` when a caller sends `new`.
 
-    Without a subresource it is `new`, altered. With one it shares with `old` what stays, and nothing with `new`.
+    Without a subresource it is `new`, altered. With one it shares the rest with `old`.
 
     Raises:
       StatusError: 422, it changes what must not change.
     """
     if subresource == "status":
-        state = clone(new.get("status"))
-        return {**old, "metadata": {**old["metadata"]}, **({"status": state} if state is not None else {})}
+        return {**old, "metadata": {**old["metadata"]}, **({"status": new["status"]} if "status" in new else {})}
     if subresource == "binding":
         # The only way to set the node: an update of the spec cannot, and a binding does not count as one.
         spec = {**old["spec"], "nodeName": new["spec"]["nodeName"]}
@@ -129,7 +118,7 @@ def revised(resource: ResourceType, new: Object, old: Object, subresource: str) 
         new.pop("status", None)
         if "status" in old:
             new["status"] = old["status"]
-    check_labels(resource, metadata)
+    _check_labels(resource, metadata)
     strategy.prepare_update(resource, new, old)
     beside = ("metadata", "status") if resource.has_status else ("metadata",)
     if resource.generations and {k: v for k, v in new.items() if k not in beside} != {
@@ -173,6 +162,6 @@ def mark_deleted(resource: ResourceType, obj: Object, grace: int | None, propaga
         metadata["deletionGracePeriodSeconds"] = seconds
 
 
-def is_graceful(obj: Object) -> bool:
-    """Whether a deleted object still waits for its processes to end."""
-    return bool(obj["metadata"].get("deletionGracePeriodSeconds"))
+def is_held(obj: Object) -> bool:
+    """Whether a finalizer, or processes that have to end, keep an object that is marked for deletion."""
+    return bool(obj["metadata"].get("finalizers") or obj["metadata"].get("deletionGracePeriodSeconds"))

@@ -7,33 +7,15 @@ from collections.abc import AsyncIterator
 from typing import Protocol
 
 
-class ProcessInput(Protocol):
-    """The writing end of a program's standard input; an ``asyncio.StreamWriter`` is one."""
-
-    def write(self, data: bytes) -> None:
-        """Buffer `data`."""
-
-    async def drain(self) -> None:
-        """Wait until the program has taken enough of it."""
-
-    def close(self) -> None:
-        """Close standard input: the program reads end of file."""
-
-
 class ExecProcess(Protocol):
     """A program that exec has started in a container."""
 
-    @property
-    def stdin(self) -> ProcessInput | None:
-        """None when it was started without standard input."""
-
-    @property
-    def stdout(self) -> asyncio.StreamReader:
-        """Its output; with a terminal, its standard error too."""
-
-    @property
-    def stderr(self) -> asyncio.StreamReader | None:
-        """None when it has a terminal."""
+    stdin: asyncio.StreamWriter | None
+    """None when it was started without standard input."""
+    stdout: asyncio.StreamReader
+    """Its output; with a terminal, its standard error too."""
+    stderr: asyncio.StreamReader | None
+    """None when it has a terminal."""
 
     async def wait(self) -> int:
         """Wait for its end, and return its exit code, 128 + N for signal N."""

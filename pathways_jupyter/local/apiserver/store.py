@@ -8,6 +8,7 @@ only :meth:`Store.get` gives a copy that may be changed.
 from __future__ import annotations
 
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ class Store:
         self.resources = Registry()
         self.revision = 0
         self._base: int = 0
-        self._tables: dict[tuple[str, str], Table] = {}
+        self._tables = defaultdict[tuple[str, str], Table](lambda: Table(oldest=self._base))
         self._dependents: dict[str, set[Place]] = {}
         self._journal = Journal(path) if path is not None else None
         self._load()
@@ -65,7 +66,7 @@ class Store:
 
     def find(self, resource: ResourceType, namespace: str, name: str) -> Object | None:
         """One object, shared, or None when there is no such object."""
-        record = self._table(resource).get(namespace, name)
+        record = self._tables[resource.key].get(namespace, name)
         return None if record is None else record.object
 
     def record(self, resource: ResourceType, namespace: str, name: str) -> Record:
@@ -74,7 +75,7 @@ class Store:
         Raises:
           StatusError: 404.
         """
-        record = self._table(resource).get(namespace, name)
+        record = self._tables[resource.key].get(namespace, name)
         if record is None:
             raise api_errors.not_found(resource, name)
         return record
@@ -85,7 +86,7 @@ class Store:
 
     def records(self, resource: ResourceType, namespace: str = "", test: Test | None = None) -> Sequence[Record]:
         """Like :meth:`list`, with the encoded form at hand."""
-        return self._table(resource).select(namespace, test)
+        return self._tables[resource.key].select(namespace, test)
 
     def reach(self, resource: ResourceType, since: int) -> None:
         """Check that all changes of one type since a revision are remembered.
@@ -93,7 +94,7 @@ class Store:
         Raises:
           StatusError: 410, they are not.
         """
-        self._table(resource).reach(since)
+        self._tables[resource.key].reach(since)
 
     def dependents(self, uid: str) -> Sequence[tuple[ResourceType, Object]]:
         """Everything whose ownerReferences name `uid`, shared."""
@@ -112,7 +113,7 @@ class Store:
         Raises:
           StatusError: 410 when history does not reach back to `since`.
         """
-        return self._table(resource).watch(namespace, since, test)
+        return self._tables[resource.key].watch(namespace, since, test)
 
     def create(self, resource: ResourceType, obj: Object, *, namespace: str = "", dry_run: bool = False) -> Object:
         """Add an object, and return it as stored.
@@ -126,7 +127,7 @@ class Store:
         obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
         object_lifecycle.place(resource, metadata, namespace, self.find)
         where, name = metadata.get("namespace", ""), metadata["name"]
-        if self._table(resource).get(where, name) is not None:
+        if self._tables[resource.key].get(where, name) is not None:
             raise api_errors.already_exists(resource, name)
         for field in (*object_lifecycle.SYSTEM_FIELDS, "resourceVersion"):
             metadata.pop(field, None)
@@ -136,7 +137,7 @@ class Store:
         if resource.key == kinds.PODS.key:
             admit_pod(obj, self.find)
         strategy.prepare_create(resource, obj)
-        self._put(resource, obj, None, dry_run)
+        self._commit(resource, obj, ChangeType.ADDED, dry_run)
         if resource.key == NAMESPACES.key and not dry_run:
             self.create(kinds.SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, namespace=name)
         return obj
@@ -149,10 +150,6 @@ class Store:
         Raises:
           StatusError: 404; 409 when `obj` carries a resourceVersion or uid that is not the present one; 422.
         """
-        # With a subresource, only parts of it are taken.
-        return self._update(resource, obj if subresource else clone(obj), subresource, dry_run)
-
-    def _update(self, resource: ResourceType, obj: Object, subresource: str, dry_run: bool) -> Object:
         resource = self._served(resource)
         given = obj.get("metadata") or {}
         namespace, name = given.get("namespace", ""), given.get("name", "")
@@ -163,17 +160,12 @@ class Store:
             raise api_errors.conflict(resource, name, why)
         if given.get("resourceVersion") and given["resourceVersion"] != current["resourceVersion"]:
             raise api_errors.conflict(resource, name)
-        new = object_lifecycle.revised(resource, obj, old, subresource)
+        new = object_lifecycle.revised(resource, clone(obj), old, subresource)
         new["metadata"]["resourceVersion"] = current["resourceVersion"]
         if new == old:
             return new
-        if (
-            current.get("deletionTimestamp")
-            and not new["metadata"].get("finalizers")
-            and not object_lifecycle.is_graceful(new)
-        ):
-            return self._remove(resource, new, dry_run)
-        return self._put(resource, new, old, dry_run)
+        over = current.get("deletionTimestamp") and not object_lifecycle.is_held(new)
+        return self._commit(resource, new, ChangeType.DELETED if over else ChangeType.MODIFIED, dry_run)
 
     def edit(
         self,
@@ -191,7 +183,7 @@ class Store:
         """
         obj = self.get(resource, namespace, name)
         change(obj)
-        return self._update(resource, obj, subresource, dry_run=False)
+        return self.update(resource, obj, subresource=subresource)
 
     def delete(
         self,
@@ -218,23 +210,25 @@ class Store:
         """
         old = self.record(resource, namespace, name).object
         metadata = old["metadata"]
-        for what, wanted, have in (("UID", uid, metadata["uid"]), ("", revision, metadata["resourceVersion"])):
+        conditions = (("UID", uid, metadata["uid"]), ("ResourceVersion", revision, metadata["resourceVersion"]))
+        for what, wanted, have in conditions:
             if wanted and wanted != have:
-                what = what or "ResourceVersion"
-                raise api_errors.conflict(
-                    resource,
-                    name,
-                    f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {have}",
-                )
+                why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {have}"
+                raise api_errors.conflict(resource, name, why)
         new: Object = clone(old)
         object_lifecycle.mark_deleted(resource, new, grace, propagation, dependents=metadata["uid"] in self._dependents)
         if resource.key == NAMESPACES.key:
-            return self._delete_namespace(new, old, dry_run)
-        if not new["metadata"].get("finalizers") and not object_lifecycle.is_graceful(new):
-            return self._remove(resource, new, dry_run)
-        if new == old:
-            return new
-        return self._put(resource, new, old, dry_run)
+            new["status"] = {**new.get("status", {}), "phase": "Terminating"}
+        elif not object_lifecycle.is_held(new):
+            return self._commit(resource, new, ChangeType.DELETED, dry_run)
+        if new != old:
+            self._commit(resource, new, ChangeType.MODIFIED, dry_run)
+        if resource.key == NAMESPACES.key and not dry_run:
+            for each in [each for each in self.resources if each.namespaced]:
+                for obj in self.list(each, name):
+                    self.delete(each, name, obj["metadata"]["name"], propagation="Background")
+            self._end_namespace(name)
+        return new
 
     def compact(self) -> None:
         """Replace the journal by one with only the objects that exist."""
@@ -253,26 +247,9 @@ class Store:
         if self._journal is not None:
             self._journal.close()
 
-    def _table(self, resource: ResourceType) -> Table:
-        table = self._tables.get(resource.key)
-        if table is None:
-            table = self._tables[resource.key] = Table(oldest=self._base)
-        return table
-
     def _served(self, resource: ResourceType) -> ResourceType:
         """The type as currently served: with the schema of its definition, where it has one."""
         return self.resources.find(resource.group, resource.version, resource.plural) or resource
-
-    def _delete_namespace(self, new: Object, old: Object, dry_run: bool) -> Object:
-        name = new["metadata"]["name"]
-        new["status"] = {**new.get("status", {}), "phase": "Terminating"}
-        result = self._put(NAMESPACES, new, old, dry_run) if new != old else new
-        if not dry_run:
-            for resource in list(self.resources):
-                for obj in self.list(resource, name) if resource.namespaced else ():
-                    self.delete(resource, name, obj["metadata"]["name"], propagation="Background")
-            self._end_namespace(name)
-        return result
 
     def _end_namespace(self, name: str) -> None:
         """Remove a namespace that is marked for deletion and empty."""
@@ -282,56 +259,41 @@ class Store:
             and home["metadata"].get("deletionTimestamp")
             and not any(table.holds(name) for table in self._tables.values())
         ):
-            self._remove(NAMESPACES, clone(home), False)
+            self._commit(NAMESPACES, clone(home), ChangeType.DELETED)
 
-    def _put(self, resource: ResourceType, new: Object, old: Object | None, dry_run: bool) -> Object:
-        if dry_run:
-            return new
-        kind = ChangeType.ADDED if old is None else ChangeType.MODIFIED
-        self._commit(resource, new, kind)
-        if resource.key == CRDS.key:
-            self.resources.define(new)
-        return new
-
-    def _remove(self, resource: ResourceType, obj: Object, dry_run: bool) -> Object:
+    def _commit(self, resource: ResourceType, obj: Object, kind: ChangeType, dry_run: bool = False) -> Object:
+        """Make `obj` the object's state, or its last one, and return it."""
         if dry_run:
             return obj
-        self._commit(resource, obj, ChangeType.DELETED)
-        if resource.key == CRDS.key:
-            self._remove_custom(obj)
-        if resource.namespaced:
-            self._end_namespace(obj["metadata"]["namespace"])
-        return obj
-
-    def _remove_custom(self, definition: Object) -> None:
-        key = (definition["spec"]["group"], definition["spec"]["names"]["plural"])
-        resource = self.resources.stored(key)
-        if resource is not None:
-            for obj in self.list(resource):
-                self._remove(resource, clone(obj), False)
-        self.resources.forget(definition)
-        if key in self._tables:
-            self._tables[key].close()
-
-    def _commit(self, resource: ResourceType, obj: Object, kind: ChangeType) -> None:
         self.revision += 1
         metadata = obj["metadata"]
         metadata["resourceVersion"] = str(self.revision)
         place: Place = (resource.key, metadata.get("namespace", ""), metadata["name"])
-        record = Record(obj)
-        deleted = kind is ChangeType.DELETED
+        record, deleted = Record(obj), kind is ChangeType.DELETED
         # Written before watchers see it: a restart must not take back a change that a client has seen.
         if self._journal is not None:
             self._journal.append(self.revision, place, record, deleted=deleted)
-        table = self._table(resource)
-        previous = self._place(table, place, record, deleted)
-        table.publish(Change(kind, record, previous, self.revision))
+        previous = self._place(place, record, deleted)
+        self._tables[resource.key].publish(Change(kind, record, previous, self.revision))
         if self._journal is not None and self._journal.lines > 5_000 + 3 * sum(map(len, self._tables.values())):
             self.compact()
+        if resource.key == CRDS.key and not deleted:
+            self.resources.define(obj)
+        elif resource.key == CRDS.key:
+            key = (obj["spec"]["group"], obj["spec"]["names"]["plural"])
+            if (custom := self.resources.stored(key)) is not None:
+                for each in self.list(custom):
+                    self._commit(custom, clone(each), ChangeType.DELETED)
+            self.resources.forget(obj)
+            self._tables[key].close()
+        if deleted and resource.namespaced:
+            self._end_namespace(metadata["namespace"])
+        return obj
 
-    def _place(self, table: Table, place: Place, record: Record, deleted: bool) -> Record | None:
-        _, namespace, name = place
-        previous = table.take(namespace, name) if deleted else table.put(namespace, name, record)
+    def _place(self, place: Place, record: Record, deleted: bool) -> Record | None:
+        """Store an object's state, or remove it; return the previous one."""
+        key, namespace, name = place
+        previous = self._tables[key].put(namespace, name, None if deleted else record)
         for uid in _owners(previous) - (set() if deleted else _owners(record)):
             self._dependents[uid].discard(place)
             if not self._dependents[uid]:
@@ -348,12 +310,12 @@ class Store:
         self.revision = self._base
         for entry in entries:
             self.revision = max(self.revision, entry.revision)
-            table = self._tables.setdefault(entry.place[0], Table(oldest=self._base))
             record = Record(entry.object)
-            previous = self._place(table, entry.place, record, entry.deleted)
+            previous = self._place(entry.place, record, entry.deleted)
             if entry.revision > self._base:
                 kind = ChangeType.MODIFIED if previous else ChangeType.ADDED
-                table.publish(Change(ChangeType.DELETED if entry.deleted else kind, record, previous, entry.revision))
+                kind = ChangeType.DELETED if entry.deleted else kind
+                self._tables[entry.place[0]].publish(Change(kind, record, previous, entry.revision))
         for definition in self.list(CRDS):
             self.resources.define(definition)
 

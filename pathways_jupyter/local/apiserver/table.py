@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 
 from pathways_jupyter.local.apiserver.api_errors import gone
-from pathways_jupyter.local.apiserver.selectors import Test, all_of
+from pathways_jupyter.local.apiserver.selectors import Test
 from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType, Record, Watch
 
 HISTORY = 20_000
@@ -24,30 +25,22 @@ class Table:
         self._history: deque[Change] = deque()
         self._oldest = oldest
         self._watches: dict[Watch, str] = {}
-        self._size = 0
 
     def __len__(self) -> int:
-        return self._size
+        return sum(map(len, self._namespaces.values()))
 
     def get(self, namespace: str, name: str) -> Record | None:
         """One object, or None."""
         return self._namespaces.get(namespace, {}).get(name)
 
-    def put(self, namespace: str, name: str, record: Record) -> Record | None:
-        """Store an object's new state and return the previous one."""
+    def put(self, namespace: str, name: str, record: Record | None) -> Record | None:
+        """Store an object's new state, or remove it when that is None; return the previous one."""
         home = self._namespaces.setdefault(namespace, {})
-        previous = home.get(name)
-        home[name] = record
-        self._size += previous is None
-        return previous
-
-    def take(self, namespace: str, name: str) -> Record | None:
-        """Remove an object and return its last state."""
-        home = self._namespaces.get(namespace, {})
         previous = home.pop(name, None)
-        if not home:
-            self._namespaces.pop(namespace, None)
-        self._size -= previous is not None
+        if record is not None:
+            home[name] = record
+        elif not home:
+            del self._namespaces[namespace]
         return previous
 
     def holds(self, namespace: str) -> bool:
@@ -76,7 +69,10 @@ class Table:
             ]
         else:
             self.reach(since)
-            backlog = self._since(namespace, since, test)
+            newer = itertools.takewhile(lambda change: change.revision > since, reversed(self._history))
+            here = [each for each in newer if namespace in ("", each.object["metadata"].get("namespace", ""))]
+            seen = (change.seen_through(test) for change in reversed(here))
+            backlog = [change for change in seen if change is not None]
         watch = Watch(test, backlog, lambda watch: self._watches.pop(watch, None), after=since or 0)
         self._watches[watch] = namespace
         return watch
@@ -109,13 +105,3 @@ class Table:
         """End every watch."""
         for watch in list(self._watches):
             watch.close()
-
-    def _since(self, namespace: str, since: int, test: Test | None) -> list[Change]:
-        backlog: list[Change] = []
-        for change in reversed(self._history):
-            if change.revision <= since:
-                break
-            if not namespace or change.object["metadata"].get("namespace", "") == namespace:
-                backlog.append(change)
-        seen = (change.seen_through(all_of(test)) for change in reversed(backlog))
-        return [change for change in seen if change is not None]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import deque
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 
@@ -80,27 +79,18 @@ class Change:
 
 
 class Watch:
-    """A queue of changes. Iterate over it, or take all queued changes at once with :meth:`batch`."""
+    """A queue of changes, which :meth:`batch` takes."""
 
     def __init__(
         self, test: Test | None, backlog: Iterable[Change], on_close: Callable[[Watch], object], *, after: int = 0
     ) -> None:
         self._test = test
         self._after = after
-        self._queue: deque[Change] = deque(backlog)
+        self._queue = list(backlog)
         self._on_close = on_close
-        self._waiter: asyncio.Future[None] | None = None
+        self._changed = asyncio.Event()
         self._closed = False
         self._lagged = 0
-
-    def __aiter__(self) -> Watch:
-        return self
-
-    async def __anext__(self) -> Change:
-        await self._wait()
-        if not self._queue:
-            raise StopAsyncIteration
-        return self._queue.popleft()
 
     @property
     def pending(self) -> bool:
@@ -113,9 +103,14 @@ class Watch:
         Raises:
           StatusError: 410, the watch lagged too far behind.
         """
-        await self._wait()
-        changes = list(self._queue)
-        self._queue.clear()
+        while not self._queue:
+            if self._lagged:
+                raise gone(self._lagged - BACKLOG, self._lagged)
+            if self._closed:
+                break
+            self._changed.clear()
+            await self._changed.wait()
+        changes, self._queue = self._queue, []
         return changes
 
     def offer(self, change: Change) -> None:
@@ -126,31 +121,15 @@ class Watch:
         if len(self._queue) >= BACKLOG:
             # Free the queue at once; the reader gets a 410 when it runs next.
             self._lagged = change.revision
-            self._queue.clear()
+            self._queue = []
             self.close()
-            return
-        self._queue.append(seen)
-        self._wake()
+        else:
+            self._queue.append(seen)
+            self._changed.set()
 
     def close(self) -> None:
         """End the watch; queued changes can still be taken."""
         if not self._closed:
             self._closed = True
             self._on_close(self)
-            self._wake()
-
-    async def _wait(self) -> None:
-        while not self._queue:
-            if self._lagged:
-                raise gone(self._lagged - BACKLOG, self._lagged)
-            if self._closed:
-                return
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+            self._changed.set()

@@ -274,7 +274,7 @@ async def test_a_watch_begins_with_what_there_is_and_goes_on_with_what_happens(s
     store.edit(CONFIG_MAPS, "default", "a", lambda obj: obj.update(data={"x": "y"}))
     store.delete(CONFIG_MAPS, "default", "a")
 
-    changes = [await anext(seen) for _ in range(3)]
+    changes = await seen.batch()
 
     assert [change.type for change in changes] == ["ADDED", "MODIFIED", "DELETED"]
     assert [change.revision for change in changes] == sorted(change.revision for change in changes)
