@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from pathways_jupyter.local.apiserver.api_discovery import REVIEWS
-from pathways_jupyter.local.apiserver.api_errors import StatusError, bad_request, forbidden
+from pathways_jupyter.local.apiserver.api_errors import StatusError, bad_request
 from pathways_jupyter.local.apiserver.resources import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -35,7 +35,8 @@ def refusal(user: User, route: Route, verb: str) -> StatusError:
     resource = route.resource
     where = f'in the namespace "{route.namespace}"' if route.namespace else "at the cluster scope"
     subject = f'{resource.qualified} "{route.name}"' if route.name else resource.qualified
-    return forbidden(
+    return StatusError(
+        403,
         f'{subject} is forbidden: User "{user.name}" cannot {verb} resource "{route.target}"'
         f' in API group "{resource.group}" {where}',
         resource,

@@ -5,7 +5,7 @@ Raised by the store as well as by the HTTP layer: the store knows why, the HTTP 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base.errors import ApiError
@@ -13,20 +13,48 @@ from pathways_jupyter.base.errors import ApiError
 if TYPE_CHECKING:
     from pathways_jupyter.local.apiserver.resources import ResourceType
 
+_REASONS: Mapping[int, str] = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    406: "NotAcceptable",
+    409: "Conflict",
+    410: "Expired",
+    413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType",
+    422: "Invalid",
+    500: "InternalError",
+    504: "Timeout",
+}
+
 
 class StatusError(ApiError):
     """An error that the client receives as a ``Status`` object.
 
     Args:
-      message: What a client shows.
       status: The HTTP status code.
-      reason: The machine-readable reason, e.g. ``NotFound``.
-      details: The Status's ``details``: name, group, kind, causes.
+      message: What a client shows.
+      resource: The type that it is about.
+      name: The object that it is about.
+      reason: The machine-readable reason; by default the usual one for the code.
+      details: What else the Status's ``details`` have, e.g. causes.
     """
 
-    def __init__(self, message: str, *, status: int, reason: str, details: dict[str, Any] | None = None) -> None:
-        super().__init__(message, status=status, reason=reason)
-        self.details = details or {}
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        resource: ResourceType | None = None,
+        name: str = "",
+        *,
+        reason: str | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message, status=status, reason=_REASONS[status] if reason is None else reason)
+        about = {"kind": resource.plural, "name": name, "group": resource.group} if resource is not None else {}
+        self.details = {**{key: value for key, value in about.items() if value}, **(details or {})}
 
     def to_object(self) -> dict[str, Any]:
         """The ``Status`` object that a client receives."""
@@ -44,90 +72,39 @@ class StatusError(ApiError):
 
 def bad_request(message: str) -> StatusError:
     """400: the request cannot be read."""
-    return StatusError(message, status=400, reason="BadRequest")
-
-
-def unauthorized() -> StatusError:
-    """401: no token, or an unknown one."""
-    return StatusError("Unauthorized", status=401, reason="Unauthorized")
-
-
-def forbidden(message: str, resource: ResourceType | None = None, name: str = "") -> StatusError:
-    """403: the user may not do this."""
-    return StatusError(message, status=403, reason="Forbidden", details=_details(resource, name))
+    return StatusError(400, message)
 
 
 def not_found(resource: ResourceType, name: str) -> StatusError:
     """404: there is no such object."""
-    return StatusError(
-        f'{resource.qualified} "{name}" not found', status=404, reason="NotFound", details=_details(resource, name)
-    )
+    return StatusError(404, f'{resource.qualified} "{name}" not found', resource, name)
 
 
 def no_such_resource() -> StatusError:
     """404: there is no such kind of object, or no such path."""
-    return StatusError("the server could not find the requested resource", status=404, reason="NotFound")
+    return StatusError(404, "the server could not find the requested resource")
 
 
 def method_not_allowed() -> StatusError:
     """405: the object has no such verb."""
-    return StatusError(
-        "the server does not allow this method on the requested resource", status=405, reason="MethodNotAllowed"
-    )
-
-
-def already_exists(resource: ResourceType, name: str) -> StatusError:
-    """409: the name is taken."""
-    return StatusError(
-        f'{resource.qualified} "{name}" already exists',
-        status=409,
-        reason="AlreadyExists",
-        details=_details(resource, name),
-    )
+    return StatusError(405, "the server does not allow this method on the requested resource")
 
 
 def conflict(resource: ResourceType, name: str, why: str = "") -> StatusError:
     """409: the object changed since the caller read it, or a precondition does not hold."""
     why = why or "the object has been modified; please apply your changes to the latest version and try again"
-    return StatusError(
-        f'Operation cannot be fulfilled on {resource.qualified} "{name}": {why}',
-        status=409,
-        reason="Conflict",
-        details=_details(resource, name),
-    )
+    return StatusError(409, f'Operation cannot be fulfilled on {resource.qualified} "{name}": {why}', resource, name)
 
 
 def gone(since: int, oldest: int) -> StatusError:
     """410: history does not reach back that far; list again."""
-    return StatusError(f"too old resource version: {since} ({oldest})", status=410, reason="Expired")
-
-
-def too_large(since: int, current: int) -> StatusError:
-    """504: the resourceVersion is larger than the current one."""
-    return StatusError(
-        f"Too large resource version: {since}, current: {current}",
-        status=504,
-        reason="Timeout",
-        details={
-            "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
-            "retryAfterSeconds": 1,
-        },
-    )
-
-
-def body_too_large(limit: int) -> StatusError:
-    """413: the request's body exceeds `limit` bytes."""
-    return StatusError(f"Request entity too large: limit is {limit}", status=413, reason="RequestEntityTooLarge")
+    return StatusError(410, f"too old resource version: {since} ({oldest})")
 
 
 def unsupported_media(sent: str, accepted: Sequence[str]) -> StatusError:
     """415: the body is in a format that this server does not read."""
-    return StatusError(
-        f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
-        f" (got {sent!r})",
-        status=415,
-        reason="UnsupportedMediaType",
-    )
+    known = f"accepted media types include: {', '.join(accepted)} (got {sent!r})"
+    return StatusError(415, f"the body of the request was in an unknown format - {known}")
 
 
 def invalid(resource: ResourceType, name: str, causes: Sequence[tuple[str, str]]) -> StatusError:
@@ -139,27 +116,6 @@ def invalid(resource: ResourceType, name: str, causes: Sequence[tuple[str, str]]
     messages = [f"{field}: {why}" for field, why in causes]
     text = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
-    return StatusError(
-        f'{kind} "{name}" is invalid: {text}',
-        status=422,
-        reason="Invalid",
-        details={
-            **_details(resource, name),
-            "kind": resource.kind,
-            "causes": [
-                {"reason": "FieldValueInvalid", "message": why, "field": field.removesuffix(":")}
-                for field, why in causes
-            ],
-        },
-    )
-
-
-def _details(resource: ResourceType | None, name: str) -> dict[str, Any]:
-    if resource is None:
-        return {}
-    details = {"kind": resource.plural}
-    if name:
-        details["name"] = name
-    if resource.group:
-        details["group"] = resource.group
-    return details
+    listed = [{"reason": "FieldValueInvalid", "message": why, "field": field} for field, why in causes]
+    details = {"kind": resource.kind, "causes": listed}
+    return StatusError(422, f'{kind} "{name}" is invalid: {text}', resource, name, details=details)

@@ -177,14 +177,14 @@ class ApiServer:
         except Exception as error:
             _log.exception("%s %s failed", request.method, request.path)
             text = f"Internal error occurred: {type(error).__name__}"
-            return bodies.refusal(StatusError(text, status=500, reason="InternalError"))
+            return bodies.refusal(StatusError(500, text))
         finally:
             self._answering.discard(task)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         user = self._users.who(request.headers.get("Authorization", ""))
         if user is None:
-            raise api_errors.unauthorized()
+            raise StatusError(401, "Unauthorized")
         if user is ANONYMOUS:
             return await self._serve(request, user)
         cast("Connection", request.protocol).authenticated()
@@ -215,7 +215,7 @@ class ApiServer:
         if route is None:
             verb = request.method.lower()
             if user is ANONYMOUS and not user.may(Question(verb, path=path)):
-                raise api_errors.forbidden(f'forbidden: User "{user.name}" cannot {verb} path "{path}"')
+                raise StatusError(403, f'forbidden: User "{user.name}" cannot {verb} path "{path}"')
             return self._document(request)
         self._authorize(user, route)
         if route.resource.key == PODS.key and route.subresource not in ("", "status"):

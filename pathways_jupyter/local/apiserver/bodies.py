@@ -9,13 +9,11 @@ from typing import Any
 from aiohttp import web
 
 from pathways_jupyter.local.apiserver import protobuf
-from pathways_jupyter.local.apiserver.api_errors import StatusError, bad_request, body_too_large, unsupported_media
+from pathways_jupyter.local.apiserver.api_errors import StatusError, bad_request, unsupported_media
 from pathways_jupyter.local.apiserver.patch import PatchKind
 from pathways_jupyter.local.apiserver.resources import Object
 
-LIMIT = 3 * 1024 * 1024
-"""Size limit of a request's body in bytes."""
-
+_LARGEST_BYTES = 3 * 1024 * 1024
 _DEEPEST = 100
 """Limit of an object's nesting, since the code here recurses; real objects stay far below it."""
 
@@ -36,31 +34,7 @@ def wants_table(header: str) -> bool:
         # Whatever else it would rather have, e.g. only the metadata, it names plain JSON after that.
         if kind in ("application/json", "*/*", "application/*", "text/plain") and given.get("as", "") in ("", "Table"):
             return "as" in given
-    raise StatusError(
-        "only the following media types are accepted: application/json",
-        status=406,
-        reason="NotAcceptable",
-    )
-
-
-async def read_bytes(request: web.BaseRequest) -> bytes:
-    """Read the whole body.
-
-    Raises:
-      StatusError: 400, it is not sent as HTTP has it; 413, it is larger than :data:`LIMIT`.
-    """
-    if (request.content_length or 0) > LIMIT:
-        raise body_too_large(LIMIT)
-    pieces, size = [], 0
-    try:
-        async for piece in request.content.iter_any():
-            size += len(piece)
-            if size > LIMIT:
-                raise body_too_large(LIMIT)
-            pieces.append(piece)
-    except web.RequestPayloadError as error:
-        raise bad_request(f"the body of the request cannot be read: {error}") from error
-    return b"".join(pieces)
+    raise StatusError(406, "only the following media types are accepted: application/json")
 
 
 async def read_object(request: web.BaseRequest, *, optional: bool = False) -> Object:
@@ -69,7 +43,7 @@ async def read_object(request: web.BaseRequest, *, optional: bool = False) -> Ob
     Raises:
       StatusError: 400, 413 or 415.
     """
-    data = await read_bytes(request)
+    data = await _read_bytes(request)
     if not data and optional:
         return {}
     if request.content_type in _JSON or request.content_type == "application/octet-stream":
@@ -94,27 +68,45 @@ async def read_patch(request: web.BaseRequest) -> tuple[PatchKind, Object]:
     except ValueError as error:
         raise unsupported_media(request.content_type, [str(each) for each in PatchKind]) from error
     # An apply patch is YAML by name; kubectl and other clients send JSON.
-    patch = _parse_json(await read_bytes(request))
+    patch = _parse_json(await _read_bytes(request))
     if not isinstance(patch, dict):
         raise bad_request(f"a patch of type {kind} must be an object")
     return kind, patch
 
 
-def _parse_json(data: bytes) -> Any:
-    """Read JSON, strictly.
+async def _read_bytes(request: web.BaseRequest) -> bytes:
+    """Read the whole body, within the limit."""
+    too_large = StatusError(413, f"Request entity too large: limit is {_LARGEST_BYTES}")
+    if (request.content_length or 0) > _LARGEST_BYTES:
+        raise too_large
+    data = bytearray()
+    try:
+        async for piece in request.content.iter_any():
+            data += piece
+            if len(data) > _LARGEST_BYTES:
+                raise too_large
+    except web.RequestPayloadError as error:
+        raise bad_request(f"the body of the request cannot be read: {error}") from error
+    return bytes(data)
 
-    Raises:
-      StatusError: 400.
-    """
+
+def _parse_json(data: bytes) -> Any:
+    """Read JSON, strictly."""
+    if data.count(b"{") + data.count(b"[") > _DEEPEST:
+        depth = 0
+        # Strings are matched too, so that brackets inside them do not count.
+        for token in re.findall(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', data):
+            depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(token, 0)
+            if depth > _DEEPEST:
+                raise bad_request(f"the body of the request is nested more than {_DEEPEST} levels deep")
 
     def refuse(name: str) -> Any:
         raise ValueError(f"{name} is not JSON")
 
-    if data.count(b"{") + data.count(b"[") > _DEEPEST and _depth(data) > _DEEPEST:
-        raise bad_request(f"the body of the request is nested more than {_DEEPEST} levels deep")
     try:
         value = json.loads(data, parse_constant=refuse)
         if b"\\u" in data:
+            # Half a surrogate pair can be escaped in JSON but not be encoded in an answer.
             text = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
             value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -140,15 +132,3 @@ def refusal(error: StatusError) -> web.Response:
     if seconds:
         response.headers["Retry-After"] = str(seconds)
     return response
-
-
-def _depth(data: bytes) -> int:
-    """The nesting depth of brackets outside strings."""
-    deepest = depth = 0
-    for bracket in re.findall(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', data):
-        if bracket in (b"{", b"["):
-            depth += 1
-            deepest = max(deepest, depth)
-        elif bracket in (b"}", b"]"):
-            depth -= 1
-    return deepest

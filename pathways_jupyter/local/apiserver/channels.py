@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
-from pathways_jupyter.local.apiserver.api_errors import forbidden
+from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.connection_bounds import IdleTimer
 
 CHUNK = 256 * 1024
@@ -64,7 +64,7 @@ async def open_channels(
     """
     offered = [each.strip() for each in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
     if not any(each in protocols for each in offered):
-        raise forbidden(f"unable to upgrade: none of the protocols {offered} is one of {list(protocols)}")
+        raise StatusError(403, f"unable to upgrade: none of the protocols {offered} is one of {list(protocols)}")
     socket = web.WebSocketResponse(protocols=tuple(protocols), compress=False, max_msg_size=_LARGEST_MESSAGE)
     await socket.prepare(request)
     idle = IdleTimer(request.transport, idle_seconds)

@@ -72,7 +72,9 @@ def _list(request: web.BaseRequest, store: Store, route: Route, table: bool) -> 
     query, resource = request.query, route.resource
     wanted = read_revision(query.get("resourceVersion", ""))
     if wanted is not None and wanted > store.revision:
-        raise api_errors.too_large(wanted, store.revision)
+        text = "Too large resource version"
+        details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": text}], "retryAfterSeconds": 1}
+        raise StatusError(504, f"{text}: {wanted}, current: {store.revision}", details=details)
     records = store.records(resource, route.home, selection(request, resource))
     metadata: dict[str, Any] = {"resourceVersion": str(store.revision)}
     records = _page(records, number(query, "limit"), query.get("continue", ""), metadata)
@@ -116,7 +118,7 @@ async def _write(request: web.BaseRequest, store: Store, route: Route) -> tuple[
     revision = obj["metadata"].get("resourceVersion")
     if route.verb == "create" and revision:
         # A real API server gives this code and no reason, too.
-        raise StatusError("resourceVersion should not be set on objects to be created", status=500, reason="")
+        raise StatusError(500, "resourceVersion should not be set on objects to be created", reason="")
     if route.verb == "update" and old is not None and resource.versioned_updates and not revision:
         why = "Invalid value: 0: must be specified for an update"
         raise api_errors.invalid(resource, route.name, [("metadata.resourceVersion", why)])

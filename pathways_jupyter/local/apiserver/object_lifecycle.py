@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pathways_jupyter.local.apiserver import strategy
-from pathways_jupyter.local.apiserver.api_errors import forbidden, invalid, not_found
+from pathways_jupyter.local.apiserver.api_errors import StatusError, invalid, not_found
 from pathways_jupyter.local.apiserver.resources import NAMESPACES, PODS, SERVICES, Object, ResourceType
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
@@ -60,7 +60,8 @@ def place(
     if home is None:
         raise not_found(NAMESPACES, where)
     if home["metadata"].get("deletionTimestamp"):
-        raise forbidden(
+        raise StatusError(
+            403,
             f'{resource.qualified} "{name}" is forbidden: unable to create new content in namespace {where}'
             " because it is being terminated",
             resource,
@@ -142,7 +143,7 @@ def mark_deleted(resource: ResourceType, obj: Object, grace: int | None, propaga
     metadata = obj["metadata"]
     if resource.key == NAMESPACES.key and metadata["name"] in _LASTING_NAMESPACES:
         name = metadata["name"]
-        raise forbidden(f'namespaces "{name}" is forbidden: this namespace may not be deleted', resource, name)
+        raise StatusError(403, f'namespaces "{name}" is forbidden: this namespace may not be deleted', resource, name)
     seconds = 0
     if resource.key == PODS.key:
         phase = obj.get("status", {}).get("phase")

@@ -42,7 +42,7 @@ async def exec_over_websocket(
         process = await runtime.exec(uid, container, command, stdin="stdin" in streams, tty=flag(request.query, "tty"))
     except LookupError as error:
         why = f'unable to upgrade connection: container not found ("{container}")'
-        raise StatusError(why, status=404, reason="NotFound") from error
+        raise StatusError(404, why) from error
     except OSError as error:
         why = f'Internal error occurred: error executing command in container: exec: "{command[0]}": {error}'
         failure = {"metadata": {}, "status": "Failure", "reason": "InternalError", "message": why, "code": 500}

@@ -11,9 +11,10 @@ from pathways_jupyter.local.apiserver.resources import Object, ResourceType
 
 Test = Callable[[Object], bool]
 
-_SET = re.compile(r"\s*(?P<key>[^\s!=(),]+)\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)\s*(?:,|$)")
-_EQUAL = re.compile(r"\s*(?P<key>[^\s!=(),]+)\s*(?P<operator>==|=|!=)\s*(?P<value>[^\s!=(),]*)\s*(?:,|$)")
-_EXISTS = re.compile(r"\s*(?P<absent>!?)\s*(?P<key>[^\s!=(),]+)\s*(?:,|$)")
+_REQUIREMENT = re.compile(
+    r"\s*(?P<absent>!?)\s*(?P<key>[^\s!=(),]+)"
+    r"(?:\s+(?P<set>in|notin)\s*\((?P<values>[^()]*)\)|\s*(?P<operator>==|=|!=)\s*(?P<value>[^\s!=(),]*))?\s*(?:,|$)"
+)
 _KEY = re.compile(r"([a-z0-9A-Z]([-a-z0-9A-Z.]{0,251}[a-z0-9A-Z])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
@@ -55,22 +56,29 @@ def label_test(text: str) -> Test:
     Raises:
       StatusError: 400, the text is not a selector.
     """
-    tests: list[Callable[[Mapping[str, str]], bool]] = []
+    expressions: list[Object] = []
     position = 0
     while position < len(text):
-        match = _SET.match(text, position) or _EQUAL.match(text, position) or _EXISTS.match(text, position)
-        if match is None or not _KEY.fullmatch(match["key"]):
+        match = _REQUIREMENT.match(text, position)
+        if (
+            match is None
+            or not _KEY.fullmatch(match["key"])
+            or (match["absent"] and (match["set"] or match["operator"]))
+        ):
             raise bad_request(f"unable to parse requirement: found {text[position:]!r}, expected a label selector")
-        tests.append(_label_requirement(match))
+        operator, values = "DoesNotExist" if match["absent"] else "Exists", list[str]()
+        if match["set"] or match["operator"]:
+            operator = "In" if match["set"] == "in" or match["operator"] in ("=", "==") else "NotIn"
+            values = [each.strip() for each in match["values"].split(",")] if match["set"] else [match["value"]]
+        for value in values:
+            if not _VALUE.fullmatch(value):
+                raise bad_request(f"values: Invalid value: {value!r}: not a valid label value")
+        expressions.append({"key": match["key"], "operator": operator, "values": values})
         position = match.end()
     if text.rstrip().endswith(","):
         raise bad_request(f"unable to parse requirement: {text!r} ends with a comma")
-
-    def test(obj: Object) -> bool:
-        labels = obj["metadata"].get("labels") or {}
-        return all(each(labels) for each in tests)
-
-    return test
+    selector = {"matchExpressions": expressions}
+    return lambda obj: matches_selector(selector, obj["metadata"].get("labels") or {})
 
 
 def matches_selector(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
@@ -78,14 +86,13 @@ def matches_selector(selector: Mapping[str, Any], labels: Mapping[str, str]) -> 
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False
     for each in selector.get("matchExpressions") or ():
-        value = labels.get(each["key"])
-        fits = {
-            "In": value is not None and value in each.get("values", ()),
-            "NotIn": value is None or value not in each.get("values", ()),
-            "Exists": value is not None,
-            "DoesNotExist": value is None,
-        }
-        if not fits.get(each["operator"], False):
+        key, operator = each["key"], each["operator"]
+        if operator in ("In", "NotIn"):
+            # A label that is absent is not among the values.
+            fits = (key in labels and labels[key] in each.get("values", ())) is (operator == "In")
+        else:
+            fits = operator in ("Exists", "DoesNotExist") and (key in labels) is (operator == "Exists")
+        if not fits:
             return False
     return True
 
@@ -108,7 +115,7 @@ def field_test(text: str, resource: ResourceType) -> Test:
         requirements.append((tuple(key.split(".")), operator != "!=", value))
 
     def test(obj: Object) -> bool:
-        return all((_field(obj, path) == value) is wanted for path, wanted, value in requirements)
+        return all((_field(obj, path) == value) is equal for path, equal, value in requirements)
 
     return test
 
@@ -119,30 +126,6 @@ def all_of(*tests: Test | None) -> Test | None:
     if len(real) < 2:
         return real[0] if real else None
     return lambda obj: all(each(obj) for each in real)
-
-
-def _label_requirement(match: re.Match[str]) -> Callable[[Mapping[str, str]], bool]:
-    key, groups = match["key"], match.groupdict()
-    if "values" in groups:
-        values = frozenset(each.strip() for each in groups["values"].split(","))
-        _check_values(values)
-        if groups["operator"] == "in":
-            return lambda labels: labels.get(key) in values
-        return lambda labels: labels.get(key) not in values
-    if "value" in groups:
-        value = groups["value"]
-        _check_values([value])
-        if groups["operator"] == "!=":
-            return lambda labels: labels.get(key) != value
-        return lambda labels: labels.get(key) == value
-    absent = bool(groups["absent"])
-    return lambda labels: (key in labels) is not absent
-
-
-def _check_values(values: Any) -> None:
-    for each in values:
-        if not _VALUE.fullmatch(each):
-            raise bad_request(f"values: Invalid value: {each!r}: not a valid label value")
 
 
 def _field(obj: Object, path: tuple[str, ...]) -> str:

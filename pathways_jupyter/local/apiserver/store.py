@@ -15,6 +15,7 @@ from typing import Any
 
 from pathways_jupyter.local.apiserver import api_errors, object_lifecycle, strategy
 from pathways_jupyter.local.apiserver import resources as kinds
+from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.apiserver.bootstrap import FIRST_OBJECTS
 from pathways_jupyter.local.apiserver.journal import Journal, Place
 from pathways_jupyter.local.apiserver.patch import clone
@@ -128,7 +129,9 @@ class Store:
         object_lifecycle.place(resource, metadata, namespace, self.find)
         where, name = metadata.get("namespace", ""), metadata["name"]
         if self._tables[resource.key].get(where, name) is not None:
-            raise api_errors.already_exists(resource, name)
+            raise StatusError(
+                409, f'{resource.qualified} "{name}" already exists', resource, name, reason="AlreadyExists"
+            )
         for field in (*object_lifecycle.SYSTEM_FIELDS, "resourceVersion"):
             metadata.pop(field, None)
         metadata["uid"], metadata["creationTimestamp"] = str(uuid.uuid4()), strategy.now()

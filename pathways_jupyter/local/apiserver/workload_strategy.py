@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pathways_jupyter.local.apiserver import resources as kinds
-from pathways_jupyter.local.apiserver.api_errors import forbidden, invalid
+from pathways_jupyter.local.apiserver.api_errors import StatusError, invalid
 from pathways_jupyter.local.apiserver.resources import Object, ResourceType
 from pathways_jupyter.local.apiserver.rules import pod_spec_causes, unsupported
 from pathways_jupyter.service.images import Image
@@ -91,7 +91,7 @@ def admit_pod(pod: Object, find: Callable[[ResourceType, str, str], Object | Non
     account = find(kinds.SERVICE_ACCOUNTS, namespace, name)
     if account is None:
         why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
-        raise forbidden(f'pods "{metadata["name"]}" is forbidden: {why}', kinds.PODS, metadata["name"])
+        raise StatusError(403, f'pods "{metadata["name"]}" is forbidden: {why}', kinds.PODS, metadata["name"])
     if spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken")) is not False:
         _mount_token(spec, metadata["uid"])
 
