@@ -11,10 +11,11 @@ from pathways_jupyter.local.apiserver.api_errors import invalid
 from pathways_jupyter.local.apiserver.custom import fill_defaults, schema_causes
 from pathways_jupyter.local.apiserver.custom_rules import rule_causes
 from pathways_jupyter.local.apiserver.resources import Object, ResourceType
-from pathways_jupyter.local.apiserver.rules import choice, port_causes
 from pathways_jupyter.local.apiserver.workload_strategy import (
     check_job_update,
     check_pod_update,
+    choice,
+    port_causes,
     prepare_job,
     prepare_pod,
 )

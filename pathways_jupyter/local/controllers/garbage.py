@@ -68,7 +68,7 @@ class GarbageCollector(Follower):
         if len(gone) < len({each["uid"] for each in references}):
             self._disown(resource, obj, gone)
         elif "deletionTimestamp" not in metadata:
-            self._delete(resource, obj, "Background")
+            self._store.delete(resource, *key_of(obj), propagation="Background", uid=metadata["uid"])
 
     def _delete_in_foreground(self, resource: ResourceType, owner: Object) -> None:
         uid = owner["metadata"]["uid"]
@@ -80,7 +80,8 @@ class GarbageCollector(Follower):
                 continue
             blocking = blocking or bool(reference.get("blockOwnerDeletion"))
             if "deletionTimestamp" not in dependent["metadata"]:
-                self._delete(kind, dependent, "Foreground")
+                found = dependent["metadata"]["uid"]
+                self._store.delete(kind, *key_of(dependent), propagation="Foreground", uid=found)
         # Some dependents were removed at once rather than marked: check what is left.
         if not blocking or not self._store.dependents(uid):
             self._finish(resource, owner, FOREGROUND)
@@ -93,9 +94,6 @@ class GarbageCollector(Follower):
         owner = self._store.find(resource, namespace if resource.namespaced else "", reference["name"])
         return (resource, owner) if owner is not None and owner["metadata"]["uid"] == reference["uid"] else None
 
-    def _delete(self, resource: ResourceType, obj: Object, propagation: str) -> None:
-        self._store.delete(resource, *key_of(obj), propagation=propagation, uid=obj["metadata"]["uid"])
-
     def _disown(self, resource: ResourceType, obj: Object, owners: set[str]) -> None:
         def change(copy: Object) -> None:
             references = copy["metadata"].get("ownerReferences") or ()
@@ -104,9 +102,8 @@ class GarbageCollector(Follower):
         self._store.edit(resource, *key_of(obj), change)
 
     def _finish(self, resource: ResourceType, obj: Object, finalizer: str) -> None:
-        def change(copy: Object) -> None:
-            copy["metadata"]["finalizers"] = [each for each in copy["metadata"]["finalizers"] if each != finalizer]
-
         current = self._store.find(resource, *key_of(obj))
-        if current is not None and finalizer in (current["metadata"].get("finalizers") or ()):
-            self._store.edit(resource, *key_of(obj), change)
+        finalizers = current["metadata"].get("finalizers") or () if current is not None else ()
+        if finalizer in finalizers:
+            rest = [each for each in finalizers if each != finalizer]
+            self._store.edit(resource, *key_of(obj), lambda copy: copy["metadata"].update(finalizers=rest))

@@ -7,6 +7,7 @@ ttlSecondsAfterFinished. Jobs, pods and labels carry the names that JobSet gives
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Sequence
 
 from pathways_jupyter.local.apiserver.patch import clone
@@ -63,15 +64,15 @@ class JobSetController(Reconciler):
         jobs = owned(self._store, jobset, JOBS)
         current = [job for job in jobs if _attempt(job) == status["restarts"]]
         self._delete([job for job in jobs if _attempt(job) < status["restarts"]])
-        verdict = judge(jobset, status, current)
-        if verdict.action in (Verdict.RESTART, Verdict.RESTART_FREELY):
+        verdict, reason, message = judge(jobset, status, current)
+        if verdict in (Verdict.RESTART, Verdict.RESTART_FREELY):
             status["restarts"] += 1
-            if verdict.action is Verdict.RESTART:
+            if verdict is Verdict.RESTART:
                 status["restartsCountTowardsMax"] = status.get("restartsCountTowardsMax", 0) + 1
-            self._record(jobset, "Restarting", f"{verdict.message}; restart {status['restarts']}", warning=True)
+            self._record(jobset, reason, f"{message}; restart {status['restarts']}", warning=True)
             self._delete(current)
-        elif verdict.action is Verdict.FAIL:
-            self._finish(jobset, status, "Failed", verdict.reason, verdict.message)
+        elif verdict is Verdict.FAIL:
+            self._finish(jobset, status, "Failed", reason, message)
         elif succeeded(jobset, current):
             self._finish(jobset, status, "Completed", "AllJobsCompleted", "jobset completed successfully")
         elif jobset["spec"].get("suspend"):
@@ -191,11 +192,8 @@ def _job(jobset: Object, replicated: Object, index: int, restarts: int) -> Objec
     """One Job of a replicated job."""
     metadata, spec = jobset["metadata"], jobset["spec"]
     network = spec.get("network") or {}
-    before = 0
-    for each in spec["replicatedJobs"]:
-        if each["name"] == replicated["name"]:
-            break
-        before += each.get("replicas", 1)
+    earlier = itertools.takewhile(lambda each: each["name"] != replicated["name"], spec["replicatedJobs"])
+    before = sum(each.get("replicas", 1) for each in earlier)
     name = _job_name(jobset, replicated, index)
     marks = {
         names.JOBSET_NAME_LABEL: metadata["name"],
@@ -208,10 +206,13 @@ def _job(jobset: Object, replicated: Object, index: int, restarts: int) -> Objec
         RESTART_LABEL: str(restarts),
     }
     annotations = dict(marks)
-    if coordinator := _coordinator(jobset):
-        annotations[names.COORDINATOR_LABEL] = coordinator
-        if len(coordinator) <= 63:
-            marks[names.COORDINATOR_LABEL] = coordinator
+    subdomain = network.get("subdomain") or metadata["name"]
+    if coordinator := spec.get("coordinator"):
+        # The DNS name of the pod that the others coordinate with.
+        host = f"{coordinator['replicatedJob']}-{coordinator.get('jobIndex', 0)}-{coordinator.get('podIndex', 0)}"
+        address = annotations[names.COORDINATOR_LABEL] = f"{metadata['name']}-{host}.{subdomain}"
+        if len(address) <= 63:
+            marks[names.COORDINATOR_LABEL] = address
     template = clone(replicated["template"])
     job_spec = template.get("spec", {})
     pod = job_spec.setdefault("template", {})
@@ -224,7 +225,7 @@ def _job(jobset: Object, replicated: Object, index: int, restarts: int) -> Objec
         "annotations": {**(pod_own.get("annotations") or {}), **annotations},
     }
     if network.get("enableDNSHostnames", True):
-        pod.setdefault("spec", {})["subdomain"] = network.get("subdomain") or metadata["name"]
+        pod.setdefault("spec", {})["subdomain"] = subdomain
     job_spec["suspend"] = bool(spec.get("suspend"))
     return {
         "metadata": {
@@ -235,17 +236,6 @@ def _job(jobset: Object, replicated: Object, index: int, restarts: int) -> Objec
         },
         "spec": job_spec,
     }
-
-
-def _coordinator(jobset: Object) -> str:
-    """The DNS name of the pod that the others coordinate with; empty when the JobSet names none."""
-    coordinator = jobset["spec"].get("coordinator")
-    if not coordinator:
-        return ""
-    name = jobset["metadata"]["name"]
-    subdomain = (jobset["spec"].get("network") or {}).get("subdomain") or name
-    job, pod = coordinator.get("jobIndex", 0), coordinator.get("podIndex", 0)
-    return f"{name}-{coordinator['replicatedJob']}-{job}-{pod}.{subdomain}"
 
 
 def _attempt(job: Object) -> int:

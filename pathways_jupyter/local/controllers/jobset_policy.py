@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from pathways_jupyter.local.apiserver.resources import Object
@@ -21,31 +20,34 @@ class Verdict(Enum):
     FAIL = "FailJobSet"
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """An action with its reason."""
-
-    action: Verdict
-    reason: str = ""
-    message: str = ""
-
-
-def judge(jobset: Object, status: Object, jobs: Sequence[Object]) -> Judgement:
-    """Decide what the failed Jobs among `jobs` mean for the JobSet."""
+def judge(jobset: Object, status: Object, jobs: Sequence[Object]) -> tuple[Verdict, str, str]:
+    """Decide what the failed Jobs among `jobs` mean for the JobSet; return the action, its reason and a message."""
     failed = [(job, found) for job in jobs if (found := condition(job.get("status", {}), "Failed")) is not None]
     if not failed:
-        return Judgement(Verdict.GO_ON)
+        return Verdict.GO_ON, "", ""
     job, found = min(failed, key=lambda each: str(each[1]["lastTransitionTime"]))
+    replicated = job["metadata"]["labels"][names.REPLICATED_JOB_LABEL]
     message = f"job {job['metadata']['name']} failed: {found.get('message', '')}"
     policy = jobset["spec"].get("failurePolicy")
     if policy is None:
-        return Judgement(Verdict.FAIL, "FailedJobs", message)
-    action = _ruled(policy, job, found)
+        return Verdict.FAIL, "FailedJobs", message
+    action = Verdict.RESTART
+    for rule in policy.get("rules") or ():
+        reasons = rule.get("onJobFailureReasons") or ()
+        patterns = rule.get("onJobFailureMessagePatterns") or ()
+        targets = rule.get("targetReplicatedJobs") or ()
+        if (
+            (not reasons or found.get("reason") in reasons)
+            and (not patterns or any(re.search(each, found.get("message", "")) for each in patterns))
+            and (not targets or replicated in targets)
+        ):
+            action = Verdict(rule["action"])
+            break
     if action is Verdict.FAIL:
-        return Judgement(Verdict.FAIL, "FailJobSetFailurePolicyAction", message)
+        return action, "FailJobSetFailurePolicyAction", message
     if action is Verdict.RESTART and status.get("restartsCountTowardsMax", 0) >= policy.get("maxRestarts", 0):
-        return Judgement(Verdict.FAIL, "ReachedMaxRestarts", f"{message}; maximum number of restarts reached")
-    return Judgement(action, "Restarting", message)
+        return Verdict.FAIL, "ReachedMaxRestarts", f"{message}; maximum number of restarts reached"
+    return action, "Restarting", message
 
 
 def succeeded(jobset: Object, jobs: Sequence[Object]) -> bool:
@@ -85,18 +87,3 @@ def startable(jobset: Object, replicated: Object, counts: Mapping[str, Object]) 
         if done < replicas[dependency["name"]]:
             return False
     return True
-
-
-def _ruled(policy: Object, job: Object, failed: Object) -> Verdict:
-    labels = job["metadata"]["labels"]
-    for rule in policy.get("rules") or ():
-        reasons = rule.get("onJobFailureReasons") or ()
-        patterns = rule.get("onJobFailureMessagePatterns") or ()
-        targets = rule.get("targetReplicatedJobs") or ()
-        if (
-            (not reasons or failed.get("reason") in reasons)
-            and (not patterns or any(re.search(each, failed.get("message", "")) for each in patterns))
-            and (not targets or labels[names.REPLICATED_JOB_LABEL] in targets)
-        ):
-            return Verdict(rule["action"])
-    return Verdict.RESTART

@@ -10,6 +10,7 @@ import asyncio
 import functools
 import logging
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -18,6 +19,7 @@ from pathways_jupyter.local.apiserver.resources import Object, ResourceType
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.apiserver.watch_delivery import Change, Watch
+from pathways_jupyter.local.backoff import BackOff
 
 _log = logging.getLogger(__name__)
 
@@ -26,8 +28,8 @@ Key = tuple[str, str]
 
 Source = Callable[[Change], Iterable[Key]]
 
-_RETRY_SECONDS = 0.2
-_MAX_RETRIES = 8
+_RETRIES = BackOff(first_seconds=0.4, max_seconds=60.0)
+_QUIET_FAILURES = 5
 
 
 class Follower:
@@ -67,7 +69,7 @@ class Reconciler(Follower, ABC):
         super().__init__(store)
         self._sources = sources
         self._timers: dict[Key, asyncio.TimerHandle] = {}
-        self._failures: dict[Key, int] = {}
+        self._failures = Counter[Key]()
 
     @abstractmethod
     def reconcile(self, key: Key) -> float | None:
@@ -97,13 +99,11 @@ class Reconciler(Follower, ABC):
         try:
             again = self.reconcile(key)
         except Exception as error:
-            failures = self._failures[key] = self._failures.get(key, 0) + 1
-            if not isinstance(error, ApiError) or failures > _MAX_RETRIES:
+            self._failures[key] += 1
+            # The API refuses what conflicts with another change; it is rarely refused several times.
+            if not isinstance(error, ApiError) or self._failures[key] > _QUIET_FAILURES:
                 _log.exception("%s failed with %s.", type(self).__name__, "/".join(key))
-            if failures > _MAX_RETRIES:
-                del self._failures[key]
-                return
-            again = _RETRY_SECONDS * 2**failures
+            again = _RETRIES.wait(self._failures[key])
         else:
             self._failures.pop(key, None)
         if again is not None:
@@ -122,10 +122,8 @@ def itself(change: Change) -> Sequence[Key]:
 
 def controller_of(obj: Object) -> Object | None:
     """The ownerReference of the object that controls `obj`."""
-    for reference in obj["metadata"].get("ownerReferences") or ():
-        if reference.get("controller"):
-            return dict(reference)
-    return None
+    references: Sequence[Object] = obj["metadata"].get("ownerReferences") or ()
+    return next((each for each in references if each.get("controller")), None)
 
 
 def owned_by(kind: str) -> Source:
@@ -164,10 +162,8 @@ def owned(store: Store, owner: Object, resource: ResourceType) -> list[Object]:
 
 def condition(status: Object, kind: str) -> Object | None:
     """The condition of that type in a status if it is True, else None."""
-    for each in status.get("conditions") or ():
-        if each["type"] == kind and each["status"] == "True":
-            return dict(each)
-    return None
+    conditions: Sequence[Object] = status.get("conditions") or ()
+    return next((each for each in conditions if (each["type"], each["status"]) == (kind, "True")), None)
 
 
 def set_condition(status: Object, kind: str, holds: bool, *, reason: str = "", message: str) -> None:

@@ -34,21 +34,18 @@ class Scheduler(Follower):
 
     def _handle_pods(self, changes: Sequence[Change]) -> None:
         # Every change is handled before pods are placed, so that a batch causes at most one pass.
-        room = [self._handle_pod(change) for change in changes]
-        if any(room):
+        room = False
+        for change in changes:
+            pod, key = change.object, key_of(change.object)
+            over = change.type is ChangeType.DELETED or pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+            if over or "deletionTimestamp" in pod["metadata"] or pod["spec"].get("nodeName"):
+                self._pending.discard(key)
+                room |= over
+            elif not pod["spec"].get("schedulingGates") and key not in self._pending:
+                self._pending.add(key)
+                room = True
+        if room:
             self._place_all()
-
-    def _handle_pod(self, change: Change) -> bool:
-        """Note a change of a pod; return whether there is a new pod to place, or new room."""
-        pod, key = change.object, key_of(change.object)
-        over = change.type is ChangeType.DELETED or pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
-        if over or "deletionTimestamp" in pod["metadata"] or pod["spec"].get("nodeName"):
-            self._pending.discard(key)
-            return over
-        if pod["spec"].get("schedulingGates") or key in self._pending:
-            return False
-        self._pending.add(key)
-        return True
 
     def _place_all(self) -> None:
         if not self._pending:
