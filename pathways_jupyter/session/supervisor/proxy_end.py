@@ -23,7 +23,7 @@ _SECONDS = 1.0
 
 
 async def why_gone(client: Client, record: SessionRecord, reason: str, lease: LeaseKeeper | None) -> str:
-    """Return `reason` with its cause: why the Job failed, or that this process did not run for a while."""
+    """Return `reason` with its cause: why the Job failed, or that its Lease had expired."""
     removed = False
     with contextlib.suppress(ClusterError, TimeoutError):
         async with asyncio.timeout(_SECONDS):
@@ -41,7 +41,7 @@ async def why_gone(client: Client, record: SessionRecord, reason: str, lease: Le
                 # BackoffLimitExceeded only repeats that the Job's single pod failed.
                 if failed and each.get("reason") != "BackoffLimitExceeded":
                     return f"{reason} {each.get('reason')}: {each.get('message')}".rstrip(".") + "."
-    return lease.explain(reason, removed=removed) if lease is not None else reason
+    return lease.explain(reason) if removed and lease is not None else reason
 
 
 async def lifetime_over(client: Client, record: SessionRecord) -> ServiceError | None:
