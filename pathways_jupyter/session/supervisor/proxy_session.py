@@ -236,7 +236,6 @@ class Proxy:
             f"{names.JOB_UID_LABEL}={metadata['uid']}",
             progress=lambda words: self._stage(Stage.START, words),
             relay=bool(self._secret),
-            suspended=bool(job["spec"].get("suspend")),
         )
         await leases.create(
             self._client,
@@ -265,7 +264,9 @@ class Proxy:
         except TimeoutError as error:
             raise ServiceError(
                 f"The proxy did not start within {self._config.timeout:.0f} s: {self._watch.last_seen}",
-                hint=advice("Check that a node has room for it, or raise {timeout}."),
+                hint=advice("A policy of the cluster may deny the relay's image: try {no_relay}, or raise {timeout}.")
+                if self._secret and not self._watch.has_pod
+                else advice("Check that a node has room for it, or raise {timeout}."),
             ) from error
 
     async def _ended(self) -> PathwaysError:
@@ -310,16 +311,13 @@ class Proxy:
 
     async def _open_tunnel(self, target: portforward.Target) -> None:
         """Open the tunnel, and return when the proxy takes connections."""
-        record = self._session_log.record
-        path = None if record.tcp_port else Path(record.tunnel)
         if self._secret:
             notices = Notices(self._session_log.interrupted, self._session_log.restored, self._reload)
             relay = replace(target, port=relay_port(target.port))
             self._relay_client = RelayClient(relay, self._secret, self._keep, notices)
         self._tunnel = await portforward.listen(
             target,
-            path=path,
-            port=record.tcp_port,
+            path=Path(self._session_log.record.tunnel),
             on_failure=self._tunnel_broke,
             traffic=self._session_log.traffic,
             open_stream=self._relay_client.open if self._relay_client is not None else None,
