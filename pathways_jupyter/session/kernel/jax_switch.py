@@ -20,14 +20,7 @@ from typing import Any
 
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.session.kernel import (
-    array_layouts,
-    jax_internals,
-    jax_platform,
-    lost_arrays,
-    silenced_logs,
-    timer_slack,
-)
+from pathways_jupyter.session.kernel import device_puts, jax_internals, jax_platform, silenced_logs
 from pathways_jupyter.session.kernel.initialize import InitializeGuard
 from pathways_jupyter.session.kernel.jax_internals import Internals
 from pathways_jupyter.session.kernel.user_arrays import NamedArray, arrays_of
@@ -143,7 +136,7 @@ class JaxSwitch:
                 self._client, self._found, self._silenced = client, found, silence
                 _clear(internals)
                 _point(internals, client, found, target, timeout, secure=secure)
-                array_layouts.watch(client)
+                device_puts.ask_layouts(client)
             except BaseException:
                 self._client = self._silenced = None
                 _restore(internals, found)
@@ -165,7 +158,7 @@ class JaxSwitch:
         if outcome is not None:
             outcome.put((None, reason))
         if client is not None:
-            lost_arrays.forbid(client)
+            device_puts.forbid(client)
 
     def empty(self, namespace: Mapping[str, Any] | None = None) -> Switched | None:
         """Delete the arrays of a lost proxy; its devices stay JAX's default ones, and fail when used.
@@ -176,7 +169,7 @@ class JaxSwitch:
         if self._client is None or self._emptied:
             return None
         switched = Switched(unusable=tuple(arrays_of([self._client], namespace or {})))
-        lost_arrays.delete_arrays(self._client)
+        _delete_arrays(self._client)
         self._emptied = True
         return switched
 
@@ -210,9 +203,17 @@ class JaxSwitch:
         self._client, self._silenced, self._emptied = None, None, False
         if client is None or silence is None:
             return lambda: None
-        lost_arrays.delete_arrays(client)
-        lost_arrays.forbid(client)
+        _delete_arrays(client)
+        device_puts.forbid(client)
         return lambda: silence.end(client)
+
+
+def _delete_arrays(client: Any) -> None:
+    """Delete every array on devices of `client`, or a program that is passed one may compute with another one."""
+    for array in client.live_arrays():
+        # It may raise because the connection is closed; the array is deleted anyway.
+        with contextlib.suppress(Exception):
+            array.delete()
 
 
 def _look(internals: Internals) -> _Found:
@@ -258,7 +259,7 @@ def _restore(internals: Internals, found: _Found) -> None:
     import jax
 
     _clear(internals)
-    array_layouts.stop()
+    device_puts.ask_layouts(None)
     found.guard.undo()
     jax.config.update("jax_platforms", found.platforms)
     jax.config.update("jax_backend_target", found.target)
@@ -284,15 +285,12 @@ def _clear(internals: Internals) -> None:
 
 def _make_client(target: str, timeout: float, outcome: _Outcome, *, secure: bool) -> Any:
     """Return a client of the proxy at `target`, made on another thread: an Interrupt cannot reach code inside C++."""
-    ifrt_proxy = jax_internals.load().backend.ifrt_proxy
-    options = ifrt_proxy.ClientConnectionOptions()
-    options.connection_timeout_in_seconds = max(1, int(timeout))
 
     def make() -> None:
         # Silenced separately: an interrupt may have ended the block below, and an unused client logs as well.
-        with silenced_logs.silenced(), timer_slack.inherited():
+        with silenced_logs.silenced():
             try:
-                outcome.put((ifrt_proxy.get_client(target, options), ""))
+                outcome.put((jax_platform.new_client(target, int(timeout)), ""))
             except Exception as error:
                 outcome.put((None, str(error).strip().partition("\n")[0]))
 

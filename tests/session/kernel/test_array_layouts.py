@@ -14,10 +14,10 @@ CONNECT = "%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x
 BEATS = """
 import json, pathlib, threading, time
 import jax, numpy as np
-from pathways_jupyter.session.kernel import array_layouts, session as sessions
+from pathways_jupyter.session.kernel import device_puts, session as sessions
 
 # The test stops the supervisor right after an answer.
-array_layouts._FRESH_SECONDS = 0
+device_puts._FRESH_SECONDS = 0
 
 def beat():
     while True:

@@ -44,9 +44,9 @@ print(tried(lambda: jax.make_array_from_callback((40,), rows, lambda index: np.o
 GONE = ["{'deleted'}", "UNAVAILABLE", "UNAVAILABLE", "UNAVAILABLE", "UNAVAILABLE"]
 COMPILE = """
 from pathways_jupyter.elastic.compiled import CompiledSteps
-from pathways_jupyter.session.kernel import lost_arrays
+from pathways_jupyter.session.kernel import device_puts
 
-lost_arrays.forbid = lambda client: None
+device_puts.forbid = lambda client: None
 steps = CompiledSteps(lambda state, batch: (state + batch.sum(), {}))
 state, batch = jax.device_put(np.ones(3), NamedSharding(mesh, PartitionSpec())), jax.device_put(np.ones(48), rows)
 steps.on(mesh, state, batch)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pathways_jupyter.session.kernel import timer_slack
+from pathways_jupyter.session.kernel import jax_platform
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems let no thread's timers be late")
 
@@ -41,7 +41,7 @@ def slack() -> int:
 def test_only_threads_that_are_started_inside_keep_late_timers():
     before = slack()
     found = []
-    with timer_slack.inherited():
+    with jax_platform.late_timers():
         thread = threading.Thread(target=lambda: found.append(slack()))
         thread.start()
         thread.join()
