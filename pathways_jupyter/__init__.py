@@ -113,7 +113,6 @@ def connect(
     relay_image: str | None = None,
     timeout: float | None = None,
     tunnel: bool | None = None,
-    plaintext: bool | None = None,
     unpickle: bool | None = None,
     proxy_image: str | None = None,
     proxy_options: Sequence[str] | None = None,
@@ -171,7 +170,6 @@ def connect(
         ``mirror.gcr.io/library/python:3.13-slim``.
       timeout: Seconds for the proxy's pod to start. Default: 300.
       tunnel: In a pod of the cluster: use a tunnel through the API server instead of connecting directly.
-      plaintext: In a pod of the cluster: connect directly without encryption, where ALTS does not work.
       unpickle: Trust the TPU hosts to run code here: take any object, and show any HTML, that colocated code sends
         back.
       proxy_image: Image of the proxy. Default: the one of the service's version.

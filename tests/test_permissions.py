@@ -395,15 +395,6 @@ async def test_a_notebook_in_the_cluster_needs_its_own_role_to_connect_directly_
     assert "kubectl create role pathways-jupyter-in-cluster --verb=create --resource=networkpolicies" in missing.hint
 
 
-async def test_plaintext_is_refused_to_who_may_not_keep_other_pods_out(cluster):
-    person = Person(cluster, "plain", as_rules(documented_grants()))
-    person.config = dataclasses.replace(person.config, plaintext=True)
-    async with asyncio.timeout(DEADLINE):
-        (shown,) = await person.connect_in_pod()
-    assert "plaintext is not safe here: This account is not allowed to create networkpolicies" in shown
-    assert "pathways-jupyter-in-cluster" in shown
-
-
 async def test_a_pod_that_may_not_read_itself_takes_the_tunnel(cluster):
     person = Person(cluster, "selfless", as_rules(documented_grants() - {("", "pods", "get")}))
     async with asyncio.timeout(DEADLINE):

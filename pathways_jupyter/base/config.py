@@ -73,7 +73,6 @@ class ConnectConfig:
       timeout: Seconds for the proxy's pod to start.
       local: Use the embedded cluster.
       tunnel: In a pod of the cluster: use a tunnel through the API server nevertheless.
-      plaintext: In a pod of the cluster: connect to the proxy directly, without encryption.
       job: Name of a headless PathwaysJob whose proxy to use; empty for a proxy of its own.
       unpickle: Trust the TPU hosts to run code in this process: read pickles that colocated code sends back.
     """
@@ -110,7 +109,6 @@ class ConnectConfig:
     timeout: float = 300.0
     local: bool = False
     tunnel: bool = False
-    plaintext: bool = False
     job: str = ""
     unpickle: bool = False
 

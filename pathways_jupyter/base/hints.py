@@ -62,7 +62,7 @@ _IN_SIDEBAR: Mapping[str, str] = {
     "region": "region",
 }
 """Replacements for options: labels of the connect dialog."""
-_SWITCHES = frozenset(["local", "plaintext", "relay", "share", "tunnel", "unpickle", "wait"])
+_SWITCHES = frozenset(["local", "relay", "share", "tunnel", "unpickle", "wait"])
 """Options that need no value: in a script they are set to True."""
 
 

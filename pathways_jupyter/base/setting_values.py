@@ -41,7 +41,7 @@ _TEXTS = {
     *("proxy_image", "relay_image", "job"),
 }
 
-_SWITCHES = ("local", "tunnel", "plaintext", "relay", "unpickle")
+_SWITCHES = ("local", "tunnel", "relay", "unpickle")
 _LEAST_SECONDS: Mapping[str, float] = {"lease_seconds": MIN_LEASE_SECONDS, "max_lifetime": MIN_LIFETIME_SECONDS}
 _POSITIVE = {"keep", "timeout"}
 _WHOLE = {"keep", "lease_seconds", "max_lifetime"}

@@ -71,11 +71,6 @@ CONNECT = Command(
             "--tunnel", "in a pod of the cluster: go through the API server instead of connecting directly", Kind.FLAG
         ),
         Option(
-            "--plaintext",
-            "in a pod of the cluster: connect directly without encryption, where ALTS does not work",
-            Kind.FLAG,
-        ),
-        Option(
             "--job",
             "attach to the proxy of this headless PathwaysJob, instead of making one",
             metavar="NAME",

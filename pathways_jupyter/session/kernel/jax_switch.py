@@ -287,12 +287,11 @@ def _make_client(target: str, timeout: float, outcome: _Outcome, *, secure: bool
     """Return a client of the proxy at `target`, made on another thread: an Interrupt cannot reach code inside C++."""
 
     def make() -> None:
-        # Silenced separately: an interrupt may have ended the block below, and an unused client logs as well.
-        with silenced_logs.silenced():
-            try:
-                outcome.put((jax_platform.new_client(target, int(timeout)), ""))
-            except Exception as error:
-                outcome.put((None, str(error).strip().partition("\n")[0]))
+        # Silenced separately there: an interrupt may have ended the block below, and an unused client logs as well.
+        try:
+            outcome.put((jax_platform.new_client(target, int(timeout)), ""))
+        except Exception as error:
+            outcome.put((None, str(error).strip().partition("\n")[0]))
 
     with _credentials(secure=secure), silenced_logs.silenced():
         threading.Thread(target=make, name="pathways-jax-client", daemon=True).start()
@@ -303,7 +302,7 @@ def _make_client(target: str, timeout: float, outcome: _Outcome, *, secure: bool
     if client is None:
         raise SessionError(
             f"JAX could not connect to the proxy{' with ALTS' if secure else ''}: {problem}",
-            hint=advice("Connect with {tunnel}, or unencrypted with {plaintext}; {logs:proxy} shows the proxy's log.")
+            hint=advice("Connect with {tunnel}; {logs:proxy} shows the proxy's log.")
             if secure
             else advice("{logs:proxy} shows the proxy's log; {reconnect} makes a new proxy."),
         )
@@ -312,10 +311,7 @@ def _make_client(target: str, timeout: float, outcome: _Outcome, *, secure: bool
 
 @contextlib.contextmanager
 def _credentials(*, secure: bool) -> Iterator[None]:
-    """Allow plaintext channels inside the block only, and there only where they are wanted.
-
-    That is where the bytes stay on a private unix socket, or where the user has asked for them in a pod of the cluster.
-    """
+    """Allow plaintext channels inside the block only, and there only where the bytes stay on a private unix socket."""
     before = os.environ.pop(INSECURE_CREDENTIALS, None)
     if not secure:
         os.environ[INSECURE_CREDENTIALS] = "true"

@@ -1,9 +1,9 @@
 """The data path of a notebook that runs in the cluster: straight to the proxy's pod, without a tunnel.
 
 The tunnel's bytes are inside the API server's TLS. On the pod network they are as safe as the channel that carries
-them, and the proxy runs whatever code its clients send. So a direct path is taken by itself only where the channel
-protects it: with ALTS, which works between machines of Google Cloud, and through the private unix sockets of an
-embedded cluster. Plaintext has to be asked for. In each case a NetworkPolicy of the session lets in this pod alone.
+them, and the proxy runs whatever code its clients send. So a direct path is taken only where the channel protects it:
+with ALTS, which works between machines of Google Cloud, and through the private unix sockets of an embedded cluster. In
+both cases a NetworkPolicy of the session lets in this pod alone.
 """
 
 from __future__ import annotations
@@ -11,19 +11,18 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from pathways_jupyter.base.config import ConnectConfig
-from pathways_jupyter.base.errors import ApiError, ConfigError, SessionError
+from pathways_jupyter.base.errors import ApiError, SessionError
 from pathways_jupyter.base.retry import Backoff
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import NETWORK_POLICIES, PODS, Object
-from pathways_jupyter.service import names, proxy_job
+from pathways_jupyter.service import names
 from pathways_jupyter.service.checks import IN_CLUSTER_ROLE
 from pathways_jupyter.session.registry import ALTS, INSECURE
 from pathways_jupyter.session.variables import INSECURE_CREDENTIALS
@@ -34,7 +33,6 @@ PRODUCT_NAME = Path("/sys/class/dmi/id/product_name")
 _GOOGLE = ("Google", "Google Compute Engine")
 _REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _POD_NAME, _POD_UID = "authentication.kubernetes.io/pod-name", "authentication.kubernetes.io/pod-uid"
-_FORBIDDEN = 403
 _ATTEMPT_SECONDS = 5.0
 _SILENT_ATTEMPTS = 3
 """After so many attempts without any answer, the port counts as blocked; one that is refused may still open."""
@@ -64,32 +62,24 @@ async def plan(client: Client, config: ConnectConfig) -> tuple[Object | None, Ro
     """Return the pod that this process runs in, if it is in the cluster of `client`, and the data path of a session.
 
     Raises:
-      ConfigError: See :func:`choose`.
       ClusterError: The server could not be reached.
     """
     try:
-        pod = await own_pod(client)
+        pod = await _own_pod(client)
     except ApiError as error:
         # On a hub the account's Role may be in the service's namespace only.
-        if error.status != _FORBIDDEN or config.plaintext:
+        if error.status != 403:
             raise
         return None, Route(reason="" if config.tunnel else f"No direct connection: {error}")
     return pod, choose(config, pod)
 
 
-async def own_pod(client: Client, environ: Mapping[str, str] | None = None) -> Object | None:
-    """Return the pod that this process runs in, if it is one of the cluster of `client`.
-
-    A pod's token says which pod it belongs to (Kubernetes 1.28 and later answer that question).
-
-    Raises:
-      ApiError: Reading the pod is forbidden.
-      ClusterError: The server could not be reached.
-    """
-    environ = os.environ if environ is None else environ
-    here, server = _address(environ), urlsplit(client.cluster.server)
-    if here is None or (server.hostname, server.port or 443) != here:
+async def _own_pod(client: Client) -> Object | None:
+    host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    server = urlsplit(client.cluster.server)
+    if not host or (server.hostname, str(server.port or 443)) != (host.lower(), port):
         return None
+    # A pod's token says which pod it belongs to (Kubernetes 1.28 and later answer that question).
     try:
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
         answer = await client.request("POST", _REVIEWS, body=review, repeat=True)
@@ -111,13 +101,7 @@ def choose(config: ConnectConfig, pod: Object | None, *, product_name: Path = PR
 
     Args:
       pod: The pod that this process runs in; None outside of the cluster.
-
-    Raises:
-      ConfigError: Plaintext was asked for where it cannot be had, or where nothing would keep other pods out.
     """
-    if config.plaintext:
-        _check_plaintext(config, pod)
-        return Route(INSECURE)
     if config.tunnel or pod is None:
         return Route()
     if not pod["metadata"].get("labels"):
@@ -133,24 +117,18 @@ def choose(config: ConnectConfig, pod: Object | None, *, product_name: Path = PR
     return Route(reason="A direct connection would not be encrypted here, because ALTS needs Google Cloud.")
 
 
-async def permitted(client: Client, config: ConnectConfig, route: Route, namespace: str) -> Route:
+async def permitted(client: Client, route: Route, namespace: str) -> Route:
     """Return `route` if this account may create the NetworkPolicy that a direct connection needs, else the tunnel.
 
     Raises:
-      ConfigError: It may not, and plaintext was asked for.
       ClusterError: The server could not be reached.
     """
     if not route.is_direct or await objects.allowed(client, "create", NETWORK_POLICIES, namespace=namespace):
         return route
-    missing = f"This account is not allowed to create networkpolicies in namespace {namespace}"
-    if config.plaintext:
-        raise ConfigError(
-            f"plaintext is not safe here: {missing}, so nothing would keep other pods out of the proxy.",
-            hint=advice(
-                "Ask for the Role {role} of docs/permissions.md, or leave out {plaintext}.", role=IN_CLUSTER_ROLE
-            ),
-        )
-    return Route(reason=f"{missing}, which a direct connection needs (Role {IN_CLUSTER_ROLE}).")
+    return Route(
+        reason=f"This account is not allowed to create networkpolicies in namespace {namespace}, "
+        f"which a direct connection needs (Role {IN_CLUSTER_ROLE})."
+    )
 
 
 def to_job(config: ConnectConfig, own: Object | None, head: Object, *, product_name: Path = PRODUCT_NAME) -> Route:
@@ -178,7 +156,16 @@ def address(pod: Object, port: int) -> str:
       SessionError: The pod has no address, or its sockets are not private.
     """
     if (sockets := sockets_of(pod)) is not None:
-        return f"unix:{_private(sockets) / str(port)}"
+        try:
+            found = sockets.stat()
+        except OSError:
+            found = None
+        # The proxy runs what its clients send.
+        if found is None or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+            raise SessionError(
+                f"The proxy's sockets in {sockets} are not private to this user.", hint=advice("Connect with {tunnel}.")
+            )
+        return f"unix:{sockets / str(port)}"
     ip = str((pod.get("status") or {}).get("podIP") or "")
     if not ip:
         raise SessionError(
@@ -204,7 +191,11 @@ async def until_open(where: str, *, seconds: float) -> None:
     async for _ in (attempts := Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=seconds)):
         try:
             async with asyncio.timeout(_ATTEMPT_SECONDS):
-                _, writer = await _connect(where)
+                if where.startswith("unix:"):
+                    _, writer = await asyncio.open_unix_connection(where.removeprefix("unix:"))
+                else:
+                    host, _, port = where.rpartition(":")
+                    _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
             writer.close()
             return
         except TimeoutError:
@@ -225,49 +216,3 @@ async def until_open(where: str, *, seconds: float) -> None:
                 f"The proxy at {where} cannot be reached on the pod network: {error.strerror or error}.",
                 hint=advice("{tunnel} goes through the API server instead."),
             ) from error
-
-
-def _address(environ: Mapping[str, str]) -> tuple[str, int] | None:
-    """Return where the cluster that this process runs in has its API server; None outside of a pod."""
-    host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
-    return (host.lower(), int(port)) if host and port.isdecimal() else None
-
-
-def _check_plaintext(config: ConnectConfig, pod: Object | None) -> None:
-    if config.tunnel:
-        raise ConfigError("plaintext and tunnel exclude each other.", hint=advice("Leave out {plaintext} or {tunnel}."))
-    if pod is None:
-        raise ConfigError(
-            "plaintext is for notebooks in a pod of the cluster, and this process is not in one.",
-            hint=advice("Leave out {plaintext}: the tunnel goes through the API server's TLS."),
-        )
-    if not pod["metadata"].get("labels"):
-        raise ConfigError(
-            "plaintext is not safe here: this notebook's pod has no labels, so no NetworkPolicy can let it in alone.",
-            hint=advice("Give the pod a label of its own, or leave out {plaintext}."),
-        )
-    if proxy_job.parse_options(config.proxy_options).host_network:
-        raise ConfigError(
-            "plaintext is not safe for a proxy on the host network, where no NetworkPolicy applies.",
-            hint=advice("Leave out {plaintext}, or the proxy option host_network."),
-        )
-
-
-def _private(directory: Path) -> Path:
-    """Return `directory` if only this user can reach the sockets in it: the proxy runs what its clients send."""
-    try:
-        found = directory.stat()
-    except OSError:
-        found = None
-    if found is None or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
-        raise SessionError(
-            f"The proxy's sockets in {directory} are not private to this user.", hint=advice("Connect with {tunnel}.")
-        )
-    return directory
-
-
-async def _connect(where: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    if where.startswith("unix:"):
-        return await asyncio.open_unix_connection(where.removeprefix("unix:"))
-    host, _, port = where.rpartition(":")
-    return await asyncio.open_connection(host.strip("[]"), int(port))

@@ -105,7 +105,7 @@ class Proxy:
             self._config.service,
             instances=self._config.instances,
         )
-        self._route = await direct.permitted(self._client, self._config, self._route, service.namespace)
+        self._route = await direct.permitted(self._client, self._route, service.namespace)
         if self._relay and not self._route.is_direct:
             # On a direct path only the cluster's own network could be interrupted.
             self._secret, self._keep = os.urandom(SECRET_BYTES), self._config.keep

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from pathways_jupyter.base.config import ConnectConfig
-from pathways_jupyter.base.errors import ConfigError, SessionError
+from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.service import names, networkpolicy
 from pathways_jupyter.session.supervisor import direct
 from pathways_jupyter.session.supervisor.direct import Route
@@ -43,11 +43,6 @@ def test_elsewhere_it_is_the_tunnel_and_the_reason_is_given(elsewhere):
     assert "ALTS needs Google Cloud" in route.reason
 
 
-def test_plaintext_is_only_what_was_asked_for(google, elsewhere):
-    for product in (google, elsewhere):
-        assert direct.choose(ConnectConfig(plaintext=True), pod(), product_name=product) == Route("insecure")
-
-
 def test_the_tunnel_can_be_asked_for(google):
     assert not direct.choose(ConnectConfig(tunnel=True), pod(), product_name=google).is_direct
 
@@ -56,20 +51,6 @@ def test_a_pod_that_no_policy_can_name_takes_the_tunnel(google):
     route = direct.choose(ConnectConfig(), pod(labels=()), product_name=google)
     assert not route.is_direct
     assert "no labels" in route.reason
-
-
-@pytest.mark.parametrize(
-    ("options", "notebook", "said"),
-    [
-        ({}, None, "in a pod of the cluster"),
-        ({"tunnel": True}, pod(), "exclude each other"),
-        ({"proxy_options": ("host_network:true",)}, pod(), "host network"),
-        ({}, pod(labels=()), "no labels"),
-    ],
-)
-def test_plaintext_is_refused_where_it_is_not_safe(options, notebook, said):
-    with pytest.raises(ConfigError, match=said):
-        direct.choose(ConnectConfig(plaintext=True, **options), notebook)
 
 
 @pytest.mark.parametrize(("ip", "target"), [("10.4.0.7", "10.4.0.7:29100"), ("fd00::7", "[fd00::7]:29100")])
