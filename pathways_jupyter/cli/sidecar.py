@@ -35,38 +35,30 @@ def sidecar() -> None:
 @click.option("--push", default="", metavar="REPOSITORY", help="Push the built image to this repository.")
 @click.option("--base-image", default="", metavar="IMAGE", help="Base image; default: the released sidecar.")
 @click.option(
-    "--server-requirements",
-    type=click.Path(path_type=Path),
-    help="Exact versions in the base image, as `pip freeze` prints them there.",
-)
-@click.option(
     "--folder", type=click.Path(path_type=Path), default=Path("sidecar-image"), help="Directory of the build context."
 )
-@click.option(
-    "--dry-run", is_flag=True, help="Check, write the build context, and print the commands without running them."
-)
+@click.option("--dry-run", is_flag=True, help="Write the build context, and print the commands without running them.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def build(
     path: Path,
     jax_version: str,
     push: str,
     base_image: str,
-    server_requirements: Path | None,
     folder: Path,
     dry_run: bool,
     as_json: bool,
 ) -> None:
     """Build a sidecar image with the packages of a requirements file.
 
-    The requirements are first checked against the sidecar's own, and locked to exact versions. Without docker or podman
-    on this machine, the build context is written and the commands for another machine are printed.
+    What the sidecar has keeps its version. Without docker or podman on this machine, the build context is written
+    and the commands for another machine are printed.
     """
     from pathways_jupyter.colocated import image_build as builder
 
     if not jax_version:
         # From the metadata, because importing JAX takes seconds.
         jax_version = version("jax")
-    planned = builder.plan(path, jax_version, push=push, base=base_image, folder=folder, server=server_requirements)
+    planned = builder.plan(path, jax_version, push=push, base=base_image, folder=folder)
     written = builder.write(planned)
     if not dry_run:
         builder.build(planned)
@@ -76,7 +68,6 @@ def build(
                 "image": planned.image,
                 "base": planned.base,
                 "files": [str(each) for each in written],
-                "locked": planned.locked,
                 "commands": planned.how(),
                 "built": not dry_run,
             }
@@ -84,8 +75,7 @@ def build(
         return
     click.echo(f"{'Would build' if dry_run else 'Built'} {planned.image}")
     click.echo(f"  on {planned.base}")
-    packages = "1 package" if len(planned.locked) == 1 else f"{len(planned.locked)} packages"
-    click.echo(f"  with {packages}, locked in {folder / 'requirements.lock'}")
+    click.echo(f"  with the packages of {path}")
     if dry_run:
         click.echo("  by running:" if planned.runner else "  on a machine with docker or podman, by running:")
         for command in planned.how():

@@ -187,27 +187,33 @@ class Channel:
 
 
 class _Channels:
-    """Channels by devices; JAX empties this when it drops its clients, so that no old one is kept alive."""
+    """What is dropped when JAX drops its clients, so that no old one is kept alive: channels by devices, and others'.
+
+    Attributes:
+      on_clear: Called then.
+    """
 
     def __init__(self) -> None:
+        self.on_clear: Callable[[], None] = lambda: None
         self._found: dict[Any, Channel] = {}
         self._lock = threading.Lock()
-        self._registered = False
+        self._is_registered = False
 
     def get(self, to: Sequence[Host], devices: frozenset[jax.Device]) -> Channel:
         key = (tuple(host.cpus for host in to), devices)
         with self._lock:
-            if not self._registered:
+            if not self._is_registered:
                 from jax.extend.backend import register_backend_cache
 
                 register_backend_cache(self, "pathways_jupyter_channels")
-                self._registered = True
+                self._is_registered = True
             if key not in self._found:
                 self._found[key] = Channel(to, devices)
             return self._found[key]
 
     def cache_clear(self) -> None:
         """Drop the channels; JAX calls this when it drops its clients."""
+        self.on_clear()
         with self._lock:
             dropped, self._found = self._found, {}
         if dropped:
@@ -216,12 +222,12 @@ class _Channels:
             gc.collect()
 
 
-_CHANNELS = _Channels()
+CHANNELS = _Channels()
 
 
 def channel(to: Sequence[Host], devices: Collection[jax.Device] | None = None) -> Channel:
     """Return the channel to these hosts, always the same; over one device of each, if `devices` are not given."""
-    return _CHANNELS.get(to, frozenset(devices if devices is not None else (host.cpus[0] for host in to)))
+    return CHANNELS.get(to, frozenset(devices if devices is not None else (host.cpus[0] for host in to)))
 
 
 def explain(error: Exception) -> ColocatedError:

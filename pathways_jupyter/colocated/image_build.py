@@ -1,7 +1,8 @@
-"""Build a sidecar image with the user's packages: a released sidecar below, exact versions on top.
+"""Build a sidecar image with the user's packages on a released sidecar.
 
-The tag says which Python and JAX are inside, as those of the released images do, so that a session can compare them
-with its kernel's before it sends anything.
+uv chooses their versions inside the build, constrained by what the sidecar itself has. The tag says which Python and
+JAX are inside, as those of the released images do, so that a session can compare them with its kernel's before it sends
+anything.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pathways_jupyter.base.errors import ConfigError, PathwaysError
-from pathways_jupyter.colocated import image_requirements as requirements
 from pathways_jupyter.service.images import of_image
 from pathways_jupyter.service.names import SIDECAR_REPOSITORY
 
@@ -34,7 +34,6 @@ class Plan:
       base: The released sidecar below it.
       folder: The build context.
       files: What is written there, by name.
-      locked: Exact versions that are installed.
       commands: What builds, and pushes, the image.
       runner: ``docker`` or ``podman``; empty where neither works.
       problem: Why neither does, in one line.
@@ -44,7 +43,6 @@ class Plan:
     base: str
     folder: Path
     files: Mapping[str, str] = field(repr=False)
-    locked: tuple[str, ...]
     commands: tuple[tuple[str, ...], ...]
     runner: str
     problem: str = ""
@@ -61,7 +59,6 @@ def plan(
     push: str = "",
     base: str = "",
     folder: Path = Path("sidecar-image"),
-    server: Path | None = None,
 ) -> Plan:
     """Check everything that can be checked without building; write nothing.
 
@@ -71,11 +68,9 @@ def plan(
       push: Repository to push to, e.g. ``us-docker.pkg.dev/PROJECT/REPOSITORY``; empty keeps the image here.
       base: The sidecar image to build on; empty for the released one of that JAX version.
       folder: Where the build context goes.
-      server: A file with the exact versions that the base image has, as ``pip freeze`` prints them there.
 
     Raises:
       ConfigError: No released sidecar has that JAX version, or the requirements cannot be read.
-      PathwaysError: The requirements contradict each other, or the sidecar's own.
     """
     if not base and jax not in RELEASES:
         raise ConfigError(
@@ -91,9 +86,10 @@ def plan(
         )
     if versions.jax != jax:
         raise ConfigError(f"{base} has JAX {versions.jax}, not {jax}.", hint=f"--jax-version {versions.jax}")
-    wanted = requirements.read(path)
-    needed = requirements.read(server) if server else requirements.server_requirements(jax)
-    locked = requirements.lock(wanted, needed, versions.python)
+    try:
+        requirements = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.", hint="Name a file of requirements.") from error
     tag = f"{time.strftime('%Y%m%d')}-python_{versions.python}-jax_{jax}"
     image = f"{push.rstrip('/')}/{_NAME}:{tag}" if push else f"{_NAME}:{tag}"
     runner, problem = _runner()
@@ -105,13 +101,13 @@ def plan(
         f"FROM {base}",
         f'LABEL pathways-jupyter.python="{versions.python}" pathways-jupyter.jax="{versions.jax}"',
         "WORKDIR /app",
-        "COPY requirements.lock requirements.lock",
-        # Without dependencies: the lock has them all, and what the sidecar needs must stay as it is.
-        "RUN uv pip install --no-cache --no-deps --requirements requirements.lock && uv pip check",
+        "COPY requirements.txt requirements.txt",
+        # What the sidecar has must stay as it is: a requirement that contradicts it fails the build, with uv's reason.
+        "RUN uv pip freeze | grep == > sidecar.txt \\",
+        " && uv pip install --no-cache --constraint sidecar.txt --requirements requirements.txt && uv pip check",
     ]
-    contents = {"Dockerfile": dockerfile, "requirements.txt": wanted, "requirements.lock": locked}
-    files = {name: "".join(f"{line}\n" for line in lines) for name, lines in contents.items()}
-    return Plan(image, base, folder, files, tuple(locked), tuple(commands), runner, problem)
+    files = {"Dockerfile": "".join(f"{line}\n" for line in dockerfile), "requirements.txt": requirements}
+    return Plan(image, base, folder, files, tuple(commands), runner, problem)
 
 
 def write(planned: Plan) -> list[Path]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pathways_jupyter.colocated.channel import channel
+from pathways_jupyter.colocated.channel import CHANNELS, channel
 from pathways_jupyter.colocated.errors import printable
 from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.interruptible_wait import ask
@@ -51,7 +51,6 @@ class _Memory:
         self._session: Callable[[], Any] = lambda: None
         self._named: dict[int, tuple[str, int]] = {}
         self._epoch = 0
-        self._registered = False
         self._process = uuid.uuid4().hex[:12]
 
     @property
@@ -69,11 +68,6 @@ class _Memory:
           CheckError: A host's versions are incompatible, or hosts have no sidecar.
           ColocatedError: The hosts could not be reached.
         """
-        if not self._registered:
-            from jax.extend.backend import register_backend_cache
-
-            register_backend_cache(self, "pathways_jupyter_hosts")
-            self._registered = True
         unknown = [host for host in to if fresh or host.cpus not in self._facts]
         for answer in ask(channel(unknown), {"op": "facts"}) if unknown else ():
             head = answer.head
@@ -148,8 +142,8 @@ class _Memory:
         released, self._released = self._released, []
         return released
 
-    def cache_clear(self) -> None:
-        """Forget what belongs to a client; JAX calls this when it drops its clients."""
+    def clear(self) -> None:
+        """Forget what belongs to a client of JAX."""
         with self._lock:
             self._epoch += 1
             self._facts.clear()
@@ -158,3 +152,4 @@ class _Memory:
 
 
 MEMORY = _Memory()
+CHANNELS.on_clear = MEMORY.clear

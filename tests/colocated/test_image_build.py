@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from pathways_jupyter.base.errors import ConfigError, PathwaysError
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.cli import main
 from pathways_jupyter.cli.sidecar import build as command
 from pathways_jupyter.colocated import image_build as build
-from pathways_jupyter.colocated import image_requirements as requirements
 from pathways_jupyter.colocated import preflight
 from pathways_jupyter.colocated.memory import Facts
 from pathways_jupyter.service.images import Versions, of_image
@@ -41,28 +40,17 @@ def test_the_tag_carries_the_versions_of_python_and_jax(planned) -> None:
     assert [command[1] for command in planned.commands] == ["build", "push"]
 
 
-def test_the_build_context_installs_exact_versions_on_the_released_sidecar(planned) -> None:
+def test_the_build_context_installs_the_requirements_on_the_released_sidecar(planned) -> None:
     written = {path.name: path.read_text() for path in build.write(planned)}
-    assert written["requirements.lock"] == "six==1.17.0\n"
+    assert written["requirements.txt"] == "six==1.17.0\n"
     assert written["Dockerfile"].startswith(f"FROM {planned.base}\n")
-    assert "requirements.lock" in written["Dockerfile"]
+    assert "--constraint sidecar.txt --requirements requirements.txt" in written["Dockerfile"]
 
 
-def test_requirements_that_contradict_the_sidecar_are_refused_before_anything_is_written(tmp_path) -> None:
-    path = tmp_path / "requirements.txt"
-    path.write_text("numpy<2\n")
-    with pytest.raises(PathwaysError, match=r"requested numpy<2\n.*sidecar needs numpy>=2\.0"):
-        build.plan(path, "0.10.0", folder=tmp_path / "image")
+def test_a_missing_file_is_named_before_anything_is_written(tmp_path) -> None:
+    with pytest.raises(ConfigError, match=r"missing\.txt cannot be read"):
+        build.plan(tmp_path / "missing.txt", "0.10.0", folder=tmp_path / "image")
     assert not (tmp_path / "image").exists()
-
-
-def test_requirements_that_contradict_each_other_are_named() -> None:
-    with pytest.raises(PathwaysError, match=r"six.*1\.17"):
-        requirements.lock(["six==1.17.0", "six==1.16.0"], [], "3.12")
-
-
-def test_what_the_sidecar_has_is_not_installed_again(tmp_path) -> None:
-    assert requirements.lock(["six"], ["six==1.17.0"], "3.12") == []
 
 
 def test_an_unknown_jax_version_says_which_are_known(wanted) -> None:
@@ -137,7 +125,7 @@ def test_the_command_line_writes_the_context_and_reports_what_it_would_run(wante
     done = CliRunner().invoke(command, [*arguments, "--json"])
     assert done.exit_code == 0, done.output
     shown = json.loads(done.output)
-    assert shown["locked"] == ["six==1.17.0"]
+    assert [Path(each).name for each in shown["files"]] == ["Dockerfile", "requirements.txt"]
     assert shown["built"] is False
     assert (folder / "Dockerfile").exists()
 

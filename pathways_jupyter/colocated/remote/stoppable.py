@@ -126,9 +126,3 @@ def end_process() -> None:
     timer = threading.Timer(_EXIT_SECONDS, os._exit, (0,))
     timer.daemon = True
     timer.start()
-
-
-def busy() -> list[str]:
-    """The calls that run now."""
-    with _lock:
-        return list(_running)
