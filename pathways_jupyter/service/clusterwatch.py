@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pathways_jupyter.base import sentences
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ApiError, PathwaysError
 from pathways_jupyter.base.retry import Backoff
 from pathways_jupyter.kube.client import Client
@@ -91,6 +91,7 @@ class ClusterWatch(Feed):
         self._rows: RowCache = {}
         self._tables: Tables = EMPTY
         self._state: Message = {}
+        self._error: PathwaysError | None = None
         self._publish_state("loading", None)
         self._dirty = asyncio.Event()
         self._leases = LeaseWatch(self._dirty.set)
@@ -118,12 +119,8 @@ class ClusterWatch(Feed):
           PathwaysError: The cluster cannot be reached, or refuses.
         """
         await self.until_drawn()
-        problem = self._state["problem"]
-        if problem and self._state["watch"] == "failed":
-            raise PathwaysError(
-                sentences.from_json(problem["message"], problem.get("text")),
-                hint=sentences.from_json(problem["hint"], problem.get("hint_text")),
-            )
+        if self._error is not None and self._state["watch"] == "failed":
+            raise self._error.with_traceback(None)
         return list(self._tables["services"].values())
 
     async def close(self) -> None:
@@ -136,19 +133,18 @@ class ClusterWatch(Feed):
     async def _watch(self) -> None:
         async for _ in self._backoff:
             try:
-                async with Client(self.cluster) as client, asyncio.TaskGroup() as group:
+                async with Client(self.cluster) as client, tasks.group() as group:
                     for resource in RESOURCES:
                         group.create_task(self._follow(client, resource))
                     group.create_task(self._draw(client))
                     group.create_task(self._leases.run(client, self.cluster.namespace))
-            except* PathwaysError as failures:
-                error = _first(failures)
+            except PathwaysError as error:
                 logger.info("cluster %s: %s", self.cluster.name, error)
                 self._publish_state("failed", error)
-            except* Exception as faults:
+            except Exception as error:
                 # Nothing awaits this task, so without this the pages would wait for ever.
                 logger.exception("cluster %s", self.cluster.name)
-                self._publish_state("failed", PathwaysError(f"The watch failed: {faults.exceptions[0]!r}", hint=_FAULT))
+                self._publish_state("failed", PathwaysError(f"The watch failed: {error!r}", hint=_FAULT))
             # The followers use the client that is closed now; the next picture starts new ones.
             for task in self._followers.values():
                 task.cancel()
@@ -199,8 +195,8 @@ class ClusterWatch(Feed):
         if len(self._synced) < len(RESOURCES):
             if self._tables is EMPTY and self._synced >= OUTLINED:
                 # The first time, when the pods are still on their way: draw an outline.
-                jobs = self._known.jobs.values()
-                infos = discovery.of_jobsets(self._known.jobsets)
+                jobs = self._known.objects[JOBS].values()
+                infos = discovery.of_jobsets(list(self._known.objects[JOBSETS].values()))
                 if sum(info.slices for info in infos) < OUTLINED_SLICES:
                     return
                 drawn = [(info, outline(info, jobs)) for info in infos]
@@ -221,7 +217,7 @@ class ClusterWatch(Feed):
             self.publish(self._stamped({"type": "tables", "reset": False, "put": put, "drop": drop}))
 
     def _picture(self, client: Client) -> Tables:
-        pods, jobsets, proxies = self._known.pods, self._known.jobsets, list(self._known.proxies())
+        pods, jobsets, proxies = self._known.pods, list(self._known.objects[JOBSETS].values()), [*self._known.proxies()]
         infos = discovery.of_jobsets(jobsets)
         placements = dict(self._placements.values())
         self._leases.follow(each for each in proxies if "orphan_of" not in each)
@@ -234,7 +230,8 @@ class ClusterWatch(Feed):
         self._follow_proxies(client, self.pictures)
         heads = {info.name: pods.of_head(info.name)[-1].name for info in infos if pods.of_head(info.name)}
         shown = {holder.job for _, service in drawn for holder in service.holders}
-        jobs = [*self._known.pathways_jobs, *jobsets, *(job for job in proxies if job["metadata"]["name"] in shown)]
+        jobs = [*self._known.objects[PATHWAYS_JOBS].values(), *jobsets]
+        jobs += [job for job in proxies if job["metadata"]["name"] in shown]
         return tables(drawn, heads=heads, me=self._me, jobs=jobs, cache=self._rows)
 
     def _follow_proxies(self, client: Client, services: Sequence[Service]) -> None:
@@ -264,13 +261,11 @@ class ClusterWatch(Feed):
                             self._placements[uid] = pod, placement
                             self._dirty.set()
                 return
-            except ApiError as error:
+            except PathwaysError as error:
                 # Until the log can be read, the slices of this proxy are drawn as unknown.
                 logger.info("log of %s: %s", pod, error)
-                if error.status in {401, 403, 404}:
+                if isinstance(error, ApiError) and error.status in {401, 403, 404}:
                     return
-            except PathwaysError as error:
-                logger.info("log of %s: %s", pod, error)
             except Exception:
                 # Nothing awaits this task, so an error that left it would end it silently.
                 logger.exception("log of %s", pod)
@@ -283,7 +278,7 @@ class ClusterWatch(Feed):
         place = f"{self.cluster.name} / {self.cluster.namespace}"
         message = {"type": "watch", "watch": state, "problem": problem, "place": place}
         if message != self._state:
-            self._state = message
+            self._state, self._error = message, error
             self.publish(self._stamped(message))
 
     def _stamped(self, message: Message) -> Message:
@@ -293,11 +288,3 @@ class ClusterWatch(Feed):
     def _whole(self) -> Message:
         put = {name: list(rows.values()) for name, rows in self._tables.items()}
         return self._stamped({"type": "tables", "reset": True, "put": put, "drop": {}})
-
-
-def _first(failures: BaseExceptionGroup[PathwaysError]) -> PathwaysError:
-    error: BaseException = failures
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    assert isinstance(error, PathwaysError)
-    return error

@@ -1,12 +1,11 @@
 """What is known of the objects of one namespace while they are watched: just enough to draw it.
 
-Of pods only their facts are kept, and of the Jobs that are not proxies only how many of their pods are ready: a large
-service has thousands of both.
+A large service has thousands of pods and Jobs, so little is kept of each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, PATHWAYS_JOBS, PODS, Object, Resource
 from pathways_jupyter.service import proxy_job
@@ -20,43 +19,29 @@ class NamespaceState:
 
     Attributes:
       pods: Its pods.
+      objects: By kind and name: proxies' Jobs whole, and of other Jobs how many of their pods are ready; of the pods
+        only proxies that have lost their Job, as if they were Jobs.
     """
 
     def __init__(self) -> None:
         self.pods = PodIndex()
-        self._objects: dict[Resource, dict[str, Object]] = {resource: {} for resource in RESOURCES}
-
-    @property
-    def jobs(self) -> Mapping[str, Object]:
-        """Jobs by name: proxies whole, and of the others how many of their pods are ready."""
-        return self._objects[JOBS]
-
-    @property
-    def jobsets(self) -> tuple[Object, ...]:
-        """All JobSets."""
-        return tuple(self._objects[JOBSETS].values())
-
-    @property
-    def pathways_jobs(self) -> tuple[Object, ...]:
-        """All PathwaysJobs."""
-        return tuple(self._objects[PATHWAYS_JOBS].values())
+        self.objects: dict[Resource, dict[str, Object]] = {resource: {} for resource in RESOURCES}
 
     def proxies(self) -> Iterator[Object]:
-        """Yield the Jobs that are proxies, and the pods of proxies that have lost theirs, as if they were Jobs."""
-        yield from (job for job in self.jobs.values() if proxy_job.container(job) is not None)
-        yield from self._objects[PODS].values()
+        """Yield the Jobs that are proxies, and the pods of proxies that have lost theirs."""
+        yield from (job for job in self.objects[JOBS].values() if proxy_job.container(job) is not None)
+        yield from self.objects[PODS].values()
 
     def clear(self, resource: Resource) -> None:
         """Forget all objects of one kind."""
         if resource is PODS:
             self.pods = PodIndex()
-        self._objects[resource] = {}
+        self.objects[resource] = {}
 
     def put(self, resource: Resource, item: Object) -> bool:
         """Add or replace an object; return whether the namespace may look different now."""
-        known, name = self._objects[resource], str(item["metadata"]["name"])
+        known, name = self.objects[resource], str(item["metadata"]["name"])
         if resource is PODS:
-            # Of pods, only those of proxies without a Job are kept whole.
             before = known.pop(name, None)
             if (orphan := proxy_job.of_orphan(item)) is not None:
                 known[name] = orphan
@@ -72,5 +57,5 @@ class NamespaceState:
     def drop(self, resource: Resource, item: Object) -> bool:
         """Remove an object; return whether it was there."""
         name = str(item["metadata"]["name"])
-        known = self._objects[resource].pop(name, None) is not None
+        known = self.objects[resource].pop(name, None) is not None
         return self.pods.drop(name) if resource is PODS else known

@@ -119,7 +119,7 @@ def _slice(
     if before is not None and before[0] == source:
         return before[1]
     # A pod and its replacement overlap for a moment; the newer one comes last.
-    newest = {pod.host: pod for pod in workers}
+    newest = {pod.part.host: pod for pod in workers if pod.part}
     absent = (State.DOWN, "no pod") if service.started else (State.STARTING, "not started yet")
     hosts = tuple(
         Host(host, absent[0], reason=absent[1])

@@ -25,11 +25,8 @@ class PodFacts:
       created: In seconds since the epoch.
       reason: Why it is not ready; see :func:`~pathways_jupyter.service.podstate.pod_state`.
       restarts: How often its containers have been restarted.
-      job: Name of its Job; empty without one, as are the next three.
-      jobset: Name of its JobSet, which is that of its service.
-      replicated_job: The part of the JobSet that it belongs to, such as the workers.
-      job_index: Index of its Job in that part, in digits: of its slice, for a worker.
-      host: Its index in its Job.
+      job: Name of its Job; empty without one.
+      part: Its place in its service's JobSet; None without one.
     """
 
     name: str
@@ -40,17 +37,13 @@ class PodFacts:
     reason: str
     restarts: int
     job: str
-    jobset: str
-    replicated_job: str
-    job_index: str
-    host: int
+    part: untrusted.Part | None
 
     @classmethod
     def of(cls, pod: Object) -> PodFacts:
         """Return the facts about `pod`."""
         metadata = pod["metadata"]
         state, reason = pod_state(pod)
-        part = untrusted.Part.of(pod) or untrusted.Part("", "", "", 0)
         return cls(
             name=str(metadata["name"]),
             uid=str(metadata.get("uid") or ""),
@@ -60,11 +53,17 @@ class PodFacts:
             reason=untrusted.text(reason),
             restarts=restarts(pod),
             job=untrusted.controller(pod),
-            jobset=part.jobset,
-            replicated_job=part.replicated_job,
-            job_index=part.job_index,
-            host=part.host,
+            part=untrusted.Part.of(pod),
         )
+
+    def groups(self) -> Iterator[_Key]:
+        """Yield what the pod is found by."""
+        if self.job:
+            yield "job", self.job
+        if self.part and self.part.replicated_job == names.HEAD_JOB:
+            yield "head", self.part.jobset
+        elif self.part:
+            yield "slice", self.part.jobset, self.part.replicated_job, self.part.job_index
 
 
 class PodIndex:
@@ -94,7 +93,7 @@ class PodIndex:
             return False
         self.drop(facts.name)
         self._known[facts.name] = facts
-        for key in _keys(facts):
+        for key in facts.groups():
             self._groups.setdefault(key, {})[facts.name] = facts
             self._sorted.pop(key, None)
         return True
@@ -104,7 +103,7 @@ class PodIndex:
         facts = self._known.pop(name, None)
         if facts is None:
             return False
-        for key in _keys(facts):
+        for key in facts.groups():
             group = self._groups[key]
             del group[name]
             self._sorted.pop(key, None)
@@ -130,12 +129,3 @@ class PodIndex:
             found = tuple(sorted(self._groups.get(key, {}).values(), key=attrgetter("created")))
             self._sorted[key] = found
         return found
-
-
-def _keys(facts: PodFacts) -> Iterator[_Key]:
-    if facts.job:
-        yield "job", facts.job
-    if facts.replicated_job == names.HEAD_JOB:
-        yield "head", facts.jobset
-    elif facts.replicated_job:
-        yield "slice", facts.jobset, facts.replicated_job, facts.job_index

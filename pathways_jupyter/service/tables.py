@@ -14,7 +14,7 @@ from pathways_jupyter.service import names, untrusted
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.feed import Row, difference
 from pathways_jupyter.service.images import Image
-from pathways_jupyter.service.model import Holder, Reclaimable, Service, Slice
+from pathways_jupyter.service.model import Holder, Service, Slice
 from pathways_jupyter.service.pathwaysjob import description, expansion, fields
 from pathways_jupyter.service.podstate import State
 
@@ -45,15 +45,21 @@ def tables(
       cache: Of a caller that makes the same cluster's tables repeatedly: unchanged slices keep their rows.
     """
     drawn: Tables = {name: {} for name in EMPTY}
+    rows: RowCache = {} if cache is None else cache
     for info, service in services:
         place = f"{service.namespace}/{service.name}"
-        chips = sum(_chips(service.instance_type))
-        drawn["services"][place] = _service(place, info, service, heads.get(service.name, ""), chips)
-        drawn["slices"] |= {row["id"]: row for row in slice_rows(service, me=me, cache=cache)}
-        held: dict[str, list[Slice]] = {}
+        chips = _chips(service.instance_type)
+        drawn["services"][place] = _service(place, info, service, heads.get(service.name, ""), sum(chips))
+        held: dict[str, list[str]] = {}
         for each in service.slices:
+            key, source = f"{place}/{each.index}", (each, service.availability(each), service.instance_type, me)
+            former = rows.get(key)
+            # Cheap: a slice is the same object until it is drawn again.
+            if former is None or former[0] != source:
+                former = rows[key] = source, _slice(key, service, each, chips, me)
+            drawn["slices"][key] = former[1]
             if each.held_by is not None:
-                held.setdefault(each.held_by.job, []).append(each)
+                held.setdefault(each.held_by.job, []).append(str(each.index))
         for holder in service.holders:
             row = _proxy(service, holder, held.get(holder.job, []), me)
             drawn["proxies"][row["id"]] = row
@@ -61,22 +67,6 @@ def tables(
         row = _job(job)
         drawn["jobs"][row["id"]] = row
     return drawn
-
-
-def slice_rows(service: Service, *, me: str, cache: RowCache | None = None) -> list[Row]:
-    """Return the rows of a service's slices; `me` is the user label of the user who looks at them."""
-    place = f"{service.namespace}/{service.name}"
-    chips = _chips(service.instance_type)
-    known: RowCache = {} if cache is None else cache
-    rows = []
-    for each in service.slices:
-        key, source = f"{place}/{each.index}", (each, service.availability(each), service.instance_type, me)
-        former = known.get(key)
-        # Cheap: a slice is the same object until it is drawn again.
-        row = former[1] if former is not None and former[0] == source else _slice(key, service, each, chips, me)
-        known[key] = source, row
-        rows.append(row)
-    return rows
 
 
 def differences(before: Tables, now: Tables) -> tuple[dict[str, list[Row]], dict[str, list[str]]]:
@@ -115,7 +105,6 @@ def _service(place: str, info: ServiceInfo, service: Service, head: str, chips: 
 
 
 def _slice(key: str, service: Service, each: Slice, chips: Sequence[int], me: str) -> Row:
-    holder = each.held_by
     return {
         "id": key,
         "service": service.name,
@@ -133,42 +122,35 @@ def _slice(key: str, service: Service, each: Slice, chips: Sequence[int], me: st
             }
             for host in each.hosts
         ],
-        "holder": {
-            "session": holder.session,
-            "user": holder.user,
-            "notebook": holder.notebook,
-            "since": holder.since,
-            "mine": bool(me) and holder.user == me,
-            "reclaimable": _silence(holder.reclaimable),
-        }
-        if holder
-        else None,
+        "holder": {**_owner(each.held_by, me), "since": each.held_by.since} if each.held_by else None,
     }
 
 
-def _proxy(service: Service, holder: Holder, held: list[Slice], me: str) -> Row:
+def _proxy(service: Service, holder: Holder, held: list[str], me: str) -> Row:
     # Without a slice it starts, unless it had some and has lost them.
     without = State.DOWN if held else State.STARTING
-    health = State.READY if holder.pod and holder.placed else without
     return {
+        **_owner(holder, me),
         "id": f"{service.namespace}/{holder.job}",
-        "session": holder.session,
-        "user": holder.user,
         "service": service.name,
-        "notebook": holder.notebook,
-        "health": health,
-        "slices": [str(each.index) for each in held],
+        "health": State.READY if holder.pod and holder.placed else without,
+        "slices": held,
         "created": holder.since,
         "until": holder.until,
         "waiting": bool(holder.waiting),
-        "mine": bool(me) and holder.user == me,
         "pod": holder.pod,
-        "reclaimable": _silence(holder.reclaimable),
     }
 
 
-def _silence(found: Reclaimable | None) -> Row | None:
-    return None if found is None else {"silent_since": found.silent_since, "kept_until": found.kept_until}
+def _owner(holder: Holder, me: str) -> Row:
+    silent = holder.reclaimable
+    return {
+        "session": holder.session,
+        "user": holder.user,
+        "notebook": holder.notebook,
+        "mine": bool(me) and holder.user == me,
+        "reclaimable": {"silent_since": silent.silent_since, "kept_until": silent.kept_until} if silent else None,
+    }
 
 
 def _job(job: Object) -> Row:
