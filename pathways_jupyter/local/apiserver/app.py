@@ -216,7 +216,16 @@ class ApiServer:
             verb = request.method.lower()
             if user is ANONYMOUS and not user.may(Question(verb, path=path)):
                 raise StatusError(403, f'forbidden: User "{user.name}" cannot {verb} path "{path}"')
-            return self._document(request)
+            if request.method not in ("GET", "HEAD"):
+                raise api_errors.no_such_resource()
+            if path in HEALTH:
+                return web.Response(text="ok")
+            if path == "/openapi/v2" and "proto-openapi.spec.v2" in request.headers.get("Accept", ""):
+                return web.Response(body=openapi_v2_as_protobuf(), headers={"Content-Type": OPENAPI_PROTOBUF})
+            found = discover(self._store.resources, path)
+            if found is None:
+                raise api_errors.no_such_resource()
+            return bodies.answer(found)
         self._authorize(user, route)
         if route.resource.key == PODS.key and route.subresource not in ("", "status"):
             seconds = self._stream_idle_seconds
@@ -233,16 +242,3 @@ class ApiServer:
             self.audit(user, question)
             if not may(self._store, user, question):
                 raise refusal(user, route, verb)
-
-    def _document(self, request: web.BaseRequest) -> web.Response:
-        if request.method not in ("GET", "HEAD"):
-            raise api_errors.no_such_resource()
-        path = request.path
-        if path in HEALTH:
-            return web.Response(text="ok")
-        if path == "/openapi/v2" and "proto-openapi.spec.v2" in request.headers.get("Accept", ""):
-            return web.Response(body=openapi_v2_as_protobuf(), headers={"Content-Type": OPENAPI_PROTOBUF})
-        found = discover(self._store.resources, path)
-        if found is None:
-            raise api_errors.no_such_resource()
-        return bodies.answer(found)

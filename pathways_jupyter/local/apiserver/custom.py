@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -120,7 +121,12 @@ def _check(
     if isinstance(value, dict):
         return _check_object(value, schema, path, causes, unknown, top)
     if isinstance(value, list) and isinstance(schema.get("items"), dict):
-        _check_keys(value, schema, where, causes)
+        keys, seen = schema.get("x-kubernetes-list-map-keys") or (), []
+        for index, each in enumerate(value if keys else ()):
+            identity = [each.get(key) for key in keys] if isinstance(each, dict) else each
+            if identity in seen:
+                causes.append((f"{where}[{index}]", f"Duplicate value: {dict(zip(keys, identity, strict=False))}"))
+            seen.append(identity)
         return [_check(each, schema["items"], f"{path}[{i}]", causes, unknown) for i, each in enumerate(value)]
     return value
 
@@ -149,14 +155,11 @@ def _check_object(
     return found
 
 
-def _check_keys(value: list[Any], schema: Schema, where: str, causes: list[tuple[str, str]]) -> None:
-    keys = schema.get("x-kubernetes-list-map-keys") or ()
-    seen: list[Any] = []
-    for index, each in enumerate(value if keys else ()):
-        identity = [each.get(key) for key in keys] if isinstance(each, dict) else each
-        if identity in seen:
-            causes.append((f"{where}[{index}]", f"Duplicate value: {dict(zip(keys, identity, strict=False))}"))
-        seen.append(identity)
+_SIZES: Mapping[type, tuple[str, str, str]] = {
+    str: ("minLength", "maxLength", "characters"),
+    list: ("minItems", "maxItems", "items"),
+    dict: ("minProperties", "maxProperties", "properties"),
+}
 
 
 def _limits(value: Any, schema: Schema) -> list[str]:
@@ -164,27 +167,17 @@ def _limits(value: Any, schema: Schema) -> list[str]:
     if schema.get("enum") and value not in schema["enum"]:
         listed = ", ".join(f'"{each}"' for each in schema["enum"])
         why.append(f'Unsupported value: "{value}": supported values: {listed}')
-    if isinstance(value, str):
-        pattern = schema.get("pattern")
-        if pattern and not re.search(pattern, value):
-            why.append(f'Invalid value: "{value}": must match {pattern!r}')
-        why += _size(len(value), schema.get("minLength"), schema.get("maxLength"), "characters")
-    elif isinstance(value, list):
-        why += _size(len(value), schema.get("minItems"), schema.get("maxItems"), "items")
-    elif isinstance(value, dict):
-        why += _size(len(value), schema.get("minProperties"), schema.get("maxProperties"), "properties")
+    if isinstance(value, str) and schema.get("pattern") and not re.search(schema["pattern"], value):
+        why.append(f'Invalid value: "{value}": must match {schema["pattern"]!r}')
+    if type(value) in _SIZES:
+        low, high, unit = _SIZES[type(value)]
+        if len(value) < schema.get(low, 0):
+            why.append(f"Invalid value: should have at least {schema[low]} {unit}")
+        if len(value) > schema.get(high, math.inf):
+            why.append(f"Too many: {len(value)}: must have at most {schema[high]} {unit}")
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        low, high = schema.get("minimum"), schema.get("maximum")
-        if low is not None and value < low:
-            why.append(f"Invalid value: {value}: must be greater than or equal to {low}")
-        if high is not None and value > high:
-            why.append(f"Invalid value: {value}: must be less than or equal to {high}")
+        if value < schema.get("minimum", -math.inf):
+            why.append(f"Invalid value: {value}: must be greater than or equal to {schema['minimum']}")
+        if value > schema.get("maximum", math.inf):
+            why.append(f"Invalid value: {value}: must be less than or equal to {schema['maximum']}")
     return why
-
-
-def _size(size: int, low: int | None, high: int | None, what: str) -> list[str]:
-    if low is not None and size < low:
-        return [f"Invalid value: should have at least {low} {what}"]
-    if high is not None and size > high:
-        return [f"Too many: {size}: must have at most {high} {what}"]
-    return []

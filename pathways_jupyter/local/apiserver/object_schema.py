@@ -108,12 +108,8 @@ def _value(value: Any, kind: str, path: str, unknown: list[str], missing: list[t
         if not isinstance(value, dict):
             raise _Misfit(path, "an object", value)
         return {key: _value(each, kind[2:], f"{path}.{key}", unknown, missing) for key, each in value.items()}
-    if kind in kinds():
-        return _structure(value, kind, path, unknown, missing)
-    return _plain(value, kind, path)
-
-
-def _structure(value: Any, kind: str, path: str, unknown: list[str], missing: list[tuple[str, str]]) -> Object:
+    if kind not in kinds():
+        return _plain(value, kind, path)
     if not isinstance(value, dict):
         raise _Misfit(path, "an object", value)
     known, found = fields(kind), {}
@@ -125,11 +121,8 @@ def _structure(value: Any, kind: str, path: str, unknown: list[str], missing: li
             if key in _MICRO_TIMES and not _MICRO_TIME.fullmatch(str(each)):
                 raise _Misfit(f"{path}.{key}", "a time with microseconds, as in 2006-01-02T15:04:05.000000Z", each)
     if not path.startswith(tuple(f".{each}" for each in _UNCHECKED)):
-        missing += [
-            (f"{path}.{key}".lstrip("."), "Required value")
-            for key, (_, must) in known.items()
-            if must and key not in found
-        ]
+        needed = [key for key, (_, must) in known.items() if must and key not in found]
+        missing += [(f"{path}.{key}".lstrip("."), "Required value") for key in needed]
     return found
 
 

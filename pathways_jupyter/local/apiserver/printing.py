@@ -105,15 +105,11 @@ def duration(seconds: float) -> str:
     return two(_DAY, "d", _HOUR, "h") if whole < 8 * _DAY else f"{whole // _DAY}d"
 
 
-def _age(stamp: Any) -> str:
-    moment = seconds_of(stamp)
-    return "<unknown>" if moment is None else duration(time.time() - moment)
-
-
 def _cell(obj: Object, column: Column) -> Any:
     value = first_value(column.path, obj) if isinstance(column.path, str) else column.path(obj)
     if column.type == "date":
-        return _age(value)
+        moment = seconds_of(value)
+        return "<unknown>" if moment is None else duration(time.time() - moment)
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -150,12 +146,9 @@ def _event_target(event: Object) -> str:
     return f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}"
 
 
-def _event_begin(event: Object) -> Any:
-    return event.get("firstTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
-
-
-def _event_end(event: Object) -> Any:
-    return event.get("lastTimestamp") or first_value(".series.lastObservedTime", event) or _event_begin(event)
+def _last_seen(event: Object) -> Any:
+    stamps = (event.get("lastTimestamp"), first_value(".series.lastObservedTime", event), event.get("eventTime"))
+    return next(filter(None, stamps), event["metadata"].get("creationTimestamp"))
 
 
 def _job_status(job: Object) -> str:
@@ -177,11 +170,6 @@ def _job_completions(job: Object) -> str:
 def _job_duration(job: Object) -> str:
     begin, end = (seconds_of(first_value(f".status.{key}Time", job)) for key in ("start", "completion"))
     return "" if begin is None else duration((end or time.time()) - begin)
-
-
-def _of_containers(field: str) -> Callable[[Object], str]:
-    path = ".spec.template.spec.containers"
-    return lambda job: ",".join(str(each.get(field)) for each in first_value(path, job) or ())
 
 
 def _role(binding: Object) -> str:
@@ -221,13 +209,12 @@ _COLUMNS: Mapping[str, Sequence[Column]] = {
         _wide("Selector", lambda service: _pairs(service["spec"].get("selector"))),
     ),
     "events": (
-        Column("Last Seen", _event_end, "date"),
+        Column("Last Seen", _last_seen, "date"),
         Column("Type", ".type"),
         Column("Reason", ".reason"),
         Column("Object", _event_target),
         Column("Message", lambda event: str(event.get("message", "")).strip()),
         _wide("Source", lambda event: first_value(".source.component", event) or event.get("reportingComponent")),
-        Column("First Seen", _event_begin, "date", priority=1),
         Column("Count", lambda event: event.get("count") or first_value(".series.count", event) or 1, priority=1),
         _wide("Name", ".metadata.name"),
     ),
@@ -253,9 +240,6 @@ _COLUMNS: Mapping[str, Sequence[Column]] = {
         Column("Completions", _job_completions),
         Column("Duration", _job_duration),
         _AGE,
-        _wide("Containers", _of_containers("name")),
-        _wide("Images", _of_containers("image")),
-        _wide("Selector", lambda job: _pairs(first_value(".spec.selector.matchLabels", job))),
     ),
     "leases": (_NAME, Column("Holder", ".spec.holderIdentity"), _AGE),
     "networkpolicies": (

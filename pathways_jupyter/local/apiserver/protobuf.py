@@ -96,25 +96,19 @@ def _value(raw: int | bytes, kind: str, depth: int) -> Any:
     return _message(_bytes(raw), kind, depth + 1)
 
 
-def _micro_time(parts: dict[int, int | bytes]) -> str | None:
-    """The text of a ``MicroTime``, which always has six digits after the point."""
+def _time(parts: dict[int, int | bytes], *, micro: bool) -> str | None:
+    """The text of a ``Time``, or of a ``MicroTime``, which always has six digits after the point."""
     micros = _integer(parts.get(2, 0)) // 1000
-    if not 0 <= micros < 1_000_000:
-        raise _Malformed("a time out of range")
-    return f"{_seconds(parts)}.{micros:06d}Z" if parts else None
-
-
-def _seconds(parts: dict[int, int | bytes]) -> str:
     try:
-        moment = datetime.datetime.fromtimestamp(_integer(parts.get(1, 0)), datetime.UTC)
+        moment = datetime.datetime.fromtimestamp(_integer(parts.get(1, 0)), datetime.UTC).replace(microsecond=micros)
     except (OverflowError, ValueError, OSError) as error:
         raise _Malformed("a time out of range") from error
-    return moment.strftime("%Y-%m-%dT%H:%M:%S")
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ") if parts else None
 
 
 _SPECIAL: Mapping[str, Callable[[dict[int, int | bytes]], Any]] = {
-    "Time": lambda parts: f"{_seconds(parts)}Z" if parts else None,
-    "MicroTime": _micro_time,
+    "Time": lambda parts: _time(parts, micro=False),
+    "MicroTime": lambda parts: _time(parts, micro=True),
     "Quantity": lambda parts: _text(parts.get(1, b"")),
     "IntOrString": lambda parts: _text(parts.get(3, b"")) if _integer(parts.get(1, 0)) else _integer(parts.get(2, 0)),
     "FieldsV1": lambda _: None,

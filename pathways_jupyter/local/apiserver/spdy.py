@@ -100,8 +100,11 @@ class SpdyConnection:
         for head, flags, payload in self._frames():
             if head & _CONTROL:
                 await self._control(head >> 16 & 0x7FFF, head & 0xFFFF, flags, payload)
-            else:
-                await self._data(head, flags, payload)
+            elif (stream := self.streams.get(head)) is not None and stream.sink is not None:
+                if payload:
+                    await stream.sink(payload)
+                if flags & _FIN:
+                    await stream.sink(b"")
 
     async def send_data(self, number: int, data: bytes, flags: int) -> None:
         """Send a data frame."""
@@ -159,15 +162,6 @@ class SpdyConnection:
             block = self._deflate.compress(struct.pack(">I", 0)) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
             await self._send(_control_frame(_SYN_REPLY, struct.pack(">I", number) + block))
         if flags & _FIN and stream.sink is not None:
-            await stream.sink(b"")
-
-    async def _data(self, number: int, flags: int, payload: bytes) -> None:
-        stream = self.streams.get(number)
-        if stream is None or stream.sink is None:
-            return
-        if payload:
-            await stream.sink(payload)
-        if flags & _FIN:
             await stream.sink(b"")
 
     def _headers(self, block: bytes) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 
 from pathways_jupyter.local.apiserver.api_errors import gone
@@ -27,14 +28,12 @@ class ChangeType(StrEnum):
     DELETED = "DELETED"
 
 
+@dataclass(eq=False, slots=True)
 class Record:
     """One state of one object; immutable."""
 
-    __slots__ = ("_encoded", "object")
-
-    def __init__(self, obj: Object) -> None:
-        self.object = obj
-        self._encoded: bytes | None = None
+    object: Object
+    _encoded: bytes | None = None
 
     @property
     def encoded(self) -> bytes:
@@ -46,16 +45,14 @@ class Record:
         return self._encoded
 
 
+@dataclass(frozen=True, eq=False, slots=True)
 class Change:
     """One change of one object. Its objects are shared by all watches: read them only."""
 
-    __slots__ = ("previous", "record", "revision", "type")
-
-    def __init__(self, type: ChangeType, record: Record, previous: Record | None, revision: int) -> None:
-        self.type = type
-        self.record = record
-        self.previous = previous
-        self.revision = revision
+    type: ChangeType
+    record: Record
+    previous: Record | None
+    revision: int
 
     @property
     def object(self) -> Object:

@@ -163,22 +163,26 @@ class JobSetController(Reconciler):
                 )
 
     def _count(self, jobset: Object, status: Object) -> list[Object]:
-        jobs = [job for job in owned(self._store, jobset, JOBS) if _attempt(job) == status["restarts"]]
-        counts = []
-        for replicated in jobset["spec"].get("replicatedJobs") or ():
-            own = [job for job in jobs if job["metadata"]["labels"][names.REPLICATED_JOB_LABEL] == replicated["name"]]
-            open_ = [job for job in own if not _is_over(job)]
-            counts.append(
-                {
-                    "name": replicated["name"],
-                    "ready": sum(1 for job in open_ if _is_ready(job)),
-                    "succeeded": sum(1 for job in own if condition(job.get("status", {}), "Complete")),
-                    "failed": sum(1 for job in own if condition(job.get("status", {}), "Failed")),
-                    "active": sum(1 for job in open_ if job.get("status", {}).get("active")),
-                    "suspended": sum(1 for job in open_ if job["spec"].get("suspend")),
-                }
-            )
-        return counts
+        """The ``replicatedJobsStatus`` of the present attempt."""
+        counts = {
+            each["name"]: dict.fromkeys(("ready", "succeeded", "failed", "active", "suspended"), 0)
+            for each in jobset["spec"].get("replicatedJobs") or ()
+        }
+        for job in owned(self._store, jobset, JOBS):
+            count = counts.get(job["metadata"]["labels"][names.REPLICATED_JOB_LABEL])
+            if count is None or _attempt(job) != status["restarts"]:
+                continue
+            spec, state = job["spec"], job.get("status", {})
+            if condition(state, "Complete"):
+                count["succeeded"] += 1
+            elif condition(state, "Failed"):
+                count["failed"] += 1
+            else:
+                wanted = min(spec.get("parallelism", 1), spec.get("completions") or spec.get("parallelism", 1))
+                count["ready"] += state.get("ready", 0) + state.get("succeeded", 0) >= wanted
+                count["active"] += bool(state.get("active"))
+                count["suspended"] += bool(spec.get("suspend"))
+        return [{"name": name, **count} for name, count in counts.items()]
 
     def _record(self, jobset: Object, reason: str, message: str, *, warning: bool = False) -> None:
         self._recorder.record(jobset, "jobset-controller", reason, message, warning=warning)
@@ -245,9 +249,3 @@ def _attempt(job: Object) -> int:
 def _is_over(job: Object) -> bool:
     status = job.get("status", {})
     return bool(condition(status, "Complete") or condition(status, "Failed"))
-
-
-def _is_ready(job: Object) -> bool:
-    status, spec = job.get("status", {}), job["spec"]
-    wanted = min(spec.get("parallelism", 1), spec.get("completions") or spec.get("parallelism", 1))
-    return bool(status.get("ready", 0) + status.get("succeeded", 0) >= wanted)

@@ -7,7 +7,6 @@ earlier requests. It may ask to be called again later, for which the deadlines a
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -78,7 +77,13 @@ class Reconciler(Follower, ABC):
     def start(self) -> None:
         """Begin with all existing objects."""
         for resource, source in self._sources.items():
-            self.follow(resource, functools.partial(self._handle, source))
+
+            def handle(changes: Sequence[Change], source: Source = source) -> None:
+                # A batch usually holds many changes with the same key; one reconcile sees them all.
+                for key in dict.fromkeys(key for change in changes for key in source(change)):
+                    self._process(key)
+
+            self.follow(resource, handle)
 
     async def close(self) -> None:
         """Stop reconciling."""
@@ -87,11 +92,6 @@ class Reconciler(Follower, ABC):
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-
-    def _handle(self, source: Source, changes: Sequence[Change]) -> None:
-        # A batch usually holds many changes with the same key; one reconcile sees them all.
-        for key in dict.fromkeys(key for change in changes for key in source(change)):
-            self._process(key)
 
     def _process(self, key: Key) -> None:
         if (timer := self._timers.pop(key, None)) is not None:
