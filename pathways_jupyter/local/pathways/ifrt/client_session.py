@@ -16,10 +16,10 @@ from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt import messages, promises, statuses
 from pathways_jupyter.local.pathways.ifrt.buffers import HostBuffers
-from pathways_jupyter.local.pathways.ifrt.colocated import Order
+from pathways_jupyter.local.pathways.ifrt.colocated import Order, PythonExecutable
 from pathways_jupyter.local.pathways.ifrt.device_queues import DeviceQueues
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
-from pathways_jupyter.local.pathways.ifrt.executables import Executable
+from pathways_jupyter.local.pathways.ifrt.executables import XlaExecutable
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
@@ -73,7 +73,7 @@ class Session:
         self.machine = machine
         self.buffers = HostBuffers()
         self.order = Order()
-        self.executables: dict[int, Executable] = {}
+        self.executables: dict[int, XlaExecutable | PythonExecutable] = {}
         self.futures: dict[int, Future] = {}
         self._handlers = handlers
         self._deliver = deliver

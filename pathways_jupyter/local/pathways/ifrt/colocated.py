@@ -1,26 +1,29 @@
 """Colocated Python: programs that are Python functions, run on the hosts of their devices.
 
-*What* runs is JAX's own pickle inside a custom-call program. It runs on the hosts' :mod:`sidecars`: this module only
-keeps calls in the order that JAX promises (those of one client thread that share a device) and makes arrays of the
-results.
+*What* runs is JAX's own pickle inside a custom-call program. It runs on the hosts' :mod:`sidecars`, in the order that
+JAX promises for the calls of one client thread that share a device.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 from collections.abc import Sequence
+from concurrent import futures
 from typing import Any
 
-from pathways_jupyter.local.pathways.ifrt import messages, promises, session_arrays, statuses, values
+from pathways_jupyter.local.pathways.ifrt import dtypes, messages, promises, session_arrays, statuses, values
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
-from pathways_jupyter.local.pathways.ifrt.sidecars import Sidecars
+from pathways_jupyter.local.pathways.ifrt.sidecars import Host, HostAnswer, Sidecars
 from pathways_jupyter.local.pathways.ifrt.values import Spec
+from pathways_jupyter.local.pathways.sidecar import sidecar_protocol
 
 PROGRAM_TYPE = "jax_colocated_python_v0.0.1"
+_STRING = "string"
 
 
 class Order:
@@ -56,29 +59,34 @@ class Order:
 
 
 class PythonExecutable:
-    """A colocated Python function as a session's executable."""
+    """A colocated Python function as a session's executable; making one loads it on every host of its devices.
+
+    Args:
+      program: An encoded CustomCallProgramProto.
+
+    Raises:
+      StatusError: It is another kind of program, a host cannot be reached, or cannot unpickle it; the message holds
+        the remote traceback.
+    """
 
     def __init__(
         self, program: bytes, sidecars: Sidecars, order: Order, devices: Devices, shardings: Shardings
     ) -> None:
-        """Brings the function to its hosts.
-
-        Args:
-          program: An encoded CustomCallProgramProto.
-
-        Raises:
-          StatusError: It is another kind of program, or cannot be loaded.
-        """
         message = messages.CustomCallProgram.FromString(program)
         if message.type != PROGRAM_TYPE:
             raise statuses.unimplemented(f"programs of type {message.type} are not supported")
         self.name: str = message.name
         self.device_ids: tuple[int, ...] = tuple(message.devices.device_ids)
-        self._devices = devices
+        self._sidecars = sidecars
         self._order = order
+        self._devices = devices
+        self._code: bytes = message.serialized_program_text
+        self._inputs = [values.read_spec(each, shardings) for each in message.input_specs]
         self._outputs = [values.read_spec(each, shardings) for each in message.output_specs]
-        inputs = [values.read_spec(each, shardings) for each in message.input_specs]
-        self._function = sidecars.load(message.serialized_program_text, inputs, self._outputs, self.device_ids)
+        self._number = sidecars.new_function()
+        self._hosts = devices.hosts(self.device_ids)
+        for number in self._hosts:
+            self._load_on(sidecars.host(number))
 
     @property
     def fingerprint(self) -> bytes:
@@ -128,12 +136,76 @@ class PythonExecutable:
         JAX keeps a colocated object alive by the functions that refer to it, and lets go of one as soon as it has
         called another.
         """
-        promises.when_all(self._order.outstanding(), self._function.release)
+
+        def forget() -> None:
+            for number in self._hosts:
+                # A host that is lost has forgotten it already: connecting again would only start a process there.
+                host = self._sidecars.connected(number)
+                if host is not None and self._number in host.loaded:
+                    host.loaded.discard(self._number)
+                    host.notify("release", function=self._number)
+
+        promises.when_all(self._order.outstanding(), forget)
+
+    def _load_on(self, host: Host) -> None:
+        all_devices = self._devices.all
+        outputs = [
+            {
+                "dtype": _STRING if spec.is_strings else dtypes.to_numpy(spec.kind).name,
+                "shape": list(spec.shape),
+                "devices": self._on(host.number, spec),
+            }
+            for spec in self._outputs
+        ]
+        chips = [each for each in self.device_ids if all_devices[each].is_chip]
+        aliases = {str(each): self._devices.chips + all_devices[each].chip for each in chips}
+        host.request("load", [self._code], function=self._number, outputs=outputs, aliases=aliases).result()
+        host.loaded.add(self._number)
 
     def _call(self, sources: list[Any]) -> tuple[list[Any], None]:
+        """Sends every host its shards of the arguments, and puts the hosts' shards of the results together."""
+        import jax
+
         self._devices.check_up(self.device_ids)
-        made = self._function.call([values.split(source) for source in sources])
-        return [values.join(spec, shards) for spec, shards in zip(self._outputs, made, strict=True)], None
+        inputs = [values.split(source) for source in sources]
+        running = [self._call_on(number, inputs) for number in self._hosts]
+        futures.wait(running, return_when=futures.FIRST_EXCEPTION)
+        # If several failed, the first host's error is reported; hosts that are not done no longer matter.
+        for each in running:
+            if each.done():
+                each.result()
+        made: list[dict[int, Any]] = [{} for _ in self._outputs]
+        for each in running:
+            header, parts = each.result()
+            rest = iter(parts)
+            for shards, spec, places in zip(made, self._outputs, header["outputs"], strict=True):
+                for device in places:
+                    part, shape = next(rest), spec.sharding.shard_shape(spec.shape)
+                    if spec.is_strings:
+                        shards[device] = tuple(sidecar_protocol.unpack_strings(part, math.prod(shape)))
+                    else:
+                        array = values.read_host(part, spec.kind, shape, None)
+                        shards[device] = jax.device_put(array, self._devices.jax_devices[device])
+        return [
+            values.join(spec, [shards[device] for device in spec.sharding.device_ids])
+            for shards, spec in zip(made, self._outputs, strict=True)
+        ], None
+
+    def _call_on(self, number: int, inputs: Sequence[Sequence[Any]]) -> futures.Future[HostAnswer]:
+        host = self._sidecars.host(number)
+        if self._number not in host.loaded:
+            self._load_on(host)
+        places = [self._on(number, spec) for spec in self._inputs]
+        parts = []
+        for spec, shards, devices in zip(self._inputs, inputs, places, strict=True):
+            for device in devices:
+                shard = shards[spec.sharding.device_ids.index(device)]
+                parts.append(sidecar_protocol.pack_strings(shard) if spec.is_strings else values.to_host(shard, None))
+        shapes = [list(spec.sharding.shard_shape(spec.shape)) for spec in self._inputs]
+        return host.request("call", parts, function=self._number, inputs=places, shapes=shapes)
+
+    def _on(self, host: int, spec: Spec) -> list[int]:
+        return [each for each in spec.sharding.device_ids if self._devices.all[each].host == host]
 
 
 _numbers = itertools.count(1)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from pathways_jupyter.local.pathways.ifrt import compilation, messages, promises, statuses
+from pathways_jupyter.local.pathways.ifrt import messages, promises, statuses
 from pathways_jupyter.local.pathways.ifrt.client_session import Answer, Future, Handler, Session
 from pathways_jupyter.local.pathways.ifrt.colocated import PythonExecutable
-from pathways_jupyter.local.pathways.ifrt.executables import Executable, XlaExecutable
+from pathways_jupyter.local.pathways.ifrt.executables import XlaExecutable
 from pathways_jupyter.local.pathways.ifrt.stablehlo import CALLBACKS_REFUSED
 
 _XLA_PROGRAMS = frozenset({"xla::ifrt::XlaProgram", "xla::ifrt::HloProgram"})
@@ -22,11 +22,12 @@ def compile_program(session: Session, message: Any, answer: Answer) -> None:
 
     def compile_and_answer() -> None:
         machine, program = session.machine, message.program
-        executable: Executable
+        executable: XlaExecutable | PythonExecutable
         try:
             if program.type_name in _XLA_PROGRAMS:
-                compiled = compilation.compile_program(program.data, message.compile_options.data, machine.devices)
-                executable = XlaExecutable(compiled, machine.devices, machine.shardings, machine.queues)
+                executable = XlaExecutable(
+                    program.data, message.compile_options.data, machine.devices, machine.shardings, machine.queues
+                )
             elif program.type_name == _PYTHON_PROGRAM:
                 executable = PythonExecutable(
                     program.data, machine.sidecars, session.order, machine.devices, machine.shardings

@@ -1,18 +1,22 @@
-"""Compiled programs: running them, and what a client asks about them."""
+"""Compiled programs: compiling and running them, and what a client asks about them."""
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from pathways_jupyter.local.pathways.ifrt import session_arrays, statuses, values
-from pathways_jupyter.local.pathways.ifrt.compilation import Compiled
+from pathways_jupyter.local.pathways.ifrt import messages, session_arrays, statuses, values
 from pathways_jupyter.local.pathways.ifrt.device_queues import DeviceQueues
 from pathways_jupyter.local.pathways.ifrt.devices import MEMORY_KINDS, Devices
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
+from pathways_jupyter.local.pathways.ifrt.stablehlo import read_program
 from pathways_jupyter.local.pathways.ifrt.values import Spec
+
+_log = logging.getLogger(__name__)
 
 _MEMORY_STATS = (
     "generated_code_size_in_bytes",
@@ -29,68 +33,83 @@ _MEMORY_STATS = (
 )
 
 
-class Executable(Protocol):
-    """A program that a session has compiled: XLA's, or a Python function that runs on hosts."""
+_TPU_OPTIONS = ("xla_tpu_", "xla_jf_", "xla_sc_", "xla_mosaic_", "megascale_")
+"""How options begin that only a TPU's compiler has. They tune and change no result, so that a CPU can do without."""
 
-    name: str
-    device_ids: tuple[int, ...]
-
-    @property
-    def fingerprint(self) -> bytes:
-        """A fingerprint of the program; empty if there is none."""
-
-    def outputs(self, inputs: Sequence[Array], device_ids: Sequence[int]) -> list[Spec]:
-        """What an execution would return."""
-
-    def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Promise:
-        """Starts one execution as soon as its inputs are there; never raises for what goes wrong in it.
-
-        Args:
-          options: An ExecuteOptionsProto.
-
-        Returns:
-          A promise that is settled when the execution was started, or could not be.
-        """
-
-    def describe(self, response: Any) -> None:
-        """Fills a LoadedExecutableMetadataResponse."""
-
-    def cost_analysis(self) -> dict[str, float]:
-        """XLA's estimates, by name."""
-
-    def text(self) -> str:
-        """The optimized program for people to read."""
-
-    def release(self) -> None:
-        """Frees what it holds elsewhere; it is not used afterwards."""
+_ALIAS = re.compile(r"\((\d+), \{(\d*)\}, (?:may|must)-alias\)")
 
 
 class XlaExecutable:
-    """A compiled StableHLO program."""
+    """A program compiled by this process's XLA; making one takes as long as it takes.
 
-    def __init__(self, compiled: Compiled, devices: Devices, shardings: Shardings, queues: DeviceQueues) -> None:
-        self.name = compiled.name
-        self.device_ids = compiled.device_ids
-        self._compiled = compiled
-        self._executable = executable = compiled.executable
-        self._devices = devices
-        self._shardings = shardings
-        self._queues = queues
-        count = len(compiled.results)
+    Args:
+      artifact: A StableHLO portable artifact.
+      options: An encoded XlaCompileOptionsProto.
+
+    Raises:
+      StatusError: The program cannot be used here.
+      Exception: Whatever else XLA has against the program.
+    """
+
+    def __init__(
+        self, artifact: bytes, options: bytes, devices: Devices, shardings: Shardings, queues: DeviceQueues
+    ) -> None:
+        from jax._src.lib import xla_client as xc
+
+        program = read_program(artifact)
+        if b"lapack_" in artifact:
+            # Imports SciPy.
+            from jaxlib import lapack
+
+            # Programs reach LAPACK's functions through pointers, which are empty until then.
+            lapack._lapack.initialize()
+        wanted = messages.XlaCompileOptions.FromString(options).compile_options
+        self.name = program.name
+        # In the order in which an array's shards lie on them: replica by replica.
+        self.device_ids: tuple[int, ...] = (0,)
+        if wanted.executable_build_options.HasField("device_assignment"):
+            assignment = wanted.executable_build_options.device_assignment
+            self.device_ids = tuple(
+                computation.replica_device_ids[replica]
+                for replica in range(assignment.replica_count)
+                for computation in assignment.computation_devices
+            )
+        # Runs on whatever single device its arguments are on.
+        self._portable: bool = wanted.compile_portable_executable
+        compile_options = xc.CompileOptions.ParseFromString(wanted.SerializeToString())
+        overrides = compile_options.env_option_overrides
+        if dropped := sorted(name for name, _ in overrides if name.startswith(_TPU_OPTIONS)):
+            _log.info("Left out compiler options that only TPUs have: %s", ", ".join(dropped))
+            compile_options.env_option_overrides = [each for each in overrides if each[0] not in dropped]
+        places = xc.DeviceList(tuple(devices.jax_devices[each] for each in self.device_ids))
+        executable = devices.client.compile_and_load(program.code, places, compile_options)
+        # The arguments whose memory becomes a result's.
+        self._donated: list[int] = []
+        if program.offered:
+            # Which of them XLA reuses is only in the first line of the module's text, as in
+            # ``input_output_alias={ {0}: (1, {}, may-alias) }``, where 1 is the argument; or, when all arguments are
+            # one tuple, ``(0, {1}, may-alias)``.
+            (module,) = executable.hlo_modules()
+            aliases = _ALIAS.findall(module.to_string().partition("\n")[0])
+            self._donated = sorted({int(place or argument) for argument, place in aliases})
+        self._results = program.results
+        count = len(program.results)
         # The memory of each result, for the one program that there is.
         (self._memory_kinds,) = executable.get_output_memory_kinds() or [[MEMORY_KINDS[0]] * count]
         self._partitionings: list[bytes | None] = [None] * count
         if len(self.device_ids) > 1:
             found = executable.get_output_shardings()
             if found is None:
-                from jax._src.lib import xla_client as xc
-
                 replicated = xc.OpSharding()
                 replicated.type = xc.OpSharding.Type.REPLICATED
                 found = [replicated] * count
             # XLA has one for the empty tuple that a program without results returns.
             self._partitionings = [each.SerializeToString() for each in found[:count]]
-        self._results: dict[tuple[int, ...], tuple[list[Spec], list[Any]]] = {}
+        self._executable = executable
+        self._devices = devices
+        self._shardings = shardings
+        self._queues = queues
+        self._places: dict[tuple[int, ...], tuple[list[Spec], list[Any]]] = {}
 
     @property
     def fingerprint(self) -> bytes:
@@ -120,7 +139,7 @@ class XlaExecutable:
             work,
             inputs,
             outputs,
-            consumed=[inputs[each] for each in self._compiled.donated if each not in kept],
+            consumed=[inputs[each] for each in self._donated if each not in kept],
             start=self._queues.of(where).launch,
         )
 
@@ -145,7 +164,7 @@ class XlaExecutable:
                     described.layouts.add().minor_to_major.extend(layout._xla_layout().minor_to_major())
         response.output_memory_kinds.memory_kind_lists.add().memory_kinds.extend(self._memory_kinds)
         response.donated_input_indices.SetInParent()
-        response.donated_input_indices.donated_input_indices.extend(self._compiled.donated)
+        response.donated_input_indices.donated_input_indices.extend(self._donated)
         stats = executable.get_compiled_memory_stats()
         response.compiled_memory_stats.SetInParent()
         for field in _MEMORY_STATS:
@@ -165,7 +184,7 @@ class XlaExecutable:
 
     def _where(self, inputs: Sequence[Array], device_ids: Sequence[int]) -> tuple[int, ...]:
         """A portable program runs on the device that the request names, or that its arguments are on."""
-        if not self._compiled.portable:
+        if not self._portable:
             return self.device_ids
         if device_ids:
             return tuple(device_ids)
@@ -174,14 +193,14 @@ class XlaExecutable:
 
     def _results_on(self, where: tuple[int, ...]) -> tuple[list[Spec], list[Any]]:
         """The results of a run on these devices, and JAX's handlers that make arrays of them."""
-        if (known := self._results.get(where)) is not None:
+        if (known := self._places.get(where)) is not None:
             return known
         # The result handlers of jaxlib itself take other arguments from 0.12 on.
         from jax._src.interpreters import pxla
 
-        specs, handlers = self._results[where] = ([], [])
+        specs, handlers = self._places[where] = ([], [])
         for (kind, shape), partitioning, memory_kind in zip(
-            self._compiled.results, self._partitionings, self._memory_kinds, strict=True
+            self._results, self._partitionings, self._memory_kinds, strict=True
         ):
             if partitioning is None:
                 sharding = self._shardings.single(where[0], memory_kind)
