@@ -224,39 +224,6 @@ def test_the_api_server_restarts_in_place_and_pods_go_on(shared):
     kubectl(shared, "delete", "configmap", "kept")
 
 
-FLOOD = """
-import contextlib, socket, ssl, sys
-kind, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-context = ssl._create_unverified_context()
-kept = []
-for _ in range(count):
-    connection = socket.create_connection(("127.0.0.1", port))
-    kept.append(connection)
-    with contextlib.suppress(OSError):
-        if kind != "plain":
-            kept[-1] = connection = context.wrap_socket(connection)
-            connection.sendall(b"GET / HTTP/1.1\\r\\nHost: x\\r\\n")
-        if kind == "refused":
-            connection.sendall(b"\\r\\n")
-            connection.recv(1)
-print("open", flush=True)
-sys.stdin.read()
-"""
-
-
-@kubectl_needed
-@pytest.mark.parametrize("kind", ["plain", "half", "refused"])
-def test_connections_without_a_token_do_not_starve_the_api(shared, kind):
-    port = shared.url.rpartition(":")[2]
-    command = [sys.executable, "-c", FLOOD, kind, port, "700"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as flood:
-        assert flood.stdout is not None
-        assert flood.stdout.readline() == "open\n"
-        assert items(shared, "nodes")
-        assert psutil.Process(shared.pid).num_fds() < 500
-        flood.kill()
-
-
 @kubectl_needed
 def test_a_node_can_be_drained_and_put_back(shared):
     worker = next(pod for pod in items(shared, "pods") if "worker-0" in pod["metadata"]["name"])

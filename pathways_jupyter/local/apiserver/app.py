@@ -7,7 +7,6 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import cast
 
 from aiohttp import web
 
@@ -16,7 +15,6 @@ from pathways_jupyter.local.apiserver import api_errors, bodies
 from pathways_jupyter.local.apiserver.access import answer_review, may, refusal, review_at
 from pathways_jupyter.local.apiserver.api_discovery import OPENAPI_PROTOBUF, discover, openapi_v2_as_protobuf
 from pathways_jupyter.local.apiserver.api_errors import StatusError
-from pathways_jupyter.local.apiserver.api_listener import Connection, Listener
 from pathways_jupyter.local.apiserver.object_handlers import serve_objects
 from pathways_jupyter.local.apiserver.pki import server_context
 from pathways_jupyter.local.apiserver.pod_subresources import serve_pod_subresource
@@ -33,13 +31,16 @@ from pathways_jupyter.local.apiserver.users import (
     User,
     Users,
 )
-from pathways_jupyter.local.connection_bounds import STREAM_IDLE_SECONDS
 
 ADMIN = "pathways-local-admin"
 SERVICE_ACCOUNTS = "system:serviceaccounts"
 """The group of pods, whose requests do not keep a cluster alive."""
 _DISCOVERY = {"nonResourceURLs": ["/api*", "/openapi*", "/version", *HEALTH], "verbs": ["get"]}
+_BACKLOG = 1024
+_KEEP_ALIVE_SECONDS = 3600.0
 _STOP_SECONDS = 2.0
+_STREAM_IDLE_SECONDS = 4 * 3600.0
+"""The default of the kubelet's ``streamingConnectionIdleTimeout``."""
 _log = logging.getLogger(__name__)
 
 
@@ -62,7 +63,7 @@ class ApiServer:
         *,
         directory: Path,
         port: int = 0,
-        stream_idle_seconds: float = STREAM_IDLE_SECONDS,
+        stream_idle_seconds: float = _STREAM_IDLE_SECONDS,
     ) -> None:
         self._store = store
         self._directory = directory
@@ -70,7 +71,7 @@ class ApiServer:
         self._runtime = runtime
         self._stream_idle_seconds = stream_idle_seconds
         self._port = port
-        self._listener: Listener | None = None
+        self._server: asyncio.Server | None = None
         self._connections: web.Server | None = None
         self._answering: set[asyncio.Task[object]] = set()
         self.in_use = 0
@@ -132,22 +133,32 @@ class ApiServer:
           LocalClusterError: The port is taken.
         """
         context = server_context(self._directory)
-        self._connections = web.Server(self._handle, handler_cancellation=True)
-        self.last_used = asyncio.get_running_loop().time()
+        self._connections = web.Server(
+            self._handle,
+            handler_cancellation=True,
+            access_log=None,
+            # Like the real API server, which does not decompress a body, and then finds that it is not JSON.
+            auto_decompress=False,
+            keepalive_timeout=_KEEP_ALIVE_SECONDS,
+        )
+        loop = asyncio.get_running_loop()
+        self.last_used = loop.time()
         try:
-            self._listener = Listener(self._port, context, self._connections)
+            self._server = await loop.create_server(
+                self._connections, "127.0.0.1", self._port, ssl=context, backlog=_BACKLOG
+            )
         except OSError as error:
             raise LocalClusterError(
                 f"The embedded cluster's API cannot listen on 127.0.0.1:{self._port}: {error}.",
                 hint="Stop the process that listens there, or end the embedded cluster and start it again.",
             ) from error
-        self._port = self._listener.port
+        self._port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         """Stop listening and drop every connection at once, whatever it is doing."""
-        if self._listener is None or self._connections is None:
+        if self._server is None or self._connections is None:
             return
-        await self._listener.close()
+        self._server.close()
         for connection in self._connections.connections:
             if connection.transport is not None:
                 connection.transport.abort()
@@ -158,7 +169,7 @@ class ApiServer:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_STOP_SECONDS):
                 await self._connections.shutdown(0)
-        self._listener = self._connections = None
+        self._server = self._connections = None
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         task = asyncio.current_task()
@@ -187,7 +198,6 @@ class ApiServer:
             raise StatusError(401, "Unauthorized")
         if user is ANONYMOUS:
             return await self._serve(request, user)
-        cast("Connection", request.protocol).authenticated()
         if any(header.lower().startswith("impersonate-") for header in request.headers):
             # Else the request would do what its real sender may.
             raise api_errors.bad_request("the embedded cluster does not serve requests on behalf of another user")

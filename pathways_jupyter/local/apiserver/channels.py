@@ -5,16 +5,46 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 from aiohttp import WSMsgType, web
 
 from pathways_jupyter.local.apiserver.api_errors import StatusError
-from pathways_jupyter.local.connection_bounds import IdleTimer
 
 CHUNK = 256 * 1024
 """Bytes read at once: small reads cost a fifth of the throughput."""
 _LARGEST_MESSAGE = 16 * 1024 * 1024
+
+
+class IdleTimer:
+    """Cuts a connection after `seconds` without a :meth:`touch`; :meth:`stop` it when the connection ends.
+
+    The kubelet cuts a port-forward or an exec without traffic. It counts messages in either direction, empty ones
+    included, but no WebSocket pings: its library answers them without reporting them.
+    """
+
+    def __init__(self, transport: asyncio.BaseTransport | None, seconds: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport = transport
+        self._seconds = seconds
+        self._touched = self._loop.time()
+        self._timer = self._loop.call_later(seconds, self._check)
+
+    def touch(self) -> None:
+        """Note a message. Called for every piece of a tunnel's data, so it does not reschedule the timer."""
+        self._touched = self._loop.time()
+
+    def stop(self) -> None:
+        """Cancel the timer."""
+        self._timer.cancel()
+
+    def _check(self) -> None:
+        left = self._touched + self._seconds - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._check)
+        elif self._transport is not None:
+            # A kubelet's deadline applies to writing as well, so the client gets no closing frame from it either.
+            cast("asyncio.Transport", self._transport).abort()
 
 
 class Channels:
