@@ -10,7 +10,7 @@ from typing import Any
 
 from pathways_jupyter.local.pathways.http2 import connection
 from pathways_jupyter.local.pathways.http2.calls import Call, Content, Messages
-from pathways_jupyter.local.pathways.ifrt import array_requests, devices, executable_requests, messages, statuses
+from pathways_jupyter.local.pathways.ifrt import array_requests, devices, executable_requests, messages
 from pathways_jupyter.local.pathways.ifrt.buffers import Upload, chunk_head
 from pathways_jupyter.local.pathways.ifrt.client_session import Answer, Handler, Machine, Session
 from pathways_jupyter.local.pathways.ifrt.devices import MEMORY_KINDS, PLATFORM, Device
@@ -67,10 +67,7 @@ class Server:
     # -- gRPC methods; all on the thread of the call's connection
 
     def _serve(self, call: Call) -> None:
-        method = self._methods.get(call.path)
-        if method is None:
-            raise statuses.unimplemented(f"there is no method {call.path}")
-        method(call)
+        self._methods[call.path](call)
 
     def _get_version(self, call: Call) -> None:
         def answer(data: bytes) -> None:
@@ -159,22 +156,9 @@ _NOTHING = b""
 
 
 def introduce(session: Session, message: Any, answer: Answer) -> None:
-    """Answers once every slice is placed, which is when the devices begin to exist."""
+    """Describes the devices; answers once every slice is placed, which is when they begin to exist."""
     del message
-
-    def placed() -> None:
-        error = session.machine.placed.error
-        if error is not None:
-            answer.fail(error)
-            return
-        fill(answer.body, session)
-        answer.send()
-
-    session.machine.placed.then(placed)
-
-
-def fill(response: Any, session: Session) -> None:
-    """Fills an InitResponse."""
+    response = answer.body
     response.session_id = session.id
     response.platform_name = PLATFORM
     response.platform_version = _PLATFORM_VERSION
@@ -187,6 +171,7 @@ def fill(response: Any, session: Session) -> None:
             response.primary_device_ids.append(device.id)
     # With Shardy, programs arrive with their shardings still in the client's own axes.
     messages.write_attributes(response.client_attributes, {"serialize_with_sdy": True})
+    answer.send_when(session.machine.placed)
 
 
 def _describe(response: Any, device: Device) -> None:

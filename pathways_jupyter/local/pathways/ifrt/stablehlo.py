@@ -72,24 +72,31 @@ def read_program(artifact: bytes) -> Program:
 
     with mlir.make_ir_context() as context:
         module = xc._xla.mlir.deserialize_portable_artifact(artifact, context)
-        calls, composites = _calls(module)
-        for target in calls:
-            if target in _REFUSED:
-                raise statuses.unimplemented(_REFUSED[target])
         # Custom calls that only a TPU knows become JAX's lowering for CPUs of the function that they stand for.
         lowerings = {"LuDecomposition": jax.lax.linalg.lu}
-        replaced = [(target, call) for target in lowerings for call in calls.get(target, ())]
-        for number, (target, call) in enumerate(replaced):
-            entry = _lowered_into(module, lowerings[target], call.operands[0].type, f"cpu_{target}_{number}")
-            _replace_by_call(call, entry)
-        for each in composites:
-            _replace_by_call(each, each.attributes["decomposition"].value)
+        replaced = 0
+        # A list, because replacing changes what is walked.
+        for operation in list(_walk(module.operation)):
+            if operation.name == "stablehlo.custom_call":
+                target = _text(operation, "call_target_name")
+                if target in _REFUSED:
+                    raise statuses.unimplemented(_REFUSED[target])
+                if target not in lowerings:
+                    continue
+                name = f"cpu_{target}_{replaced}"
+                _lower_into(module, lowerings[target], operation.operands[0].type, name)
+                _replace_by_call(operation, name)
+            elif operation.name == "stablehlo.composite" and _text(operation, "name") in _DECOMPOSED:
+                _replace_by_call(operation, operation.attributes["decomposition"].value)
+            else:
+                continue
+            replaced += 1
         main = next(each for each in _functions(module) if _name(each) == "main")
         signature = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
         attributes = list(main.attributes["arg_attrs"]) if "arg_attrs" in main.attributes else []
         return Program(
             name=_name(module.operation, "main"),
-            code=str(module) if replaced or composites else artifact,
+            code=str(module) if replaced else artifact,
             results=tuple(_typed(each) for each in signature.results),
             offered=any(each.name in _DONATION_ATTRIBUTES for given in attributes for each in given),
         )
@@ -112,18 +119,6 @@ def _name(operation: Any, default: str = "") -> str:
     return _text(operation, "sym_name") if "sym_name" in operation.attributes else default
 
 
-def _calls(module: Any) -> tuple[dict[str, list[Any]], list[Any]]:
-    """The custom calls of a module, by their target, and the composites to be replaced by their definition."""
-    calls: dict[str, list[Any]] = {}
-    composites = []
-    for operation in _walk(module.operation):
-        if operation.name == "stablehlo.custom_call":
-            calls.setdefault(_text(operation, "call_target_name"), []).append(operation)
-        elif operation.name == "stablehlo.composite" and _text(operation, "name") in _DECOMPOSED:
-            composites.append(operation)
-    return calls, composites
-
-
 def _replace_by_call(operation: Any, function: str) -> None:
     from jaxlib.mlir import ir
     from jaxlib.mlir.dialects import func
@@ -136,8 +131,8 @@ def _replace_by_call(operation: Any, function: str) -> None:
     operation.erase()
 
 
-def _lowered_into(module: Any, function: Callable[[Any], Any], operand: Any, name: str) -> str:
-    """Adds JAX's lowering of `function` for one argument to `module`, and returns the name to call it by."""
+def _lower_into(module: Any, function: Callable[[Any], Any], operand: Any, name: str) -> None:
+    """Adds JAX's lowering of `function` for one argument to `module`, to be called by `name`."""
     import jax
     from jaxlib.mlir import ir
 
@@ -153,7 +148,6 @@ def _lowered_into(module: Any, function: Callable[[Any], Any], operand: Any, nam
         each.attributes["sym_visibility"] = ir.StringAttr.get("private")
         each.operation.detach_from_parent()
         module.body.append(each.operation)
-    return name
 
 
 def _text(operation: Any, attribute: str) -> str:

@@ -49,12 +49,6 @@ class StatusError(CallError):
         """The same error without the traceback, whose frames would keep alive all that they hold, arrays too."""
         return StatusError(self.code, self.message)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, StatusError) and (self.code, self.message) == (other.code, other.message)
-
-    def __hash__(self) -> int:
-        return hash((self.code, self.message))
-
     def write_to(self, status: Any) -> None:
         """Fills a StatusProto."""
         status.code = int(self.code)
