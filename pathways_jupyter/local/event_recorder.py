@@ -20,8 +20,12 @@ class Recorder:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        # By object, reason and message, the one that happened last at the end.
         self._known: OrderedDict[tuple[str, str, str], tuple[str, str]] = OrderedDict(
-            ((each["involvedObject"]["uid"], each["reason"], each["message"]), key_of(each))
+            (
+                (each["involvedObject"]["uid"], each["reason"], each["message"]),
+                (each["metadata"]["namespace"], each["metadata"]["name"]),
+            )
             for each in sorted(store.list(EVENTS), key=lambda each: str(each.get("lastTimestamp") or ""))
             if {"uid"} <= each.get("involvedObject", {}).keys() and {"reason", "message"} <= each.keys()
         )
@@ -71,8 +75,3 @@ class Recorder:
             _, (namespace, name) = self._known.popitem(last=False)
             with contextlib.suppress(ApiError):
                 self._store.delete(EVENTS, namespace, name)
-
-
-def key_of(event: Object) -> tuple[str, str]:
-    """An event's namespace and name."""
-    return event["metadata"]["namespace"], event["metadata"]["name"]

@@ -9,7 +9,6 @@ import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
 
 from pathways_jupyter.local.apiserver.app import ADMIN, ApiServer
 from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, PODS, Object
@@ -20,7 +19,7 @@ from pathways_jupyter.local.controllers.job import JobController
 from pathways_jupyter.local.controllers.jobset import JobSetController
 from pathways_jupyter.local.controllers.node_pools import NodePoolController
 from pathways_jupyter.local.controllers.nodes import NodeController, nodes_for
-from pathways_jupyter.local.controllers.reconciler import condition
+from pathways_jupyter.local.controllers.reconciler import Reconciler, condition
 from pathways_jupyter.local.controllers.scheduler import Scheduler
 from pathways_jupyter.local.credentials import POD_UID, pod_account, write_kubeconfig
 from pathways_jupyter.local.event_recorder import Recorder
@@ -35,12 +34,6 @@ from pathways_jupyter.service import names
 _log = logging.getLogger(__name__)
 
 _READY = re.compile(rb"\*\*\* (\d+)/\d+ Pathways Slices Now Ready")
-
-
-class _Controller(Protocol):
-    def start(self) -> None: ...
-
-    async def close(self) -> None: ...
 
 
 class RunningCluster:
@@ -70,7 +63,7 @@ class RunningCluster:
             forget=lambda uid: self.api.revoke_tokens(POD_UID, uid),
         )
         self.api = self._api_server(settings.port)
-        self._controllers: list[_Controller] = []
+        self._controllers: list[Reconciler | GarbageCollector | Scheduler] = []
         self.restarting = asyncio.Lock()
         """Held while the API is restarted or the cluster grows."""
         self._nodes: NodeController

@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Protocol
@@ -24,6 +24,7 @@ from pathways_jupyter.local.node.exec import Exec
 from pathways_jupyter.local.node.probes import Probe
 from pathways_jupyter.local.node.programs import ImageError
 from pathways_jupyter.local.node.spawner import Process, Spawner
+from pathways_jupyter.local.node.zygote import Request, reference
 
 _CONFIG_RETRY_SECONDS = 1.0
 """Wait before looking again for a missing image or referenced object."""
@@ -46,9 +47,7 @@ class Surroundings(Protocol):
     uid: str
     directory: Path
     restarts: BackOff
-
-    def spawner(self, *, warm: bool) -> Spawner:
-        """The fork server for programs that need JAX, or the other one."""
+    spawners: Mapping[bool, Spawner]
 
     def environment(self, spec: Object) -> dict[str, str]:
         """The variables of a container with this spec; SpecError when something that it names does not exist."""
@@ -131,7 +130,16 @@ class Container:
                 return
             if time.monotonic() - began > self._pod.restarts.forgotten_seconds:
                 self._failures = 0
-            await self._back_off()
+            self._failures += 1
+            if delay := self._pod.restarts.wait(self._failures):
+                message = f"back-off {delay:g}s restarting failed container={self.name}"
+                self._pod.record("BackOff", message, warning=True)
+                self._set_waiting("CrashLoopBackOff", message)
+                await self._pause(delay)
+            elif "terminated" in self.state:
+                self.last_state = self.state
+            if not self._stop.is_set():
+                self.restarts += 1
 
     async def stop(self, grace: float) -> None:
         """Ask the container to end, and kill it after `grace` seconds; return when it has ended."""
@@ -197,7 +205,17 @@ class Container:
         try:
             if program.main is None:
                 self._locate(argv, variables)
-            process = await self._start(program, argv, variables)
+            # JAX reads its variables when it is imported, which the warm fork server has done already, without them.
+            warm = program.warm and not any(name.startswith("JAX_") for name in variables)
+            output, write = os.pipe()
+            null = os.open(os.devnull, os.O_RDONLY)
+            try:
+                await self.log.connect(output)
+                streams = (null, write, write)
+                process = await self._spawn(argv, variables, streams, main=True, program=program.main, warm=warm)
+            finally:
+                os.close(write)
+                os.close(null)
         except (FileNotFoundError, LocalClusterError) as error:
             self._pod.record("Failed", f"Error: {error}", warning=True)
             self.log.close()
@@ -225,19 +243,6 @@ class Container:
         self._set_terminated(code, "Completed" if code == 0 else "Error", began)
         return code
 
-    async def _start(self, program: programs.Program, argv: list[str], variables: dict[str, str]) -> Process:
-        assert self.log is not None
-        # JAX reads its variables when it is imported, which the warm fork server has done already, without them.
-        warm = program.warm and not any(name.startswith("JAX_") for name in variables)
-        output, write = os.pipe()
-        null = os.open(os.devnull, os.O_RDONLY)
-        await self.log.connect(output)
-        try:
-            return await self._spawn(argv, variables, (null, write, write), main=True, program=program.main, warm=warm)
-        finally:
-            os.close(write)
-            os.close(null)
-
     async def _spawn(
         self,
         argv: list[str],
@@ -249,17 +254,17 @@ class Container:
         warm: bool = False,
         tty: bool = False,
     ) -> Process:
-        return await self._pod.spawner(warm=warm).spawn(
+        request = Request(
             argv if program is not None else pid_one.adapt(argv),
-            environment=environment,
-            directory=self._directory(),
-            streams=streams,
-            container=f"{self._pod.uid}/{self.name}",
-            program=program,
+            environment,
+            str(self._directory()),
+            f"{self._pod.uid}/{self.name}",
+            program="" if program is None else reference(program),
             main=main,
             name=self.name,
             tty=tty,
         )
+        return await self._pod.spawners[warm].spawn(request, streams)
 
     def _locate(self, argv: list[str], environment: dict[str, str]) -> None:
         directory = self._directory()
@@ -299,13 +304,15 @@ class Container:
                 return
         self.started.set()
         if "readinessProbe" not in probes:
-            self._set_ready(True)
+            self.ready = True
+            self._pod.changed()
 
         async def follow_readiness(probe: Probe) -> None:
             async for ready in probe.results():
                 if not ready:
                     self._pod.record("Unhealthy", f"Readiness probe of {self.name} failed", warning=True)
-                self._set_ready(ready)
+                self.ready = ready
+                self._pod.changed()
 
         async def follow_liveness(probe: Probe) -> None:
             async for alive in probe.results():
@@ -322,10 +329,6 @@ class Container:
         self._pod.record("Unhealthy", f"{what} probe of {self.name} failed, the container is restarted", warning=True)
         process.send_signal(signal.SIGKILL, group=True)
 
-    def _set_ready(self, ready: bool) -> None:
-        self.ready = ready
-        self._pod.changed()
-
     def _set_terminated(self, code: int, reason: str, began: str, message: str = "") -> None:
         self.ready = False
         self.started.clear()
@@ -340,18 +343,6 @@ class Container:
             self.last_state = self.state
         self.state = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
         self._pod.changed()
-
-    async def _back_off(self) -> None:
-        self._failures += 1
-        if delay := self._pod.restarts.wait(self._failures):
-            message = f"back-off {delay:g}s restarting failed container={self.name}"
-            self._pod.record("BackOff", message, warning=True)
-            self._set_waiting("CrashLoopBackOff", message)
-            await self._pause(delay)
-        elif "terminated" in self.state:
-            self.last_state = self.state
-        if not self._stop.is_set():
-            self.restarts += 1
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -76,8 +76,7 @@ class Kubelet:
         self.programs = directory / "bin"
         self.network = network
         self.restarts = restarts
-        self._cold = cold
-        self._warm = warm
+        self.spawners: Mapping[bool, Spawner] = {True: warm, False: cold}
         self._account = account
         self._on_forget = forget
         self._nodes: dict[str, str] = {}
@@ -146,13 +145,12 @@ class Kubelet:
 
     async def dial(self, uid: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """See :meth:`pathways_jupyter.local.apiserver.runtime.PodRuntime.dial`."""
-        return await self._pod(uid).dial(port)
+        pod = self._pods.get(uid)
+        if pod is None or pod.ended.is_set():
+            raise LookupError("the pod is not running")
+        return await pod.dial(port)
 
     # Called by pods.
-
-    def spawner(self, *, warm: bool) -> Spawner:
-        """The fork server for programs that need JAX, or the other one."""
-        return self._warm if warm else self._cold
 
     def node_address(self, node: str) -> str:
         """The address of a node, which pods in its network share."""
@@ -287,12 +285,6 @@ class Kubelet:
             others = [each for each in before.get("conditions", ()) if each["type"] not in own]
             status = {**before, **status, "conditions": [*status.get("conditions", ()), *others]}
             self._store.update(PODS, {**current, "status": status}, subresource="status")
-
-    def _pod(self, uid: str) -> Pod:
-        pod = self._pods.get(uid)
-        if pod is None or pod.ended.is_set():
-            raise LookupError("the pod is not running")
-        return pod
 
     def _container(self, uid: str, name: str) -> Container:
         pod = self._pods.get(uid)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -29,9 +30,8 @@ class Host(Protocol):
     directory: Path
     network: Network
     restarts: BackOff
-
-    def spawner(self, *, warm: bool) -> Spawner:
-        """The fork server for programs that need JAX, or the other one."""
+    spawners: Mapping[bool, Spawner]
+    """Fork servers: True for programs that need JAX."""
 
     def base_environment(self, pod: Pod) -> dict[str, str]:
         """The variables that every container of `pod` begins with."""
@@ -58,6 +58,7 @@ class Pod:
         self.directory = host.directory / "pods" / self.uid
         self.python = self.directory / "python"
         self.restarts = host.restarts
+        self.spawners = host.spawners
         self._host = host
         spec = obj["spec"]
         self._policy: str = spec["restartPolicy"]
@@ -172,10 +173,6 @@ class Pod:
         raise LookupError(f"container {name} is not valid for pod {self.name}")
 
     # What containers need.
-
-    def spawner(self, *, warm: bool) -> Spawner:
-        """The fork server for programs that need JAX, or the other one."""
-        return self._host.spawner(warm=warm)
 
     def environment(self, spec: Object) -> dict[str, str]:
         """The variables of a container of this pod.

@@ -134,23 +134,10 @@ class Spawner:
         while self._link is not None and not self._link.ready.is_set():
             await self._link.ready.wait()
 
-    async def spawn(
-        self,
-        argv: Sequence[str],
-        *,
-        environment: Mapping[str, str],
-        directory: Path,
-        streams: Sequence[int],
-        container: str,
-        program: Callable[..., object] | None = None,
-        main: bool = True,
-        name: str = "",
-        tty: bool = False,
-    ) -> Process:
-        """Start a process; see :class:`~pathways_jupyter.local.node.zygote.Request` for what the arguments mean.
+    async def spawn(self, request: Request, streams: Sequence[int]) -> Process:
+        """Start a process.
 
         Args:
-          program: A function of a module, called with `argv` in the fork; None to replace the fork by the command.
           streams: Descriptors to become 0, 1 and 2. They stay the caller's to close.
 
         Raises:
@@ -162,11 +149,9 @@ class Spawner:
             raise LocalClusterError("The cluster is shutting down; no process can be started.")
         identity = f"{next(self._names)}"
         process = self._processes[identity] = Process(self, identity)
-        entry = "" if program is None else zygote.reference(program)
-        request = Request(identity, list(argv), dict(environment), str(directory), container, entry, main, name, tty)
         # Copies, because the request is sent by another task, after the caller may have closed its own.
         copies = tuple(os.dup(each) for each in streams)
-        self._send({**asdict(request), "descriptors": len(copies)}, copies)
+        self._send({**asdict(request), "id": identity, "descriptors": len(copies)}, copies)
         process.pid = await asyncio.shield(process.started)
         return process
 

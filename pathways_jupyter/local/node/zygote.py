@@ -44,16 +44,15 @@ class Request:
     """One process to start.
 
     Attributes:
-      id: The caller's name for it.
       argv: The command; for a program, its arguments.
       program: :func:`reference` of the function to call in the fork, or empty to replace the fork by the command.
       container: Container it belongs to. When the container's main process ends, the others are killed.
       main: Whether this is that main process.
       name: Shown by ``ps``.
       tty: Standard streams are one terminal, which becomes the controlling one.
+      id: Names the process in signals and reports; set by the spawner.
     """
 
-    id: str
     argv: list[str]
     environment: Mapping[str, str]
     directory: str
@@ -62,6 +61,7 @@ class Request:
     main: bool = True
     name: str = ""
     tty: bool = False
+    id: str = ""
 
 
 def reference(function: Callable[..., object]) -> str:

@@ -17,6 +17,7 @@ import pytest
 from pathways_jupyter.base.errors import LocalClusterError
 from pathways_jupyter.local.node import programs
 from pathways_jupyter.local.node.spawner import KILLED, Process, Spawner
+from pathways_jupyter.local.node.zygote import Request, reference
 
 DEADLINE = 60.0
 
@@ -57,11 +58,13 @@ async def start(spawner: Spawner, directory: Path, *argv: str, environment: dict
     null = os.open(os.devnull, os.O_RDWR)
     process = await asyncio.wait_for(
         spawner.spawn(
-            argv,
-            environment={"PATH": os.environ["PATH"], **(environment or {})},
-            directory=directory,
-            streams=(null, write, write),
-            **{"container": "c", **more},
+            Request(
+                list(argv),
+                {"PATH": os.environ["PATH"], **(environment or {})},
+                str(directory),
+                **{"container": "c", **more},
+            ),
+            (null, write, write),
         ),
         DEADLINE,
     )
@@ -99,11 +102,11 @@ async def test_a_command_runs_in_its_directory_with_its_environment_only(spawner
 
 
 async def test_a_program_runs_in_a_fork_and_its_exit_code_arrives(spawner, tmp_path):
-    good = await start(spawner, tmp_path, "-n1", "-r1", "pass", program=timeit.main)
+    good = await start(spawner, tmp_path, "-n1", "-r1", "pass", program=reference(timeit.main))
     code, text = await good.finish()
     assert code == 0
     assert "best of 1" in text
-    bad = await start(spawner, tmp_path, "--bogus", program=timeit.main)
+    bad = await start(spawner, tmp_path, "--bogus", program=reference(timeit.main))
     code, text = await bad.finish()
     assert code == 2
     assert "--bogus" in text
@@ -176,7 +179,7 @@ async def test_the_fork_server_for_proxies_has_one_thread_and_jax(tmp_path, monk
     try:
         await asyncio.wait_for(spawner.ready(), DEADLINE)
         assert psutil.Process(spawner.pid).num_threads() == 1
-        program = await start(spawner, tmp_path, *needed, program=preloads.names_modules)
+        program = await start(spawner, tmp_path, *needed, program=reference(preloads.names_modules))
         assert await program.finish() == (0, " ".join(needed) + "\n")
     finally:
         await spawner.close()
@@ -187,14 +190,16 @@ async def test_nothing_survives_the_owner_of_the_fork_server(tmp_path):
         import asyncio, os, signal, sys
         from pathlib import Path
         from pathways_jupyter.local.node.spawner import Spawner
+        from pathways_jupyter.local.node.zygote import Request
 
         async def main():
             spawner = Spawner()
             spawner.start()
             null = os.open(os.devnull, os.O_RDWR)
-            common = dict(environment=dict(os.environ), directory=Path("/"), streams=(null,) * 3)
-            command = await spawner.spawn(["sleep", "600"], container="a", **common)
-            program = await spawner.spawn([], program=signal.pause, container="b", **common)
+            sleep = Request(["sleep", "600"], dict(os.environ), "/", "a")
+            command = await spawner.spawn(sleep, (null,) * 3)
+            pause = Request([], dict(os.environ), "/", "b", program="signal:pause")
+            program = await spawner.spawn(pause, (null,) * 3)
             print(spawner.pid, command.pid, program.pid, flush=True)
             await asyncio.Event().wait()
 
