@@ -38,23 +38,19 @@ class RunFailed(MultihostError):
         self.exit_code = code
 
 
-def run(shell: Shell, values: Values) -> View | None:
+def run(shell: Shell, values: Values) -> None:
     """Send a directory to all hosts, and run the command of the line on them."""
     words = values.get("command", ())
-    return start(shell, values, options.shell(words) if words else "")
+    start(shell, values, options.shell(words) if words else "")
 
 
-def start(shell: Shell, values: Values, command: str) -> View | None:
-    """Run `command` on the hosts that the values name, and show it until its end; return what a dry run found.
+def start(shell: Shell, values: Values, command: str) -> None:
+    """Run `command` on the hosts that the values name, and show it until its end.
 
     Raises:
       PathwaysError: It could not start, or a host failed.
     """
     request = options.request(values, command)
-    if values.get("dry_run"):
-        found = blocking.run(host_connections.find(_wanted(values)))
-        packed, reports = blocking.run(run_actions.examine(found, request))
-        return _with_errors(picture.reports(reports, packed, command), any(each.error for each in reports))
     connections = host_connections.here()
 
     async def events() -> AsyncIterator[Any]:
@@ -65,7 +61,6 @@ def start(shell: Shell, values: Values, command: str) -> View | None:
                 yield event
 
     _follow(shell, events, None, connections.background)
-    return None
 
 
 def attach(shell: Shell, values: Values) -> None:
@@ -165,13 +160,6 @@ def stop(shell: Shell, values: Values) -> View:
     return _with_errors(view, not all(each.phase.over and not each.message for each in ended))
 
 
-def hosts(shell: Shell, values: Values) -> View:
-    """Return which hosts are meant, whether they can be reached, and what holds their TPUs."""
-    found = blocking.run(host_connections.find(_wanted(values)))
-    _, reports = blocking.run(run_actions.examine(found))
-    return _with_errors(picture.reports(reports), any(each.error for each in reports))
-
-
 def create(shell: Shell, values: Values) -> View:
     """Ask for TPU VMs; return the queued resource."""
     wish = options.wish(values, parsing.whole_number("--node-count", values.get("nodes") or 1))
@@ -245,7 +233,6 @@ ACTIONS: Mapping[str, Action] = {
     "multihost runs": runs,
     "multihost logs": logs,
     "multihost stop": stop,
-    "multihost hosts": hosts,
     "multihost create": create,
     "multihost list": list_,
     "multihost wait": wait,

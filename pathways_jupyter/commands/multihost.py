@@ -9,7 +9,7 @@ _FLAG, _LIST, _NUMBER = Kind.FLAG, Kind.LIST, Kind.NUMBER
 PROJECT = Option("--project", "Google Cloud project", default="gcloud's")
 ZONE = Option("--zone", "zone of the TPU VMs", default="gcloud's")
 
-HOSTS_OPTIONS = (
+_HOSTS_OPTIONS = (
     Option("--hosts", "file with one [USER@]HOST[:PORT] a line, or HOST,HOST", metavar="FILE", source=Source.FILES),
     Option("--tpu-prefix", "TPU VMs: exact name, or PREFIX of PREFIX-0, PREFIX-1 ...", metavar="PREFIX"),
     Option("--service", "the workers of a service", metavar="NAME", source=Source.SERVICES),
@@ -21,15 +21,7 @@ HOSTS_OPTIONS = (
     Option("--accept-new", "accept the key of a host that is not known; never a changed one", _FLAG),
     Option("--internal-ip", "reach TPU VMs at their internal addresses", _FLAG),
     ZONE,
-    *CLUSTER,
-)
-"""The options that select hosts, the same for all commands."""
-
-_HOSTS_OPTIONS = tuple(
-    Option("--project", "Google Cloud project of --tpu-prefix or --cluster", default="gcloud's")
-    if each.flag == "--project"
-    else each
-    for each in HOSTS_OPTIONS
+    *(PROJECT if each.flag == "--project" else each for each in CLUSTER),
 )
 
 RUN_OPTIONS = (
@@ -42,10 +34,8 @@ RUN_OPTIONS = (
     Option("--use-existing-folder", "send nothing; the run directory is on the hosts", _FLAG, name="existing"),
     Option("--log-dir", "where the logs go", name="logs", metavar="DIR", source=Source.FILES, default="multihost-runs"),
     Option("--keep-going", "one host's failure does not end the others", _FLAG),
-    Option("--keep-tpu", "leave alone what holds the TPUs of the hosts", _FLAG),
     Option("--detach", "return once it runs; it goes on without this machine", _FLAG),
     Option("--grace", "time between SIGTERM and SIGKILL", _NUMBER, metavar="SECONDS", default="10"),
-    Option("--dry-run", "only show what would be sent, ended and run", _FLAG),
 )
 
 _RUN = Word("run", "name of the run, or its beginning; default: the newest", source=Source.RUNS)
@@ -58,7 +48,6 @@ RUN = Command(
         "multihost run --hosts hosts.txt -- python3 train.py": "the hosts of a file; this directory is sent",
         "multihost run --tpu-prefix my-tpu --dir maxtext -- bash setup.sh": "TPU VMs by name",
         "multihost run --service pathways-cluster --local -- nproc": "the workers of a service, by exec",
-        "multihost run --hosts a,b --dry-run -- python3 train.py": "look first",
     },
     details="The command runs in the run directory, with SLICE and WORKER in its environment. The output of each host "
     "goes to output_slice_0000_worker_0000.txt and so on.",
@@ -90,12 +79,6 @@ STOP = Command(
     "End a run on all hosts.",
     words=(_RUN,),
     examples={"multihost stop my-run": "SIGTERM, after the run's --grace SIGKILL; nothing is left running"},
-)
-HOSTS = Command(
-    "multihost hosts",
-    "Which hosts are meant, whether they can be reached, and what holds their TPUs.",
-    options=_HOSTS_OPTIONS,
-    examples={"multihost hosts --hosts hosts.txt": "changes nothing on them"},
 )
 _WHERE = (PROJECT, ZONE)
 _NAME = Word("name", "name of the queued resource", required=True)
@@ -152,7 +135,7 @@ DELETE = Command(
     },
 )
 
-MULTIHOST = (RUN, STATUS, LIST, ATTACH, LOGS, STOP, HOSTS, CREATE, QUEUED, WAIT, DELETE)
+MULTIHOST = (RUN, STATUS, LIST, ATTACH, LOGS, STOP, CREATE, QUEUED, WAIT, DELETE)
 CELL = Command(
     "%%multihost",
     "Run this cell, a shell script, on all hosts.",

@@ -29,7 +29,8 @@ class MultihostMagics(Magics):  # type: ignore[misc]
             return shown(picture.command(CELL, ""))
         from pathways_jupyter.actions import multihost
 
-        return shown(multihost.start(self._screen, call.values, cell))
+        multihost.start(self._screen, call.values, cell)
+        return None
 
 
 def matchers() -> list[Any]:

@@ -7,7 +7,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
 from pathways_jupyter.base.extras import require
@@ -16,10 +16,9 @@ from pathways_jupyter.base.sentences import advice
 ENDPOINT_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU"
 """The variable with which gcloud is pointed at another endpoint than the public one."""
 
-_REQUEST_SECONDS = 30.0
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _LOGIN = "Run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS to a service account's file."
-HINTS: Mapping[int, str] = {
+_HINTS: Mapping[int, str] = {
     401: _LOGIN,
     403: "Ask for the role TPU Admin (roles/tpu.admin) on the project, and check that the Cloud TPU API is enabled.",
     404: advice("Check the name, --project and --zone; {multihost_list} shows what there is."),
@@ -37,80 +36,24 @@ def client() -> Any:
       ClusterError: There are no Google credentials on this machine.
     """
     require("hosts", "The Cloud TPU API", "google.api_core", "google.cloud.tpu_v2")
+    import google.auth
+    import google.auth.exceptions
     from google.api_core.client_options import ClientOptions
     from google.cloud import tpu_v2
 
-    found = credentials()
+    try:
+        found, _ = google.auth.default(scopes=[_SCOPE])
+    except google.auth.exceptions.DefaultCredentialsError as error:
+        raise ClusterError("There are no Google credentials on this machine.", hint=_LOGIN) from error
     endpoint = os.environ.get(ENDPOINT_VARIABLE, "").rstrip("/")
     # Credentials of a sovereign cloud are refused by a client that was not made for the same one.
     options = ClientOptions(api_endpoint=endpoint or None, universe_domain=getattr(found, "universe_domain", None))
     return tpu_v2.TpuClient(credentials=found, transport="rest", client_options=options)
 
 
-def credentials() -> Any:
-    """Return Google's default credentials.
-
-    Raises:
-      ClusterError: There are none on this machine.
-    """
-    import google.auth
-    import google.auth.exceptions
-
-    try:
-        found, _ = google.auth.default(scopes=[_SCOPE])
-    except google.auth.exceptions.DefaultCredentialsError as error:
-        raise ClusterError("There are no Google credentials on this machine.", hint=_LOGIN) from error
-    return found
-
-
-def session() -> Any:
-    """Return a session of requests to Google's APIs that have no client here, with the default credentials.
-
-    Raises:
-      ClusterError: There are no Google credentials on this machine.
-    """
-    from google.auth.transport.requests import AuthorizedSession
-
-    return AuthorizedSession(credentials())
-
-
-def ask(session: Any, method: str, url: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the JSON of an answer; its errors are those that :func:`explained` turns into ours."""
-    import google.api_core.exceptions
-
-    answer = session.request(method, url, json=body, timeout=_REQUEST_SECONDS)
-    if answer.status_code >= 400:
-        raise google.api_core.exceptions.from_http_response(answer)
-    found = answer.json()
-    return found if isinstance(found, dict) else {}
-
-
-def account(credentials: Any) -> str:
-    """Return the address of the account of credentials.
-
-    Raises:
-      ConfigError: They do not say, and gcloud has none set.
-    """
-    if getattr(credentials, "service_account_email", "") == "default":
-        # So a VM's account is called until the first token.
-        import google.auth.transport.requests
-
-        with explained("Asking for the account of this VM"):
-            credentials.refresh(google.auth.transport.requests.Request())
-    found = str(getattr(credentials, "service_account_email", "") or getattr(credentials, "account", "") or "")
-    if "@" not in found:
-        found = os.environ.get("CLOUDSDK_CORE_ACCOUNT") or _gcloud().account
-    if not found:
-        raise ConfigError("Which Google account?", hint="Run gcloud config set core/account YOU@EXAMPLE.COM.")
-    return found
-
-
 @contextlib.contextmanager
-def explained(what: str, hints: Mapping[int, str] = HINTS) -> Iterator[None]:
+def explained(what: str) -> Iterator[None]:
     """Turn the errors of Google's libraries into this package's, which say that `what` failed.
-
-    Args:
-      hints: What to do, by status code.
 
     Raises:
       ApiError: The API answered with an error.
@@ -125,7 +68,7 @@ def explained(what: str, hints: Mapping[int, str] = HINTS) -> Iterator[None]:
     except google.api_core.exceptions.GoogleAPICallError as error:
         status = int(error.code or 0)
         raise ApiError(
-            f"{what} failed: {_sentence(error.message)}", status=status, hint=hints.get(status, "Try again later.")
+            f"{what} failed: {_sentence(error.message)}", status=status, hint=_HINTS.get(status, "Try again later.")
         ) from error
     except google.auth.exceptions.GoogleAuthError as error:
         raise ClusterError(f"Google refused to issue a token: {_sentence(str(error.args[0]))}", hint=_LOGIN) from error
@@ -141,10 +84,10 @@ def location(project: str, zone: str) -> str:
     Raises:
       ConfigError: One of them is not set anywhere.
     """
-    settings = _gcloud()
+    set_project, set_zone = _gcloud()
     environ = os.environ
-    project = project or environ.get("CLOUDSDK_CORE_PROJECT") or environ.get("GOOGLE_CLOUD_PROJECT") or settings.project
-    zone = zone or environ.get("CLOUDSDK_COMPUTE_ZONE") or settings.zone
+    project = project or environ.get("CLOUDSDK_CORE_PROJECT") or environ.get("GOOGLE_CLOUD_PROJECT") or set_project
+    zone = zone or environ.get("CLOUDSDK_COMPUTE_ZONE") or set_zone
     for name, value in (("project", project), ("zone", zone)):
         if not value:
             place = "core/project" if name == "project" else "compute/zone"
@@ -152,16 +95,8 @@ def location(project: str, zone: str) -> str:
     return f"projects/{project}/locations/{zone}"
 
 
-class _Settings(NamedTuple):
-    """Those of gcloud; empty where they are not set."""
-
-    project: str
-    zone: str
-    account: str
-
-
-def _gcloud() -> _Settings:
-    """Return the settings of gcloud's active configuration."""
+def _gcloud() -> tuple[str, str]:
+    """Return project and zone of gcloud's active configuration; empty where they are not set."""
     root = Path(os.environ.get("CLOUDSDK_CONFIG") or Path.home() / ".config/gcloud")
     name = os.environ.get("CLOUDSDK_ACTIVE_CONFIG_NAME", "")
     with contextlib.suppress(OSError):
@@ -169,8 +104,7 @@ def _gcloud() -> _Settings:
     parser = configparser.ConfigParser(interpolation=None)
     with contextlib.suppress(OSError, configparser.Error, UnicodeDecodeError):
         parser.read(root / "configurations" / f"config_{name or 'default'}", encoding="utf-8")
-    wanted = (("core", "project"), ("compute", "zone"), ("core", "account"))
-    return _Settings(*(parser.get(section, name, fallback="") for section, name in wanted))
+    return parser.get("core", "project", fallback=""), parser.get("compute", "zone", fallback="")
 
 
 def _sentence(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pathways_jupyter.base.retry import Backoff
 from pathways_jupyter.multihost.errors import HostError, HostUnreachable
 from pathways_jupyter.multihost.host_connections import Sessions
-from pathways_jupyter.multihost.hostsession import Holder, HostSession, Outcome
+from pathways_jupyter.multihost.hostsession import HostSession, Outcome
 from pathways_jupyter.multihost.output import HostLog
 from pathways_jupyter.multihost.pack import Sending
 from pathways_jupyter.multihost.run_events import Changed, Event, HostStatus, Output, Phase
@@ -94,14 +94,6 @@ class HostRun:
             return False
         await self._change(phase=Phase.READY)
         return True
-
-    async def holders(self, *, stop: bool, grace: float) -> tuple[Holder, ...]:
-        """See :meth:`HostSession.holders`.
-
-        Raises:
-          HostError: They could not be ended, or the host cannot be reached.
-        """
-        return await self._steadily(lambda session: session.holders(stop=stop, grace=grace))
 
     async def start(self, spec: dict[str, Any]) -> bool:
         """Start the command; return whether it runs. A second request after a lost answer does not start it twice."""

@@ -21,8 +21,6 @@ from pathways_jupyter.multihost.targets import Target
 if TYPE_CHECKING:
     from pathways_jupyter.multihost.remote.frames import Frame
 
-DEVICES = ("/dev/accel*", "/dev/vfio/*")
-"""The devices of all generations of TPUs."""
 PACKAGE = "pathways_jupyter.multihost.remote"
 MODULES = ("frames", "sync", "processes", "keeper", "serve")
 _BOOTSTRAP = f"""{carried.LOADER}
@@ -65,15 +63,6 @@ class Channel(Protocol):
 
 Connect = Callable[[Target, list[str]], Awaitable[Channel]]
 """Start a program, given as its arguments, on a host."""
-
-
-@dataclass(frozen=True)
-class Holder:
-    """A process that has a TPU open."""
-
-    pid: int
-    device: str
-    command: str
 
 
 @dataclass(frozen=True)
@@ -191,20 +180,6 @@ class HostSession:
                 await sent(position / size)
         header, _ = await self._ask({"op": "piece"}, "applied")
         return int(header["written"])
-
-    async def holders(self, *, stop: bool, grace: float) -> tuple[Holder, ...]:
-        """Return the processes that hold the host's TPU, and end them if `stop`.
-
-        Raises:
-          HostError: They could not be ended.
-        """
-        header, _ = await self._ask({"op": "holders", "devices": DEVICES, "stop": stop, "grace": grace}, "holders")
-        if header["left"]:
-            pids = ", ".join(str(pid) for pid, _, _ in header["left"])
-            raise HostError(
-                f"On {self.target.name} the TPU is still held by {pids}.", hint="End them there, with sudo."
-            )
-        return tuple(Holder(*each) for each in header["found"])
 
     async def start(self, spec: dict[str, Any]) -> None:
         """Start a run; no-op if the host has started it already."""

@@ -51,7 +51,6 @@ def request(values: Mapping[str, Any], command: str) -> Request:
         send=not values.get("existing"),
         logs=Path(values.get("logs") or LOG_FOLDER).expanduser(),
         keep_going=bool(values.get("keep_going")),
-        keep_tpu=bool(values.get("keep_tpu")),
         detach=bool(values.get("detach")),
         grace=parsing.seconds("--grace", values.get("grace", 10)),
     )

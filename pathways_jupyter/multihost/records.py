@@ -241,7 +241,7 @@ def _read(path: Path) -> Record | None:
     """Return the record in a file; None if another version wrote it, or it is gone by now."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        targets = tuple(map(Target.from_json, data["targets"]))
+        targets = tuple(Target(**each) for each in data["targets"])
         return Record(**{**data, "targets": targets, "hosts": tuple(map(HostStatus.from_json, data["hosts"]))})
     except (OSError, ValueError, TypeError, KeyError):
         return None

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.text import count, size
-from pathways_jupyter.multihost.errors import HostError
 from pathways_jupyter.multihost.host_connections import Sessions
 from pathways_jupyter.multihost.hostrun import HostRun
 from pathways_jupyter.multihost.output import HostLog
@@ -43,7 +42,6 @@ class Request:
       send: Whether to send anything; otherwise the run directory must be on the hosts.
       logs: Parent of the directory with the logs.
       keep_going: Whether one host's failure leaves the others running.
-      keep_tpu: Leave alone what holds the TPUs of the hosts.
       grace: Seconds between SIGTERM and SIGKILL.
       lease: Seconds that a run which is not detached goes on on a host without a client.
     """
@@ -55,7 +53,6 @@ class Request:
     send: bool = True
     logs: Path = field(default_factory=lambda: Path(LOG_FOLDER))
     keep_going: bool = False
-    keep_tpu: bool = False
     detach: bool = False
     grace: float = 10.0
     lease: float = LEASE_SECONDS
@@ -182,10 +179,6 @@ class Runner:
             await _all(host.stopped() for host in self._hosts)
             await self._publish(Note("Stopped before it began."))
             return False
-        # In a service's pod the TPU belongs to the service's worker.
-        frees = not request.keep_tpu and self.record.connection.get("kind") == "ssh"
-        if frees and (all(ready) or request.keep_going):
-            ready = await _all(self._free(host, request.grace) for host in self._hosts)
         usable = [host for host, good in zip(self._hosts, ready, strict=True) if good]
         if not usable or (len(usable) < len(self._hosts) and not request.keep_going):
             await self._publish(Note("Nothing was started."))
@@ -208,19 +201,6 @@ class Runner:
             await self._publish(Note(f"{packed.root}: {sent}, to {count(len(self._hosts), 'host')}."))
             for each in packed.skipped:
                 await self._publish(Note(f"Not sent: {each}"))
-        return True
-
-    async def _free(self, host: HostRun, grace: float) -> bool:
-        """End what holds the TPU of a host; return whether the host can be used."""
-        if host.status.phase.over:
-            return False
-        try:
-            for each in await host.holders(stop=True, grace=grace):
-                text = f"{host.target.name}: ended {each.pid}, which held {each.device}: {each.command}"
-                await self._publish(Note(text))
-        except HostError as error:
-            await host.fail(error)
-            return False
         return True
 
     async def _follow(self) -> None:

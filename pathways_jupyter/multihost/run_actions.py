@@ -1,4 +1,4 @@
-"""What the magics and the command line do with runs: start, attach, stop, status, logs, hosts, dry run."""
+"""What the magics and the command line do with runs: start, attach, stop, status, logs."""
 
 from __future__ import annotations
 
@@ -6,40 +6,16 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
-from typing import TypeVar
 
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.multihost import host_connections, records
-from pathways_jupyter.multihost.errors import HostError, MultihostError, RunIsFollowed, UnknownRun
+from pathways_jupyter.multihost.errors import MultihostError, RunIsFollowed, UnknownRun
 from pathways_jupyter.multihost.host_connections import Hosts, Kept
-from pathways_jupyter.multihost.hostsession import Holder
-from pathways_jupyter.multihost.pack import Packed, pack
 from pathways_jupyter.multihost.records import Record
 from pathways_jupyter.multihost.run import Request, Runner
 from pathways_jupyter.multihost.run_events import Ended, Event, HostStatus
-from pathways_jupyter.multihost.targets import Target
-
-Answer = TypeVar("Answer")
 
 _POLL_SECONDS, _END_POLLS = 0.1, 600
-
-
-@dataclass(frozen=True)
-class HostReport:
-    """What is on a host before a run.
-
-    Attributes:
-      missing: Bytes that would be sent; None when not asked.
-      error: Why it cannot be used; empty when it can.
-    """
-
-    target: Target
-    python: str = ""
-    missing: int | None = None
-    holders: tuple[Holder, ...] = ()
-    error: str = ""
-    hint: str = ""
 
 
 async def start(hosts: Hosts, request: Request, kept: Kept | None = None) -> AsyncGenerator[Event | Record, None]:
@@ -129,26 +105,3 @@ async def refresh(record: Record) -> tuple[HostStatus, ...]:
             async with host_connections.connecting(record.connection) as sessions:
                 return await Runner(record, sessions, owner=False).refresh()
     return records.read(record.id).states
-
-
-async def examine(hosts: Hosts, request: Request | None = None) -> tuple[Packed | None, tuple[HostReport, ...]]:
-    """Connect to all hosts and change nothing; with a request, find out what it would send."""
-    packed = await asyncio.to_thread(pack, request.directory, request.exclude) if request and request.send else None
-    directory = request.name if request else ""
-
-    async def report(target: Target) -> HostReport:
-        try:
-            session = await sessions.open(target)
-            try:
-                missing = None
-                if packed is not None:
-                    lacking = await session.missing(packed, directory, "dry-run")
-                    missing = sum(packed.contents[each].size for each in lacking)
-                return HostReport(target, session.python, missing, await session.holders(stop=False, grace=0))
-            finally:
-                await sessions.release(session)
-        except HostError as error:
-            return HostReport(target, error=str(error), hint=error.hint)
-
-    async with host_connections.connecting(hosts.connection) as sessions:
-        return packed, tuple(await asyncio.gather(*map(report, hosts.targets)))

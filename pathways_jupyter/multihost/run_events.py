@@ -70,7 +70,7 @@ class HostStatus:
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> HostStatus:
         """Return the status whose fields are in `found` as JSON values."""
-        return cls(**{**found, "target": Target.from_json(found["target"]), "phase": Phase(found["phase"])})
+        return cls(**{**found, "target": Target(**found["target"]), "phase": Phase(found["phase"])})
 
 
 @dataclass(frozen=True)

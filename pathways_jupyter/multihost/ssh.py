@@ -25,6 +25,8 @@ _HANDSHAKES = 16
 _READ_BYTES = 256 * 1024
 _COMPLAINT_BYTES = 2000
 _GOOGLE_KEY = "google_compute_engine"
+_KNOWN_HOSTS = ("known_hosts", "google_compute_known_hosts")
+"""The second one is gcloud's."""
 # GCM first: with the processor's AES it costs half as much as ChaCha20.
 _CIPHERS = (
     "aes128-gcm@openssh.com",
@@ -41,7 +43,7 @@ class SshOptions:
 
     Attributes:
       keys: Private keys; empty for the agent's, the usual ones in ``~/.ssh``, and ``google_compute_engine``.
-      known_hosts: File with the keys of hosts, instead of ``~/.ssh/known_hosts``.
+      known_hosts: File with the keys of hosts, instead of those in ``~/.ssh``.
       accept_new: Accept and remember the key of a host that is not known yet. A changed key is never accepted.
     """
 
@@ -57,10 +59,10 @@ class Ssh:
         self._options = options
         self._handshakes = asyncio.Semaphore(_HANDSHAKES)
         self._ours = config.profiles_path().with_name("pathways_known_hosts")
-        theirs = Path(options.known_hosts).expanduser() if options.known_hosts else Path.home() / ".ssh/known_hosts"
         if options.known_hosts:
-            self._ours = theirs
-        self._paths = {theirs, self._ours}
+            self._ours = Path(options.known_hosts).expanduser()
+        theirs = [] if options.known_hosts else [Path.home() / ".ssh" / name for name in _KNOWN_HOSTS]
+        self._paths = {*theirs, self._ours}
         self._read()
         self._keys = [os.path.expanduser(key) for key in options.keys]
         for key in self._keys:
@@ -82,7 +84,7 @@ class Ssh:
             async with self._handshakes:
                 connection = await asyncssh.connect(
                     target.address,
-                    known_hosts=self._known_for(target),
+                    known_hosts=self._known,
                     client_factory=lambda: login,
                     connect_timeout=_CONNECT_SECONDS,
                     login_timeout=_LOGIN_SECONDS,
@@ -105,7 +107,7 @@ class Ssh:
         """Whether a key of this host is known, right or wrong."""
         port = None if target.port == SSH_PORT else target.port
         # Addresses of VMs are given to others later, so where there is another name, only that counts.
-        return any(self._known_for(target).match(host, "" if target.key_alias else address, port)[0])
+        return any(self._known.match(host, "" if target.key_alias else address, port)[0])
 
     def accept(self, target: Target, host: str, key: asyncssh.SSHKey) -> bool:
         """Remember the key of a new host if that is allowed; return whether it is."""
@@ -123,15 +125,12 @@ class Ssh:
         for path in sorted(self._paths):
             with contextlib.suppress(OSError):
                 texts.append(path.read_text(encoding="utf-8", errors="replace"))
-        self._text = "\n".join(texts)
-        self._known = _known_hosts(self._text)
-
-    def _known_for(self, target: Target) -> asyncssh.SSHKnownHosts:
-        """Return the keys in files, and those that come with the target."""
-        if not target.host_keys:
-            return self._known
-        lines = (f"{target.key_alias or target.address} {key}" for key in target.host_keys)
-        return _known_hosts("\n".join((self._text, *lines)))
+        try:
+            self._known = asyncssh.import_known_hosts("\n".join(texts))
+        except ValueError as error:
+            raise ConfigError(
+                f"The known hosts cannot be read: {error}.", hint="Fix the file, or use --known-hosts."
+            ) from error
 
 
 class _Login(asyncssh.SSHClient):
@@ -205,15 +204,6 @@ class SshChannel:
 
     def _lost(self) -> HostUnreachable:
         return HostUnreachable(f"The connection to {self._target.name} was lost.", hint="Check the network.")
-
-
-def _known_hosts(text: str) -> asyncssh.SSHKnownHosts:
-    try:
-        return asyncssh.import_known_hosts(text)
-    except ValueError as error:
-        raise ConfigError(
-            f"The known hosts cannot be read: {error}.", hint="Fix the file, or use --known-hosts."
-        ) from error
 
 
 def _refused(target: Target, login: _Login, error: BaseException) -> HostError:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
@@ -60,7 +59,6 @@ class Target:
       address: Name or IP address for SSH; empty for a pod.
       user: Name of the user there; empty for the default.
       key_alias: The name under which its host key is known, where that is not its address.
-      host_keys: Its host keys where another one vouches for them, each as ``TYPE BASE64``.
       pod: Its pod; empty for a host that is reached over SSH.
       container: The container in `pod`.
     """
@@ -72,7 +70,6 @@ class Target:
     port: int = SSH_PORT
     user: str = ""
     key_alias: str = ""
-    host_keys: tuple[str, ...] = ()
     pod: str = ""
     namespace: str = ""
     container: str = ""
@@ -86,11 +83,6 @@ class Target:
     def log_name(self) -> str:
         """Name of the file with its output."""
         return f"output_slice_{self.slice:04d}_worker_{self.worker:04d}.txt"
-
-    @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Target:
-        """Return the target whose fields are in `found` as JSON values."""
-        return cls(**{**found, "host_keys": tuple(found.get("host_keys", ()))})
 
 
 def from_hosts(wanted: str, user: str = "") -> tuple[Target, ...]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import re
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +18,8 @@ from pathways_jupyter.service.names import current_user
 if TYPE_CHECKING:
     from pathways_jupyter.multihost.targets import Wanted
 
-logger = logging.getLogger(__name__)
-
 _GOOGLE_KEY = ".ssh/google_compute_engine"
-_HOST_KEYS = "hostkeys/"
-_PUBLIC_KEY = re.compile(r"[A-Za-z0-9@.-]+ [A-Za-z0-9+/=]+")
-_REQUEST_SECONDS = 30.0
 _UPDATE_SECONDS = 120.0
-_THREADS = 8
 _SSH_KEYS = "ssh-keys"
 
 
@@ -65,9 +57,9 @@ def _find(wanted: Wanted) -> tuple[Target, ...]:
                 f"TPU VM {name} is {nodes[name].state.name}, not READY.",
                 hint=advice("{multihost_wait} waits until it is."),
             )
-    user = _authorize(client, place, [nodes[name] for name in names], wanted)
-    with ThreadPoolExecutor(_THREADS) as threads:
-        keys = list(threads.map(lambda name: _host_keys(client, nodes[name]), names))
+    key = Path(wanted.keys[0]).expanduser() if wanted.keys else Path.home() / _GOOGLE_KEY
+    for name in names:
+        _add_key(client, nodes[name], key.with_name(f"{key.name}.pub"))
     kind = "internal" if wanted.internal_ip else "external"
     found = []
     for number, name in enumerate(names):
@@ -85,72 +77,19 @@ def _find(wanted: Wanted) -> tuple[Target, ...]:
                     slice=number,
                     worker=worker,
                     address=address,
-                    user=user,
-                    # Addresses are given to other VMs later, so a key is known under the VM's own id.
+                    user=wanted.user,
+                    # Addresses are given to other VMs later, so a key is known under the name that gcloud gives it.
                     key_alias=f"tpu.{nodes[name].id}-{worker}" if nodes[name].id else "",
-                    host_keys=keys[number].get(worker, ()),
                 )
             )
     return ordered(found, f"TPU VM {wanted.tpu_prefix}")
 
 
-def _host_keys(client: Any, node: Any) -> dict[int, tuple[str, ...]]:
-    """Return the keys that the workers of a TPU VM have published as their own, by worker.
-
-    A VM writes them into its guest attributes as it starts, if the project allows that. Google's API vouches for them,
-    so that they need no acceptance.
-    """
-    count = len(node.network_endpoints)
-    try:
-        with cloud.explained(f"Reading the host keys of {node.name}"):
-            request = {"name": node.name, "query_path": _HOST_KEYS, "worker_ids": [str(each) for each in range(count)]}
-            answer = client.get_guest_attributes(request=request, timeout=_REQUEST_SECONDS)
-    except PathwaysError as error:
-        # Guest attributes may be off, or reading them forbidden. Then only known hosts count, and --accept-new.
-        logger.info("%s", error)
-        return {}
-    found = [each.query_value.items for each in answer.guest_attributes]
-    if len(found) != count:
-        # Whose they are is not certain.
-        return {}
-    lines = ([f"{item.key} {item.value}" for item in items if f"{item.namespace}/" == _HOST_KEYS] for items in found)
-    return {worker: tuple(filter(_PUBLIC_KEY.fullmatch, each)) for worker, each in enumerate(lines)}
-
-
-def _authorize(client: Any, place: str, nodes: list[Any], wanted: Wanted) -> str:
-    """Add gcloud's key to those that may log in to TPU VMs, as gcloud does before its first connection.
-
-    Returns:
-      The user: the wanted one, or the one of OS Login; empty for the default.
-
-    Raises:
-      PathwaysError: A VM uses OS Login, which refuses this user.
-    """
-    from pathways_jupyter.multihost import oslogin
-
-    project = place.split("/")[1]
-    key = Path(wanted.keys[0]).expanduser() if wanted.keys else Path.home() / _GOOGLE_KEY
-    said = [oslogin.is_on(node.metadata) for node in nodes]
-    session = None
-    if any(said) or None in said:
-        session = cloud.session()
-    in_project = False
-    if None in said:
-        # Often forbidden; then the key is added as without OS Login, and if that is not enough the login says so.
-        with contextlib.suppress(PathwaysError):
-            in_project = oslogin.is_on_in_project(session, project)
-    uses = [in_project if each is None else each for each in said]
-    for node, on in zip(nodes, uses, strict=True):
-        if not on:
-            _add_key(client, node, key.with_name(f"{key.name}.pub"))
-    if not any(uses):
-        return wanted.user
-    name = oslogin.user(session, project, key.with_name(f"{key.name}.pub"))
-    return wanted.user or name
-
-
 def _add_key(client: Any, node: Any, path: Path) -> None:
-    """Add a key to the metadata of a TPU VM."""
+    """Add a key to those that may log in to a TPU VM, as gcloud does before its first connection."""
+    if node.metadata.get("enable-oslogin", "").upper() == "TRUE":
+        # Then only the keys of a user's OS Login profile count, which gcloud adds.
+        return
     keys = node.metadata.get(_SSH_KEYS, "")
     key = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
     if " ".join(key.split()[:2]) in keys:

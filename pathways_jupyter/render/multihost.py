@@ -1,4 +1,4 @@
-"""Runs on many hosts as tables: the hosts of one run, all runs, what a dry run found, and queued resources."""
+"""Runs on many hosts as tables: the hosts of one run, all runs, and queued resources."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from html import escape
 
 from pathways_jupyter.base.text import count, size
 from pathways_jupyter.multihost.output import tail
-from pathways_jupyter.multihost.pack import Packed
 from pathways_jupyter.multihost.queued_resources import Queued
 from pathways_jupyter.multihost.records import Record
-from pathways_jupyter.multihost.run_actions import HostReport
 from pathways_jupyter.multihost.run_events import HostStatus, Phase
 from pathways_jupyter.render import text
 from pathways_jupyter.render.parts import Part, Tone, as_of, head, line, muted, table, toned
@@ -69,25 +67,6 @@ def runs(records: Sequence[Record]) -> View:
     value = [{**each.__dict__, "state": each.state} for each in records]
     shown = table(("run", "state", "exit code", "hosts", "age", "command"), rows)
     return listed(value, shown, none="No runs on this machine.", now=now)
-
-
-def reports(found: Sequence[HostReport], packed: Packed | None = None, command: str = "") -> View:
-    """What is on the hosts, and what a run would send, end and do."""
-    rows = []
-    for each in found:
-        held = ", ".join(f"{holder.pid} ({_short(holder.command, 40)})" for holder in each.holders)
-        missing = "" if each.missing is None else size(each.missing)
-        mark = toned(Tone.FAIL if each.error else Tone.OK)
-        rows.append((mark, each.target.label, each.target.name, each.python, missing, held))
-    lines = [f"{packed.root}: {count(len(packed.files), 'file')}, {size(packed.size)}."] if packed else []
-    lines += [f"Would not be sent: {each}" for each in packed.skipped] if packed else []
-    lines += [f"Would run: {command}"] if command else []
-    return drawn(
-        {"hosts": list(found), "files": len(packed.files) if packed else None, "command": command},
-        table(("", "host", "name", "Python", "to send", "TPU held by"), rows),
-        *map(line, lines),
-        *(line(toned(Tone.FAIL, f"{each.error} {each.hint}".strip())) for each in found if each.error),
-    )
 
 
 def queued(found: Sequence[Queued]) -> View:

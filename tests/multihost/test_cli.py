@@ -62,6 +62,11 @@ def test_a_run_prints_its_output_its_table_and_exits_with_the_worst_code(cli, la
     assert [(each["name"], each["state"], each["code"]) for each in listed] == [("shown", "ended", done.returncode)]
 
 
+def test_a_run_is_also_json(cli):
+    done = json.loads(cli("run", "--json", "--", "true", on_hosts=True).stdout)
+    assert (done["run"]["code"], [each["code"] for each in done["hosts"]]) == (0, [0, 0, 0])
+
+
 def test_a_detached_run_is_managed_from_other_processes(cli, lab):
     detached = ["run", "--detach", "--grace", "1"]
     started = cli(*detached, "--run-name", "far", "--", "echo up; sleep 300", on_hosts=True)
@@ -85,18 +90,6 @@ def test_a_detached_run_is_managed_from_other_processes(cli, lab):
         line.split()[0] for line in again.stdout.splitlines() if " stopped " in line and not line.startswith("Run")
     ]
     assert marks == ["·"] * 3, "the sign of a host that is still at work"
-
-
-def test_a_dry_run_shows_and_does_nothing(cli, lab):
-    shown = cli("run", "--run-name", "dry", "--dry-run", "--", "touch made", on_hosts=True)
-    assert shown.returncode == 0, shown.stderr
-    assert "Would run: touch made" in shown.stdout
-    assert "1 file" in shown.stdout
-    assert not (lab.farm.hosts[0].home / "dry").exists()
-    reachable = cli("hosts", "--json", on_hosts=True)
-    assert [each["error"] for each in json.loads(reachable.stdout)["hosts"]] == ["", "", ""]
-    done = json.loads(cli("run", "--json", "--", "true", on_hosts=True).stdout)
-    assert (done["run"]["code"], [each["code"] for each in done["hosts"]]) == (0, [0, 0, 0])
 
 
 def test_interrupt_ends_the_run_on_the_hosts(cli, lab):
@@ -164,7 +157,7 @@ def test_mistakes_are_explained(cli):
 
 
 def test_every_command_has_examples(cli):
-    for name in ("run", "status", "runs", "attach", "logs", "stop", "hosts", "create", "list", "wait", "delete"):
+    for name in ("run", "status", "runs", "attach", "logs", "stop", "create", "list", "wait", "delete"):
         shown = cli(name, "--help").stdout
         assert f"pathways-jupyter multihost {name}" in shown
         assert "--json" in shown

@@ -2,15 +2,16 @@
 
 import os
 import pwd
-import subprocess
-import sys
 
 import pytest
 import sshd
 
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.multihost import host_connections, run_actions, targets
+from pathways_jupyter.multihost import targets
+from pathways_jupyter.multihost.errors import HostError
 from pathways_jupyter.multihost.run_events import Phase
+from pathways_jupyter.multihost.ssh import Ssh, SshOptions
+from pathways_jupyter.multihost.targets import Target
 
 
 def test_an_inventory_names_hosts_with_slices_and_workers(tmp_path):
@@ -93,6 +94,20 @@ async def test_gclouds_key_is_found_without_being_named(lab):
     assert (await lab.run("true", 1, wanted=lab.wanted(1, keys=(), known_hosts=""))).code == 0
 
 
+async def test_a_key_that_gcloud_has_accepted_is_known_by_the_vms_own_name(lab):
+    host = lab.farm.hosts[0]
+    (lab.directory / ".ssh").mkdir()
+    known = lab.directory / ".ssh" / "google_compute_known_hosts"
+    known.write_text(f"tpu.2000-0 {' '.join(host.known.split()[1:])}\n")
+    ssh = Ssh(SshOptions(keys=(str(lab.farm.key),)))
+    connection = await ssh.connect(Target("vm", address="127.0.0.1", port=host.port, key_alias="tpu.2000-0"), ["true"])
+    await connection.close()
+    with pytest.raises(HostError, match="has changed"):
+        await ssh.connect(
+            Target("vm", address="127.0.0.1", port=lab.farm.hosts[1].port, key_alias="tpu.2000-0"), ["true"]
+        )
+
+
 async def test_a_host_that_cannot_be_reached_is_named(lab):
     host = lab.farm.hosts[1]
     host.stop()
@@ -120,28 +135,14 @@ async def test_a_login_script_that_prints_is_explained(lab):
     assert "must print nothing" in done.status("0-0").hint
 
 
-@pytest.fixture
-def holder(lab):
-    """A process that holds a device."""
-    device = lab.directory / "accel0"
-    device.touch()
-    program = f"import time\nwith open({str(device)!r}): print('held', flush=True); time.sleep(300)"
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
-        process.stdout.readline()
-        yield process
-        process.kill()
-
-
-async def test_what_holds_the_tpu_is_shown_first_and_ended_then(lab, holder, monkeypatch):
-    (lab.code / "main.py").write_text(str(lab.directory))
-    monkeypatch.setattr("pathways_jupyter.multihost.hostsession.DEVICES", (f"{lab.directory}/accel*",))
-    hosts = await host_connections.find(lab.wanted(1))
-    _, (report,) = await run_actions.examine(hosts, run_actions.Request("true", lab.code, grace=0.5))
-    assert [each.pid for each in report.holders] == [holder.pid]
-    assert report.missing == len(str(lab.directory))
-    kept = await lab.run("true", 1, keep_tpu=True)
-    assert kept.code == 0
-    assert holder.poll() is None
-    done = await lab.run("true", 1, grace=20)
-    assert any(f"ended {holder.pid}, which held {lab.directory}/accel0" in note for note in done.notes)
-    assert holder.wait(20) == -15
+async def test_accepting_one_host_does_not_forget_the_keys_of_others(lab):
+    new, changed = lab.farm.hosts[:2]
+    other = lab.farm.hosts[2].known.split()[1:]
+    known = lab.directory / ".ssh" / "known_hosts"
+    known.parent.mkdir()
+    known.write_text(f"[127.0.0.1]:{changed.port} {' '.join(other)}\n")
+    ssh = Ssh(SshOptions(keys=(str(lab.farm.key),), accept_new=True))
+    channel = await ssh.connect(Target("new", address="127.0.0.1", port=new.port), ["true"])
+    await channel.close()
+    with pytest.raises(HostError, match="has changed"):
+        await ssh.connect(Target("changed", address="127.0.0.1", port=changed.port), ["true"])

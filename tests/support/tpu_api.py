@@ -1,13 +1,11 @@
 """A Cloud TPU API on loopback: nodes and queued resources in JSON, pages, long operations, and Google's errors."""
 
 import contextlib
-import getpass
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-ACCOUNT = "robot@my-project.iam.gserviceaccount.com"
 PLACE = "projects/my-project/locations/us-central2-b"
 _PAGE = 2
 _STEPS = ("ACCEPTED", "PROVISIONING", "ACTIVE", "ACTIVE")
@@ -18,16 +16,12 @@ class TpuApi:
 
     Attributes:
       refusal: Status code, Google's status and message of the next request's error; None for none.
-      host_keys: What the workers of a node have published as theirs, by the node's name.
-      project: The metadata of the project.
-      profile: The OS Login profile of the account.
       stockout: Queued resources fail for lack of capacity.
       requests: Method and path of every request, with its body.
     """
 
     def __init__(self):
         self.nodes, self.queued = {}, {}
-        self.host_keys, self.project, self.profile = {}, {}, {}
         self.refusal, self.stockout = None, False
         self.requests = []
 
@@ -41,14 +35,7 @@ class TpuApi:
         if self.refusal is not None:
             code, status, message = self.refusal
             return code, {"error": {"code": code, "status": status, "message": message}}
-        if path.startswith("/compute/v1/projects/"):
-            items = [{"key": key, "value": value} for key, value in self.project.items()]
-            return 200, {"commonInstanceMetadata": {"items": items}}
-        if path.startswith("/v1/users/"):
-            return self._os_login(method, body)
         kind, _, name = path.removeprefix(f"/v2/{PLACE}/").partition("/")
-        if name.endswith(":getGuestAttributes"):
-            return self._guest_attributes(name.partition(":")[0], body)
         known = self.nodes if kind == "nodes" else self.queued
         if method == "POST":
             name = query["queuedResourceId"][0]
@@ -69,32 +56,6 @@ class TpuApi:
             del known[name]
             return 200, {"name": f"{PLACE}/operations/3", "done": True, "response": {"@type": EMPTY}}
         return 200, self._advanced(name) if kind == "queuedResources" else known[name]
-
-    def _os_login(self, method, body):
-        """The profile; a key that is imported gives the account its POSIX name."""
-        if method == "GET":
-            return 200, {"name": ACCOUNT, **self.profile}
-        keys = {**self.profile.get("sshPublicKeys", {}), f"f{len(self.requests)}": body}
-        accounts = self.profile.get("posixAccounts") or [
-            {"username": "other", "operatingSystemType": "LINUX"},
-            {"primary": True, "username": getpass.getuser(), "operatingSystemType": "LINUX"},
-        ]
-        self.profile = {"posixAccounts": accounts, "sshPublicKeys": keys}
-        return 200, {"loginProfile": {"name": ACCOUNT, **self.profile}}
-
-    def _guest_attributes(self, name, body):
-        if name not in self.host_keys:
-            return 404, {"error": {"code": 404, "status": "NOT_FOUND", "message": "Guest attributes are disabled"}}
-        every = [
-            {
-                "queryPath": body["queryPath"],
-                "queryValue": {
-                    "items": [{"namespace": "hostkeys", "key": kind, "value": key} for kind, key in keys.items()]
-                },
-            }
-            for keys in self.host_keys[name]
-        ]
-        return 200, {"guestAttributes": every}
 
     def _page(self, kind, known, query):
         items = [self._state(name) if kind == "queuedResources" else found for name, found in sorted(known.items())]
@@ -170,8 +131,6 @@ def serving(directory, account):
             {
                 "GOOGLE_APPLICATION_CREDENTIALS": str(path),
                 "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": base,
-                "CLOUDSDK_API_ENDPOINT_OVERRIDES_OSLOGIN": f"{base}/",
-                "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{base}/compute/v1/",
                 "CLOUDSDK_CORE_PROJECT": "my-project",
                 "CLOUDSDK_COMPUTE_ZONE": "us-central2-b",
             },

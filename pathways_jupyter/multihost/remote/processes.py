@@ -1,18 +1,15 @@
-"""Find and end processes on a host: those of a run, and those that hold the TPU."""
+"""Find and end the processes of a run on a host."""
 
 from __future__ import annotations
 
 import contextlib
-import fnmatch
-import glob
 import os
-import re
 import signal
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
 MARK = "PATHWAYS_MULTIHOST_RUN"
 """The environment variable by which the processes of a run are recognized, however they detached themselves."""
@@ -69,32 +66,6 @@ def end(find: Callable[[], Iterable[int]], grace: float, between: Callable[[], o
         warned = True
         between()
         time.sleep(_POLL_SECONDS)
-
-
-def holders(patterns: Sequence[str]) -> list[tuple[int, str, str]]:
-    """Return process, device and command line of everything that has a device of `patterns` open.
-
-    Other users' processes are seen only by root.
-    """
-    # Most hosts without a TPU end here, before every open file of every process is looked at.
-    if not any(glob.glob(pattern) for pattern in patterns):
-        return []
-    matches = re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns)).match
-    found = []
-    for pid in _all():
-        devices = set()
-        with contextlib.suppress(OSError):
-            for number in os.listdir(f"/proc/{pid}/fd"):
-                with contextlib.suppress(OSError):
-                    device = os.readlink(f"/proc/{pid}/fd/{number}")
-                    if matches(device):
-                        devices.add(device)
-        if devices and pid != os.getpid():
-            command = ""
-            with contextlib.suppress(OSError):
-                command = _read(f"/proc/{pid}/cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
-            found.append((pid, ", ".join(sorted(devices)), command))
-    return found
 
 
 def _runs(pid: int) -> bool:

@@ -17,7 +17,7 @@ import time
 import zlib
 from collections import deque
 
-from pathways_jupyter.multihost.remote import keeper, processes
+from pathways_jupyter.multihost.remote import keeper
 from pathways_jupyter.multihost.remote.frames import Decoder, encode
 from pathways_jupyter.multihost.remote.sync import Sync, remove_old
 
@@ -64,7 +64,6 @@ class Server:
             "stop": self._on_stop,
             "status": self._on_status,
             "read": self._on_read,
-            "holders": self._on_holders,
         }
 
     def serve(self) -> None:
@@ -185,14 +184,6 @@ class Server:
             output.seek(header["offset"])
             data = output.read(_SEND_BYTES)
         self._send({"op": "output"}, data)
-
-    def _on_holders(self, header: dict[str, Any], payload: memoryview) -> None:
-        patterns = header["devices"]
-        found = processes.holders(patterns)
-        if header["stop"] and found:
-            processes.end(lambda: [pid for pid, _, _ in processes.holders(patterns)], header["grace"])
-        left = processes.holders(patterns) if header["stop"] else []
-        self._send({"op": "holders", "found": found, "left": left})
 
     def _follow(self) -> bool:
         """Queue more of the run's output, or its end; return whether there was something."""
