@@ -234,6 +234,7 @@ async def _events(chunks: AsyncGenerator[bytes, None]) -> AsyncIterator[Object]:
         if not chunk:
             return
         partial += chunk
+        # Whatever answers at this address: one that ends no line must not fill the memory.
         if len(partial) > LONGEST_LINE:
             raise ConnectionLost(
                 f"The API server sent a line longer than {LONGEST_LINE // 1024**2} MiB.",
