@@ -26,7 +26,7 @@ from pathways_jupyter.session.registry import SessionRecord
 )
 @takes(RUN, as_json=False)
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=completing(Source.FILES))
-def run(program: tuple[str, ...], quiet: bool, **values: Any) -> None:
+def run(program: tuple[str, ...], quiet: bool, tcp: bool, **values: Any) -> None:
     """Run PROGRAM with TPUs of its own: its JAX finds them by its environment, and it needs no change.
 
     The program gets JAX_PLATFORMS, JAX_BACKEND_TARGET and IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS. Its Python must
@@ -42,7 +42,7 @@ def run(program: tuple[str, ...], quiet: bool, **values: Any) -> None:
     try:
         if asked.local:
             progress.show(cluster.embedded_stage(asked))
-        session = ProgramSession(cluster.start_local_if_needed(asked), program)
+        session = ProgramSession(cluster.start_local_if_needed(asked), program, tcp=tcp)
         with session:
             for event in session.events():
                 progress.add(event)
@@ -99,6 +99,8 @@ class _Connecting:
     def done(self, record: SessionRecord) -> None:
         """Show that the program begins."""
         self.close()
+        if record.tcp_port and not record.direct:
+            _say(f"warning: other users of this machine can use these TPUs too, at {record.target}.")
         if not self._quiet:
             took = text.duration(time.monotonic() - self._began)
             _say(f"connected to {text.instances(record.instances)} in {took}, session {record.id}.")

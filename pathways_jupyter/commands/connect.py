@@ -127,6 +127,12 @@ RUN = Command(
     "Run any JAX program on TPUs of its own, and remove its proxy when it ends.",
     options=(
         *(option for option in CONNECT.options if option.name != "linger"),
+        Option(
+            "--tcp",
+            "give the program a loopback port, which other users of this machine can reach too, instead of a unix "
+            "socket in a private directory",
+            Kind.FLAG,
+        ),
         Option("--quiet", "report only what goes wrong", Kind.FLAG, short="-q"),
     ),
     examples={

@@ -73,6 +73,7 @@ class SessionRecord:
       waited: Seconds that it has waited for taken slices, without a wait that goes on.
       sent: Bytes that its tunnel has carried to its proxies; only the supervisor's answer has the present number.
       received: Bytes from them; both are 0 without a tunnel.
+      tcp_port: The loopback port that JAX connects to instead of the socket; 0 for the socket.
       pathways_job: The PathwaysJob whose proxy it uses; empty for a session with a proxy of its own.
       supervisor: What is wrong with its supervisor, in a record that comes from asking it
         (:func:`~pathways_jupyter.session.client.present`); the state is then the last known one.
@@ -107,6 +108,7 @@ class SessionRecord:
     waited: float = 0.0
     sent: int = 0
     received: int = 0
+    tcp_port: int = 0
     pathways_job: str = ""
     connected_since: float = 0.0
     supervisor: str = ""
@@ -149,7 +151,8 @@ class SessionRecord:
     @property
     def target(self) -> str:
         """The address for JAX's ``proxy`` client."""
-        return f"grpc://{self.direct or f'unix:{self.tunnel}'}"
+        local = f"127.0.0.1:{self.tcp_port}" if self.tcp_port else f"unix:{self.tunnel}"
+        return f"grpc://{self.direct or local}"
 
     @property
     def data_path(self) -> str:

@@ -62,6 +62,8 @@ class ProgramSession:
     Args:
       config: What to connect to. An embedded cluster must run already, and be named by its kubeconfig.
       command: The program and its arguments.
+      tcp: Give the program a port on the loopback interface, which other users of this machine can reach too, instead
+        of a unix socket in a private directory.
 
     Attributes:
       left: What could not be removed from the cluster; empty when nothing is left. Known after leaving the context.
@@ -71,7 +73,7 @@ class ProgramSession:
       SessionError: The supervisor could not be started.
     """
 
-    def __init__(self, config: ConnectConfig, command: Sequence[str]) -> None:
+    def __init__(self, config: ConnectConfig, command: Sequence[str], *, tcp: bool = False) -> None:
         if not config.instances and not config.job:
             raise ConfigError("No TPU slices were requested.", hint=advice("For example: {tpu:tpuv6e:2x2=2}."))
         if shutil.which(command[0]) is None:
@@ -82,6 +84,12 @@ class ProgramSession:
         self._command = tuple(command)
         # Nothing can take over the session of a program, so it must not outlive this process.
         self._config = replace(config, linger=0.0)
+        self._port = 0
+        if tcp:
+            import portpicker
+
+            # The supervisor listens on it a moment later; the record, which it writes before, has the port.
+            self._port = portpicker.pick_unused_port()
         self._link: Link | None = None
         self._request = 0
         self._record: SessionRecord | None = None
@@ -103,6 +111,7 @@ class ProgramSession:
                 config=protocol.config_to_json(self._config),
                 kernel_pid=os.getpid(),
                 program=shlex.join(self._command)[:_COMMAND_CHARACTERS],
+                tcp_port=self._port,
             )
             if self._signal:
                 self._link.close()

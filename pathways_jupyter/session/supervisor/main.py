@@ -86,6 +86,7 @@ def _begin(session: str, request: Request, owner: Connection) -> Supervisor:
         kernel_id=str(params.get("kernel_id") or ""),
         notebook=str(params.get("notebook") or ""),
         program=str(params.get("program") or ""),
+        tcp_port=int(params.get("tcp_port") or 0),
         user=current_user(),
         created=now,
         state_since=now,

@@ -311,13 +311,16 @@ class Proxy:
 
     async def _open_tunnel(self, target: portforward.Target) -> None:
         """Open the tunnel, and return when the proxy takes connections."""
+        record = self._session_log.record
+        path = None if record.tcp_port else Path(record.tunnel)
         if self._secret:
             notices = Notices(self._session_log.interrupted, self._session_log.restored, self._reload)
             relay = replace(target, port=relay_port(target.port))
             self._relay_client = RelayClient(relay, self._secret, self._keep, notices)
         self._tunnel = await portforward.listen(
             target,
-            path=Path(self._session_log.record.tunnel),
+            path=path,
+            port=record.tcp_port,
             on_failure=self._tunnel_broke,
             traffic=self._session_log.traffic,
             open_stream=self._relay_client.open if self._relay_client is not None else None,

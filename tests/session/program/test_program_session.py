@@ -370,10 +370,11 @@ def test_a_lost_proxy_is_reported_while_the_program_runs(run, cluster):
     program.process.kill()
 
 
-def test_a_program_may_initialize_pathwaysutils(run):
-    program = run("import os; print(os.environ['JAX_BACKEND_TARGET'])" + INITIALIZED, "-q")
+def test_a_program_may_initialize_pathwaysutils_and_a_port_instead_of_a_socket_comes_with_a_warning(run):
+    program = run("import os; print(os.environ['JAX_BACKEND_TARGET'])" + INITIALIZED, "--tcp", "-q")
     assert program.end() == 0, program.errors
-    assert re.fullmatch(r"grpc://unix:\S+\ntpu 28\.0\n", program.out)
+    assert re.fullmatch(r"grpc://127\.0\.0\.1:\d+\ntpu 28\.0\n", program.out)
+    assert "other users of this machine can use these TPUs too" in program.errors
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs a shell with job control")
