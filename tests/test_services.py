@@ -200,7 +200,7 @@ def test_the_magics_do_the_same(machine, home, open_notebook):
     assert "%pathways connect --namespace default --service noted --tpu tpuv5e:4x4=1" in deployed.text
     request = notebook.client.execute("%pathways service delete noted --local", allow_stdin=False)
     unanswered = notebook.finish(request)
-    assert (unanswered.error, "add --yes" in unanswered.shown) == ("ServiceError", True)
+    assert (unanswered.error, "add --yes" in unanswered.shown) == ("ConfigError", True)
     assert "is deleted" in notebook.run("%pathways service delete noted --local --yes").text
     nothing = notebook.run("%pathways service show noted --local")
     assert "There is no Pathways service noted" in nothing.shown, nothing.text

@@ -144,10 +144,6 @@ class SigintCounter:
             self._outer._handle()
 
 
-_innermost: SigintCounter | None = None
-"""The counter of the main thread's innermost :func:`count_sigint`."""
-
-
 @contextlib.contextmanager
 def count_sigint() -> Iterator[SigintCounter]:
     """Context manager: inside, an interrupt raises nothing by itself and is counted, here and in the blocks around.
@@ -156,23 +152,27 @@ def count_sigint() -> Iterator[SigintCounter]:
     that interrupt, but by the next one. In other threads than the main thread, which get no interrupts, and where
     SIGINT has another handler than Python's default, none is counted.
     """
-    global _innermost
-    outer = _innermost
-    expected = signal.default_int_handler if outer is None else outer._handle
+    before, outer = signal.getsignal(signal.SIGINT), _innermost()
     counter = SigintCounter(outer)
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) != expected:
+    on_main = threading.current_thread() is threading.main_thread()
+    if not on_main or (outer is None and before is not signal.default_int_handler):
         yield counter
         return
     try:
-        _innermost = counter
         signal.signal(signal.SIGINT, counter._handle)
         yield counter
     finally:
-        signal.signal(signal.SIGINT, expected)
-        _innermost = outer
+        signal.signal(signal.SIGINT, before)
 
 
 def raise_if_interrupted() -> None:
     """Raise KeyboardInterrupt if an interrupt was counted in the innermost :func:`count_sigint`."""
-    if _innermost is not None and _innermost.count and threading.current_thread() is threading.main_thread():
+    counter = _innermost()
+    if counter is not None and counter.count and threading.current_thread() is threading.main_thread():
         raise KeyboardInterrupt
+
+
+def _innermost() -> SigintCounter | None:
+    # Only the handler itself says whether interrupts are counted: one may arrive between any two lines above.
+    found = getattr(signal.getsignal(signal.SIGINT), "__self__", None)
+    return found if isinstance(found, SigintCounter) else None
