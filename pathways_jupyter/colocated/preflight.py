@@ -14,7 +14,6 @@ from importlib import metadata
 from types import FunctionType, ModuleType
 from typing import Any
 
-from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.colocated import host_versions, interruptible_wait
 from pathways_jupyter.colocated.channel import channel
 from pathways_jupyter.colocated.errors import CheckError, name_hosts
@@ -118,30 +117,12 @@ def advice(modules: Sequence[str], facts: Facts) -> str:
         python = shlex.quote(facts.executable)
         return f"The hosts run {python} here: {python} -m pip install {wanted}; then run the cell again."
     command = ["pathways-jupyter", "sidecar", "build", "--jax-version", facts.versions["jax"]]
-    if facts.versions["jax"] not in RELEASES and (image := sidecar_image()):
-        # No sidecar was released for that JAX: the one that runs now is the base.
-        command += ["--base-image", image]
+    if facts.versions["jax"] not in RELEASES:
+        command += ["--base-image", "IMAGE"]
     return (
         f"Write {wanted} to requirements.txt, build a sidecar image with it, and give it to the service's workers:"
         f" {shlex.join(command)}"
     )
-
-
-def sidecar_image() -> str:
-    """Return the image of the session's sidecars; empty where it cannot be found out."""
-    from pathways_jupyter.service import discovery
-    from pathways_jupyter.session import clusters
-    from pathways_jupyter.session.kernel.session import current
-
-    session = current()
-    # It only makes the advice better.
-    with contextlib.suppress(PathwaysError):
-        if session is not None:
-            service = session.record.service
-            return clusters.ask(
-                session.record, lambda client, namespace: discovery.find(client, namespace, service)
-            ).sidecar_image
-    return ""
 
 
 def pickled(values: Any, *, names: Mapping[str, Any]) -> bytes:

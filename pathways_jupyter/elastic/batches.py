@@ -68,7 +68,7 @@ class Batches:
         self._state_before: Any = None
         self._rows_of_all = 0
         self._drawn = 0
-        self._kept: dict[int, Any] = {}
+        self._buffer: dict[int, Any] = {}
         self._failed_at: int | None = None
         self._failure = ""
 
@@ -92,13 +92,13 @@ class Batches:
                 # The data keep the position, so another iterator of them goes on there.
                 self._iterator = iter(self.source)
             self._stateful.set_state(copy.deepcopy(position.state))
-            self._kept, self._failed_at = {}, None
+            self._buffer, self._failed_at = {}, None
         else:
             is_finished = isinstance(self._iterator, types.GeneratorType) and self._iterator.gi_frame is None
             if is_finished and not self._has_ended:
                 # Now, and not when the batches that are kept have been trained on once more.
                 raise self._ended_too_early()
-            missing = [number for number in range(position.count, self._drawn) if number not in self._kept]
+            missing = [number for number in range(position.count, self._drawn) if number not in self._buffer]
             if missing:
                 raise ElasticRuntimeError(
                     f"The data are past batch {missing[0]}, which the training needs again.",
@@ -109,7 +109,7 @@ class Batches:
                     raise _too_short(number, position.count)
                 # In this order: an Interrupt in between must not make the next batch count as this one.
                 self._drawn += 1
-                del self._kept[number]
+                del self._buffer[number]
         if position.used:
             try:
                 self._open_next()
@@ -119,7 +119,7 @@ class Batches:
 
     def forget(self, before: Position) -> None:
         """Drop the batches that are kept for positions older than `before`."""
-        self._kept = {number: batch for number, batch in self._kept.items() if number >= before.count}
+        self._buffer = {number: batch for number, batch in self._buffer.items() if number >= before.count}
 
     def next(self, share: float = 1.0, *, slices: int = 1) -> Any:
         """Return the next batch, with `share` (at most 1) of a batch's rows.
@@ -183,7 +183,7 @@ class Batches:
             raise StopIteration
         self._drawn = max(self._drawn, number + 1)
         if self._stateful is not None:
-            del self._kept[number]
+            del self._buffer[number]
         self._rows_of_all = self._rows_of_all or _rows(batch)
         return batch
 
@@ -193,25 +193,25 @@ class Batches:
         Raises:
           ElasticRuntimeError: It was ended by an exception, or had ended before its first batch.
         """
-        if number not in self._kept:
+        if number not in self._buffer:
             try:
                 # One call into C, which draws the batch and keeps it: an Interrupt comes before it or after it, and the
                 # batch is then still in the iterator, or kept here.
-                self._kept.update(zip((number,), map(next, (self._iterator,), (_END,)), strict=True))
+                self._buffer.update(zip((number,), map(next, (self._iterator,), (_END,)), strict=True))
             except BaseException as error:
-                if number not in self._kept:
+                if number not in self._buffer:
                     # Not the error itself, which would hold on to the state through its traceback.
                     self._failed_at, self._failure = number, type(error).__name__
                 raise
-        if self._kept[number] is _END and (number == self._failed_at or not number):
-            del self._kept[number]
+        if self._buffer[number] is _END and (number == self._failed_at or not number):
+            del self._buffer[number]
             raise self._ended_too_early()
-        return self._kept[number]
+        return self._buffer[number]
 
     @property
     def _has_ended(self) -> bool:
         """Whether the iterator was seen to have no more batches."""
-        return any(batch is _END for batch in self._kept.values())
+        return any(batch is _END for batch in self._buffer.values())
 
     def _ended_too_early(self) -> ElasticRuntimeError:
         if self._failed_at is None:

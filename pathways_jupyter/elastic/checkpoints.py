@@ -100,10 +100,10 @@ class Checkpoints:
         with self._lock:
             found = self._manager.item_metadata(step)[_STATE]
         written = [(tuple(each.shape), str(each.dtype)) for each in found.tree[_LEAVES]]
-        wanted = [(tuple(each.shape), str(each.dtype)) for each in form.shapes]
-        if written != wanted:
-            differ = next((pair for pair in zip(written, wanted, strict=False) if pair[0] != pair[1]), None)
-            said = f"an array {differ[0]} for {differ[1]}" if differ else f"{len(written)} arrays for {len(wanted)}"
+        expected = [(tuple(each.shape), str(each.dtype)) for each in form.shapes]
+        if written != expected:
+            differ = next((pair for pair in zip(written, expected, strict=False) if pair[0] != pair[1]), None)
+            said = f"an array {differ[0]} for {differ[1]}" if differ else f"{len(written)} arrays for {len(expected)}"
             raise ElasticRuntimeError(
                 f"The checkpoint before step {step} in {self.path} is not of this state: it has {said}.",
                 hint="Give the state that the run began with, or another directory.",
@@ -114,12 +114,14 @@ class Checkpoints:
         import jax
 
         args = self._ocp.args
-        wanted = [
+        expected = [
             jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=sharding)
             for shape, sharding in zip(form.shapes, shardings, strict=True)
         ]
         with self._lock:
-            read = self._manager.restore(step, args=args.Composite(**{_STATE: args.StandardRestore({_LEAVES: wanted})}))
+            read = self._manager.restore(
+                step, args=args.Composite(**{_STATE: args.StandardRestore({_LEAVES: expected})})
+            )
         return list(read[_STATE][_LEAVES])
 
 

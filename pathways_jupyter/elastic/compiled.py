@@ -22,7 +22,7 @@ class _Promise:
 
     step: Any = None
     error: Exception | None = None
-    kept: interrupts.Event = field(default_factory=interrupts.Event)
+    ready: interrupts.Event = field(default_factory=interrupts.Event)
 
 
 class CompiledSteps:
@@ -51,7 +51,7 @@ class CompiledSteps:
     def has(self, mesh: jax.sharding.Mesh, batch: Any) -> bool:
         """Return whether the step is compiled for `mesh` and batches like `batch`."""
         made = self._made.get(_key(mesh, batch))
-        return made is not None and made.kept.is_set()
+        return made is not None and made.ready.is_set()
 
     def run(self, mesh: jax.sharding.Mesh, state: Any, batch: Any, *, moved: bool) -> Any:
         """Dispatch the step on `mesh`, which donates `state`; return the next state, and the metrics.
@@ -93,8 +93,8 @@ class CompiledSteps:
                     del made[key]
             raise
         finally:
-            mine.kept.set()
-        promise.kept.wait()
+            mine.ready.set()
+        promise.ready.wait()
         if promise.error is not None:
             raise promise.error
         return promise.step
@@ -107,7 +107,13 @@ class CompiledSteps:
         Args:
           failed: Called with the first error, which ends it: the step is then compiled when it is needed.
         """
-        shapes, made, chosen = shapes_of(state), self._made, list(meshes)
+        import jax
+
+        # Only the shapes: the arrays may be donated meanwhile.
+        shapes = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=getattr(leaf, "sharding", None)), state
+        )
+        made, chosen = self._made, list(meshes)
 
         def run() -> None:
             for mesh, batch in chosen:
@@ -131,22 +137,15 @@ class CompiledSteps:
         import jax
 
         # The new state keeps the old one's shardings, so that every step can be followed by the next.
-        kept = reshard.shardings_on(state, mesh)
-        rows = self.batch_sharding(mesh)
-        given = jax.tree.map(
-            lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), state, kept
+        shardings = reshard.shardings_on(state, mesh)
+        batch_sharding = self.batch_sharding(mesh)
+        states = jax.tree.map(
+            lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), state, shardings
         )
-        batches = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=rows), batch)
-        return jax.jit(self._step, donate_argnums=0, out_shardings=(kept, None)).lower(given, batches).compile()
-
-
-def shapes_of(tree: Any) -> Any:
-    """Return the shapes, types and shardings of a tree of arrays, which may be donated afterwards."""
-    import jax
-
-    return jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=getattr(leaf, "sharding", None)), tree
-    )
+        batches = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=batch_sharding), batch
+        )
+        return jax.jit(self._step, donate_argnums=0, out_shardings=(shardings, None)).lower(states, batches).compile()
 
 
 def _key(mesh: jax.sharding.Mesh, batch: Any) -> Hashable:

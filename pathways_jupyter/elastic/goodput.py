@@ -152,7 +152,7 @@ class Goodput:
 
 
 class GoodputSink:
-    """Writes to a ``GoodputRecorder``, or better an ``ElasticGoodputRecorder``; called on the training's thread.
+    """Writes to an ``ElasticGoodputRecorder``; called on the training's thread.
 
     That package takes a step to last until the next one starts. So what belongs to no step is cut out: where a run
     stops stepping and goes on, the start of the next step is recorded before and after, which its calculator reads as a
@@ -160,12 +160,11 @@ class GoodputSink:
     number is known.
 
     Args:
-      recorder: Of ml-goodput-measurement. One that knows nothing of elasticity gets custom events instead.
+      recorder: Of ml-goodput-measurement. What it cannot record is left out, with a warning in the log.
     """
 
     def __init__(self, recorder: Any) -> None:
         self._recorder = recorder
-        self._elastic = hasattr(recorder, "record_elastic_wait_start_time")
         self._failed: set[str] = set()
         self._began: datetime.datetime | None = None
         self._last = -1
@@ -176,7 +175,7 @@ class GoodputSink:
     def entered(self, to: Spent) -> None:
         """The time that follows counts as `to`."""
         before, self._now_in = self._now_in, to
-        if self._span(before) != self._span(to):
+        if _SPANS.get(before) != _SPANS.get(to):
             self._edge(before, "end")
             self._edge(to, "start")
         if to in _BETWEEN_STEPS and self._began is not None and self._last >= 0:
@@ -201,23 +200,16 @@ class GoodputSink:
 
     def slices(self, active: int, total: int, available: int) -> None:
         """The number of slices in use has changed."""
-        if self._elastic:
-            self._record("elastic_slice_counts", active_slices=active, total_slices=total, available_slices=available)
+        self._record("elastic_slice_counts", active_slices=active, total_slices=total, available_slices=available)
 
     def ended(self) -> None:
         """The run is over."""
         self._edge(self._now_in, "end")
         self._record("job_end_time", end_time=_now())
 
-    def _span(self, what: Spent) -> tuple[str, dict[str, str]]:
-        span, arguments = _SPANS.get(what, ("", {}))
-        if span.startswith("elastic") and not self._elastic:
-            return "custom_badput_event", {"custom_badput_event_type": str(what)}
-        return span, arguments
-
     def _edge(self, what: Spent, edge: str) -> None:
-        span, arguments = self._span(what)
-        if span:
+        if what in _SPANS:
+            span, arguments = _SPANS[what]
             self._record(f"{span}_{edge}_time", **arguments, **{f"{edge}_time": _now()})
 
     def _record(self, what: str, **values: Any) -> None:

@@ -121,9 +121,9 @@ class Health:
 
         Slices that did not are marked as down at once; those that did are marked as up.
         """
-        asked = {index: self._devices[index] for index in (self._devices if indices is None else indices)}
-        answered = probe(asked)
-        for index in asked:
+        probed = {index: self._devices[index] for index in (self._devices if indices is None else indices)}
+        answered = probe(probed)
+        for index in probed:
             self._set(index, index in answered)
         return answered
 

@@ -82,8 +82,7 @@ class Record:
     """The events and metrics of one run, in order; may be used from any thread.
 
     Args:
-      goodput_recorder: A ``GoodputRecorder`` of ml-goodput-measurement, best an ``ElasticGoodputRecorder``, which gets
-        the account of the run's time too.
+      goodput_recorder: An ``ElasticGoodputRecorder`` of ml-goodput-measurement, which gets the run's times too.
 
     Attributes:
       id: Identifies the run in its session.

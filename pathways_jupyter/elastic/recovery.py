@@ -32,9 +32,9 @@ from pathways_jupyter.elastic.snapshots import Snapshots
 if TYPE_CHECKING:
     import jax
 
-_PATIENCE = 10
+_MOST_FAILURES = 10
 """Failures in a row, without a step or a loss between them, after which the error is taken to be the program's own."""
-_IMPATIENCE = 5
+_MOST_FAILURES_ON_HOSTS = 5
 """Failures in a row after which a snapshot on the hosts is not tried again."""
 _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
 _RECONNECT_SECONDS = 600.0
@@ -129,7 +129,7 @@ class Recovery:
         lost = before - remaining
         self.record.add(Kind.DETECTED, lost_words(lost, error), step=done, slices=tuple(sorted(remaining)))
         self._failures = 0 if lost else self._failures + 1
-        if self._failures >= _PATIENCE:
+        if self._failures >= _MOST_FAILURES:
             raise error
         if not lost and len(remaining) >= self.minimum:
             # The devices may answer a moment longer than the arrays on them last, or be back already.
@@ -207,7 +207,7 @@ class Recovery:
         if self.manager.active_slice_count < self.minimum:
             self.pause(done=done)
         for snapshot in self.snapshots.candidates():
-            if self._failures >= _IMPATIENCE:
+            if self._failures >= _MOST_FAILURES_ON_HOSTS:
                 # All slices answer, but these copies cannot be read.
                 snapshot.pieces = None
             active = self.manager.active_slice_indices

@@ -27,7 +27,6 @@ class Snapshot:
       pieces: The copies on the hosts, taken apart; None if there are none.
       arrays: NumPy arrays in this process; None if there are none.
       saved: Where it has been written to; None if it has not.
-      seconds: How long it took until a copy was whole; 0 before.
       error: Why no copy will ever be whole; None otherwise.
       problem: Why it was not written where it should have been; empty otherwise.
       ready: Set when a copy is whole, or never will be.
@@ -41,7 +40,6 @@ class Snapshot:
     pieces: list[Any] | None = None
     arrays: list[Any] | None = None
     saved: Checkpoints | None = None
-    seconds: float = 0.0
     error: BaseException | None = None
     problem: str = ""
     ready: interrupts.Event = field(default_factory=interrupts.Event, repr=False)

@@ -13,7 +13,6 @@ import copy
 import logging
 import math
 import threading
-import time
 from typing import Any, Literal, get_args
 
 from pathways_jupyter.elastic import host_memory, reshard
@@ -214,16 +213,15 @@ class Snapshots:
         import jax
         import numpy as np
 
-        began = time.monotonic()
         try:
             # Taken apart while all of it is there.
             pieces = [reshard.Pieces.of(leaf) if isinstance(leaf, jax.Array) else leaf for leaf in copies]
             jax.block_until_ready(copies)
             if snapshot.place == "hosts":
-                self._keep(snapshot, proxy, began, pieces=pieces)
+                self._keep(snapshot, proxy, pieces=pieces)
             arrays = [np.asarray(leaf) for leaf in copies] if notebook or save else []
             if notebook:
-                self._keep(snapshot, proxy, began, arrays=arrays)
+                self._keep(snapshot, proxy, arrays=arrays)
             if save and self._checkpoints is not None:
                 try:
                     self._checkpoints.write(snapshot.step, arrays, snapshot.extra)
@@ -231,7 +229,7 @@ class Snapshots:
                     snapshot.problem = f"The snapshot before step {snapshot.step} was not written: {error}"
                     logger.warning(snapshot.problem)
                 else:
-                    self._keep(snapshot, proxy, began, saved=self._checkpoints)
+                    self._keep(snapshot, proxy, saved=self._checkpoints)
         except Exception as error:
             # A slice was lost while it was copied. The earlier snapshots stay.
             logger.info("the snapshot before step %d was not completed: %s", snapshot.step, error)
@@ -241,7 +239,7 @@ class Snapshots:
             snapshot.ready.set()
             snapshot.finished.set()
 
-    def _keep(self, snapshot: Snapshot, proxy: int, began: float, **copies: Any) -> None:
+    def _keep(self, snapshot: Snapshot, proxy: int, **copies: Any) -> None:
         """Add a complete copy of `snapshot`, one of its attributes, and drop what is older than is kept."""
         with self._lock:
             if proxy != self._proxies and "pieces" in copies:
@@ -256,7 +254,6 @@ class Snapshots:
                     snapshot.arrays = earlier.arrays if snapshot.arrays is None else snapshot.arrays
                     snapshot.saved = earlier.saved if snapshot.saved is None else snapshot.saved
             self._kept = _chosen(sorted([*others, snapshot], key=lambda each: each.step), self.keep)
-            snapshot.seconds = snapshot.seconds or time.monotonic() - began
         snapshot.ready.set()
 
 

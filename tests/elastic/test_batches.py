@@ -236,7 +236,7 @@ def test_grains_iterators_go_back_to_their_state(source):
     follows = [batches.next().tolist() for _ in range(3)]
     batches.restore(position)
     assert [batches.next().tolist() for _ in range(3)] == follows
-    assert not batches._kept, "its state is enough"
+    assert not batches._buffer, "its state is enough"
     another = Batches(source())
     another.restore(position)
     assert [another.next().tolist() for _ in range(3)] == follows

@@ -144,11 +144,5 @@ def test_a_recorder_that_fails_or_knows_nothing_of_elasticity_does_no_harm(monke
     assert plain.called == [
         "PROGRAM_STARTUP",
         "UNPRODUCTIVE_CHECKPOINT_SAVE_TIME",
-        "ELASTIC_REINITIALIZATION",
-        "ELASTIC_SLICE_DOWN",
-        "ELASTIC_REINITIALIZATION",
-        "UNPRODUCTIVE_CHECKPOINT_RESTORE_TIME",
-        "ELASTIC_REINITIALIZATION",
-        "ELASTIC_SCALE_UP",
     ]
     assert account.seconds()[Spent.STEP] == 20
