@@ -113,16 +113,14 @@ async def test_the_tunnel_can_be_asked_for(admin, notebook_pod):
     assert (said["total"], said["path"]) == (45.0, "a tunnel through the API server")
 
 
-async def test_a_pod_attaches_to_a_job_directly_and_creates_nothing(admin, notebook_pod):
+async def test_a_pod_attaches_to_a_job_by_a_tunnel_and_creates_nothing(admin, notebook_pod):
     await submission.apply(admin, headless("inside"), namespace="default")
     try:
         said = await notebook_pod("attached", rules=JOB_RULES, job="inside")
         assert (said["total"], said["platform"]) == (45.0, "tpu")
-        assert said["path"] == "direct, through a unix socket"
+        assert said["path"] == "a tunnel through the API server"
         labels = f"{names.SESSION_LABEL}={said['session']}"
         for kind in (JOBS, NETWORK_POLICIES, objects.LEASES):
             assert (await objects.list_(admin, kind, namespace="default", labels=labels)).items == ()
-        tunnelled = await notebook_pod("tunnel-to-job", rules=JOB_RULES, job="inside", tunnel=True)
-        assert (tunnelled["total"], tunnelled["path"]) == (45.0, "a tunnel through the API server")
     finally:
         await jobs.delete(admin, "inside", namespace="default")

@@ -95,8 +95,7 @@ def _unused(session: str) -> Iterator[bool]:
     """Yield whether no process uses the files of `session`; inside the block none can begin to."""
     control = runtime_dir() / f"{session}.sock"
     try:
-        # Do not block (it may be a FIFO) and do not follow links: anything may have that name.
-        log = os.open(registry.log_path(session), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        log = os.open(registry.log_path(session), os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
         # There is no log, or it is not a file that a supervisor writes.
         yield not registry.accepts(str(control))

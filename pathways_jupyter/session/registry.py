@@ -15,7 +15,6 @@ import math
 import os
 import secrets
 import socket
-import stat
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
     from pathways_jupyter.service.session_figures import SessionFigures
 
 TEMPORARY_PREFIX = "pathways-"
-_RECORD_BYTES = 1 << 20
-"""An upper bound on the size of a record."""
-
 
 INSECURE, ALTS = "insecure", "alts"
 """Credentials of the channel between JAX and the proxy: none, or those of Google Cloud's machines."""
@@ -68,7 +64,7 @@ class SessionRecord:
       state_since: When the present state began, in seconds since the epoch.
       connected_since: When the present proxy was connected; 0 before.
       slices: The slices that it holds, by JAX's index.
-      host: Name of the machine that its supervisor runs on; empty in a record of an older version.
+      host: Name of the machine that its supervisor runs on.
       program: The command line of the program that the session was made for; empty for notebooks and scripts.
       waited: Seconds that it has waited for taken slices, without a wait that goes on.
       sent: Bytes that its tunnel has carried to its proxies; only the supervisor's answer has the present number.
@@ -205,9 +201,7 @@ class SessionRecord:
             if isinstance(item, float) and not math.isfinite(item):
                 raise ValueError(f"{name} is {item}")
         slices = tuple(SessionSlice(each["number"], each["index"], each["up"]) for each in given.get("slices", ()))
-        # A supervisor of an older version does not write when its state began.
-        since = given.get("state_since") or given["created"]
-        return cls(**{**given, "state": SessionState(given["state"]), "slices": slices, "state_since": since})
+        return cls(**{**given, "state": SessionState(given["state"]), "slices": slices})
 
 
 _JSON_TYPES: Mapping[str, tuple[type, ...]] = {
@@ -277,22 +271,10 @@ def write(record: SessionRecord) -> None:
 def read(session: str) -> SessionRecord | None:
     """Return the record of `session`; None if there is none, or the file is not a record."""
     try:
-        record = SessionRecord.from_json(json.loads(_content(record_path(session))))
+        record = SessionRecord.from_json(json.loads(record_path(session).read_bytes()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return record if record.id == session else None
-
-
-def _content(path: Path) -> bytes:
-    # O_NONBLOCK: opening a FIFO would otherwise block, and with it the listing of all other sessions.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueError(f"{path} is not a file")
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(_RECORD_BYTES)
-    finally:
-        os.close(descriptor)
 
 
 def sessions() -> list[SessionRecord]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 
 from pathways_jupyter.tunnel.local_connection import LocalConnection
 
-_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_PREFACE_BYTES = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 _HEADERS, _RST_STREAM = 1, 3
 _END_STREAM, _END_HEADERS = 1, 4
 # The length in three bytes, type, flags and stream.
@@ -41,10 +41,14 @@ _APART_SECONDS = 0.02
 
 
 class _Frames:
-    """The frames of one direction, of which only the headers are looked at."""
+    """The frames of one direction, of which only the headers are read.
 
-    def __init__(self) -> None:
-        self._ahead = 0
+    Args:
+      ahead: Bytes before the first frame.
+    """
+
+    def __init__(self, ahead: int = 0) -> None:
+        self._ahead = ahead
         self._head = b""
 
     @property
@@ -81,12 +85,9 @@ class GrpcConnection(LocalConnection):
 
     def __init__(self, accepted: Callable[[LocalConnection], None]) -> None:
         super().__init__(accepted)
-        self._sent, self._received = _Frames(), _Frames()
+        self._sent, self._received = _Frames(_PREFACE_BYTES), _Frames()
         # Those that are open, in the order in which they began, and whether an answer has begun.
         self._calls: dict[int, bool] = {}
-        # The first bytes, until it is known whether they are gRPC's: a channel with other credentials is encrypted.
-        self._preface: bytes | None = b""
-        self._is_grpc = False
         self._ending: asyncio.Future[None] | None = None
 
     async def write(self, data: memoryview) -> None:
@@ -116,7 +117,7 @@ class GrpcConnection(LocalConnection):
         self._ending = asyncio.get_running_loop().create_future()
         try:
             # Between two frames only: otherwise this would be taken for the rest of an answer.
-            if self._is_grpc and self._received.is_whole and len(self._calls) > 1:
+            if self._received.is_whole and len(self._calls) > 1:
                 for call, answered in list(self._calls.items())[: -_ALONE - 1 : -1]:
                     end = _UNAVAILABLE if answered else _WHOLE_ANSWER
                     self._transport.write(_HEADER.pack(0, len(end), _HEADERS, _END_STREAM | _END_HEADERS, call) + end)
@@ -128,15 +129,8 @@ class GrpcConnection(LocalConnection):
     def data_received(self, data: bytes) -> None:
         """Keep a piece for the reader, and note which calls begin and end in it."""
         super().data_received(data)
-        if self._preface is not None:
-            self._preface += data
-            if len(self._preface) < len(_PREFACE):
-                return
-            self._is_grpc = self._preface.startswith(_PREFACE)
-            data, self._preface = self._preface[len(_PREFACE) :], None
-        if self._is_grpc:
-            for kind, _, stream in self._sent.headers(data):
-                if kind == _HEADERS:
-                    self._calls.setdefault(stream, False)
-                elif kind == _RST_STREAM:
-                    self._calls.pop(stream, None)
+        for kind, _, stream in self._sent.headers(data):
+            if kind == _HEADERS:
+                self._calls.setdefault(stream, False)
+            elif kind == _RST_STREAM:
+                self._calls.pop(stream, None)

@@ -90,7 +90,6 @@ BROKEN = {
     "a directory": directory,
     "a loop of links": loop,
     "a dangling link": dangling,
-    "a FIFO": os.mkfifo,
 }
 
 

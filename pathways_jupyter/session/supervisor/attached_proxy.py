@@ -10,8 +10,6 @@ from pathways_jupyter.base.events import Stage
 from pathways_jupyter.base.sentences import say
 from pathways_jupyter.service import job_proxy, names
 from pathways_jupyter.service.job_proxy import JobProxy
-from pathways_jupyter.session.registry import INSECURE
-from pathways_jupyter.session.supervisor import direct
 from pathways_jupyter.session.supervisor.pod_watch import PodWatch
 from pathways_jupyter.session.supervisor.proxy_session import Proxy
 from pathways_jupyter.tunnel import portforward
@@ -34,7 +32,6 @@ class AttachedProxy(Proxy):
         """
         name, namespace = self._config.job, self._session_log.record.namespace
         self._stage(Stage.JOB, say("Looking for job {job}.", job=name))
-        own, route = await direct.plan(self._client, self._config)
         found = self._found = await job_proxy.find(
             self._client,
             name,
@@ -44,10 +41,7 @@ class AttachedProxy(Proxy):
             progress=lambda words: self._stage(Stage.JOB, words),
         )
         self._slices.instances = {found.job.instance_type: found.job.slices}
-        # What planning has found to be in the way, if anything, is so for a job too.
-        self._route = direct.to_job(self._config, own, found.pod) if own is not None else route
-        credentials = self._route.credentials or INSECURE
-        self._session_log.update(instances=dict(self._slices.instances), direct="", credentials=credentials)
+        self._session_log.update(instances=dict(self._slices.instances))
         self._stage(Stage.JOB, say("Job {job} runs.", job=name), done=True)
         self._watch = PodWatch(
             self._client,
@@ -62,9 +56,7 @@ class AttachedProxy(Proxy):
         self._session_log.update(pod=pod)
         self._stage(Stage.START, say("Pod {pod} is ready.", pod=pod), pod=pod, done=True)
         self._begin(self._slices.follow(pod, namespace, joined=True))
-        if self._route.is_direct:
-            await self._connect_directly(direct.address(ready, found.port))
-            return
+        # Also from a pod: no NetworkPolicy can be added for a proxy that is there already.
         await self._open_tunnel(portforward.Target(self._client, namespace, pod, found.port))
 
     async def remove(self) -> None:

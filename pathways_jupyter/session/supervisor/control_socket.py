@@ -3,8 +3,7 @@
 Requests of one connection are handled concurrently, so that ``disconnect`` is received while ``start`` is under way.
 
 What a client can make the supervisor remember is bounded: nothing more is read from a connection while too many of its
-requests are being handled, or while its answers are not being read. A connection that stays unread is closed, except
-the owner's: closing that one would end the session of a kernel that was only stopped for a while.
+requests are being handled, or while its answers are not being read.
 """
 
 from __future__ import annotations
@@ -25,36 +24,19 @@ from pathways_jupyter.session.protocol import Answer, Request
 logger = logging.getLogger(__name__)
 
 MAX_CONCURRENT_REQUESTS = 32
-STALLED_SECONDS = 30.0
-"""Longest time that a client may leave its answers unread before it is disconnected."""
 
 
 class Connection:
-    """One client of the supervisor.
+    """One client of the supervisor."""
 
-    Args:
-      owner: Whether it is the connection of the kernel that the session belongs to.
-    """
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, owner: bool = False) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
-        self.owner = owner
 
     def answer(self, answer: Answer) -> None:
         """Send `answer`, unless the client is gone."""
         if not self.writer.is_closing():
             self.writer.write(protocol.encode(answer))
-
-    async def until_read(self) -> None:
-        """Wait until the client has read enough of its answers.
-
-        Raises:
-          TimeoutError: The client does not read them, and is not the owner.
-          OSError: The connection is closed.
-        """
-        async with asyncio.timeout(None if self.owner else STALLED_SECONDS):
-            await self.writer.drain()
 
     async def close(self) -> None:
         """Flush what was written, for a second at most, and close the connection."""
@@ -83,13 +65,9 @@ async def converse(connection: Connection, handle: Handler) -> None:
                     task.add_done_callback(tasks.discard)
             # Back-pressure: both waits come before the next line is read, so a client that sends faster than it reads
             # is blocked by its own socket, and the supervisor's memory stays bounded.
-            await connection.until_read()
+            await connection.writer.drain()
             if len(tasks) >= MAX_CONCURRENT_REQUESTS:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    except TimeoutError:
-        logger.warning("a client has not read its answers for %.0f s, and is disconnected", STALLED_SECONDS)
-        # abort() and not close(), which would wait until the client has read what was written.
-        connection.writer.transport.abort()
     except (OSError, ValueError) as error:
         # A line beyond the limit, or a reset connection: either way no answer can be delivered.
         logger.info("connection ended: %s", error)

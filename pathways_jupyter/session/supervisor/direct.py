@@ -25,7 +25,6 @@ from pathways_jupyter.kube.objects import NETWORK_POLICIES, PODS, Object
 from pathways_jupyter.service import names
 from pathways_jupyter.service.checks import IN_CLUSTER_ROLE
 from pathways_jupyter.session.registry import ALTS, INSECURE
-from pathways_jupyter.session.variables import INSECURE_CREDENTIALS
 
 PRODUCT_NAME = Path("/sys/class/dmi/id/product_name")
 """gRPC takes a machine for one of Google Cloud, and so for one with ALTS, by the content of this file."""
@@ -129,24 +128,6 @@ async def permitted(client: Client, route: Route, namespace: str) -> Route:
         reason=f"This account is not allowed to create networkpolicies in namespace {namespace}, "
         f"which a direct connection needs (Role {IN_CLUSTER_ROLE})."
     )
-
-
-def to_job(config: ConnectConfig, own: Object | None, head: Object, *, product_name: Path = PRODUCT_NAME) -> Route:
-    """Choose the data path to the proxy of a job, which is there already, and to which no NetworkPolicy can be added.
-
-    Args:
-      own: The pod that this process runs in; None outside of the cluster.
-      head: The pod of the job's proxy.
-    """
-    if config.tunnel or own is None:
-        return Route()
-    if sockets_of(head) is not None:
-        return Route(INSECURE)
-    containers = head["spec"].get("containers") or ()
-    given = [one for each in containers if each["name"] == names.PROXY_CONTAINER for one in each.get("env") or ()]
-    if {"name": INSECURE_CREDENTIALS, "value": "true"} in given:
-        return Route(reason="A direct connection would not be encrypted, because the job's proxy is without ALTS.")
-    return choose(config, own, product_name=product_name)
 
 
 def address(pod: Object, port: int) -> str:

@@ -44,8 +44,12 @@ async def why_gone(client: Client, record: SessionRecord, reason: str, lease: Le
     return lease.explain(reason) if removed and lease is not None else reason
 
 
-async def lifetime_over(client: Client, record: SessionRecord) -> ServiceError | None:
-    """Return the error for a proxy whose lifetime was over before it could be used; None if it was not that."""
+async def before_use(client: Client, record: SessionRecord, pod: str, problem: str, hint: str) -> ServiceError:
+    """Return the error for a proxy that ended before it could be used.
+
+    It says that its lifetime was over, or else `problem` with the last line of the log of `pod`.
+    """
+    said = ""
     with contextlib.suppress(ClusterError, TimeoutError):
         async with asyncio.timeout(_SECONDS):
             job = await objects.find(client, JOBS, record.job, namespace=record.namespace)
@@ -54,17 +58,11 @@ async def lifetime_over(client: Client, record: SessionRecord) -> ServiceError |
                     f"The proxy ended before it could be used. {_lifetime_over(job)}",
                     hint=advice("Raise {max_lifetime}: it begins when the proxy is created."),
                 )
-    return None
-
-
-async def last_log_line(client: Client, record: SessionRecord, pod: str) -> str:
-    """Return the last line of a pod's log as a sentence; empty if it cannot be read."""
-    said = ""
     with contextlib.suppress(ClusterError, TimeoutError):
         async with asyncio.timeout(_SECONDS):
             async for line in logs(client, pod, namespace=record.namespace, container=names.PROXY_CONTAINER, tail=1):
-                said = line.strip()
-    return f"The last line of its log: {said}" if said else ""
+                said = f" The last line of its log: {line.strip()}" if line.strip() else ""
+    return ServiceError(f"{problem}{said}", hint=hint)
 
 
 def _is_over(client: Client, job: Object) -> bool:

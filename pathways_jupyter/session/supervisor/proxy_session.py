@@ -257,10 +257,8 @@ class Proxy:
             async with asyncio.timeout(self._config.timeout):
                 return await self._watch.ready
         except PodEnded as error:
-            if over := await proxy_end.lifetime_over(self._client, self._session_log.record):
-                raise over from error
-            last_line = await proxy_end.last_log_line(self._client, self._session_log.record, error.pod)
-            raise ServiceError(f"{error} {last_line}".rstrip(), hint=error.hint) from error
+            record = self._session_log.record
+            raise await proxy_end.before_use(self._client, record, error.pod, str(error), error.hint) from error
         except TimeoutError as error:
             raise ServiceError(
                 f"The proxy did not start within {self._config.timeout:.0f} s: {self._watch.last_seen}",
@@ -276,13 +274,9 @@ class Proxy:
             # The pod may have been ready when it was listed, and only watching it be forbidden.
             return self._watch.error
         record = self._session_log.record
-        if over := await proxy_end.lifetime_over(self._client, record):
-            return over
-        last_line = await proxy_end.last_log_line(self._client, record, record.pod)
-        return ServiceError(
-            f"The proxy ended before it could be used. {self._watch.lost.result()} {last_line}".rstrip(),
-            hint=advice("Older services end a proxy when all slices are taken: {slices} shows who holds them."),
-        )
+        problem = f"The proxy ended before it could be used. {self._watch.lost.result()}"
+        hint = advice("Older services end a proxy when all slices are taken: {slices} shows who holds them.")
+        return await proxy_end.before_use(self._client, record, record.pod, problem, hint)
 
     async def _why_gone(self, reason: str) -> str:
         return await proxy_end.why_gone(self._client, self._session_log.record, reason, self._lease)

@@ -140,7 +140,6 @@ class Supervisor:
             self._lingering = None
         pid = peer_pid(connection.writer.get_extra_info("socket"))
         self._owner = connection
-        connection.owner = True
         self._lifeline = Lifeline(pid, self._owner_gone)
         self._session_log.update(kernel_pid=pid)
         self._session_log.history.listen(connection.writer, owner=True)

@@ -88,39 +88,6 @@ async def serving(path: Path, handle: control_socket.Handler) -> AsyncIterator[l
         server.close()
 
 
-async def test_a_client_that_goes_on_not_reading_is_disconnected(tmp_path, monkeypatch):
-    monkeypatch.setattr(control_socket, "STALLED_SECONDS", 0.1)
-    path = tmp_path / "s.sock"
-
-    async def large(request: Request, connection: control_socket.Connection) -> str:
-        return "x" * 500_000
-
-    async with serving(path, large) as ended, asyncio.timeout(DEADLINE):
-        _, writer = await asyncio.open_unix_connection(path, limit=1)
-        with contextlib.suppress(OSError):
-            while not ended:
-                writer.write(protocol.encode(Request(1, Method.PING)))
-                await writer.drain()
-                await asyncio.sleep(0)
-        (connection,) = ended
-        # Nothing is kept for a client that may never read it.
-        assert connection.writer.transport.get_write_buffer_size() == 0
-        writer.close()
-
-
-async def test_the_owner_may_stand_still_for_as_long_as_it_likes(tmp_path, monkeypatch):
-    monkeypatch.setattr(control_socket, "STALLED_SECONDS", 0.01)
-    reader, writer = await asyncio.open_connection(sock=(pair := socket.socketpair())[0])
-    connection = control_socket.Connection(reader, writer, owner=True)
-    connection.writer.write(bytes(10 << 20))
-    waiting = asyncio.create_task(connection.until_read())
-    done, _ = await asyncio.wait({waiting}, timeout=5 * control_socket.STALLED_SECONDS)
-    assert not done
-    pair[1].close()
-    with pytest.raises(OSError, match=r"."):
-        await waiting
-
-
 async def test_requests_beyond_a_number_wait_until_others_are_answered(tmp_path):
     path, begun, release = tmp_path / "s.sock", asyncio.Queue[int](), asyncio.Event()
 

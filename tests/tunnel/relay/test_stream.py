@@ -17,6 +17,7 @@ from pathways_jupyter.tunnel.relay.wire import (
     HEADER,
     HELLO_BYTES,
     OUTDATED,
+    PONG,
     WELCOME_BYTES,
     Hello,
     ProtocolError,
@@ -280,8 +281,9 @@ def test_a_ping_is_answered_with_its_number():
     client, relay = pair()
     client.ping(7)
     assert carry(client, relay) == b""
-    carry(relay, client)
-    assert client.answered == 7
+    answer = relay.next()
+    assert answer == (HEADER.pack(PONG, 7, 0), b"")
+    assert list(client.feed(answer[0])) == []
 
 
 def test_ends_that_cannot_agree_do_not_continue():
