@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ApiError, ClusterError, PathwaysError, SessionError
 from pathways_jupyter.base.retry import Backoff
 from pathways_jupyter.kube.client import Client
@@ -57,19 +58,12 @@ async def remove(
     Raises:
       SessionError: Some objects could not be deleted; the message says why.
     """
-    removing = asyncio.create_task(_remove(client, namespace, session, patience, waiting))
-    tasks = {removing}
-    if embedded is not None:
-        # Concurrently: a request to an API server that has just died is retried for a while, in case it restarts.
-        tasks.add(asyncio.create_task(embedded.until_ended(_FIRST_PAUSE_SECONDS)))
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if removing.done() and not (embedded is not None and embedded.has_ended()):
-            removing.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    removing = _remove(client, namespace, session, patience, waiting)
+    # Concurrently: a request to an API server that has just died is retried for a while, in case it restarts.
+    ending = [] if embedded is None else [embedded.until_ended(_FIRST_PAUSE_SECONDS)]
+    removed, *_ = await tasks.first_done(removing, *ending)
+    if removed is not None and not (embedded is not None and embedded.has_ended()):
+        removed.result()
 
 
 async def _remove(

@@ -51,3 +51,44 @@ async def test_a_cancellation_ends_all_and_stays_a_cancellation():
     with pytest.raises(asyncio.CancelledError):
         await task
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_of_several_the_first_that_is_done_cancels_the_others_and_waits_for_them():
+    over, kept = [], asyncio.get_running_loop().create_future()
+
+    async def slow() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            over.append("slow")
+
+    async def fast() -> int:
+        return 7
+
+    waited, first, future = await tasks.first_done(slow(), fast(), kept)
+    assert waited is None
+    assert first is not None
+    assert first.result() == 7
+    assert over == ["slow"]
+    assert future is None
+    assert not kept.done()
+    assert await tasks.first_done(slow(), kept, seconds=0.01) == (None, None)
+
+
+async def test_what_waits_for_the_first_of_several_takes_them_with_it_when_it_is_cancelled():
+    begun, over = asyncio.Event(), []
+
+    async def slow() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            over.append("slow")
+
+    waiting = asyncio.create_task(tasks.first_done(slow()))
+    await begun.wait()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert over == ["slow"]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
 
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import PathwaysError, SessionError
 from pathways_jupyter.base.events import EventKind, SessionState
 from pathways_jupyter.base.sentences import advice, say
@@ -123,19 +124,14 @@ class ProxyCycle:
         return self._session_log.record
 
     async def _bring_up_unless_cancelled(self) -> Proxy:
-        bringing = asyncio.create_task(self._bring_up())
-        cancelled = asyncio.create_task(self._unwanted.wait())
         try:
-            await asyncio.wait({bringing, cancelled}, return_when=asyncio.FIRST_COMPLETED)
-            if bringing.done():
-                return bringing.result()
-            raise SessionError("Reconnecting was interrupted.", hint=advice("{reconnect} tries again."))
+            connected, _ = await tasks.first_done(self._bring_up(), self._unwanted.wait())
         finally:
-            bringing.cancel()
-            cancelled.cancel()
-            # Wait for the cancelled task: what it has made is removed next, and it must not make more.
-            await asyncio.gather(bringing, cancelled, return_exceptions=True)
             self._unwanted.clear()
+        if connected is None:
+            raise SessionError("Reconnecting was interrupted.", hint=advice("{reconnect} tries again."))
+        proxy: Proxy = connected.result()
+        return proxy
 
     async def _bring_up(self) -> Proxy:
         if self._record.generation:
@@ -210,37 +206,26 @@ class ProxyCycle:
         """Wait until the proxy is lost or a reconnect is requested."""
         # Sweeping other sessions starts only now, so that it does not delay connecting.
         tidying = asyncio.create_task(self._tidy())
-        lost = asyncio.ensure_future(proxy.lost())
-        wanted = asyncio.create_task(self._wanted.wait())
-        ended = asyncio.create_task(self._embedded_ended())
+        ends: list[Coroutine[Any, Any, Any]] = [proxy.lost()]
+        if self._embedded is not None:
+            # The cluster's end may show in nothing else: without a connection in the tunnel, only the pod's watch
+            # fails, which tries again for as long as a real cluster may be out of reach.
+            ends.append(self._embedded.until_ended(_LOOK_SECONDS))
         try:
-            await asyncio.wait({lost, wanted, ended}, return_when=asyncio.FIRST_COMPLETED)
-            if ended.done() or lost.done():
-                # Not how the end of the whole cluster showed itself first, e.g. as a tunnel that failed.
-                over = ended.done() or (self._embedded is not None and self._embedded.has_ended())
-                reason = say("The embedded cluster of this machine has ended.") if over else lost.result()
-                # This event carries the state as well: a cell that starts between this event and the next one must
-                # already see that the proxy is lost.
-                about = {"pod": self._record.pod, "state": SessionState.LOST}
-                self._session_log.report(EventKind.PROXY_LOST, reason, **about)
-                self._session_log.enter(SessionState.LOST, say("{reason} Its arrays are lost.", reason=reason))
+            _, lost, *ended = await tasks.first_done(self._wanted.wait(), *ends)
         finally:
-            # All of them, also when the cycle is cancelled: otherwise they would outlive the proxy.
-            lost.cancel()
-            wanted.cancel()
-            ended.cancel()
             tidying.cancel()
-
-    async def _embedded_ended(self) -> None:
-        """Return when the embedded cluster has ended; of any other cluster, never.
-
-        Its end may show in nothing else: without a connection in the tunnel, only the pod's watch fails, which tries
-        again for as long as a real cluster may be out of reach.
-        """
-        if self._embedded is None:
-            await asyncio.get_running_loop().create_future()
+        if self._embedded is not None and (any(ended) or (lost and self._embedded.has_ended())):
+            # Not how the end of the whole cluster showed itself first, e.g. as a tunnel that failed.
+            reason = say("The embedded cluster of this machine has ended.")
+        elif lost is not None:
+            reason = lost.result()
         else:
-            await self._embedded.until_ended(_LOOK_SECONDS)
+            return
+        # This event carries the state as well: a cell that starts between this event and the next one must already see
+        # that the proxy is lost.
+        self._session_log.report(EventKind.PROXY_LOST, reason, pod=self._record.pod, state=SessionState.LOST)
+        self._session_log.enter(SessionState.LOST, say("{reason} Its arrays are lost.", reason=reason))
 
     async def _tidy(self) -> None:
         assert self._client is not None
@@ -260,26 +245,20 @@ class ProxyCycle:
         """
         if self._proxy is None:
             return
-        removing = asyncio.create_task(self._proxy.remove())
-        grace_over = asyncio.create_task(self._grace_over())
+
+        async def grace_over() -> None:
+            await self._wanted.wait()
+            await asyncio.sleep(_OLD_PROXY_GRACE_SECONDS)
+
         try:
-            await asyncio.wait({removing, grace_over}, return_when=asyncio.FIRST_COMPLETED)
-            if removing.done():
-                removing.result()
+            # A removal that is cancelled deletes nothing of the next proxy, which has the same labels.
+            removed, _ = await tasks.first_done(self._proxy.remove(), grace_over())
+            if removed is not None:
+                removed.result()
                 # Only after a successful removal: a proxy that is still set makes _bring_up() try again.
                 self._proxy = None
         except PathwaysError as error:
             self._session_log.report(EventKind.WARNING, f"{error} {error.hint}".strip())
-        finally:
-            for task in (removing, grace_over):
-                task.cancel()
-            # Wait for the cancelled removal, so that it deletes nothing of the next proxy, which has the same labels.
-            await asyncio.gather(removing, grace_over, return_exceptions=True)
-
-    async def _grace_over(self) -> None:
-        """Return when another proxy has been requested for a second."""
-        await self._wanted.wait()
-        await asyncio.sleep(_OLD_PROXY_GRACE_SECONDS)
 
     async def _remove_all(self) -> str:
         if self._proxy is not None:

@@ -286,20 +286,16 @@ class Proxy:
     async def _connect_directly(self, where: str) -> None:
         """Return when the proxy takes connections at its own address."""
         assert self._watch is not None
-        opening = asyncio.create_task(direct.until_open(where, seconds=self._config.timeout))
         try:
-            either: set[asyncio.Future[Any]] = {opening, self._watch.lost}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if self._watch.lost.done():
+            opening = direct.until_open(where, seconds=self._config.timeout)
+            opened, _ = await tasks.first_done(opening, self._watch.lost)
+            if opened is None or self._watch.lost.done():
                 raise await self._ended()
-            opening.result()
+            opened.result()
         except ConnectionRefusedError as error:
             raise ServiceError(
                 f"The proxy does not listen: {error}.", hint=advice("See its log: {logs:proxy}.")
             ) from error
-        finally:
-            opening.cancel()
-            await asyncio.gather(opening, return_exceptions=True)
         self._session_log.update(direct=where)
         self._stage(Stage.TUNNEL, say("No tunnel: {path}.", path=self._session_log.record.data_path), done=True)
 

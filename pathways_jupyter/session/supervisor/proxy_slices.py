@@ -9,8 +9,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import CapacityError, ClusterError, PathwaysError, ServiceError
 from pathways_jupyter.base.events import EventKind, Stage
 from pathways_jupyter.base.sentences import Sentence, advice, say
@@ -267,15 +267,8 @@ class ProxySlices:
         self, seconds: float, lost: asyncio.Future[str], ended: Callable[[], Awaitable[PathwaysError]]
     ) -> bool:
         """Wait up to `seconds` for all slices to be placed, less when the log turns out to be unreadable."""
-        waiting = [asyncio.create_task(self._all_placed.wait())]
-        if not self._log_unreadable.is_set():
-            waiting.append(asyncio.create_task(self._log_unreadable.wait()))
-        try:
-            either: set[asyncio.Future[Any]] = {*waiting, lost}
-            await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waiting:
-                task.cancel()
+        unreadable = [] if self._log_unreadable.is_set() else [self._log_unreadable.wait()]
+        await tasks.first_done(self._all_placed.wait(), lost, *unreadable, seconds=seconds)
         if lost.done():
             raise await ended()
         return self._all_placed.is_set()

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import PathwaysError, SessionError
 from pathways_jupyter.base.events import Event, EventKind, SessionState
@@ -57,16 +58,11 @@ class Supervisor:
 
     async def run(self) -> None:
         """Connect, keep the session alive, and return when it is cleaned up."""
-        life = asyncio.create_task(self._proxies.run(self._ending))
-        ending = asyncio.create_task(self._ending.wait())
-        await asyncio.wait({life, ending}, return_when=asyncio.FIRST_COMPLETED)
-        ending.cancel()
-        life.cancel()
-        # Wait for the cancelled task: cleaning up must not run beside a task that may still create objects.
-        outcome, _ = await asyncio.gather(life, ending, return_exceptions=True)
-        if isinstance(outcome, Exception):
-            logger.error("the session failed", exc_info=outcome)
-            failure = f"The supervisor failed: {type(outcome).__name__}: {outcome}"
+        # The cycle has ended before cleaning up begins, because it may create objects.
+        cycle, _ = await tasks.first_done(self._proxies.run(self._ending), self._ending.wait())
+        if cycle is not None and (problem := cycle.exception()) is not None:
+            logger.error("the session failed", exc_info=problem)
+            failure = f"The supervisor failed: {type(problem).__name__}: {problem}"
             self._proxies.refuse(SessionError(failure, hint=_BUG_HINT))
         # From here on handle() refuses to reconnect: no attempt would ever answer the request.
         self._over = True
