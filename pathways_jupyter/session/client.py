@@ -61,8 +61,8 @@ async def present(records: Sequence[SessionRecord], *, patience: float = ANSWER_
     A record whose supervisor has ended, or does not answer within `patience` seconds, says so. Sessions of other
     machines are as they were recorded.
     """
-    asked = await asyncio.gather(*(_present(record, patience) for record in records))
-    return [record for record in asked if record is not None]
+    answers = await asyncio.gather(*(_present(record, patience) for record in records))
+    return [record for record in answers if record is not None]
 
 
 async def _present(record: SessionRecord, patience: float) -> SessionRecord | None:

@@ -160,7 +160,7 @@ async def explain_local_errors(where: ConnectConfig | SessionRecord) -> AsyncIte
         # Without a cluster there is not even its kubeconfig, which is a ConfigError. An ApiError is an answer.
         if embedded is None or isinstance(error, ApiError):
             raise
-        if embedded.has_ended() or (isinstance(error, ClusterError) and await embedded.is_ending()):
+        if await embedded.is_ending():
             raise embedded_ended() from error
         raise
 

@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any
 
 from pathways_jupyter.base import errors, sentences
-from pathways_jupyter.base.config import ConnectConfig, canonical
+from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ApiError, PathwaysError, SessionError
 from pathways_jupyter.base.events import Event
 
@@ -135,8 +135,8 @@ def config_to_json(config: ConnectConfig) -> dict[str, Any]:
 def config_from_json(value: Mapping[str, Any]) -> ConnectConfig:
     """The inverse of :func:`config_to_json`; settings that this version does not know are dropped."""
     known = {each.name for each in dataclasses.fields(ConnectConfig)}
-    # A supervisor of an older version writes some settings under their other names.
-    given = {name: item for name, item in canonical(value).items() if name in known}
     # JSON has lists where a config has tuples.
-    values: dict[str, Any] = {name: tuple(item) if isinstance(item, list) else item for name, item in given.items()}
-    return ConnectConfig(**values)
+    settings: dict[str, Any] = {
+        name: tuple(item) if isinstance(item, list) else item for name, item in value.items() if name in known
+    }
+    return ConnectConfig(**settings)

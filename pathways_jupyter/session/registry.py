@@ -193,15 +193,15 @@ class SessionRecord:
           TypeError, ValueError: A field has a value of the wrong type.
         """
         known = {each.name: each for each in dataclasses.fields(cls)}
-        given = {name: item for name, item in value.items() if name in known}
-        for name, item in given.items():
+        values = {name: item for name, item in value.items() if name in known}
+        for name, item in values.items():
             expected = _JSON_TYPES[str(known[name].type).partition("[")[0]]
             if not isinstance(item, expected) or isinstance(item, bool):
                 raise TypeError(f"{name} is a {type(item).__name__}")
             if isinstance(item, float) and not math.isfinite(item):
                 raise ValueError(f"{name} is {item}")
-        slices = tuple(SessionSlice(each["number"], each["index"], each["up"]) for each in given.get("slices", ()))
-        return cls(**{**given, "state": SessionState(given["state"]), "slices": slices})
+        slices = tuple(SessionSlice(each["number"], each["index"], each["up"]) for each in values.get("slices", ()))
+        return cls(**{**values, "state": SessionState(values["state"]), "slices": slices})
 
 
 _JSON_TYPES: Mapping[str, tuple[type, ...]] = {
@@ -286,8 +286,8 @@ def sessions() -> list[SessionRecord]:
 def find(*, kernel_id: str = "", notebook: str = "") -> SessionRecord | None:
     """Return the newest live session of this kernel, or else of this notebook."""
     living = [record for record in sessions() if record.is_here and is_alive(record)]
-    for name, wanted in (("kernel_id", kernel_id), ("notebook", notebook)):
-        matches = [record for record in living if wanted and getattr(record, name) == wanted]
+    for name, value in (("kernel_id", kernel_id), ("notebook", notebook)):
+        matches = [record for record in living if value and getattr(record, name) == value]
         if matches:
             return matches[-1]
     return None

@@ -26,8 +26,9 @@ def variables(record: SessionRecord, *, environ: Mapping[str, str] | None = None
       environ: The environment that they are added to; this process's when left out. A ``JAX_PLATFORMS`` that begins
         with ``proxy``, such as ``proxy,cpu``, is kept.
     """
-    given = (os.environ if environ is None else environ).get(PLATFORMS, "")
-    platforms = given if given.partition(",")[0] == PLATFORM else PLATFORM
+    platforms = (os.environ if environ is None else environ).get(PLATFORMS, "")
+    if platforms.partition(",")[0] != PLATFORM:
+        platforms = PLATFORM
     insecure = {} if record.credentials == ALTS else {INSECURE_CREDENTIALS: "true"}
     return {PLATFORMS: platforms, TARGET: record.target, **insecure}
 
@@ -44,11 +45,11 @@ class ChildEnvironment:
     def share(self, record: SessionRecord) -> dict[str, str]:
         """Set the variables for the proxy of `record`, and return them."""
         found = os.environ.get(PLATFORMS, "") if PLATFORMS not in self._before else self._before[PLATFORMS] or ""
-        given = variables(record, environ={PLATFORMS: found})
-        for name, value in given.items():
+        shared = variables(record, environ={PLATFORMS: found})
+        for name, value in shared.items():
             self._before.setdefault(name, os.environ.get(name))
             os.environ[name] = value
-        return given
+        return shared
 
     def follow(self, record: SessionRecord) -> None:
         """Change the variables to those of `record`, the session's new proxy; no-op if they are not shared."""

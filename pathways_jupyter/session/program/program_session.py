@@ -11,7 +11,7 @@ import shlex
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import FrameType, TracebackType
 from typing import Any, Self
@@ -152,12 +152,11 @@ class ProgramSession:
         assert self._record is not None
         return self._record
 
-    def run(self, note: Callable[[str], None], *, environ: Mapping[str, str] | None = None) -> int:
+    def run(self, note: Callable[[str], None]) -> int:
         """Run the program to its end.
 
         Args:
           note: Called with each sentence about the session that its user should read, on another thread.
-          environ: The environment to which the session's variables are added; this process's when left out.
 
         Returns:
           Its exit code; 128 plus the signal's number when a signal ended it.
@@ -169,10 +168,9 @@ class ProgramSession:
         assert self._link is not None
         if self._signal:
             raise Cancelled(self._signal)
-        given = os.environ if environ is None else environ
         with without_stop_signal():
             threading.Thread(target=self._announce, args=(self._link, note), name="pathways-news", daemon=True).start()
-        child = Child(self._command, {**given, **variables(self.record, environ=given)})
+        child = Child(self._command, {**os.environ, **variables(self.record)})
         self._child = child
         if self._signal:
             # It came while the program was being started, when there was nothing yet to pass it on to.

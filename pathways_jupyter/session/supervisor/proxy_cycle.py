@@ -50,9 +50,9 @@ class ProxyCycle:
         # The outcome of the current attempt to connect; start and reconnect requests wait for it.
         self._attempt: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         # Set by a reconnect request; cleared when the next attempt begins.
-        self._wanted = asyncio.Event()
+        self._reconnect_requested = asyncio.Event()
         # Set by a request to cancel a reconnect; cleared when that attempt ends.
-        self._unwanted = asyncio.Event()
+        self._cancel_requested = asyncio.Event()
 
     async def run(self, ending: asyncio.Event) -> None:
         """Bring up one proxy after the other, a new one for each reconnect; return when the first one failed.
@@ -77,8 +77,8 @@ class ProxyCycle:
             await self._discard()
             # Cleared here only, so that a reconnect during _keep() or _discard() is remembered. No request is lost
             # between the two lines, because there is no await between them.
-            await self._wanted.wait()
-            self._wanted.clear()
+            await self._reconnect_requested.wait()
+            self._reconnect_requested.clear()
 
     async def outcome(self) -> Mapping[str, Any]:
         """Wait for the current attempt; return the session's record."""
@@ -89,13 +89,13 @@ class ProxyCycle:
         """Request another proxy; while an attempt is under way, a second request shares its outcome."""
         if self._attempt.done():
             self._attempt = asyncio.get_running_loop().create_future()
-            self._wanted.set()
+            self._reconnect_requested.set()
 
     async def cancel(self) -> None:
         """Let a reconnect that is under way fail, and wait until it has; no-op if there is none."""
         # The first attempt is not cancelled but ended, by a request to disconnect.
         if not self._attempt.done() and self._was_connected:
-            self._unwanted.set()
+            self._cancel_requested.set()
             await asyncio.wait({self._attempt})
 
     def present(self) -> SessionRecord:
@@ -125,9 +125,9 @@ class ProxyCycle:
 
     async def _bring_up_unless_cancelled(self) -> Proxy:
         try:
-            connected, _ = await tasks.first_done(self._bring_up(), self._unwanted.wait())
+            connected, _ = await tasks.first_done(self._bring_up(), self._cancel_requested.wait())
         finally:
-            self._unwanted.clear()
+            self._cancel_requested.clear()
         if connected is None:
             raise SessionError("Reconnecting was interrupted.", hint=advice("{reconnect} tries again."))
         proxy: Proxy = connected.result()
@@ -212,7 +212,7 @@ class ProxyCycle:
             # fails, which tries again for as long as a real cluster may be out of reach.
             ends.append(self._embedded.until_ended(_LOOK_SECONDS))
         try:
-            _, lost, *ended = await tasks.first_done(self._wanted.wait(), *ends)
+            _, lost, *ended = await tasks.first_done(self._reconnect_requested.wait(), *ends)
         finally:
             tidying.cancel()
         if self._embedded is not None and (any(ended) or (lost and self._embedded.has_ended())):
@@ -247,7 +247,7 @@ class ProxyCycle:
             return
 
         async def grace_over() -> None:
-            await self._wanted.wait()
+            await self._reconnect_requested.wait()
             await asyncio.sleep(_OLD_PROXY_GRACE_SECONDS)
 
         try:

@@ -80,14 +80,14 @@ class ProxySlices:
                     most=service.slices,
                 ),
             )
-        if self._wanted > service.slices:
+        if self._requested > service.slices:
             raise CapacityError(
-                f"Service {service.name} has {service.slices} slices in all, but {self._wanted} were requested.",
+                f"Service {service.name} has {service.slices} slices in all, but {self._requested} were requested.",
                 hint=f"Ask for up to {service.slices}.",
             )
 
     @property
-    def _wanted(self) -> int:
+    def _requested(self) -> int:
         return sum(self.instances.values())
 
     async def choose(self, service: ServiceInfo) -> None:
@@ -102,16 +102,16 @@ class ProxySlices:
         config, began, next_sweep = self._config, time.monotonic(), 0.0
         if config.wait and not config.at_least:
             return
-        enough, reported = config.at_least or self._wanted, ""
+        enough, reported = config.at_least or self._requested, ""
         # The slices of this session's former proxy count as free: it is replaced.
         job = job_name(self._session_log.record.user, self._session_log.record.id)
         while True:
             # Without the proxies' logs first, which takes two requests: usually there are no holders.
             picture = (await status.fetch(self._client, service.namespace, service.name, logs=False))[0]
-            if picture.available_to(job) < self._wanted and picture.holders:
+            if picture.available_to(job) < self._requested and picture.holders:
                 picture = (await status.fetch(self._client, service.namespace, service.name))[0]
             if (free := picture.available_to(job)) >= enough:
-                self._take(service, min(self._wanted, free))
+                self._take(service, min(self._requested, free))
                 return
             if time.monotonic() >= next_sweep:
                 if await self._sweep(service):
@@ -129,13 +129,13 @@ class ProxySlices:
             await asyncio.sleep(min(_CHOICE_SECONDS, CAPACITY_REFRESH_SECONDS))
 
     def _take(self, service: ServiceInfo, number: int) -> None:
-        if number >= self._wanted:
+        if number >= self._requested:
             return
         (kind,) = self.instances
         message = say(
             "Taking {number} of {wanted} slices of {type}: the others of {service} are not free.",
             number=number,
-            wanted=self._wanted,
+            wanted=self._requested,
             type=kind,
             service=service.name,
         )
@@ -168,7 +168,7 @@ class ProxySlices:
                 return
             waited = time.monotonic() - began
             seconds = CAPACITY_CHECK_SECONDS
-            if picture.available_to(self._session_log.record.job) < self._wanted:
+            if picture.available_to(self._session_log.record.job) < self._requested:
                 if not await self._sweep(service):
                     if waited >= self._config.wait:
                         # Without --wait, report no waiting time: it would be the duration of the query above.
@@ -297,11 +297,11 @@ class ProxySlices:
                     say("{slice} is placed again.", slice=name) if healed else say("{slice} is placed.", slice=name)
                 )
             self._session_log.report(kind, message, **about)
-            if self._placement.placed >= self._wanted:
+            if self._placement.placed >= self._requested:
                 if not self._all_placed.is_set():
                     self._stage(
                         Stage.PLACE,
-                        say("All slices are placed.") if self._wanted > 1 else say("The slice is placed."),
+                        say("All slices are placed.") if self._requested > 1 else say("The slice is placed."),
                         done=True,
                     )
                 self._all_placed.set()

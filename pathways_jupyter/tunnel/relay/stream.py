@@ -164,7 +164,7 @@ class StreamEnd:
         self._ping = self._pong = 0
         self._said_finish = self._say_finished = False
         # Whether this end has asked for an acknowledgement, and whether the other end has.
-        self._asked = self._is_asked = False
+        self._requested_ack = self._must_ack = False
 
     # Sending.
 
@@ -180,7 +180,7 @@ class StreamEnd:
     def must_answer(self) -> bool:
         """Whether there is a frame to send although nothing was written: an acknowledgement, an answer to a ping."""
         news = self.received - self.undelivered - self._acked
-        return bool(news >= ACK_BYTES or (news and self._is_asked) or self._pong or self._say_finished)
+        return bool(news >= ACK_BYTES or (news and self._must_ack) or self._pong or self._say_finished)
 
     def next(self) -> tuple[bytes, bytes] | None:
         """Return the next frame for the carrier, header and data, or None while there is nothing to send."""
@@ -191,8 +191,8 @@ class StreamEnd:
             number, self._ping = self._ping, 0
             return HEADER.pack(PING, number, 0), b""
         news = self.received - self.undelivered - self._acked
-        if news >= ACK_BYTES or (news and self._is_asked):
-            self._acked, self._is_asked = self._acked + news, False
+        if news >= ACK_BYTES or (news and self._must_ack):
+            self._acked, self._must_ack = self._acked + news, False
             return HEADER.pack(ACK, self._acked, 0), b""
         out = self.out
         if out.sent != out.end:
@@ -200,9 +200,9 @@ class StreamEnd:
             header = HEADER.pack(DATA, out.sent, len(data))
             out.sent += len(data)
             return header, data
-        if not self._asked and out.is_full:
+        if not self._requested_ack and out.is_full:
             # The other end acknowledges rarely, and does not know how little room there is here.
-            self._asked = True
+            self._requested_ack = True
             return HEADER.pack(ASK, self.out.end, 0), b""
         if self.finished and not self._said_finish:
             self._said_finish = True
@@ -257,9 +257,9 @@ class StreamEnd:
             self._left, self._skip = length, min(length, self.received - position)
         elif kind == ACK:
             self.out.acknowledge(position)
-            self._asked = False
+            self._requested_ack = False
         elif kind == ASK:
-            self._is_asked = True
+            self._must_ack = True
         elif kind == PING:
             self._pong = position
         elif kind == PONG:
