@@ -134,17 +134,10 @@ def test_ending_a_session_that_is_not_there_says_so(machine):
     assert "no session" in failed.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [
-        (["--tpu", "tpuv6e:3x3"], "no topology"),
-        (["--tpu", "tpuv6e:2x2=2", "--slices", "2"], "Leave one"),
-    ],
-)
-def test_a_cluster_that_cannot_be_is_refused(machine, arguments, word):
-    failed = machine.cli("local", "up", *arguments)
+def test_a_cluster_that_cannot_be_is_refused(machine):
+    failed = machine.cli("local", "up", "--tpu", "tpuv6e:3x3")
     assert failed.returncode == 1
-    assert word in failed.stderr
+    assert "no topology" in failed.stderr
 
 
 def test_a_cluster_that_does_not_run_has_a_status_of_its_own(machine):

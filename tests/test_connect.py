@@ -60,7 +60,7 @@ with pathways_jupyter.connect(local=True, expected_tpu_instances={"tpuv6e:2x2": 
 def test_a_cluster_smaller_than_the_default_is_used_as_it_is(machine):
     with tempfile.TemporaryDirectory(prefix="pj-") as home:
         own = {"JUPYTER_RUNTIME_DIR": home, "JUPYTER_CONFIG_DIR": home}
-        assert machine.cli("local", "up", "--slices", "1", **own).returncode == 0
+        assert machine.cli("local", "up", "--tpu", "tpuv6e:2x2=1", **own).returncode == 0
         try:
             done = subprocess.run(
                 [sys.executable, "-c", SMALL],
@@ -72,7 +72,7 @@ def test_a_cluster_smaller_than_the_default_is_used_as_it_is(machine):
                 check=False,
             )
             assert (done.stdout, done.returncode) == ("4 28.0\n", 0), done.stderr
-            fast = machine.cli("local", "up", "--slices", "1", "--fast-heal", **own)
+            fast = machine.cli("local", "up", "--tpu", "tpuv6e:2x2=1", "--fast-heal", **own)
             assert "does not heal fast" in fast.stderr
         finally:
             machine.cli("local", "down", **own)
@@ -81,7 +81,7 @@ def test_a_cluster_smaller_than_the_default_is_used_as_it_is(machine):
 def test_connect_adds_the_slices_that_a_running_cluster_lacks_beside_those_in_use(machine):
     with tempfile.TemporaryDirectory(prefix="pj-") as home:
         own = dataclasses.replace(machine, environ={**machine.environ, "JUPYTER_RUNTIME_DIR": home})
-        assert own.cli("local", "up", "--slices", "1", "--sidecar").returncode == 0
+        assert own.cli("local", "up", "--tpu", "tpuv6e:2x2=1", "--sidecar").returncode == 0
         try:
             with contextlib.closing(Notebook(own)) as one, contextlib.closing(Notebook(own)) as two:
                 assert one.run(f"{LOAD} connect --local\nimport jax; x = jax.numpy.arange(8.0)").status == "ok"

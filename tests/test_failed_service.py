@@ -36,7 +36,7 @@ def failed(machine):
     """A cluster whose only service has failed; the environment in which it is the local one, and its kubeconfig."""
     with tempfile.TemporaryDirectory(prefix="pj-") as home:
         own = {"JUPYTER_RUNTIME_DIR": home, "JUPYTER_CONFIG_DIR": home}
-        up = machine.cli("local", "up", "--slices", "1", "--json", **own)
+        up = machine.cli("local", "up", "--tpu", "tpuv6e:2x2=1", "--json", **own)
         assert up.returncode == 0, up.stderr
         kubeconfig = json.loads(up.stdout)["kubeconfig"]
         patch = json.dumps({"status": {"terminalState": "Failed", "conditions": [FAILURE]}})
@@ -52,7 +52,7 @@ def test_the_clusters_status_says_so(machine, failed):
     assert "Its service pathways-cluster has failed permanently: job pathways-cluster-pathways-head-0 failed;" in status
     assert REMEDY in status
     assert list(json.loads(machine.cli("local", "status", "--json", **own).stdout)["failed"]) == ["pathways-cluster"]
-    up = machine.cli("local", "up", "--slices", "1", **own)
+    up = machine.cli("local", "up", "--tpu", "tpuv6e:2x2=1", **own)
     assert up.returncode == 1
     assert REMEDY in up.stderr
 

@@ -95,7 +95,7 @@ def alone(machine):
     """The environment of a machine whose embedded cluster may be ended."""
     with tempfile.TemporaryDirectory(prefix="pj-") as home:
         own = {"JUPYTER_RUNTIME_DIR": home, "JUPYTER_CONFIG_DIR": home}
-        assert machine.cli("local", "up", "--slices", "1", **own).returncode == 0
+        assert machine.cli("local", "up", "--tpu", "tpuv6e:2x2=1", **own).returncode == 0
         yield {**machine.environ, **own}
         machine.cli("local", "down", **own)
 

@@ -140,11 +140,11 @@ def test_taken_slices_are_found_before_a_proxy_is_made_and_fewer_can_be_taken(ma
 
 def test_a_dry_run_prints_what_would_be_created(machine, home):
     line = ["service", "deploy", "mine", "--tpu", "tpuv5e:4x4", "--slices", "2", "--gcs-bucket", "gs://b/c"]
-    shown = machine.cli(*line, "--dry-run", "-o", "yaml", **home)
+    shown = machine.cli(*line, "--dry-run", **home)
     assert shown.returncode == 0, shown.stderr
     objects = list(yaml.safe_load_all(shown.stdout))
     assert [each["kind"] for each in objects] == ["NetworkPolicy", "NetworkPolicy", "JobSet"]
-    assert json.loads(machine.cli(*line, "--dry-run", "-o", "json", **home).stdout)["items"] == objects
+    assert json.loads(machine.cli(*line, "--dry-run", "--json", **home).stdout)["items"] == objects
     assert "mine" not in listed(machine, home)
 
 

@@ -15,38 +15,24 @@ if TYPE_CHECKING:
 def action_of(command: str) -> Action:
     """Return what `command` does; imports its area only, because some take long."""
     match command.partition(" ")[0]:
-        case "job":
-            from pathways_jupyter.actions import job
-
-            return job.ACTIONS[command]
+        case "job" | "operator":
+            from pathways_jupyter.actions.job import ACTIONS
         case "logs":
-            from pathways_jupyter.actions.logs import logs
-
-            return logs
+            from pathways_jupyter.actions.logs import ACTIONS
         case "doctor":
-            from pathways_jupyter.actions.doctor import doctor
-
-            return doctor
+            from pathways_jupyter.actions.doctor import ACTIONS
         case "elastic":
-            from pathways_jupyter.actions import elastic
-
-            return elastic.ACTIONS[command]
+            from pathways_jupyter.actions.elastic import ACTIONS
         case "lab":
-            from pathways_jupyter.actions import lab
-
-            return lab.ACTIONS[command]
+            from pathways_jupyter.actions.lab import ACTIONS
         case "local":
-            from pathways_jupyter.actions import local
-
-            return local.ACTIONS[command]
+            from pathways_jupyter.actions.local import ACTIONS
         case "multihost":
-            from pathways_jupyter.actions import multihost
-
-            return multihost.ACTIONS[command]
+            from pathways_jupyter.actions.multihost import ACTIONS
         case "sessions" | "clean":
-            from pathways_jupyter.actions import sessions
-
-            return sessions.ACTIONS[command]
-    from pathways_jupyter.actions import service
-
-    return service.ACTIONS[command]
+            from pathways_jupyter.actions.sessions import ACTIONS
+        case "sidecar":
+            from pathways_jupyter.actions.sidecar import ACTIONS
+        case _:
+            from pathways_jupyter.actions.service import ACTIONS
+    return ACTIONS[command]

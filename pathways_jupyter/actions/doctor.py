@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from platform import python_version
 
 from pathways_jupyter.actions import cluster
-from pathways_jupyter.actions.shell import Shell, Values
+from pathways_jupyter.actions.shell import Action, Shell, Values
 from pathways_jupyter.base import blocking
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.sentences import advice, worded
@@ -73,3 +74,6 @@ def doctor(shell: Shell, values: Values) -> View:
     ]
     failed = any(each.level is Level.FAIL for each in findings)
     return dataclasses.replace(picture.view(findings), exit_code=int(failed))
+
+
+ACTIONS: Mapping[str, Action] = {"doctor": doctor}

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Shell, Values
 from pathways_jupyter.base import parsing
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.commands.elastic import FAULTS
 from pathways_jupyter.elastic import fault_targets, faults
 from pathways_jupyter.elastic.fault_targets import Target
 from pathways_jupyter.elastic.faults import Fault
@@ -30,22 +28,19 @@ def prepare(target: Target, values: Values) -> Callable[[], Fault]:
     Raises:
       ConfigError: The arguments make no sense, or the slice is not one of the target's.
     """
-    fault = values.get("fault")
-    if fault not in FAULTS:
-        raise ConfigError(
-            f"There is no fault {fault!r}." if fault else "Which fault?", hint=f"There are: {', '.join(FAULTS)}."
-        )
-    if values.get("slice") is None:
-        raise ConfigError("Which slice?", hint=f"For example: elastic inject {fault} 1.")
-    number, given, yes = _slice(values["slice"]), values.get("seconds"), bool(values.get("yes"))
+    fault, number, yes = values["fault"], _slice(values["slice"]), bool(values.get("yes"))
+    given = values.get("seconds")
     if fault == "slice-down":
         act = partial(faults.slice_down, target, number, seconds=parsing.seconds("--for", given or 0.0), yes=yes)
-    elif fault == "drain-node":
-        act = partial(
-            faults.drain_node, target, number, seconds=_some_time("--for", given, faults.DRAIN_SECONDS), yes=yes
-        )
     else:
-        act = partial(faults.slow, target, number, seconds=_some_time("--for", given, faults.SLOW_SECONDS))
+        default = faults.DRAIN_SECONDS if fault == "drain-node" else faults.SLOW_SECONDS
+        seconds = parsing.seconds("--for", default if given is None else given)
+        if not seconds:
+            raise ConfigError("A fault must last longer than 0 s.", hint="For example: 30s, or 2m.")
+        if fault == "drain-node":
+            act = partial(faults.drain_node, target, number, seconds=seconds, yes=yes)
+        else:
+            act = partial(faults.slow, target, number, seconds=seconds)
     target.check(number)
     return act
 
@@ -81,16 +76,8 @@ def target(values: Values) -> Target:
     return fault_targets.of_job(str(values["job"]), cluster.where(values))
 
 
-def _some_time(option: str, value: Any, default: float) -> float:
-    """Parse a time that is more than 0; `default` if it was not given."""
-    seconds = parsing.seconds(option, default if value is None else value)
-    if not seconds:
-        raise ConfigError(f"{option} must be more than 0 s.", hint=f"For example: {option} 30s, or {option} 2m.")
-    return seconds
-
-
-def _slice(value: Any) -> int:
-    if not str(value).isdecimal():
+def _slice(value: str) -> int:
+    if not value.isdecimal():
         raise ConfigError(f"A slice is a whole number, not {value}.", hint="For example: 1.")
     return parsing.whole_number("The slice", value)
 

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from pathways_jupyter.actions import cluster, completion_values
-from pathways_jupyter.actions.completion_values import SeenJob
-from pathways_jupyter.actions.shell import Action, Interrupted, Shell, Values, show_lines
+from pathways_jupyter.actions import cluster
+from pathways_jupyter.actions.shell import Action, Contradiction, Interrupted, Shell, Values, show_lines
 from pathways_jupyter.base import parsing, tpu
-from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.kube.client import Client
 from pathways_jupyter.render import jobs as picture
-from pathways_jupyter.render.view import View, preformatted, said
+from pathways_jupyter.render.view import View, for_kubectl, preformatted, said
 from pathways_jupyter.service import jobs
-from pathways_jupyter.service.pathwaysjob import conditions, description, submission, yaml_text
-from pathways_jupyter.service.pathwaysjob.description import JobInfo
+from pathways_jupyter.service.pathwaysjob import conditions, installation, submission, yaml_text
 from pathways_jupyter.service.pathwaysjob.validation import InvalidJob
 from pathways_jupyter.session import clusters
 
@@ -84,13 +82,35 @@ def apply(shell: Shell, values: Values) -> View:
 
 
 def create(shell: Shell, text: str, values: Values, *, source: str) -> View:
-    """Create the job that `text` describes, and follow it if wanted.
+    """Create the job that `text` describes after the cluster has checked it, and follow it if wanted.
 
     Args:
       source: Where the text is from, for errors.
+
+    Raises:
+      InvalidJob: The text or the cluster says what is wrong, with the lines.
     """
-    where = cluster.where(values)
-    name, done = submit(text, where, values, source=source)
+    where, manifest = cluster.where(values), yaml_text.parse(text)
+    as_jobset = bool(values.get("as_jobset"))
+
+    async def checked(client: Client, namespace: str) -> str:
+        # Checked first also when it is created: nothing is half done when the cluster refuses it.
+        await submission.apply(client, manifest, namespace=namespace, as_jobset=as_jobset, dry_run=True)
+        if values.get("dry_run"):
+            return "valid"
+        return await submission.apply(client, manifest, namespace=namespace, as_jobset=as_jobset)
+
+    try:
+        done = clusters.ask(where, checked)
+    except InvalidJob as error:
+        lines = [
+            f"Line {yaml_text.line_of(text, each.path)} of {source}: {each.path}: {each.message}"
+            if each.path
+            else each.message
+            for each in error.problems
+        ]
+        raise InvalidJob("\n".join(lines), error.problems, hint=error.hint) from None
+    name = str(manifest["metadata"]["name"])
     if not values.get("wait") or values.get("dry_run"):
         return said(f"Job {name}: {done}.", {"name": name, "done": done})
     shell.say(f"Job {name}: {done}.")
@@ -98,7 +118,6 @@ def create(shell: Shell, text: str, values: Values, *, source: str) -> View:
         for info in clusters.stream(
             where, lambda client, namespace: jobs.until_settled(client, name, namespace=namespace)
         ):
-            _remember(where, info)
             shell.say(picture.line(info))
     except KeyboardInterrupt:
         raise Interrupted(f"No longer following; job {name} runs on.") from None
@@ -112,60 +131,17 @@ def create(shell: Shell, text: str, values: Values, *, source: str) -> View:
     )
 
 
-def submit(text: str, where: ConnectConfig, values: Values, *, source: str) -> tuple[str, str]:
-    """Have the cluster check a job, and create it unless it is a dry run.
-
-    Returns:
-      The job's name, and what was done: ``created``, ``updated``, ``unchanged`` or ``valid``.
-
-    Raises:
-      InvalidJob: The text or the cluster says what is wrong, with the lines.
-    """
-    manifest = yaml_text.parse(text)
-    as_jobset = bool(values.get("as_jobset"))
-    try:
-        # Checked first also when it is created: nothing is half done when the cluster refuses it.
-        clusters.ask(
-            where,
-            lambda client, namespace: submission.apply(
-                client, manifest, namespace=namespace, as_jobset=as_jobset, dry_run=True
-            ),
-        )
-        if values.get("dry_run"):
-            return str(manifest["metadata"]["name"]), "valid"
-        done = clusters.ask(
-            where,
-            lambda client, namespace: submission.apply(client, manifest, namespace=namespace, as_jobset=as_jobset),
-        )
-    except InvalidJob as error:
-        lines = [
-            f"Line {yaml_text.line_of(text, each.path)} of {source}: {each.path}: {each.message}"
-            if each.path
-            else each.message
-            for each in error.problems
-        ]
-        raise InvalidJob("\n".join(lines), error.problems, hint=error.hint) from None
-    name = str(manifest["metadata"]["name"])
-    # One that is unchanged may be over already, if it is known.
-    made = SeenJob(description.is_headless(manifest))
-    _change_remembered(where, lambda known: {**known, name: known.get(name, made) if done == "unchanged" else made})
-    return name, done
-
-
 def list_(shell: Shell, values: Values) -> View:
     """Return the jobs of the namespace."""
-    where = cluster.where(values)
-    found = clusters.ask(where, jobs.list_jobs)
-    _change_remembered(where, lambda known: {each.name: _seen(each) for each in found})
-    return picture.view(found)
+    return picture.view(clusters.ask(cluster.where(values), jobs.list_jobs))
 
 
 def show(shell: Shell, values: Values) -> View:
     """Return everything about a job."""
-    where, name = cluster.where(values), values["name"]
-    found = clusters.ask(where, lambda client, namespace: jobs.picture(client, name, namespace=namespace))
-    _remember(where, found.job)
-    return picture.details(found)
+    name = values["name"]
+    return picture.details(
+        clusters.ask(cluster.where(values), lambda client, namespace: jobs.picture(client, name, namespace=namespace))
+    )
 
 
 def logs(shell: Shell, values: Values) -> None:
@@ -204,22 +180,28 @@ def delete(shell: Shell, values: Values) -> View:
     if not values.get("yes") and not shell.confirm(question):
         return said("Not deleted.")
     deleted = clusters.ask(where, lambda client, namespace: jobs.delete(client, name, namespace=namespace))
-    _change_remembered(where, lambda known: {other: seen for other, seen in known.items() if other != name})
     return said(f"Job {name} {'is deleted' if deleted else 'was gone already'}.", {"name": name, "deleted": deleted})
 
 
-def _seen(job: JobInfo) -> SeenJob:
-    return SeenJob(job.headless, job.state in jobs.OVER)
+def operator_manifests(shell: Shell, values: Values) -> View:
+    """Return what installs the controller of PathwaysJobs; contacts no cluster.
 
-
-def _remember(where: ConnectConfig, job: JobInfo) -> None:
-    _change_remembered(where, lambda known: {**known, job.name: _seen(job)})
-
-
-def _change_remembered(where: ConnectConfig, change: Callable[[Mapping[str, SeenJob]], Mapping[str, SeenJob]]) -> None:
-    """Keep what is known of jobs for tab completion, which asks no cluster."""
-    place = where.context or where.cluster or where.kubeconfig
-    completion_values.remember_jobs(f"{place}/{where.namespace}", change)
+    Raises:
+      ConfigError: An option is missing or invalid.
+    """
+    if not values.get("image"):
+        raise Contradiction("The operator needs an image in which pathways_jupyter is installed: --image.")
+    replicas = parsing.whole_number("--replicas", values.get("replicas", 1))
+    if not replicas:
+        raise ConfigError("There must be at least one replica.", hint="One leads, and the others wait.")
+    return for_kubectl(
+        installation.manifests(
+            values["image"],
+            namespace=values.get("namespace") or installation.NAMESPACE,
+            replicas=replicas,
+            metrics_port=parsing.whole_number("--metrics-port", values.get("metrics_port", 0), most=65535),
+        )
+    )
 
 
 ACTIONS: Mapping[str, Action] = {
@@ -231,4 +213,5 @@ ACTIONS: Mapping[str, Action] = {
     "job suspend": partial(suspend, suspended=True),
     "job resume": partial(suspend, suspended=False),
     "job delete": delete,
+    "operator manifests": operator_manifests,
 }

@@ -10,8 +10,6 @@ import webbrowser
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import yaml
-
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Contradiction, Shell, Values
 from pathways_jupyter.base import config, parsing
@@ -19,7 +17,7 @@ from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError, ServiceError
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.render import text
-from pathways_jupyter.render.view import View, preformatted, said
+from pathways_jupyter.render.view import View, for_kubectl, preformatted, said
 from pathways_jupyter.service.lab import forward, lifecycle, manifests
 from pathways_jupyter.service.lab.lifecycle import Lab
 from pathways_jupyter.service.names import current_user
@@ -52,7 +50,7 @@ def up(shell: Shell, values: Values) -> View | None:
     spec = manifests.LabSpec(name=name, namespace="", user=current_user(), image=image, **given)
     if values.get("dry_run"):
         made = clusters.ask(where, lambda client, namespace: lifecycle.manifests_of(client, spec.within(namespace)))
-        return preformatted(yaml.safe_dump_all([manifest for _, manifest in made], sort_keys=False))
+        return for_kubectl([manifest for _, manifest in made])
     lab = clusters.ask(
         where, lambda client, namespace: lifecycle.up(client, spec.within(namespace), progress=shell.say)
     )

@@ -8,7 +8,6 @@ from typing import Any
 
 from pathways_jupyter.actions.shell import Action, Shell, Values
 from pathways_jupyter.base import parsing, tpu
-from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.local import cluster
 from pathways_jupyter.local.cluster import Cluster
 from pathways_jupyter.local.settings import DEFAULT_IDLE_SECONDS
@@ -22,19 +21,12 @@ _LONGEST_AWAY_SECONDS = 600.0
 
 def up(shell: Shell, values: Values) -> View:
     """Start the cluster, or add the slices that it lacks, and wait until its service is ready."""
-    given, slices, spare = values.get("tpu", "tpuv6e:2x2"), values.get("slices"), values.get("spare")
-    wanted = tpu.parse_instances(given)
-    if slices is not None:
-        if len(wanted) > 1 or "=" in given:
-            raise ConfigError(
-                "The number of slices is given twice, or once for several types.",
-                hint="Leave one out: --slices, or =COUNT after the type.",
-            )
-        wanted = dict.fromkeys(wanted, tpu.parse_count(parsing.whole_number("--slices", slices), "--slices"))
-    elif "=" not in given:
-        wanted = dict.fromkeys(wanted, 2)
+    given, spare = values.get("tpu", "tpuv6e:2x2"), values.get("spare")
+    instances = tpu.parse_instances(given)
+    if "=" not in given:
+        instances = dict.fromkeys(instances, 2)
     running = cluster.up(
-        wanted,
+        instances,
         name=_name(values),
         idle_seconds=parsing.seconds("--idle", values.get("idle", DEFAULT_IDLE_SECONDS)),
         port=parsing.whole_number("--port", values.get("port", 0), most=65535),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from pathways_jupyter.actions import cluster
-from pathways_jupyter.actions.shell import Shell, Values, show_lines
+from pathways_jupyter.actions.shell import Action, Shell, Values, show_lines
 from pathways_jupyter.base import parsing
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import SessionError
@@ -62,3 +63,6 @@ def logs(shell: Shell, values: Values) -> None:
     )
     lines = clusters.stream(where, lambda client, namespace: reading.lines(client, found, follow=follow, tail=tail))
     show_lines(shell, lines, follow=follow, pod=found.pod)
+
+
+ACTIONS: Mapping[str, Action] = {"logs": logs}

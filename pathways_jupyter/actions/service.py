@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from typing import Any
-
-import yaml
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Contradiction, Interrupted, Shell, Values
@@ -20,7 +17,7 @@ from pathways_jupyter.commands.service import USAGE_SPAN
 from pathways_jupyter.render import services as picture
 from pathways_jupyter.render import slices as slices_picture
 from pathways_jupyter.render import usage_table
-from pathways_jupyter.render.view import View, preformatted, said
+from pathways_jupyter.render.view import View, for_kubectl, said
 from pathways_jupyter.service import deployment, names, networkpolicy, overview, rollout, status
 from pathways_jupyter.service import usage as reading
 from pathways_jupyter.session import clusters
@@ -73,14 +70,7 @@ def deploy(shell: Shell, values: Values) -> View:
     plan = deployment.plan(values, jax=version("jax"))
     name = plan.spec.name
     if values.get("dry_run"):
-        form = values.get("output") or "yaml"
-        if form not in {"yaml", "json"}:
-            raise ConfigError(f"There is no output format {form!r}.", hint="Formats: yaml, json.")
-        objects = list(deployment.manifests(plan.within(_namespace(values))))
-        listed = {"apiVersion": "v1", "kind": "List", "items": objects}
-        return preformatted(
-            json.dumps(listed, indent=2) if form == "json" else yaml.safe_dump_all(objects, sort_keys=False), listed
-        )
+        return for_kubectl(deployment.manifests(plan.within(_namespace(values))))
     where = cluster.where(values, others=False)
     steps = clusters.stream(
         where,
@@ -134,7 +124,7 @@ def network_policy(shell: Shell, values: Values) -> View:
     if service:
         ranges = [deployment.address_range(each) for each in nodes]
         policies.append(networkpolicy.for_resource_manager(service, ranges, namespace))
-    return preformatted(yaml.safe_dump_all(policies, sort_keys=False))
+    return for_kubectl(policies)
 
 
 def _details(where: ConnectConfig, name: str) -> View:

@@ -17,21 +17,16 @@ from pathways_jupyter.base import standard_streams
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.hints import Face
 from pathways_jupyter.cli.terminal import colours
-from pathways_jupyter.commands.magic import MAGIC
-from pathways_jupyter.commands.terminal import GROUPS, TERMINAL
+from pathways_jupyter.commands.tables import GROUPS, MAGIC, TERMINAL
 from pathways_jupyter.kube import claim_package
 
-_OWN: Mapping[str, tuple[str, str]] = {
-    "demo": ("demo:demo", "Connect to two slices of the embedded cluster, break one, recover, clean up."),
-    "run": ("run:run", "Run any JAX program on TPUs of its own; python train.py, unchanged."),
-    "multihost": ("multihost:multihost", GROUPS["multihost"].summary),
-    "operator": (
-        "operator:operator",
-        "The controller of PathwaysJobs and sweeper of dead sessions: run it, or print its manifests.",
-    ),
-    "sidecar": ("sidecar:sidecar", "Build the image that runs %%colocated cells on TPU hosts."),
+_OWN: Mapping[str, str] = {
+    "demo": "Connect to two slices of the embedded cluster, break one, recover, clean up.",
+    "run": "Run any JAX program on TPUs of its own; python train.py, unchanged.",
+    "multihost": GROUPS["multihost"],
+    "operator": GROUPS["operator"],
 }
-"""The commands with a module of their own, and their summaries."""
+"""What is in a module of its name, and its help, of which the first line is shown in the list."""
 _ORDER = (
     *("demo", "run", "local", "lab", "sessions", "slices", "services", "service", "job", "elastic", "logs", "usage"),
     *("doctor", "clean", "multihost", "operator", "network-policy", "sidecar"),
@@ -65,8 +60,7 @@ class _Commands(click.Group):
         from pathways_jupyter.cli import declared
 
         if cmd_name in _OWN:
-            module, _, attribute = _OWN[cmd_name][0].partition(":")
-            command: click.Command = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
+            command: click.Command = getattr(importlib.import_module(f"{__name__}.{cmd_name}"), cmd_name)
             return command
         if cmd_name in GROUPS:
             return declared.group(cmd_name)
@@ -103,7 +97,7 @@ class _Commands(click.Group):
 
 
 def _summary(name: str) -> str:
-    return _OWN[name][1] if name in _OWN else (GROUPS.get(name) or TERMINAL[name]).summary
+    return (_OWN.get(name) or GROUPS.get(name) or TERMINAL[name].summary).partition("\n")[0]
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

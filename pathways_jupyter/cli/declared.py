@@ -12,10 +12,8 @@ from click.shell_completion import CompletionItem
 
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.cli.terminal import Terminal
-from pathways_jupyter.commands import terminal as declarations
 from pathways_jupyter.commands.declaration import JSON, Command, Kind, Option, Source
-from pathways_jupyter.commands.magic import MAGIC
-from pathways_jupyter.commands.terminal import TERMINAL
+from pathways_jupyter.commands.tables import GROUPS, MAGIC, TERMINAL
 from pathways_jupyter.render.view import View
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -72,7 +70,7 @@ def group(
       callback: What the group does itself; by default the command that has its name, if there is one.
       parameters: Of the callback.
     """
-    about = declarations.GROUPS[name]
+    members = [each for each in TERMINAL.values() if f"{each.name} ".startswith(f"{name} ")]
     if name in TERMINAL:
         own = command(TERMINAL[name])
 
@@ -84,14 +82,14 @@ def group(
         parameters = own.params
     made = _Group(
         name,
-        help=about.help,
-        epilog=examples(*about.examples),
+        help=GROUPS[name],
+        epilog=examples(*(next(iter(each.examples or {})) for each in members[:3])),
         invoke_without_command=callback is not None,
         callback=callback,
         params=list(parameters),
     )
-    for each in TERMINAL.values():
-        if each.name.startswith(f"{name} "):
+    for each in members:
+        if each.name != name:
             made.add_command(command(each))
     return made
 

@@ -3,7 +3,7 @@
 Every command of every interface is declared here and in no other room, one module per area (:mod:`.connect`,
 :mod:`.session`, :mod:`.service`, :mod:`.lab`, :mod:`.job`, :mod:`.elastic`, :mod:`.colocated`, :mod:`.multihost`), so
 that argparse's parser for magics, click's for ``pathways-jupyter``, ``--help`` and tab completion agree.
-:mod:`.declaration` has the types and the options that several commands take, :mod:`.magic` the table of ``%pathways``.
+:mod:`.declaration` has the types and the options that several commands take, :mod:`.tables` all commands by name.
 
 Pure data: no parser is imported here. This file imports nothing, so that a caller loads only the area that it needs.
 """

@@ -1,10 +1,11 @@
-"""What ``%%colocated`` and ``%colocated`` take, declared as all commands are."""
+"""What ``%%colocated`` and ``%colocated`` take, and ``sidecar build``, which makes the image that runs such cells."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pathways_jupyter.commands.declaration import UNPICKLE, Command, Kind, Option, Source, Word
+from pathways_jupyter.base.hints import Face
+from pathways_jupyter.commands.declaration import HELP, UNPICKLE, Command, Kind, Option, Source
 
 _SLICES = Option("--slices", "only hosts of these slices, such as 0,1 or 0-3", metavar="N[,N]", source=Source.SLICES)
 _HOSTS = Option("--hosts", "only these hosts, such as 0,2 or 0-3", metavar="N[,N]", source=Source.HOSTS)
@@ -33,20 +34,48 @@ CELL = Command(
     },
 )
 
-WHO = Command("who", "Names that %%colocated cells defined on the hosts, with their types.", options=(_SLICES, _HOSTS))
-RESET = Command("reset", "Forget the names that %%colocated cells defined.", options=(_SLICES, _HOSTS))
-RESTART = Command(
-    "restart",
-    "Restart Python on the hosts: ends a cell that Interrupt does not end, and forgets all names.",
-    options=(_SLICES, _HOSTS),
-    examples={"restart": "on all hosts", "restart --hosts 1": "on one"},
+LINE: Mapping[str, Command] = {
+    command.name: command
+    for command in (
+        Command("hosts", "The session's hosts: slice, process, directory, versions.", options=(_SLICES, _HOSTS)),
+        Command(
+            "who", "Names that %%colocated cells defined on the hosts, with their types.", options=(_SLICES, _HOSTS)
+        ),
+        Command("reset", "Forget the names that %%colocated cells defined.", options=(_SLICES, _HOSTS)),
+        Command(
+            "restart",
+            "Restart Python on the hosts: ends a cell that Interrupt does not end, and forgets all names.",
+            options=(_SLICES, _HOSTS),
+            examples={"restart": "on all hosts", "restart --hosts 1": "on one"},
+        ),
+        HELP,
+    )
+}
+"""What ``%colocated`` knows; ``%%colocated --help`` shows what the cell takes."""
+COMMANDS = (
+    Command(
+        "sidecar build",
+        "Build a sidecar image with the packages of a requirements file.",
+        options=(
+            Option(
+                "--requirements",
+                "the packages to add, one per line",
+                metavar="FILE",
+                source=Source.FILES,
+                default="requirements.txt",
+            ),
+            Option("--jax-version", "JAX of the notebooks that will use it", default="the one installed here"),
+            Option("--push", "push the built image to this repository", metavar="REPOSITORY"),
+            Option("--base-image", "base image", metavar="IMAGE", default="the released sidecar"),
+            Option("--folder", "directory of the build context", source=Source.FILES, default="sidecar-image"),
+            Option("--dry-run", "write the build context, and print the commands without running them", Kind.FLAG),
+        ),
+        examples={
+            "sidecar build --requirements requirements.txt --jax-version 0.10.0 --dry-run": "look first",
+            "sidecar build --jax-version 0.10.0 --push us-docker.pkg.dev/my-project/images": "build and push",
+        },
+        details="What the sidecar has keeps its version. Without docker or podman on this machine, the build context "
+        "is written and the commands for another machine are printed.",
+        only=Face.TERMINAL,
+    ),
 )
-HOSTS = Command("hosts", "The session's hosts: slice, process, directory, versions.", options=(_SLICES, _HOSTS))
-HELP = Command(
-    "help",
-    "These commands, and %%colocated itself.",
-    words=(Word("command", "which", source=Source.HOST_COMMANDS),),
-)
-
-LINE: Mapping[str, Command] = {command.name: command for command in (HOSTS, WHO, RESET, RESTART, HELP)}
-"""What ``%colocated`` knows."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pathways_jupyter.commands.declaration import CLUSTER, LOCAL, SERVICE, TPU, UNPICKLE, Command, Kind, Option, Source
+from pathways_jupyter.base.hints import Face
+from pathways_jupyter.commands.declaration import CLUSTER, LOCAL, SERVICE, TPU, UNPICKLE, Command, Kind, Option
 
 CONNECT = Command(
     "connect",
@@ -74,7 +75,6 @@ CONNECT = Command(
             "--job",
             "attach to the proxy of this headless PathwaysJob, instead of making one",
             metavar="NAME",
-            source=Source.HEADLESS_JOBS,
         ),
         Option(
             "--proxy-image",
@@ -121,6 +121,7 @@ CONNECT = Command(
         "connect --profile team --wait": "settings from pathways.toml; wait until slices are free",
         "connect --service pathways-cluster-pathways-head-0-0.pathways-cluster:29001 --tpu tpuv5e:4x4=1": "by address",
     },
+    only=Face.NOTEBOOK,
 )
 RUN = Command(
     "run",

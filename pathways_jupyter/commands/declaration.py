@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from pathways_jupyter.base.hints import Face
+
 
 class Kind(Enum):
     """The kind of value that an option takes."""
@@ -36,10 +38,7 @@ class Source(Enum):
     FILES = "files"
     SLICES = "slices"
     HOSTS = "hosts"
-    HOST_COMMANDS = "host-commands"
     RUNS = "runs"
-    JOBS = "jobs"
-    HEADLESS_JOBS = "headless-jobs"
 
 
 @dataclass(frozen=True)
@@ -98,6 +97,7 @@ class Command:
       in_terminal: More help in a terminal, such as exit codes; for a magic that has no command there, what has.
       rest: Name of the words after ``--``, which are not this package's; empty for a command that takes none.
       json: Whether ``--json`` has it print its result for programs.
+      only: The one interface that has it; notebooks and terminals if None.
     """
 
     name: str
@@ -109,6 +109,7 @@ class Command:
     in_terminal: str = ""
     rest: str = ""
     json: bool = True
+    only: Face | None = None
 
 
 def split(words: Sequence[str], commands: Mapping[str, Command]) -> tuple[str, Sequence[str]]:
@@ -158,3 +159,10 @@ CLUSTER = (
     Option("--profile", "name of a profile in pathways.toml", source=Source.PROFILES),
 )
 """The options that select a cluster, the same for all commands."""
+HELP = Command(
+    "help",
+    "All commands, or one of them.",
+    words=(Word("command", "which", source=Source.COMMANDS),),
+    only=Face.NOTEBOOK,
+)
+"""What every magic has that has commands."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from pathways_jupyter.base.hints import Face
 from pathways_jupyter.commands.declaration import CLUSTER, Command, Kind, Option, Source, Word
 
-FAULTS = ("slice-down", "drain-node", "slow")
 _YES = Option("--yes", "hit the workers of a real cluster without asking", Kind.FLAG)
 _FOR = Option(
     "--for",
@@ -13,68 +13,78 @@ _FOR = Option(
     metavar="TIME",
     default="slice-down: until its worker is back; drain-node and slow: 30 s",
 )
-_FAULT = Word("fault", "which", choices=FAULTS, required=True)
-_SLICE = Word("slice", "the slice", source=Source.SLICES, required=True)
-_ALL_SLICES = Word("slice", "the slice; default: all", source=Source.SLICES)
-ELASTIC = Command(
-    "elastic",
-    "The elastic training run of this notebook: slices and loss over time, goodput, events; live while it runs.",
-    options=(Option("--metric", "draw this metric; may be repeated", Kind.LIST, name="metrics", metavar="NAME"),),
-    examples={
-        "elastic": "in the cell of train_loop, above it",
-        "elastic --metric loss --metric accuracy": "with two curves",
-    },
-    details="Also: elastic inject and elastic heal for faults on purpose, elastic export for a file.",
+_INJECT = (
+    Word("fault", "which", choices=("slice-down", "drain-node", "slow"), required=True),
+    Word("slice", "the slice", source=Source.SLICES, required=True),
 )
-NOTEBOOK_INJECT = Command(
-    "elastic inject",
-    "A fault on purpose in a slice of this session; it is undone by itself.",
-    words=(_FAULT, _SLICE),
-    options=(
-        _FOR,
-        Option("--after", "do it after TIME, while another cell runs", metavar="TIME"),
-        Option("--at-step", "do it when a run has done so many steps", Kind.NUMBER),
-        _YES,
-    ),
-    examples={
-        "elastic inject slice-down 1 --for 10s --after 5s": "in 5 seconds take slice 1 down, for 10 seconds",
-        "elastic inject slow 2 --for 30s": "its hosts stand still most of the time",
-        "elastic inject drain-node 1": "cordon its nodes and evict its workers",
-    },
-)
-NOTEBOOK_HEAL = Command(
-    "elastic heal",
-    "End injected faults now.",
-    words=(_ALL_SLICES,),
-    # Harmless here, and a part of the line before it.
-    options=(_YES,),
-    examples={"elastic heal 1": "of slice 1"},
-)
-EXPORT = Command(
-    "elastic export",
-    "Write the elastic training run of this notebook to a file.",
-    words=(Word("file", "elastic.json if left out; .trace.json for Perfetto", source=Source.FILES),),
-    examples={"elastic export run.trace.json": "open it at ui.perfetto.dev"},
-)
+_HEAL = (Word("slice", "the slice; default: all", source=Source.SLICES),)
 _PLACE = (
     Option("--session", "session id, or the beginning of one", metavar="ID", source=Source.SESSIONS),
-    Option("--job", "slices of this PathwaysJob instead of a session's", metavar="JOB", source=Source.JOBS),
+    Option("--job", "slices of this PathwaysJob instead of a session's", metavar="JOB"),
     *CLUSTER,
 )
-ELASTIC_INJECT = Command(
-    "elastic inject",
-    "A fault on purpose in a slice of one of your sessions or jobs; it is undone by itself.",
-    words=(_FAULT, _SLICE),
-    options=(_FOR, _YES, *_PLACE),
-    examples={
-        "elastic inject slice-down 1 --for 30s": "of the only session on this machine",
-        "elastic inject slow 0 --job train --local": "of a job on the embedded cluster",
-    },
-)
-ELASTIC_HEAL = Command(
-    "elastic heal",
-    "End injected faults now.",
-    words=(_ALL_SLICES,),
-    options=_PLACE,
-    examples={"elastic heal 1": "of the only session on this machine"},
+COMMANDS = (
+    Command(
+        "elastic",
+        "The elastic training run of this notebook: slices and loss over time, goodput, events; live while it runs.",
+        options=(Option("--metric", "draw this metric; may be repeated", Kind.LIST, name="metrics", metavar="NAME"),),
+        examples={
+            "elastic": "in the cell of train_loop, above it",
+            "elastic --metric loss --metric accuracy": "with two curves",
+        },
+        details="Also: elastic inject and elastic heal for faults on purpose, elastic export for a file.",
+        only=Face.NOTEBOOK,
+    ),
+    Command(
+        "elastic inject",
+        "A fault on purpose in a slice of this session; it is undone by itself.",
+        words=_INJECT,
+        options=(
+            _FOR,
+            Option("--after", "do it after TIME, while another cell runs", metavar="TIME"),
+            Option("--at-step", "do it when a run has done so many steps", Kind.NUMBER),
+            _YES,
+        ),
+        examples={
+            "elastic inject slice-down 1 --for 10s --after 5s": "in 5 seconds take slice 1 down, for 10 seconds",
+            "elastic inject slow 2 --for 30s": "its hosts stand still most of the time",
+            "elastic inject drain-node 1": "cordon its nodes and evict its workers",
+        },
+        only=Face.NOTEBOOK,
+    ),
+    Command(
+        "elastic heal",
+        "End injected faults now.",
+        words=_HEAL,
+        # Harmless here, and a part of the line before it.
+        options=(_YES,),
+        examples={"elastic heal 1": "of slice 1"},
+        only=Face.NOTEBOOK,
+    ),
+    Command(
+        "elastic export",
+        "Write the elastic training run of this notebook to a file.",
+        words=(Word("file", "elastic.json if left out; .trace.json for Perfetto", source=Source.FILES),),
+        examples={"elastic export run.trace.json": "open it at ui.perfetto.dev"},
+        only=Face.NOTEBOOK,
+    ),
+    Command(
+        "elastic inject",
+        "A fault on purpose in a slice of one of your sessions or jobs; it is undone by itself.",
+        words=_INJECT,
+        options=(_FOR, _YES, *_PLACE),
+        examples={
+            "elastic inject slice-down 1 --for 30s": "of the only session on this machine",
+            "elastic inject slow 0 --job train --local": "of a job on the embedded cluster",
+        },
+        only=Face.TERMINAL,
+    ),
+    Command(
+        "elastic heal",
+        "End injected faults now.",
+        words=_HEAL,
+        options=_PLACE,
+        examples={"elastic heal 1": "of the only session on this machine"},
+        only=Face.TERMINAL,
+    ),
 )

@@ -2,41 +2,17 @@
 
 from __future__ import annotations
 
+from pathways_jupyter.base.hints import Face
 from pathways_jupyter.commands.connect import CONNECT
 from pathways_jupyter.commands.declaration import CLUSTER, Command, Kind, Option, Source, Word
 
-_JOB = Word("name", "the job's name", source=Source.JOBS, required=True)
-_AS_JOBSET = Option("--as-jobset", "expand the job here, for a cluster that has JobSet only", Kind.FLAG)
-JOB_NEW = Command(
-    "job new",
-    "Write a job's manifest: the usual cases, to edit and apply.",
-    words=(Word("name", "the new job's name", required=True),),
-    options=(
-        Option("--tpu", "slices, TYPE=COUNT", metavar="TYPE=COUNT", source=Source.INSTANCES),
-        Option("--image", "image of the job's program, with JAX in it", metavar="IMAGE"),
-        Option("--gcs-bucket", "bucket and path for Pathways' scratch files", metavar="gs://..."),
-        Option("--colocate", "run the head on a TPU node, beside a worker", Kind.FLAG),
-        Option("--elastic-slices", "slices that may be missing", Kind.NUMBER),
-        Option("--max-restarts", "restarts of the whole job", Kind.NUMBER, default="0"),
-        Option("--max-slice-restarts", "restarts of a slice", Kind.NUMBER, default="1"),
-        Option("--pathways-version", "tag of the Pathways images", name="version", metavar="TAG", default="latest"),
-        Option("--sidecar-image", "image of the colocated Python sidecar", metavar="IMAGE"),
-        Option("--output", "write to this file", short="-o", metavar="FILE", source=Source.FILES),
-    ),
-    examples={
-        "job new train --tpu ct6e-standard-4t:2x2=2 --image IMAGE -- python train.py": "a program on two slices",
-        "job new lab --tpu tpuv6e:2x2=1 -o lab.yaml": "headless: only Pathways, for a client of its own",
-    },
-    details="Without a program the job is headless.",
-    rest="program",
-    json=False,
-)
+_JOB = Word("name", "the job's name", required=True)
 JOB_APPLY = Command(
     "job apply",
     "Create a job from a manifest, after the cluster has checked it.",
     words=(Word("file", "the manifest", source=Source.FILES, required=True),),
     options=(
-        _AS_JOBSET,
+        Option("--as-jobset", "expand the job here, for a cluster that has JobSet only", Kind.FLAG),
         Option("--dry-run", "only have the cluster check it", Kind.FLAG),
         Option("--wait", "follow the job until it is over; a headless one, until it runs", Kind.FLAG),
         *CLUSTER,
@@ -48,78 +24,125 @@ JOB_APPLY = Command(
     details='The file "-" is standard input.',
     in_terminal="Exit code with --wait: 0 if the job completed, or is headless and runs; 1 if it failed.",
 )
-JOB_LIST = Command(
-    "job list", "Jobs in the namespace, the newest first.", options=CLUSTER, examples={"job list --local": "all"}
-)
-JOB_SHOW = Command(
-    "job show",
-    "One job: state, pods, events.",
-    words=(_JOB,),
-    options=CLUSTER,
-    examples={"job show train": "why does it not run?"},
-)
-JOB_LOGS = Command(
-    "job logs",
-    "The log of a job's program, or of Pathways' programs in it.",
-    words=(
-        _JOB,
-        Word("program", "which program's log; default: main, the job's own", choices=("main", "rm", "proxy", "worker")),
-        Word("slice", "slice of the worker, or SLICE-HOST", source=Source.SLICES),
-    ),
-    options=(
-        Option("--follow", "keep printing new lines until interrupted", Kind.FLAG, short="-f"),
-        Option("--tail", "number of last lines; default: all", Kind.NUMBER),
-        *CLUSTER,
-    ),
-    examples={"job logs train -f": "the program, continuously", "job logs train worker 1-0": "a worker"},
-)
-JOB_SUSPEND = Command(
-    "job suspend",
-    "Suspend a job: its pods end, and their TPUs are free for others.",
-    words=(_JOB,),
-    options=CLUSTER,
-    examples={"job suspend train": "until job resume"},
-)
-JOB_RESUME = Command(
-    "job resume",
-    "Resume a suspended job; its program starts from the beginning.",
-    words=(_JOB,),
-    options=CLUSTER,
-    examples={"job resume train": "start it again"},
-)
-JOB_CONNECT = Command(
-    "job connect",
-    "Attach this notebook to a headless job: JAX uses its proxy and slices. The job stays when the notebook ends.",
-    words=(Word("name", "the job's name", source=Source.HEADLESS_JOBS, required=True),),
-    options=(
-        *CLUSTER,
-        Option(
-            "--wait",
-            "wait for a job that has not started, for SECONDS or without limit",
-            Kind.SECONDS,
-            default="as --timeout",
+COMMANDS = (
+    Command(
+        "job new",
+        "Write a job's manifest: the usual cases, to edit and apply.",
+        words=(Word("name", "the new job's name", required=True),),
+        options=(
+            Option("--tpu", "slices, TYPE=COUNT", metavar="TYPE=COUNT", source=Source.INSTANCES),
+            Option("--image", "image of the job's program, with JAX in it", metavar="IMAGE"),
+            Option("--gcs-bucket", "bucket and path for Pathways' scratch files", metavar="gs://..."),
+            Option("--colocate", "run the head on a TPU node, beside a worker", Kind.FLAG),
+            Option("--elastic-slices", "slices that may be missing", Kind.NUMBER),
+            Option("--max-restarts", "restarts of the whole job", Kind.NUMBER, default="0"),
+            Option("--max-slice-restarts", "restarts of a slice", Kind.NUMBER, default="1"),
+            Option("--pathways-version", "tag of the Pathways images", name="version", metavar="TAG", default="latest"),
+            Option("--sidecar-image", "image of the colocated Python sidecar", metavar="IMAGE"),
+            Option("--output", "write to this file", short="-o", metavar="FILE", source=Source.FILES),
         ),
-        *(option for option in CONNECT.options if option.name in {"timeout", "tunnel"}),
+        examples={
+            "job new train --tpu ct6e-standard-4t:2x2=2 --image IMAGE -- python train.py": "a program on two slices",
+            "job new lab --tpu tpuv6e:2x2=1 -o lab.yaml": "headless: only Pathways, for a client of its own",
+        },
+        details="Without a program the job is headless.",
+        rest="program",
+        json=False,
     ),
-    examples={
-        "job connect lab": "the job that job new lab --tpu ... without a program describes",
-        "job connect lab --wait": "it may have to wait for nodes",
-    },
-    details="Several notebooks may be attached to one job, each with arrays of its own. %pathways disconnect lets go "
-    "of the job; %pathways job delete ends it.",
-    in_terminal="A program runs on the job's slices with: pathways-jupyter run --job {name} -- python train.py",
+    JOB_APPLY,
+    Command(
+        "job list", "Jobs in the namespace, the newest first.", options=CLUSTER, examples={"job list --local": "all"}
+    ),
+    Command(
+        "job show",
+        "One job: state, pods, events.",
+        words=(_JOB,),
+        options=CLUSTER,
+        examples={"job show train": "why does it not run?"},
+    ),
+    Command(
+        "job logs",
+        "The log of a job's program, or of Pathways' programs in it.",
+        words=(
+            _JOB,
+            Word(
+                "program",
+                "which program's log; default: main, the job's own",
+                choices=("main", "rm", "proxy", "worker"),
+            ),
+            Word("slice", "slice of the worker, or SLICE-HOST", source=Source.SLICES),
+        ),
+        options=(
+            Option("--follow", "keep printing new lines until interrupted", Kind.FLAG, short="-f"),
+            Option("--tail", "number of last lines; default: all", Kind.NUMBER),
+            *CLUSTER,
+        ),
+        examples={"job logs train -f": "the program, continuously", "job logs train worker 1-0": "a worker"},
+    ),
+    Command(
+        "job suspend",
+        "Suspend a job: its pods end, and their TPUs are free for others.",
+        words=(_JOB,),
+        options=CLUSTER,
+        examples={"job suspend train": "until job resume"},
+    ),
+    Command(
+        "job resume",
+        "Resume a suspended job; its program starts from the beginning.",
+        words=(_JOB,),
+        options=CLUSTER,
+        examples={"job resume train": "start it again"},
+    ),
+    Command(
+        "job connect",
+        "Attach this notebook to a headless job: JAX uses its proxy and slices. The job stays when the notebook ends.",
+        words=(Word("name", "the job's name", required=True),),
+        options=(
+            *CLUSTER,
+            Option(
+                "--wait",
+                "wait for a job that has not started, for SECONDS or without limit",
+                Kind.SECONDS,
+                default="as --timeout",
+            ),
+            *(option for option in CONNECT.options if option.name in {"timeout", "tunnel"}),
+        ),
+        examples={
+            "job connect lab": "the job that job new lab --tpu ... without a program describes",
+            "job connect lab --wait": "it may have to wait for nodes",
+        },
+        details="Several notebooks may be attached to one job, each with arrays of its own. %pathways disconnect lets "
+        "go of the job; %pathways job delete ends it.",
+        in_terminal="A program runs on the job's slices with: pathways-jupyter run --job {name} -- python train.py",
+        only=Face.NOTEBOOK,
+    ),
+    Command(
+        "job delete",
+        "Delete a job and all its pods; asks first.",
+        words=(_JOB,),
+        options=(Option("--yes", "delete without asking", Kind.FLAG, short="-y"), *CLUSTER),
+        examples={"job delete train": "its logs are gone with it"},
+    ),
+    Command(
+        "operator manifests",
+        "Print the manifests that install the controller of PathwaysJobs.",
+        options=(
+            Option("--image", "an image in which pathways_jupyter is installed"),
+            Option("--namespace", "namespace of the operator", short="-n", default="pathways-system"),
+            Option("--replicas", "one leads, others wait", Kind.NUMBER, default="1"),
+            Option("--metrics-port", "serve Prometheus metrics there", Kind.NUMBER, metavar="PORT"),
+        ),
+        examples={
+            "operator manifests --image REGISTRY/pathways-jupyter:1 | kubectl apply --server-side -f -": "install it"
+        },
+        details="The definition of PathwaysJob, the operator's permissions (the least it needs) and its Deployment.",
+        only=Face.TERMINAL,
+    ),
 )
-JOB_DELETE = Command(
-    "job delete",
-    "Delete a job and all its pods; asks first.",
-    words=(_JOB,),
-    options=(Option("--yes", "delete without asking", Kind.FLAG, short="-y"), *CLUSTER),
-    examples={"job delete train": "its logs are gone with it"},
-)
-CELL_JOB = Command(
-    "pathwaysjob",
+CELL = Command(
+    "%%pathwaysjob",
     "Create the PathwaysJob that the cell describes in YAML, after the cluster has checked it.",
     options=JOB_APPLY.options,
-    examples={"pathwaysjob --local --wait": "on the embedded cluster, until it is over"},
+    examples={"%%pathwaysjob --local --wait": "on the embedded cluster, until it is over"},
 )
 """The cell magic ``%%pathwaysjob``."""

@@ -2,58 +2,65 @@
 
 from __future__ import annotations
 
+from pathways_jupyter.base.hints import Face
 from pathways_jupyter.commands.declaration import Command, Kind, Option, Source
 
 _NAME = Option("--name", "name of the cluster, if you run several", default="local")
-LOCAL_UP = Command(
-    "local up",
-    "Start it and wait until its service is ready.",
-    options=(
-        Option(
-            "--tpu",
-            "type and number of its slices",
-            metavar="TYPE[=COUNT]",
-            source=Source.INSTANCES,
-            default="two of tpuv6e:2x2",
+COMMANDS = (
+    Command(
+        "local up",
+        "Start it and wait until its service is ready.",
+        options=(
+            Option(
+                "--tpu",
+                "type and number of its slices",
+                metavar="TYPE[=COUNT]",
+                source=Source.INSTANCES,
+                default="two of tpuv6e:2x2",
+            ),
+            Option("--spare", "nodes for more slices, without a service: for service deploy", metavar="TYPE[=COUNT]"),
+            Option("--idle", "ends after this time without use", Kind.NUMBER, metavar="SECONDS", default="1800"),
+            Option("--port", "port of its API on 127.0.0.1", Kind.NUMBER, metavar="PORT", default="any free one"),
+            Option("--sidecar", "give every worker a colocated Python sidecar; the default", Kind.FLAG, sets="true"),
+            Option("--no-sidecar", "give them none", Kind.FLAG, name="sidecar", sets="false"),
+            Option("--fast-heal", "replace a dead worker within two seconds, without Kubernetes' back-off", Kind.FLAG),
+            _NAME,
         ),
-        Option("--slices", "number of slices; same as =COUNT after the type", Kind.NUMBER),
-        Option("--spare", "nodes for more slices, without a service: for service deploy", metavar="TYPE[=COUNT]"),
-        Option("--idle", "ends after this time without use", Kind.NUMBER, metavar="SECONDS", default="1800"),
-        Option("--port", "port of its API on 127.0.0.1", Kind.NUMBER, metavar="PORT", default="any free one"),
-        Option("--sidecar", "give every worker a colocated Python sidecar; the default", Kind.FLAG, sets="true"),
-        Option("--no-sidecar", "give them none", Kind.FLAG, name="sidecar", sets="false"),
-        Option("--fast-heal", "replace a dead worker within two seconds, without Kubernetes' back-off", Kind.FLAG),
-        _NAME,
+        examples={
+            "local up --tpu tpuv6e:2x2=4": "four slices",
+            "local up --tpu tpuv6e:2x2=2,tpuv5e:4x4=1": "two services, one of them with 4 hosts a slice",
+            "local up --spare tpuv5e:4x4=1": "nodes for a service that you deploy",
+        },
+        details="One that runs already gets the slices that it lacks.",
+        only=Face.TERMINAL,
     ),
-    examples={
-        "local up --tpu tpuv6e:2x2 --slices 2": "two slices",
-        "local up --tpu tpuv6e:2x2=2,tpuv5e:4x4=1": "two services, one of them with 4 hosts a slice",
-        "local up --spare tpuv5e:4x4=1": "nodes for a service that you deploy",
-    },
-    details="One that runs already gets the slices that it lacks.",
-)
-LOCAL_DOWN = Command(
-    "local down",
-    "Stop it and everything that runs in it.",
-    options=(_NAME,),
-    examples={"local down": "it also ends by itself when it is not used"},
-)
-LOCAL_STATUS = Command(
-    "local status",
-    "Show whether it is running, and its slices.",
-    options=(_NAME,),
-    examples={"local status --json": "for a script"},
-    in_terminal="Exit code 3 if it is not running.",
-)
-LOCAL_KUBECONFIG = Command(
-    "local kubeconfig",
-    "Print the path of its kubeconfig, for kubectl and other tools.",
-    options=(_NAME,),
-    examples={"local kubeconfig": "as in: kubectl --kubeconfig $(pathways-jupyter local kubeconfig) get pods"},
-)
-LOCAL_RESTART_API = Command(
-    "local restart-api",
-    "Restart its API server in place; pods keep running.",
-    options=(_NAME, Option("--away", "how long it stays away", Kind.NUMBER, metavar="SECONDS", default="0")),
-    examples={"local restart-api --away 10": "like an upgrade of a real cluster's control plane"},
+    Command(
+        "local down",
+        "Stop it and everything that runs in it.",
+        options=(_NAME,),
+        examples={"local down": "it also ends by itself when it is not used"},
+        only=Face.TERMINAL,
+    ),
+    Command(
+        "local status",
+        "Show whether it is running, and its slices.",
+        options=(_NAME,),
+        examples={"local status --json": "for a script"},
+        in_terminal="Exit code 3 if it is not running.",
+        only=Face.TERMINAL,
+    ),
+    Command(
+        "local kubeconfig",
+        "Print the path of its kubeconfig, for kubectl and other tools.",
+        options=(_NAME,),
+        examples={"local kubeconfig": "as in: kubectl --kubeconfig $(pathways-jupyter local kubeconfig) get pods"},
+        only=Face.TERMINAL,
+    ),
+    Command(
+        "local restart-api",
+        "Restart its API server in place; pods keep running.",
+        options=(_NAME, Option("--away", "how long it stays away", Kind.NUMBER, metavar="SECONDS", default="0")),
+        examples={"local restart-api --away 10": "like an upgrade of a real cluster's control plane"},
+        only=Face.TERMINAL,
+    ),
 )

@@ -2,154 +2,163 @@
 
 from __future__ import annotations
 
+from pathways_jupyter.base.hints import Face
 from pathways_jupyter.commands.declaration import CLUSTER, SERVICE, Command, Kind, Option, Source, Word
 
-SLICES = Command(
-    "slices",
-    "The service's slices: ready, starting or down, and who holds them since when.",
-    options=(SERVICE, *CLUSTER),
-    examples={
-        "slices": "the connected service, or else your current context",
-        "slices --context my-gke": "before connecting: what is free?",
-    },
-)
-DOCTOR = Command(
-    "doctor",
-    "Check cluster, permissions, service, versions and leftovers, with advice for each problem.",
-    options=(
-        Option("--lab", "also check the permissions for pathways-jupyter lab", Kind.FLAG),
-        Option(
-            "--platform", "also check the permissions for deploying services and installing the operator", Kind.FLAG
-        ),
-        Option("--faults", "also check the permissions for elastic inject", Kind.FLAG),
-        SERVICE,
-        *CLUSTER,
-    ),
-    examples={
-        "doctor": "the connected cluster, or else your current context",
-        "doctor --local": "the embedded cluster",
-        "doctor --platform -n research": "may I prepare this namespace for others?",
-    },
-    in_terminal="Exit code 1 if a problem must be fixed before a notebook can connect.",
-)
 USAGE_SPAN = "7d"
-USAGE = Command(
-    "usage",
-    "Who has held how many chip-hours, as far as the cluster still knows.",
-    options=(
-        Option("--since", "how far back, such as 7d, 12h or 1h30m", metavar="SPAN", default=USAGE_SPAN),
-        Option("--all-namespaces", "all namespaces of the cluster", Kind.FLAG, short="-A"),
-        *CLUSTER,
-    ),
-    examples={
-        "usage --since 12h": "the namespace of your current context",
-        "usage --context my-gke -A --json": "for a script",
-    },
-    details="The sources are the proxies' Jobs and Leases, which are deleted with their sessions: it is a view of "
-    "what is held now and since when, no accounting. PathwaysJobs, whose workers are their own, are not "
-    "counted.",
-)
-SERVICES = Command(
-    "services",
-    "Services that you may see: address, slices and who uses them, image and JAX version, age.",
-    options=CLUSTER,
-    examples={
-        "services": "in all namespaces that you may read",
-        "services --context my-gke -n research": "in one namespace",
-    },
-)
 _SERVICE_NAME = Word("name", "the service's name", source=Source.SERVICES, required=True)
 _FOLLOW_SECONDS = Option(
     "--timeout", "how long to follow its start; it stays after that", Kind.NUMBER, metavar="SECONDS", default="1800"
 )
-SERVICE_DEPLOY = Command(
-    "service deploy",
-    "Deploy a service: check the cluster first, then create it, and follow its start.",
-    words=(Word("name", "the new service's name", required=True),),
-    options=(
-        Option("--tpu", "type of its slices, such as tpuv6e:2x2", metavar="TYPE", source=Source.INSTANCES),
-        Option("--slices", "number of slices", Kind.NUMBER, default="1"),
-        Option("--gcs-bucket", "bucket and path for its scratch files", metavar="gs://..."),
-        Option(
-            "--server-image",
-            "image of resource manager and workers",
-            metavar="IMAGE",
-            default="Pathways' own for the JAX that is installed here",
-        ),
-        Option("--sidecar-image", "image of the colocated Python sidecar", metavar="IMAGE", default="no sidecar"),
-        Option(
-            "--max-slice-restarts", "how often each host of a slice may be restarted", Kind.NUMBER, default="1000000"
-        ),
-        Option(
-            "--max-restarts",
-            "how often the whole service may be recreated after its head failed",
-            Kind.NUMBER,
-            default="30",
-        ),
-        Option("--head-pool", "node pool of the resource manager; any for no choice", metavar="POOL", default="cpu-np"),
-        Option("--host-network", "run the workers on their nodes' network", Kind.FLAG),
-        Option(
-            "--nodes",
-            "with --host-network: an address range of the nodes, for the NetworkPolicy; may be repeated",
-            Kind.LIST,
-            metavar="CIDR",
-        ),
-        Option("--dry-run", "only print what would be created", Kind.FLAG),
-        Option("--output", "format of the dry run: yaml or json", short="-o", default="yaml"),
-        Option("--skip-checks", "deploy whatever the checks find", Kind.FLAG),
-        Option("--no-wait", "return when it is created, without following its start", Kind.FLAG),
-        _FOLLOW_SECONDS,
-        *CLUSTER,
+COMMANDS = (
+    Command(
+        "slices",
+        "The service's slices: ready, starting or down, and who holds them since when.",
+        options=(SERVICE, *CLUSTER),
+        examples={
+            "slices": "the connected service, or else your current context",
+            "slices --context my-gke": "before connecting: what is free?",
+        },
     ),
-    examples={
-        "service deploy team --tpu tpuv6e:2x2 --slices 2 --gcs-bucket gs://my-bucket/pathways": "two slices of 4 chips",
-        "service deploy team --tpu tpuv6e:4x4 --gcs-bucket gs://b --dry-run -o yaml": "look at the manifests first",
-        "service deploy mine --tpu tpuv5e:4x4 --local": "on spare nodes of the embedded cluster",
-    },
-    details="The checks: JobSet is installed, your permissions, the node pools of that type and topology, the "
-    "node pool of the head, the bucket, and what recent events say about quota. An interrupt leaves the "
-    "service as it is.",
-)
-SERVICE_SHOW = Command(
-    "service show",
-    "One service: address, images, slices and who uses them.",
-    words=(_SERVICE_NAME,),
-    options=CLUSTER,
-    examples={"service show team": "what a colleague needs to connect"},
-)
-SERVICE_WAIT = Command(
-    "service wait",
-    "Follow a service's start until all its slices are ready.",
-    words=(_SERVICE_NAME,),
-    options=(_FOLLOW_SECONDS, *CLUSTER),
-    examples={"service wait team": "after deploy --no-wait, or after an interrupt"},
-    in_terminal="Exit code 1 if it is not ready in time, or has ended for good.",
-)
-SERVICE_DELETE = Command(
-    "service delete",
-    "Delete a service and its NetworkPolicy; asks first, and says who still uses it.",
-    words=(_SERVICE_NAME,),
-    options=(Option("--yes", "delete without asking", Kind.FLAG, short="-y"), *CLUSTER),
-    examples={"service delete team": "ends the sessions on it as well"},
-)
-NETWORK_POLICY = Command(
-    "network-policy",
-    "Print NetworkPolicies that close the ports of proxies and services.",
-    options=(
-        Option("--namespace", "namespace in the manifests", metavar="NAME", default="kubectl's"),
-        Option("--service", "also close the resource manager of this service", metavar="NAME"),
-        Option(
-            "--nodes",
-            "an address range of the cluster's nodes, from which a service's workers connect; may be repeated",
-            Kind.LIST,
-            metavar="CIDR",
+    Command(
+        "doctor",
+        "Check cluster, permissions, service, versions and leftovers, with advice for each problem.",
+        options=(
+            Option("--lab", "also check the permissions for pathways-jupyter lab", Kind.FLAG),
+            Option(
+                "--platform", "also check the permissions for deploying services and installing the operator", Kind.FLAG
+            ),
+            Option("--faults", "also check the permissions for elastic inject", Kind.FLAG),
+            SERVICE,
+            *CLUSTER,
         ),
+        examples={
+            "doctor": "the connected cluster, or else your current context",
+            "doctor --local": "the embedded cluster",
+            "doctor --platform -n research": "may I prepare this namespace for others?",
+        },
+        in_terminal="Exit code 1 if a problem must be fixed before a notebook can connect.",
     ),
-    examples={
-        "network-policy | kubectl apply --namespace research -f -": "for proxies",
-        "network-policy --service pathways-cluster --nodes 10.128.0.0/20": "for a service too",
-    },
-    details="They block connections from other pods to the proxies of sessions and to the resource manager of "
-    "--service. Sessions need no open port, since they use port-forward. Does not contact a cluster.",
-    json=False,
+    Command(
+        "usage",
+        "Who has held how many chip-hours, as far as the cluster still knows.",
+        options=(
+            Option("--since", "how far back, such as 7d, 12h or 1h30m", metavar="SPAN", default=USAGE_SPAN),
+            Option("--all-namespaces", "all namespaces of the cluster", Kind.FLAG, short="-A"),
+            *CLUSTER,
+        ),
+        examples={
+            "usage --since 12h": "the namespace of your current context",
+            "usage --context my-gke -A --json": "for a script",
+        },
+        details="The sources are the proxies' Jobs and Leases, which are deleted with their sessions: it is a view of "
+        "what is held now and since when, no accounting. PathwaysJobs, whose workers are their own, are not "
+        "counted.",
+        only=Face.TERMINAL,
+    ),
+    Command(
+        "services",
+        "Services that you may see: address, slices and who uses them, image and JAX version, age.",
+        options=CLUSTER,
+        examples={
+            "services": "in all namespaces that you may read",
+            "services --context my-gke -n research": "in one namespace",
+        },
+    ),
+    Command(
+        "service deploy",
+        "Deploy a service: check the cluster first, then create it, and follow its start.",
+        words=(Word("name", "the new service's name", required=True),),
+        options=(
+            Option("--tpu", "type of its slices, such as tpuv6e:2x2", metavar="TYPE", source=Source.INSTANCES),
+            Option("--slices", "number of slices", Kind.NUMBER, default="1"),
+            Option("--gcs-bucket", "bucket and path for its scratch files", metavar="gs://..."),
+            Option(
+                "--server-image",
+                "image of resource manager and workers",
+                metavar="IMAGE",
+                default="Pathways' own for the JAX that is installed here",
+            ),
+            Option("--sidecar-image", "image of the colocated Python sidecar", metavar="IMAGE", default="no sidecar"),
+            Option(
+                "--max-slice-restarts",
+                "how often each host of a slice may be restarted",
+                Kind.NUMBER,
+                default="1000000",
+            ),
+            Option(
+                "--max-restarts",
+                "how often the whole service may be recreated after its head failed",
+                Kind.NUMBER,
+                default="30",
+            ),
+            Option(
+                "--head-pool", "node pool of the resource manager; any for no choice", metavar="POOL", default="cpu-np"
+            ),
+            Option("--host-network", "run the workers on their nodes' network", Kind.FLAG),
+            Option(
+                "--nodes",
+                "with --host-network: an address range of the nodes, for the NetworkPolicy; may be repeated",
+                Kind.LIST,
+                metavar="CIDR",
+            ),
+            Option("--dry-run", "only print what would be created", Kind.FLAG),
+            Option("--skip-checks", "deploy whatever the checks find", Kind.FLAG),
+            Option("--no-wait", "return when it is created, without following its start", Kind.FLAG),
+            _FOLLOW_SECONDS,
+            *CLUSTER,
+        ),
+        examples={
+            "service deploy team --tpu tpuv6e:2x2 --slices 2 --gcs-bucket gs://my-bucket/pathways": "two slices",
+            "service deploy team --tpu tpuv6e:4x4 --gcs-bucket gs://b --dry-run": "look at the manifests first",
+            "service deploy mine --tpu tpuv5e:4x4 --local": "on spare nodes of the embedded cluster",
+        },
+        details="The checks: JobSet is installed, your permissions, the node pools of that type and topology, the "
+        "node pool of the head, the bucket, and what recent events say about quota. An interrupt leaves the "
+        "service as it is.",
+    ),
+    Command(
+        "service show",
+        "One service: address, images, slices and who uses them.",
+        words=(_SERVICE_NAME,),
+        options=CLUSTER,
+        examples={"service show team": "what a colleague needs to connect"},
+    ),
+    Command(
+        "service wait",
+        "Follow a service's start until all its slices are ready.",
+        words=(_SERVICE_NAME,),
+        options=(_FOLLOW_SECONDS, *CLUSTER),
+        examples={"service wait team": "after deploy --no-wait, or after an interrupt"},
+        in_terminal="Exit code 1 if it is not ready in time, or has ended for good.",
+    ),
+    Command(
+        "service delete",
+        "Delete a service and its NetworkPolicy; asks first, and says who still uses it.",
+        words=(_SERVICE_NAME,),
+        options=(Option("--yes", "delete without asking", Kind.FLAG, short="-y"), *CLUSTER),
+        examples={"service delete team": "ends the sessions on it as well"},
+    ),
+    Command(
+        "network-policy",
+        "Print NetworkPolicies that close the ports of proxies and services.",
+        options=(
+            Option("--namespace", "namespace in the manifests", metavar="NAME", default="kubectl's"),
+            Option("--service", "also close the resource manager of this service", metavar="NAME"),
+            Option(
+                "--nodes",
+                "an address range of the cluster's nodes, from which a service's workers connect; may be repeated",
+                Kind.LIST,
+                metavar="CIDR",
+            ),
+        ),
+        examples={
+            "network-policy | kubectl apply --namespace research -f -": "for proxies",
+            "network-policy --service pathways-cluster --nodes 10.128.0.0/20": "for a service too",
+        },
+        details="They block connections from other pods to the proxies of sessions and to the resource manager of "
+        "--service. Sessions need no open port, since they use port-forward. Does not contact a cluster.",
+        json=False,
+        only=Face.TERMINAL,
+    ),
 )

@@ -11,8 +11,7 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.commands.colocated import CELL, LINE
-from pathways_jupyter.magics import completion, parser
-from pathways_jupyter.magics.screen import shown
+from pathways_jupyter.magics import parser
 
 if TYPE_CHECKING:
     from pathways_jupyter.colocated.results import CallResult
@@ -30,10 +29,9 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
     def colocated(self, line: str, cell: str | None = None) -> Any:
         """Run a cell on TPU hosts; see ``%%colocated --help``."""
         if cell is None:
-            return shown(self._line(line))
+            return parser.run(line, LINE, "%colocated", lambda command, values: _COMMANDS[command](values))
         # `--in x, y` is one list.
-        call = parser.parse(f"{CELL.name} {_SPACED_COMMA.sub(',', line)}", {CELL.name: CELL})
-        return shown(_cell_help() if call.help else self._cell(call.values, cell))
+        return parser.run_cell(_SPACED_COMMA.sub(",", line), CELL, lambda values: self._cell(values, cell))
 
     def _cell(self, given: Mapping[str, Any], cell: str) -> Values | None:
         from pathways_jupyter.colocated import cell_run, live_output, show, trees
@@ -84,76 +82,6 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
             return None
         return values
 
-    def _line(self, line: str) -> Any:
-        call = parser.parse(line, LINE)
-        if call.help:
-            from pathways_jupyter.render import help as help_view
-
-            return help_view.command(call.command, "%colocated")
-        action: Callable[[Mapping[str, Any]], Any] = getattr(self, f"_{call.command.name}")
-        return action(call.values)
-
-    def _help(self, given: Mapping[str, Any]) -> View:
-        from pathways_jupyter.render import help as help_view
-        from pathways_jupyter.render.view import View
-
-        wanted = given.get("command")
-        if wanted is not None and wanted not in LINE:
-            raise parser.unknown(wanted, LINE)
-        if wanted is not None:
-            return help_view.command(LINE[wanted], "%colocated")
-        cell, line = _cell_help(), help_view.overview(LINE, "%colocated")
-        return View(LINE, f"{cell.text}\n\n{line.text}", f"{cell.html}{line.html}")
-
-    def _who(self, given: Mapping[str, Any]) -> View:
-        from pathways_jupyter.colocated.errors import name_hosts
-        from pathways_jupyter.colocated.host_commands import who
-
-        found = who(slices=given.get("slices"), hosts=given.get("hosts"))
-        where: dict[tuple[str, str], list[int]] = {}
-        for index, names in found.items():
-            for each in names.items():
-                where.setdefault(each, []).append(index)
-        rows = [(name, kind, name_hosts(indices)) for (name, kind), indices in sorted(where.items())]
-        return _table(found, ("name", "type", "on"), rows, empty="No names are defined on the hosts.")
-
-    def _reset(self, given: Mapping[str, Any]) -> None:
-        from pathways_jupyter.colocated.host_commands import reset
-
-        reset(slices=given.get("slices"), hosts=given.get("hosts"))
-
-    def _restart(self, given: Mapping[str, Any]) -> View:
-        from pathways_jupyter.colocated.errors import name_hosts
-        from pathways_jupyter.colocated.host_commands import restart
-        from pathways_jupyter.render import array_notes
-
-        restarted = restart(slices=given.get("slices"), hosts=given.get("hosts"))
-        indices = name_hosts([host.index for host in restarted])
-        return array_notes.notes([f"{indices} restarted; names of earlier cells are gone there."])
-
-    def _hosts(self, given: Mapping[str, Any]) -> View:
-        from pathways_jupyter.colocated.host import choose, hosts
-        from pathways_jupyter.colocated.memory import MEMORY
-
-        chosen = choose(hosts(), slices=given.get("slices"), hosts=given.get("hosts"))
-        known = MEMORY.facts(chosen, fresh=True)
-        rows = [
-            (
-                str(host.index),
-                str(host.slice),
-                str(len(host.chips)),
-                f"{facts.hostname} ({facts.pid})",
-                facts.directory,
-                f"Python {facts.versions['python']}, JAX {facts.versions['jax']}",
-                facts.executable,
-            )
-            for host in chosen
-            for facts in (known[host.index],)
-        ]
-        return _table(
-            known, ("host", "slice", "chips", "name (process)", "directory", "versions", "Python"), rows, empty=""
-        )
-
     def _show(self, piece: Piece) -> None:
         if piece.stream:
             _write(piece.stream, piece.text)
@@ -161,14 +89,6 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         from IPython.display import display
 
         display(_encoded(piece.data), raw=True)
-
-
-def _cell_help() -> View:
-    from pathways_jupyter.render import help as help_view
-    from pathways_jupyter.render.view import View
-
-    about = help_view.command(CELL, "")
-    return View(CELL, about.text.strip(), about.html)
 
 
 _written_last = [""]
@@ -208,9 +128,62 @@ def _table(value: Any, headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]
     return drawn(value, table(headers, rows) if rows else remarks([empty]))
 
 
-def matchers() -> list[Any]:
-    """Tab completion for both magics."""
-    return [
-        completion.matcher(CELL.name, {CELL.name: CELL}, command=CELL.name),
-        completion.matcher("%colocated", LINE),
+def _who(given: Mapping[str, Any]) -> View:
+    from pathways_jupyter.colocated.errors import name_hosts
+    from pathways_jupyter.colocated.host_commands import who
+
+    found = who(slices=given.get("slices"), hosts=given.get("hosts"))
+    where: dict[tuple[str, str], list[int]] = {}
+    for index, names in found.items():
+        for each in names.items():
+            where.setdefault(each, []).append(index)
+    rows = [(name, kind, name_hosts(indices)) for (name, kind), indices in sorted(where.items())]
+    return _table(found, ("name", "type", "on"), rows, empty="No names are defined on the hosts.")
+
+
+def _reset(given: Mapping[str, Any]) -> None:
+    from pathways_jupyter.colocated.host_commands import reset
+
+    reset(slices=given.get("slices"), hosts=given.get("hosts"))
+
+
+def _restart(given: Mapping[str, Any]) -> View:
+    from pathways_jupyter.colocated.errors import name_hosts
+    from pathways_jupyter.colocated.host_commands import restart
+    from pathways_jupyter.render import array_notes
+
+    restarted = restart(slices=given.get("slices"), hosts=given.get("hosts"))
+    indices = name_hosts([host.index for host in restarted])
+    return array_notes.notes([f"{indices} restarted; names of earlier cells are gone there."])
+
+
+def _hosts(given: Mapping[str, Any]) -> View:
+    from pathways_jupyter.colocated.host import choose, hosts
+    from pathways_jupyter.colocated.memory import MEMORY
+
+    chosen = choose(hosts(), slices=given.get("slices"), hosts=given.get("hosts"))
+    known = MEMORY.facts(chosen, fresh=True)
+    rows = [
+        (
+            str(host.index),
+            str(host.slice),
+            str(len(host.chips)),
+            f"{facts.hostname} ({facts.pid})",
+            facts.directory,
+            f"Python {facts.versions['python']}, JAX {facts.versions['jax']}",
+            facts.executable,
+        )
+        for host in chosen
+        for facts in (known[host.index],)
     ]
+    return _table(
+        known, ("host", "slice", "chips", "name (process)", "directory", "versions", "Python"), rows, empty=""
+    )
+
+
+_COMMANDS: Mapping[str, Callable[[Mapping[str, Any]], View | None]] = {
+    "hosts": _hosts,
+    "who": _who,
+    "reset": _reset,
+    "restart": _restart,
+}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,17 +36,24 @@ def complete(text: str, commands: Mapping[str, Command]) -> tuple[str, list[str]
     if command is None:
         return fragment, _beginning(fragment, group(name, commands)) if not rest else []
     words = [name, *rest]
-    option = _awaiting(command, words[1:])
+    option = _option_of_value(command, words[-1])
     if option is None and fragment.startswith("-") and "=" in fragment:
         flag, _, value = fragment.partition("=")
         option, fragment = _option(command, flag), value
     if option is not None:
         return _values(option.source, fragment, words)
-    place = len(_places(command, words[1:]))
+    # The words so far that are neither options nor their values.
+    place = sum(
+        not word.startswith("-") and _option_of_value(command, before) is None
+        for before, word in itertools.pairwise(words)
+    )
     offered: list[str] = []
     if place < len(command.words) and not fragment.startswith("-"):
         word = command.words[place]
-        offered = list(word.choices) or _values(word.source, fragment, words)[1]
+        if word.source is Source.COMMANDS:
+            offered = list(commands)
+        else:
+            offered = list(word.choices) or _values(word.source, fragment, words)[1]
     used = {word.partition("=")[0] for word in words}
     flags = [each.flag for each in command.options if each.kind is Kind.LIST or not {each.flag, each.short} & used]
     # A command may have the name of its group.
@@ -54,19 +61,10 @@ def complete(text: str, commands: Mapping[str, Command]) -> tuple[str, list[str]
     return fragment, _beginning(fragment, [*offered, *members, *flags, "--help"])
 
 
-def _awaiting(command: Command, words: list[str]) -> Option | None:
-    """The option whose value comes next."""
-    option = _option(command, words[-1]) if words else None
+def _option_of_value(command: Command, before: str) -> Option | None:
+    """The option whose value follows the word `before`."""
+    option = _option(command, before)
     return None if option is None or option.kind in {Kind.FLAG, Kind.SECONDS} else option
-
-
-def _places(command: Command, words: list[str]) -> list[str]:
-    """The words of a line that are neither options nor their values."""
-    return [
-        word
-        for before, word in zip(["", *words], words, strict=False)
-        if not word.startswith("-") and _awaiting(command, [before]) is None
-    ]
 
 
 def _option(command: Command, word: str) -> Option | None:
@@ -90,10 +88,13 @@ def _values(source: Source, fragment: str, words: list[str]) -> tuple[str, list[
         return fragment, _files(fragment)
     # The command itself reports a broken file; completion offers nothing.
     with contextlib.suppress(PathwaysError, OSError):
-        if source in _SOURCES:
-            return fragment, _beginning(fragment, _SOURCES[source](words))
-        kubeconfig = dict(itertools.pairwise(words)).get("--kubeconfig", "")
-        found = completion_values.values(source, kubeconfig=kubeconfig, local="--local" in words)
+        if source is Source.SLICES:
+            found = _slices(words)
+        elif source is Source.HOSTS:
+            found = _hosts()
+        else:
+            kubeconfig = dict(itertools.pairwise(words)).get("--kubeconfig", "")
+            found = completion_values.values(source, kubeconfig=kubeconfig, local="--local" in words)
         return fragment, _beginning(fragment, found)
     return fragment, []
 
@@ -123,66 +124,35 @@ def _files(fragment: str) -> list[str]:
     return []
 
 
-def _commands(words: list[str]) -> list[str]:
-    from pathways_jupyter.commands.magic import MAGIC
-
-    return list(MAGIC)
-
-
 def _slices(words: list[str]) -> list[str]:
-    """Slices as the command numbers them: `logs` uses the service's numbers, `colocated` uses JAX's."""
-    if process.session() is None:
-        return []
-    if words[0].startswith("elastic"):
-        return _held()
-    if words[0] != "logs":
-        return [str(number) for number in sorted({host.slice for host in _all_hosts()})]
-    if "worker" not in words:
-        return []
-    return _held()
-
-
-def _held() -> list[str]:
-    """The session's slices by the service's numbers."""
+    """Slices as the command numbers them: `logs` and `elastic` use the service's numbers, `colocated` uses JAX's."""
     session = process.session()
-    known = {each.number for each in session.record.slices} if session is not None else set()
-    return [str(number) for number in sorted(each for each in known if each is not None)]
-
-
-def _hosts(words: list[str]) -> list[str]:
-    return [str(host.index) for host in _all_hosts()] if process.session() is not None else []
-
-
-def _all_hosts() -> Sequence[Any]:
+    if session is None or (words[0] == "logs" and "worker" not in words):
+        return []
+    if words[0] == "logs" or words[0].startswith("elastic"):
+        return [str(each) for each in sorted(each.number for each in session.record.slices if each.number is not None)]
     from pathways_jupyter.colocated.host import hosts
 
-    return hosts()
+    return [str(number) for number in sorted({host.slice for host in hosts()})]
 
 
-def _host_commands(words: list[str]) -> list[str]:
-    from pathways_jupyter.commands.colocated import LINE
+def _hosts() -> list[str]:
+    if process.session() is None:
+        return []
+    from pathways_jupyter.colocated.host import hosts
 
-    return list(LINE)
-
-
-_SOURCES: Mapping[Source, Callable[[list[str]], list[str]]] = {
-    Source.COMMANDS: _commands,
-    Source.SLICES: _slices,
-    Source.HOSTS: _hosts,
-    Source.HOST_COMMANDS: _host_commands,
-}
+    return [str(host.index) for host in hosts()]
 
 
 _ASSIGNMENT = re.compile(r"^[\w.,\s]+=\s*(?=%)")
 
 
-def matcher(magic: str, commands: Mapping[str, Command], *, command: str = "") -> Any:
-    """A matcher for IPython's completer that completes lines beginning with `magic`, e.g. ``%pathways``.
-
-    Args:
-      command: The only command, for a magic whose line does not name one.
-    """
+def matcher(magic: str, commands: Mapping[str, Command]) -> Any:
+    """A matcher for IPython's completer that completes lines beginning with `magic`, e.g. ``%pathways``."""
     from IPython.core.completer import SimpleCompletion, context_matcher
+
+    # A cell magic is the only command of its line, which does not name it again.
+    command = magic if magic in commands else ""
 
     def match(context: Any) -> dict[str, Any]:
         line = _ASSIGNMENT.sub("", context.text_until_cursor.lstrip())

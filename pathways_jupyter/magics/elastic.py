@@ -47,7 +47,10 @@ def inject(connection: Connection, values: Values) -> View:
 
     def later() -> None:
         time.sleep(delay)
-        while at_step is not None and not _has_reached(at_step):
+        while at_step is not None:
+            latest = records.latest()
+            if latest is not None and latest.ended is None and latest.done >= at_step:
+                break
             time.sleep(_POLL_SECONDS)
         try:
             connection.notify([str(fault())])
@@ -58,12 +61,6 @@ def inject(connection: Connection, values: Values) -> View:
     threading.Thread(target=later, name="elastic-fault", daemon=True).start()
     when = f"in {delay:g} s" if at_step is None else f"when a run has done {at_step} steps"
     return said(f"{values.get('fault')} will be injected {when}.")
-
-
-def _has_reached(step: int) -> bool:
-    """Whether a run goes on that has done so many steps."""
-    latest = records.latest()
-    return latest is not None and latest.ended is None and latest.done >= step
 
 
 def heal(connection: Connection, values: Values) -> View:

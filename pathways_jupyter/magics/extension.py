@@ -11,8 +11,10 @@ import weakref
 from typing import Any
 
 from pathways_jupyter.base.errors import PathwaysError
-from pathways_jupyter.commands.magic import MAGIC
-from pathways_jupyter.magics import colocated, completion, job_cell, multihost
+from pathways_jupyter.commands import colocated, job, multihost
+from pathways_jupyter.commands.tables import MAGIC
+from pathways_jupyter.magics import completion, job_fields
+from pathways_jupyter.magics.colocated import ColocatedMagics
 from pathways_jupyter.magics.pathways import PathwaysMagics
 
 _loaded: weakref.WeakKeyDictionary[Any, _Extension] = weakref.WeakKeyDictionary()
@@ -43,16 +45,12 @@ class _Extension:
         self.magics = PathwaysMagics(shell)
         self.matchers = [
             completion.matcher("%pathways", MAGIC),
-            *colocated.matchers(),
-            *job_cell.matchers(),
-            *multihost.matchers(),
+            completion.matcher("%colocated", colocated.LINE),
+            *(completion.matcher(each.CELL.name, {each.CELL.name: each.CELL}) for each in (colocated, job, multihost)),
+            job_fields.matcher(),
         ]
-        shell.register_magics(
-            self.magics,
-            colocated.ColocatedMagics(shell),
-            job_cell.JobMagics(shell),
-            multihost.MultihostMagics(shell),
-        )
+        self._colocated = ColocatedMagics(shell)
+        shell.register_magics(self.magics, self._colocated)
         shell.Completer.custom_matchers.extend(self.matchers)
         for mimetype, show in _SESSION_DISPLAYS.items():
             shell.display_formatter.formatters[mimetype].for_type_by_name(*_SESSION, show)
@@ -70,14 +68,10 @@ class _Extension:
             shell.set_custom_exc((), None)
         for matcher in self.matchers:
             shell.Completer.custom_matchers.remove(matcher)
-        for kind, name in (
-            ("line", "pathways"),
-            ("line", "colocated"),
-            ("cell", "colocated"),
-            ("cell", "pathwaysjob"),
-            ("cell", "multihost"),
-        ):
-            shell.magics_manager.magics[kind].pop(name, None)
+        for magics in (self.magics, self._colocated):
+            for kind, names in magics.magics.items():
+                for name in names:
+                    shell.magics_manager.magics[kind].pop(name, None)
         from pathways_jupyter.session.kernel import spawn
 
         spawn.discard()

@@ -77,7 +77,11 @@ def connect(connection: Connection, values: Values, place: Place | None = None) 
             config = cluster.start_local_if_needed(asked)
             attempt = waiting.through(session.start(config, connection.variables, revive=cluster.revive))
     except KeyboardInterrupt:
-        raise _interrupted(connection) from None
+        if connection.session is None:
+            error = SessionError("Connecting was interrupted; everything that it had created was removed.")
+            raise error from None
+        # It came when all was done: the session is fine, only the rest of the cell is lost.
+        raise KeyboardInterrupt() from None
     _show(connection, attempt, waiting.place)
     return None
 
@@ -164,7 +168,6 @@ def events(connection: Connection, values: Values) -> Any:
 
 def env(connection: Connection, values: Values) -> View:
     """The variables by which other processes share this session."""
-
     current, share = connection.need(), bool(values.get("set"))
     return connection_settings.environment(current.environment(share=share), shared=share, embedded=current.is_embedded)
 
@@ -172,14 +175,6 @@ def env(connection: Connection, values: Values) -> View:
 def profiles(connection: Connection, values: Values) -> View:
     """Named settings."""
     return connection_settings.profiles(settings.profiles(), settings.profiles_path())
-
-
-def _interrupted(connection: Connection) -> BaseException:
-    """Return what to raise for an Interrupt while connecting."""
-    if connection.session is not None:
-        # It came when all was done: the session is fine, only the rest of the cell is lost.
-        return KeyboardInterrupt()
-    return SessionError("Connecting was interrupted; everything that it had created was removed.")
 
 
 def _show(connection: Connection, attempt: ConnectionAttempt[Session], place: Place | None) -> None:

@@ -1,4 +1,4 @@
-"""Parse a magic's line with argparse, without argparse's habit of exiting the process.
+"""Parse a magic's line with argparse, without argparse's habit of exiting the process, and run it or show its help.
 
 The commands are declared in :mod:`pathways_jupyter.commands`; this turns a declaration into a parser that raises
 :class:`~pathways_jupyter.base.errors.ConfigError` with the closest valid spelling as the hint.
@@ -10,12 +10,19 @@ import argparse
 import difflib
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.commands.declaration import Command, Kind, Option, group, split
+from pathways_jupyter.commands.declaration import HELP, Command, Kind, Option, group, split
+from pathways_jupyter.magics.screen import shown
+
+_MOST_LISTED = 12
+_COMMENT = re.compile(r"(^|\s)#.*$")
+# {"tpuv6e:2x2": 2} is one word even without quotation marks.
+_DICTIONARY = re.compile(r"""(?<!['"{])\{[^{}]*\}(?!['"}])""")
+_HELP_FLAGS = {"-h", "--help"}
 
 
 @dataclass(frozen=True)
@@ -23,22 +30,42 @@ class Call:
     """A parsed line.
 
     Attributes:
-      command: The command it names.
+      command: The command it names; `HELP` also where ``--help`` asks for the help of another, which is then a value.
       values: Its options and words by name; only those that were given.
-      help: Whether only the command's help was asked for.
     """
 
     command: Command
     values: Mapping[str, Any]
-    help: bool = False
-    group: str = ""
-    """The group of commands whose help was asked for."""
 
 
-_MOST_LISTED = 12
-_COMMENT = re.compile(r"(^|\s)#.*$")
-# {"tpuv6e:2x2": 2} is one word even without quotation marks.
-_DICTIONARY = re.compile(r"""(?<!['"{])\{[^{}]*\}(?!['"}])""")
+def run(line: str, commands: Mapping[str, Command], program: str, act: Callable[[str, Mapping[str, Any]], Any]) -> Any:
+    """Run a magic's line, or show the help that it asks for; return what the cell shows.
+
+    Args:
+      commands: Those that the line may name.
+      program: The magic, for help.
+      act: Runs the command of a name, with the values of its options and words.
+
+    Raises:
+      ConfigError: The line cannot be parsed; nothing was done.
+    """
+    call = parse(line, commands)
+    if call.command is not HELP:
+        return shown(act(call.command.name, call.values))
+    from pathways_jupyter.render import help as picture
+
+    name = call.values.get("command", "")
+    if name in commands:
+        return shown(picture.command(commands[name], program))
+    members = {each: about for each, about in commands.items() if name and each.startswith(f"{name} ")}
+    if name and not members:
+        raise _unknown(name, commands)
+    return shown(picture.overview(members or commands, program))
+
+
+def run_cell(line: str, command: Command, act: Callable[[Mapping[str, Any]], Any]) -> Any:
+    """Run a cell magic, which is one command with its options on the first line; as :func:`run`."""
+    return run(f"{command.name} {line}", {command.name: command}, "", lambda _, values: act(values))
 
 
 def parse(line: str, commands: Mapping[str, Command]) -> Call:
@@ -51,31 +78,16 @@ def parse(line: str, commands: Mapping[str, Command]) -> Call:
     # What follows is a program's, whatever signs it has.
     head, _, after = f"{line} ".partition(" -- ") if about is not None and about.rest else (line, "", "")
     words, program = _words(head), _words(after, program=True)
-    name, rest = split(words or ["help"], commands)
-    if name in {"-h", "--help"}:
-        name, rest = "help", []
-    if name == "help" and " ".join(rest) in commands:
-        # The help of a command of a group, whose name is two words.
-        rest = [" ".join(rest)] if rest else []
-    asked = " ".join(rest) if name == "help" else name
-    if asked not in commands and group(asked, commands) and (name == "help" or {"-h", "--help"} & set(rest)):
-        return Call(commands["help"], {}, help=True, group=asked)
-    if name == "help" and rest and group(rest[0], commands):
-        # A command that its group does not have.
-        name, rest = rest[0], rest[1:]
-    if name not in commands and group(name, commands) and rest[:1] == ["help"]:
-        # As "help GROUP" and "help GROUP COMMAND".
-        return parse(f"help {name} {' '.join(rest[1:])}", commands)
-    if members := group(name, commands) if name not in commands else ():
-        said = f"There is no command {name} {rest[0]}." if rest else ""
-        raise ConfigError(
-            said or f"{name} needs one of its commands.", hint=_nearest(rest[0] if said else "", list(members))
-        )
+    if not words or words[0] in {"help", *_HELP_FLAGS}:
+        return Call(HELP, {"command": " ".join(word for word in words[1:] if word not in _HELP_FLAGS)})
+    name, rest = split(words, commands)
+    if _HELP_FLAGS & set(rest):
+        return Call(HELP, {"command": name})
+    if name not in commands and rest[:1] == ["help"]:
+        return Call(HELP, {"command": " ".join([name, *rest[1:]])})
     if name not in commands:
-        raise unknown(name, commands)
+        raise _unknown(" ".join([name, *rest[:1]]), commands)
     command = commands[name]
-    if {"-h", "--help"} & set(rest):
-        return Call(command, {}, help=True)
     values = vars(_parser(command).parse_args(list(rest)))
     if program:
         values[command.rest] = program
@@ -83,7 +95,7 @@ def parse(line: str, commands: Mapping[str, Command]) -> Call:
         if word.choices and values.get(word.name, word.choices[0]) not in word.choices:
             raise ConfigError(
                 f"There is no {word.name} {values[word.name]!r}.",
-                hint=f"{_nearest(values[word.name], list(word.choices))} See {command.name} --help.",
+                hint=f"{_nearest(values[word.name], word.choices)} See {command.name} --help.",
             )
     return Call(command, values)
 
@@ -159,15 +171,19 @@ def _shape(option: Option) -> dict[str, Any]:
     return {}
 
 
-def unknown(name: str, commands: Mapping[str, Command]) -> ConfigError:
-    """Return the error about a command that is not among `commands`."""
-    return ConfigError(f"There is no command {name!r}.", hint=_nearest(name, commands))
+def _unknown(name: str, commands: Mapping[str, Command]) -> ConfigError:
+    """Return the error about `name`, which no command has: a word, or a group's name and a word."""
+    first, _, second = name.partition(" ")
+    if members := group(first, commands):
+        said = f"There is no command {name}." if second else f"{first} needs one of its commands."
+        return ConfigError(said, hint=_nearest(second, members))
+    return ConfigError(f"There is no command {first!r}.", hint=_nearest(first, tuple(commands)))
 
 
-def _nearest(word: str, known: Mapping[str, Any] | list[str], command: str = "") -> str:
+def _nearest(word: str, known: Sequence[str], command: str = "") -> str:
     word = word.partition("=")[0]
     # Two-letter words that differ in one letter have a similarity of 0.5.
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6 if len(word) > 3 else 0.5)
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6 if len(word) > 3 else 0.5)
     see = f"See {command} --help." if command else f"There are: {', '.join(known)}."
     if len(known) > _MOST_LISTED and not command:
         see = "The command help lists all of them."

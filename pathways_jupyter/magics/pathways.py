@@ -1,4 +1,4 @@
-"""The magic ``%pathways``: parse the line, call the layer below, show the result.
+"""The magics ``%pathways``, ``%%pathwaysjob`` and ``%%multihost``: parse the line, call an action, show the result.
 
 Errors propagate out of the cell; a :class:`~pathways_jupyter.base.errors.PathwaysError` renders itself as two or three
 lines, and ``%pathways traceback`` shows the rest.
@@ -7,17 +7,19 @@ lines, and ``%pathways traceback`` shows the rest.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
-from IPython.core.magic import Magics, line_magic, magics_class
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 
 from pathways_jupyter.base.errors import PathwaysError, is_coloured
-from pathways_jupyter.commands.magic import HELP, MAGIC
+from pathways_jupyter.commands.job import CELL as JOB_CELL
+from pathways_jupyter.commands.multihost import CELL as MULTIHOST_CELL
+from pathways_jupyter.commands.tables import MAGIC
 from pathways_jupyter.magics.notebook_session import Connection
-from pathways_jupyter.magics.parser import Call, parse, unknown
-from pathways_jupyter.magics.screen import Screen, shown
+from pathways_jupyter.magics.parser import run, run_cell
+from pathways_jupyter.magics.screen import Screen
 
-PROGRAM = "%pathways"
 _UNAVAILABLE = "UNAVAILABLE"
 """Contained in JAX's errors about a proxy that it can no longer reach, among others."""
 _ELSEWHERE = "non-PjRt-compatible client"
@@ -48,14 +50,28 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
 
         %pathways help lists all commands, and %pathways COMMAND --help shows the options and examples of one.
         """
-        call = parse(line, MAGIC)
-        if call.help or call.command is HELP:
-            return shown(self._help(call))
-        if call.command.name == "traceback":
+        return run(line, MAGIC, "%pathways", self._run)
+
+    def _run(self, command: str, values: Mapping[str, Any]) -> Any:
+        if command == "traceback":
             return self._traceback()
         from pathways_jupyter.magics import notebook_commands
 
-        return shown(notebook_commands.run(self.connection, call.command.name, call.values))
+        return notebook_commands.run(self.connection, command, values)
+
+    @cell_magic  # type: ignore[untyped-decorator]
+    def pathwaysjob(self, line: str, cell: str) -> Any:
+        """Create the PathwaysJob that the cell describes; see ``%%pathwaysjob --help``."""
+        from pathways_jupyter.actions import job
+
+        return run_cell(line, JOB_CELL, lambda values: job.create(self._screen, cell, values, source="the cell"))
+
+    @cell_magic  # type: ignore[untyped-decorator]
+    def multihost(self, line: str, cell: str) -> Any:
+        """Run a cell, a shell script, on many hosts; see ``%%multihost --help``."""
+        from pathways_jupyter.actions import multihost
+
+        return run_cell(line, MULTIHOST_CELL, lambda values: multihost.start(self._screen, values, cell))
 
     def before_cell(self, info: Any) -> None:
         """Apply changes made to the session from outside, before the cell's code runs."""
@@ -86,19 +102,6 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
 
             if said := jax_calls.leave_behind(error):
                 self.connection.notify([said])
-
-    def _help(self, call: Call) -> Any:
-        from pathways_jupyter.render import help as picture
-
-        if call.group:
-            members = {name: about for name, about in MAGIC.items() if name.startswith(f"{call.group} ")}
-            return picture.overview(members, PROGRAM)
-        wanted = call.values.get("command")
-        if wanted is None and call.command is HELP:
-            return picture.overview(MAGIC, PROGRAM)
-        if wanted is not None and wanted not in MAGIC:
-            raise unknown(wanted, MAGIC)
-        return picture.command(MAGIC[wanted] if wanted else call.command, PROGRAM)
 
     def _traceback(self) -> None:
         error = self._error or getattr(sys, "last_value", None)

@@ -18,7 +18,9 @@ def overview(commands: Mapping[str, Command], program: str) -> View:
 
 def command(about: Command, program: str) -> View:
     """One command with its options and examples."""
-    usage = " ".join([program, about.name, *map(_place, about.words), *(["[options]"] if about.options else [])])
+    # A cell magic is its own program.
+    before = f"{program} " if program else ""
+    usage = " ".join([f"{before}{about.name}", *map(_place, about.words), *(["[options]"] if about.options else [])])
     takes = [(code(_place(word)), word.help) for word in about.words]
     for option in about.options:
         also = f" (also {', '.join(option.aliases)})" if option.aliases else ""
@@ -30,7 +32,7 @@ def command(about: Command, program: str) -> View:
     if takes:
         shown.append(spaced(table((), takes, indent="  ")))
     if about.examples:
-        examples = [(f"{program} {typed}", purpose) for typed, purpose in about.examples.items()]
+        examples = [(f"{before}{typed}", purpose) for typed, purpose in about.examples.items()]
         # In text below each other: the lines to type are long.
         plain = "\n".join(f"  {typed}\n      {purpose}" for typed, purpose in examples)
         rich = table((), [(code(typed), purpose) for typed, purpose in examples]).html

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +55,16 @@ def listed(value: Any, *shown: Part, none: str, now: float | None = None, note: 
 def said(text: str, value: Any = None, exit_code: int = 0) -> View:
     """What was done, in a sentence; its value is `value`, by default the sentence."""
     return drawn(text if value is None else value, parts.line(text), exit_code=exit_code)
+
+
+def for_kubectl(objects: Iterable[Mapping[str, Any]]) -> View:
+    """Objects for kubectl: as YAML documents, or as one List for programs."""
+    import yaml
+
+    items = list(objects)
+    return preformatted(
+        yaml.safe_dump_all(items, sort_keys=False), {"apiVersion": "v1", "kind": "List", "items": items}
+    )
 
 
 def preformatted(text: str, value: Any = None) -> View:

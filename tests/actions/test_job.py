@@ -7,8 +7,7 @@ import pytest
 import yaml
 from pathways_jobs import headless, training
 
-from pathways_jupyter.actions import completion_values
-from pathways_jupyter.magics.job_cell import complete
+from pathways_jupyter.magics.job_fields import complete
 from pathways_jupyter.service.pathwaysjob import yaml_text
 
 NEW = ("--tpu", "ct6e-standard-4t:2x2=2", "--gcs-bucket", "gs://b/t", "--image", "python:3.12")
@@ -155,21 +154,6 @@ def test_a_name_that_the_cluster_would_refuse_is_refused_before_a_manifest_is_wr
     assert refused.returncode == 1
     assert "'Train_X' cannot be the name of a job." in refused.stderr
     assert not (machine.directory / "refused.yaml").exists()
-
-
-def test_what_a_command_has_seen_of_a_job_says_whether_a_notebook_can_attach_to_it(machine, cluster, monkeypatch):
-    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", machine.environ["JUPYTER_RUNTIME_DIR"])
-    for made in (headless("seen-lab"), training("seen-train")):
-        (machine.directory / "seen.yaml").write_text(yaml.safe_dump(made))
-        machine.cli("job", "apply", "seen.yaml", "--local")
-    assert {"seen-lab", "seen-train"} <= {*completion_values.jobs()}
-    assert {"seen-lab", "seen-train"} & {*completion_values.jobs(headless=True)} == {"seen-lab"}
-    for look in (("list",), ("show", "seen-train")):
-        machine.cli("job", *look, "--local")
-        assert {"seen-lab", "seen-train"} & {*completion_values.jobs(headless=True)} == {"seen-lab"}
-    for name in ("seen-lab", "seen-train"):
-        machine.cli("job", "delete", name, "--yes", "--local")
-        assert name not in completion_values.jobs()
 
 
 def test_a_job_is_suspended_and_resumed(machine, cluster):

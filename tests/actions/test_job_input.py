@@ -12,7 +12,6 @@ from pathways_jobs import training
 from quiet_cluster import QuietCluster
 from recorded_shell import RecordedShell
 
-from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions import job as actions
 from pathways_jupyter.base.errors import ConfigError, PathwaysError, ServiceError
 from pathways_jupyter.kube import objects
@@ -35,7 +34,7 @@ async def apply(tmp_path_factory):
         async def apply(job, **values):
             text = job if isinstance(job, str) else yaml.safe_dump(job, sort_keys=False)
             given = {"kubeconfig": kubeconfig, "dry_run": True, **values}
-            return await asyncio.to_thread(actions.submit, text, cluster.where(given), given, source="job.yaml")
+            return await asyncio.to_thread(actions.create, RecordedShell(), text, given, source="job.yaml")
 
         apply.listed = lambda: asyncio.to_thread(
             lambda: actions.list_(RecordedShell(), {"kubeconfig": kubeconfig}).value

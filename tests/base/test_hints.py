@@ -15,7 +15,7 @@ from pathways_jupyter.base.hints import Face, word
 from pathways_jupyter.base.sentences import advice, option, worded
 from pathways_jupyter.commands.connect import CONNECT
 from pathways_jupyter.commands.declaration import Kind
-from pathways_jupyter.commands.magic import MAGIC
+from pathways_jupyter.commands.tables import MAGIC
 
 PACKAGE = Path(pathways_jupyter.__file__).parent
 

@@ -13,8 +13,7 @@ from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.cli import main
 from pathways_jupyter.cli.declared import show
 from pathways_jupyter.cli.terminal import Terminal
-from pathways_jupyter.commands.magic import MAGIC
-from pathways_jupyter.commands.terminal import GROUPS, TERMINAL
+from pathways_jupyter.commands.tables import GROUPS, MAGIC, TERMINAL
 from pathways_jupyter.render.view import View, said
 
 

@@ -14,7 +14,6 @@ from click.testing import CliRunner
 
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.cli import main
-from pathways_jupyter.cli.sidecar import build as command
 from pathways_jupyter.colocated import image_build as build
 from pathways_jupyter.colocated import preflight
 from pathways_jupyter.colocated.memory import Facts
@@ -122,7 +121,7 @@ def test_the_program_that_builds_is_run_with_the_context(wanted, tmp_path, monke
 def test_the_command_line_writes_the_context_and_reports_what_it_would_run(wanted, tmp_path) -> None:
     folder = tmp_path / "image"
     arguments = ["--requirements", str(wanted), "--jax-version", "0.10.0", "--folder", str(folder), "--dry-run"]
-    done = CliRunner().invoke(command, [*arguments, "--json"])
+    done = CliRunner().invoke(main, ["sidecar", "build", *arguments, "--json"])
     assert done.exit_code == 0, done.output
     shown = json.loads(done.output)
     assert [Path(each).name for each in shown["files"]] == ["Dockerfile", "requirements.txt"]

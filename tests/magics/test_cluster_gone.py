@@ -32,7 +32,7 @@ def own(machine, tmp_path_factory):
 
 
 def test_a_cluster_that_was_killed_is_reported_and_reconnecting_starts_another_of_its_size(own):
-    assert own.cli("local", "up", "--slices", "3", "--fast-heal").returncode == 0
+    assert own.cli("local", "up", "--tpu", "tpuv6e:2x2=3", "--fast-heal").returncode == 0
     with contextlib.closing(Notebook(own)) as notebook:
         assert notebook.run(LOAD + "--local").status == "ok"
         pid = json.loads(own.cli("local", "status", "--json").stdout)["pid"]

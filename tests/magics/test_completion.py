@@ -6,9 +6,7 @@ import pytest
 from IPython.core.completer import IPCompleter, provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 
-from pathways_jupyter.actions import completion_values
-from pathways_jupyter.actions.completion_values import SeenJob
-from pathways_jupyter.commands.magic import MAGIC
+from pathways_jupyter.commands.tables import MAGIC
 from pathways_jupyter.magics.completion import complete, matcher
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.registry import SessionRecord
@@ -140,35 +138,6 @@ def test_a_variable_that_is_called_as_the_magic_is_completed_by_python():
         assert [each.text for each in completer.completions("pathways or Tru", 15)] == ["True"]
 
 
-def test_jobs_are_offered_by_the_names_that_commands_have_seen(tmp_path, monkeypatch):
-    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
-    assert offered("job show t") == []
-    train, lab = SeenJob(headless=False), SeenJob(headless=True)
-    completion_values.remember_jobs("here/default", lambda known: {**known, "train": train, "trial": train})
-    completion_values.remember_jobs("there/", lambda known: {"lab": lab})
-    assert offered("job show ")[:3] == ["lab", "train", "trial"]
-    completion_values.remember_jobs(
-        "here/default", lambda known: {name: job for name, job in known.items() if name != "train"}
-    )
-    assert offered("job delete t") == ["trial"]
-    for broken in ("[", '{"here/default": ["train"]}', '{"here/default": {"train": {}}}'):
-        (tmp_path / "pathways" / "jobs.seen").write_text(broken)
-        assert offered("job logs t") == []
-
-
-def test_connecting_offers_only_jobs_to_which_a_notebook_can_attach(tmp_path, monkeypatch):
-    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
-    there = {
-        "lab": SeenJob(headless=True),
-        "lab-done": SeenJob(headless=True, over=True),
-        "lab-train": SeenJob(headless=False),
-    }
-    completion_values.remember_jobs("here/default", lambda known: there)
-    assert offered("job connect l") == ["lab"]
-    assert offered("connect --job ") == ["lab"]
-    assert offered("job delete l") == ["lab", "lab-done", "lab-train"]
-
-
 def test_help_offers_the_commands_of_a_group():
     assert offered("help job s") == ["show", "suspend"]
     assert offered("help service ") == ["deploy", "show", "wait", "delete"]
@@ -181,10 +150,7 @@ def test_help_offers_the_commands_of_a_group():
         ("elastic ", ["inject", "heal", "export", "--metric", "--help"]),
         ("elastic heal -", ["--yes", "--help"]),
         ("elastic export -", ["--help"]),
-        (
-            "elastic inject slow 1 -",
-            ["--for", "--after", "--at-step", "--random", "--every", "--seed", "--times", "--yes", "--help"],
-        ),
+        ("elastic inject slow 1 -", ["--for", "--after", "--at-step", "--yes", "--help"]),
         ("elastic inject s", ["slice-down", "slow"]),
     ],
 )

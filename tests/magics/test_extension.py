@@ -8,7 +8,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
-from pathways_jupyter.commands.magic import MAGIC
+from pathways_jupyter.commands.tables import MAGIC
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from waits import wait_until
 
-from pathways_jupyter.commands.magic import MAGIC
+from pathways_jupyter.commands.tables import MAGIC
 from pathways_jupyter.magics.completion import complete
 from pathways_jupyter.multihost import records
 

@@ -136,7 +136,7 @@ async def test_the_program_sweeps_once_when_asked_to(bench):
 
 async def test_it_is_a_command_too(bench):
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "pathways_jupyter", "operator", "--once", "--kubeconfig", bench.kubeconfig()),
+        *(sys.executable, "-m", "pathways_jupyter", "operator", "run", "--once", "--kubeconfig", bench.kubeconfig()),
         stdout=asyncio.subprocess.PIPE,
     )
     out, _ = await asyncio.wait_for(process.communicate(), DEADLINE)

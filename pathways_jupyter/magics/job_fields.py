@@ -1,46 +1,24 @@
-"""The cell magic ``%%pathwaysjob``, and tab completion of the fields in its cell."""
+"""Tab completion of the fields in a cell of ``%%pathwaysjob``."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from IPython.core.magic import Magics, cell_magic, magics_class
+from pathways_jupyter.commands.job import CELL
 
-from pathways_jupyter.commands.job import CELL_JOB
-from pathways_jupyter.magics import completion, parser
-from pathways_jupyter.magics.screen import Screen, shown
-
-_MAGIC = f"%%{CELL_JOB.name}"
 _FIELD = re.compile(r"^(?P<indent>\s*)(?P<item>- +)?(?P<key>\w+):(?P<value>.*)$")
 
 
-@magics_class
-class JobMagics(Magics):  # type: ignore[misc]
-    """The cell magic of one shell."""
-
-    @cell_magic  # type: ignore[untyped-decorator]
-    def pathwaysjob(self, line: str, cell: str) -> Any:
-        """Create the PathwaysJob that the cell describes; see ``%%pathwaysjob --help``."""
-        call = parser.parse(f"{CELL_JOB.name} {line}", {CELL_JOB.name: CELL_JOB})
-        if call.help:
-            from pathways_jupyter.render import help as picture
-
-            return shown(picture.command(CELL_JOB, "%%"))
-        from pathways_jupyter.actions import job
-
-        return shown(job.create(Screen(self.shell), cell, call.values, source="the cell"))
-
-
-def matchers() -> list[Any]:
-    """Tab completion for the magic's own line, and for the fields in its cell."""
+def matcher() -> Any:
+    """Return a matcher for IPython's completer."""
     from IPython.core.completer import SimpleCompletion, context_matcher
 
-    @context_matcher(identifier=f"{_MAGIC}-fields-completer")  # type: ignore[untyped-decorator]
+    @context_matcher(identifier=f"{CELL.name}-fields-completer")  # type: ignore[untyped-decorator]
     def match(context: Any) -> dict[str, Any]:
         nothing = {"completions": [], "matched_fragment": "", "suppress": False}
         lines = context.full_text.split("\n")[: context.cursor_line + 1]
-        if context.cursor_line == 0 or not lines[0].lstrip().startswith(_MAGIC):
+        if context.cursor_line == 0 or not lines[0].lstrip().startswith(CELL.name):
             return nothing
         fragment, found = complete(lines[1:-1], context.text_until_cursor)
         return {
@@ -50,7 +28,7 @@ def matchers() -> list[Any]:
             "suppress": True,
         }
 
-    return [completion.matcher(_MAGIC, {CELL_JOB.name: CELL_JOB}, command=CELL_JOB.name), match]
+    return match
 
 
 def complete(above: list[str], line: str) -> tuple[str, list[str]]:

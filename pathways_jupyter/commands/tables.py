@@ -1,0 +1,45 @@
+"""All commands of ``%pathways`` and of ``pathways-jupyter``, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pathways_jupyter.base.hints import Face
+from pathways_jupyter.commands import colocated, elastic, job, lab, local, multihost, service, session
+from pathways_jupyter.commands.connect import CONNECT
+from pathways_jupyter.commands.declaration import HELP, Command
+
+_ALL = (
+    CONNECT,
+    *session.COMMANDS,
+    *service.COMMANDS,
+    *job.COMMANDS,
+    *elastic.COMMANDS,
+    *multihost.COMMANDS,
+    *lab.COMMANDS,
+    *local.COMMANDS,
+    *colocated.COMMANDS,
+    HELP,
+)
+MAGIC: Mapping[str, Command] = {each.name: each for each in _ALL if each.only is not Face.TERMINAL}
+"""The commands of ``%pathways``; a name of two words is a command of a group."""
+TERMINAL: Mapping[str, Command] = {each.name: each for each in _ALL if each.only is not Face.NOTEBOOK}
+"""The commands of ``pathways-jupyter`` that are made from their declarations; others have a module in ``cli``."""
+GROUPS: Mapping[str, str] = {
+    "local": "The embedded cluster on this machine: up, down, status, kubeconfig.\n\nA Kubernetes API, pods as "
+    "processes, and a Pathways for CPUs.",
+    "lab": "JupyterLab in the cluster: up, open, status, down.\n\nIts notebooks reach their proxies without a tunnel, "
+    "and keep running while this machine sleeps.",
+    "sessions": "Sessions of all notebooks and scripts on this machine; end one from here.",
+    "service": "Deploy a Shared Pathways Service, follow its start, show it, delete it.",
+    "job": "PathwaysJobs: new, apply, list, show, logs, suspend, resume, delete.\n\nPrograms on TPUs that run in the "
+    "cluster without this machine.",
+    "elastic": "Faults on purpose in the slices of a session or a job: inject, heal.\n\nSlices are taken down or made "
+    "slow, or their nodes drained.",
+    "multihost": "Run a command on many hosts: TPU VMs, a list of hosts, pods.\n\nContent is sent once, logs come "
+    "back, nothing is left running. The flags in capitals are those of multihost_runner.py: pathways-jupyter multihost "
+    '--TPU_PREFIX=my-tpu --COMMAND="bash setup.sh"',
+    "operator": "The controller of PathwaysJobs and sweeper of dead sessions: run it, or print its manifests.",
+    "sidecar": "Build the image that runs %%colocated cells on TPU hosts.",
+}
+"""What the groups of ``pathways-jupyter`` are about: a line for the list of all commands, then more for their help."""
