@@ -88,7 +88,7 @@ async def test_a_restart_of_the_server_is_reported_and_nothing_is_missed(bench):
 
 
 async def test_a_server_that_forgot_makes_the_watch_compare_lists(bench, monkeypatch):
-    monkeypatch.setattr("pathways_jupyter.local.apiserver.table.HISTORY", 2)
+    monkeypatch.setattr("pathways_jupyter.local.apiserver.watch_delivery.HISTORY", 2)
     async with bench.client() as client:
         for name in "abc":
             await objects.create(client, CONFIG_MAPS, config_map(name))
@@ -110,7 +110,7 @@ async def test_a_server_that_forgot_makes_the_watch_compare_lists(bench, monkeyp
 
 async def test_a_list_that_expires_between_its_pages_is_begun_again(bench, monkeypatch):
     monkeypatch.setattr(objects, "PAGE", 2)
-    monkeypatch.setattr("pathways_jupyter.local.apiserver.table.HISTORY", 1)
+    monkeypatch.setattr("pathways_jupyter.local.apiserver.watch_delivery.HISTORY", 1)
     resource = bench.store.resources.of_kind("v1", "ConfigMap")
     async with bench.client() as client:
         for name in "abcde":

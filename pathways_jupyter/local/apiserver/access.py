@@ -19,10 +19,11 @@ from pathways_jupyter.local.apiserver.route import Route
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.users import SERVICE_ACCOUNT_PREFIX, Question, Rule, User
 
-_REVIEWS = {
+REVIEW_PATHS = {
     f"/apis/{group}/{version}/{plural}": Route("create", ResourceType(group, version, kind, plural, namespaced=False))
     for group, version, kind, plural in REVIEWS
 }
+"""The reviews that can be posted, by path."""
 
 
 def may(store: Store, user: User, question: Question) -> bool:
@@ -42,11 +43,6 @@ def refusal(user: User, route: Route, verb: str) -> StatusError:
         resource,
         route.name,
     )
-
-
-def review_at(path: str) -> Route | None:
-    """The kind of review that is posted to `path`, or None."""
-    return _REVIEWS.get(path.rstrip("/"))
 
 
 def answer_review(route: Route, user: User, review: Object, store: Store) -> Object:

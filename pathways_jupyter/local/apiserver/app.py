@@ -12,7 +12,7 @@ from aiohttp import web
 
 from pathways_jupyter.base.errors import LocalClusterError
 from pathways_jupyter.local.apiserver import api_errors, bodies
-from pathways_jupyter.local.apiserver.access import answer_review, may, refusal, review_at
+from pathways_jupyter.local.apiserver.access import REVIEW_PATHS, answer_review, may, refusal
 from pathways_jupyter.local.apiserver.api_discovery import OPENAPI_PROTOBUF, discover, openapi_v2_as_protobuf
 from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.apiserver.object_handlers import serve_objects
@@ -214,7 +214,7 @@ class ApiServer:
 
     async def _serve(self, request: web.BaseRequest, user: User) -> web.StreamResponse:
         path = request.path
-        review = review_at(path)
+        review = REVIEW_PATHS.get(path.rstrip("/"))
         if review is not None and request.method == "POST":
             # Anyone with a token may ask about themselves.
             if user is ANONYMOUS:

@@ -105,11 +105,6 @@ def _unchanged(new: Any, old: Any) -> bool:
     return json.dumps(new, sort_keys=True) == json.dumps(old, sort_keys=True)
 
 
-def _has_short_name(longest: str, pattern: str, new: Any, _: Any) -> bool:
-    name = new["metadata"]["name"]
-    return len(name) <= int(longest) and re.fullmatch(pattern, name) is not None
-
-
 def _has_known_topology(machine: str, listed: str, pattern: str | None, new: Any, _: Any) -> bool:
     topology = new["topology"]
     if new["type"] != machine or topology in _texts(listed):
@@ -125,7 +120,11 @@ def _texts(listed: str) -> list[str]:
 _FORMS: Mapping[str, Callable[..., bool]] = {
     r"self == oldSelf": _unchanged,
     r"has\(self\.(\w+)\) == has\(oldSelf\.\1\)": lambda key, new, old: (key in new) == (key in old),
-    r"size\(self\.metadata\.name\) <= (\d+) && self\.metadata\.name\.matches\('\^([^']+)\$'\)": _has_short_name,
+    r"size\(self\.metadata\.name\) <= (\d+) && self\.metadata\.name\.matches\('\^([^']+)\$'\)": (
+        lambda longest, pattern, new, _: (
+            len(new["metadata"]["name"]) <= int(longest) and bool(re.fullmatch(pattern, new["metadata"]["name"]))
+        )
+    ),
     r"!has\(self\.(\w+)\.(\w+)\) \|\| size\(self\.(\w+)\) == 0 \|\| self\.\1\.\2 <= self\.\3\[0\]\.(\w+)": (
         lambda part, key, items, limit, new, _: (
             key not in new[part] or not new[items] or new[part][key] <= new[items][0][limit]

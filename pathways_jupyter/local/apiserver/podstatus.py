@@ -30,15 +30,24 @@ def pod_restarts(pod: Object) -> str:
 def pod_status(pod: Object) -> str:
     """Its STATUS column: the phase, or the reason why it does not run."""
     status = pod.get("status") or {}
-    word = str(status.get("reason") or status.get("phase") or "Unknown")
-    initialized = any(
-        each["type"] == "Initialized" and each["status"] == "True" for each in status.get("conditions") or ()
-    )
-    # A sidecar that has ended after the others says nothing about a pod that was initialized.
-    initializing = "" if initialized else _initializing(pod)
-    word = initializing or _running(_statuses(pod, "containerStatuses"), status, word)
     if pod["metadata"].get("deletionTimestamp"):
         return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
+    conditions = {each.get("type"): each.get("status") for each in status.get("conditions") or ()}
+    # A sidecar that has ended after the others says nothing about a pod that was initialized.
+    if conditions.get("Initialized") != "True" and (initializing := _initializing(pod)):
+        return initializing
+    word, alive = str(status.get("reason") or status.get("phase") or "Unknown"), False
+    for each in reversed(_statuses(pod, "containerStatuses")):
+        state = each.get("state") or {}
+        waiting, terminated = state.get("waiting") or {}, state.get("terminated")
+        if waiting.get("reason"):
+            word = str(waiting["reason"])
+        elif terminated is not None:
+            word = _ended(terminated)
+        elif each.get("ready") and state.get("running") is not None:
+            alive = True
+    if word == "Completed" and alive:
+        return "Running" if conditions.get("Ready") == "True" else "NotReady"
     return word
 
 
@@ -62,23 +71,6 @@ def _initializing(pod: Object) -> str:
             return f"Init:{waiting['reason']}"
         return f"Init:{index}/{len(specs)}"
     return ""
-
-
-def _running(statuses: Sequence[dict[str, Any]], status: dict[str, Any], word: str) -> str:
-    alive = False
-    for each in reversed(statuses):
-        state = each.get("state") or {}
-        waiting, terminated = state.get("waiting") or {}, state.get("terminated")
-        if waiting.get("reason"):
-            word = str(waiting["reason"])
-        elif terminated is not None:
-            word = _ended(terminated)
-        elif each.get("ready") and state.get("running") is not None:
-            alive = True
-    if word == "Completed" and alive:
-        conditions = {each.get("type"): each.get("status") for each in status.get("conditions") or ()}
-        return "Running" if conditions.get("Ready") == "True" else "NotReady"
-    return word
 
 
 def _ended(terminated: dict[str, Any]) -> str:

@@ -172,11 +172,6 @@ def _job_duration(job: Object) -> str:
     return "" if begin is None else duration((end or time.time()) - begin)
 
 
-def _role(binding: Object) -> str:
-    role = binding.get("roleRef") or {}
-    return f"{role.get('kind')}/{role.get('name')}"
-
-
 _NAME = Column("Name", ".metadata.name", description="The object's name.")
 _AGE = Column("Age", ".metadata.creationTimestamp", "date", "How long ago the object was created.")
 _MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
@@ -247,7 +242,9 @@ _COLUMNS: Mapping[str, Sequence[Column]] = {
         Column("Pod-Selector", lambda policy: _pairs(first_value(".spec.podSelector.matchLabels", policy)) or "<none>"),
         _AGE,
     ),
-    "rolebindings": (_NAME, Column("Role", _role), _AGE),
-    "clusterrolebindings": (_NAME, Column("Role", _role), _AGE),
+    **dict.fromkeys(
+        ("rolebindings", "clusterrolebindings"),
+        (_NAME, Column("Role", lambda binding: "{kind}/{name}".format(**binding["roleRef"])), _AGE),
+    ),
 }
 """The columns of built-in kinds; those of another have name and age."""

@@ -21,8 +21,7 @@ from pathways_jupyter.local.apiserver.journal import Journal, Place
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import CRDS, NAMESPACES, Object, Registry, ResourceType
 from pathways_jupyter.local.apiserver.selectors import Test
-from pathways_jupyter.local.apiserver.table import Table
-from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType, Record, Watch
+from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType, Record, Table, Watch
 from pathways_jupyter.local.apiserver.workload_strategy import admit_pod
 
 
@@ -67,7 +66,7 @@ class Store:
 
     def find(self, resource: ResourceType, namespace: str, name: str) -> Object | None:
         """One object, shared, or None when there is no such object."""
-        record = self._tables[resource.key].get(namespace, name)
+        record = self._tables[resource.key].objects.get((namespace, name))
         return None if record is None else record.object
 
     def record(self, resource: ResourceType, namespace: str, name: str) -> Record:
@@ -76,7 +75,7 @@ class Store:
         Raises:
           StatusError: 404.
         """
-        record = self._tables[resource.key].get(namespace, name)
+        record = self._tables[resource.key].objects.get((namespace, name))
         if record is None:
             raise api_errors.not_found(resource, name)
         return record
@@ -101,7 +100,7 @@ class Store:
         """Everything whose ownerReferences name `uid`, shared."""
         found = []
         for key, namespace, name in sorted(self._dependents.get(uid, ())):
-            resource, record = self.resources.stored(key), self._tables[key].get(namespace, name)
+            resource, record = self.resources.stored(key), self._tables[key].objects.get((namespace, name))
             if resource is not None and record is not None:
                 found.append((resource, record.object))
         return found
@@ -128,7 +127,7 @@ class Store:
         obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
         object_lifecycle.place(resource, metadata, namespace, self.find)
         where, name = metadata.get("namespace", ""), metadata["name"]
-        if self._tables[resource.key].get(where, name) is not None:
+        if (where, name) in self._tables[resource.key].objects:
             raise StatusError(
                 409, f'{resource.qualified} "{name}" already exists', resource, name, reason="AlreadyExists"
             )
@@ -237,9 +236,7 @@ class Store:
         """Replace the journal by one with only the objects that exist."""
         places: list[tuple[Place, Record]] = []
         for key, table in self._tables.items():
-            for record in table.select("", None):
-                metadata = record.object["metadata"]
-                places.append(((key, metadata.get("namespace", ""), metadata["name"]), record))
+            places += [((key, *place), record) for place, record in table.objects.items()]
         if self._journal is not None:
             self._journal.rewrite(self.revision, places)
 
@@ -260,7 +257,7 @@ class Store:
         if (
             home is not None
             and home["metadata"].get("deletionTimestamp")
-            and not any(table.holds(name) for table in self._tables.values())
+            and not any(name == where for table in self._tables.values() for where, _ in table.objects)
         ):
             self._commit(NAMESPACES, clone(home), ChangeType.DELETED)
 
@@ -278,7 +275,9 @@ class Store:
             self._journal.append(self.revision, place, record, deleted=deleted)
         previous = self._place(place, record, deleted)
         self._tables[resource.key].publish(Change(kind, record, previous, self.revision))
-        if self._journal is not None and self._journal.lines > 5_000 + 3 * sum(map(len, self._tables.values())):
+        if self._journal is not None and self._journal.lines > 5_000 + 3 * sum(
+            len(table.objects) for table in self._tables.values()
+        ):
             self.compact()
         if resource.key == CRDS.key and not deleted:
             self.resources.define(obj)
@@ -296,12 +295,14 @@ class Store:
     def _place(self, place: Place, record: Record, deleted: bool) -> Record | None:
         """Store an object's state, or remove it; return the previous one."""
         key, namespace, name = place
-        previous = self._tables[key].put(namespace, name, None if deleted else record)
+        objects = self._tables[key].objects
+        previous = objects.pop((namespace, name), None)
         for uid in _owners(previous) - (set() if deleted else _owners(record)):
             self._dependents[uid].discard(place)
             if not self._dependents[uid]:
                 del self._dependents[uid]
         if not deleted:
+            objects[namespace, name] = record
             for uid in _owners(record):
                 self._dependents.setdefault(uid, set()).add(place)
         return previous

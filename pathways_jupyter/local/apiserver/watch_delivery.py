@@ -1,4 +1,4 @@
-"""Delivery of changes to watches.
+"""The objects of each type, and the delivery of their changes to watches.
 
 A change is created once for all watches: its JSON is encoded at most once, and each watch only queues a reference. A
 watch that does not keep up is ended rather than allowed to grow without bound; its client lists again.
@@ -7,7 +7,9 @@ watch that does not keep up is ended rather than allowed to grow without bound; 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,6 +20,8 @@ from pathways_jupyter.local.apiserver.selectors import Test
 
 BACKLOG = 50_000
 """Changes that a watch may lag behind before it is ended."""
+HISTORY = 20_000
+"""Changes of one type that are kept for watches that resume."""
 
 
 class ChangeType(StrEnum):
@@ -130,3 +134,73 @@ class Watch:
             self._closed = True
             self._on_close(self)
             self._changed.set()
+
+
+class Table:
+    """One type's objects, the watches over them, and the recent changes from which an interrupted watch can resume.
+
+    Args:
+      oldest: The revision before which nothing is remembered.
+    """
+
+    def __init__(self, *, oldest: int) -> None:
+        self.objects: dict[tuple[str, str], Record] = {}
+        """By namespace and name."""
+        self._history: deque[Change] = deque()
+        self._oldest = oldest
+        self._watches: dict[Watch, str] = {}
+
+    def select(self, namespace: str, test: Test | None) -> list[Record]:
+        """Objects in order of namespace and name; of all namespaces when `namespace` is empty."""
+        found = [self.objects[place] for place in sorted(self.objects) if namespace in ("", place[0])]
+        return found if test is None else [record for record in found if test(record.object)]
+
+    def watch(self, namespace: str, since: int | None, test: Test | None) -> Watch:
+        """A watch over this table.
+
+        Raises:
+          StatusError: 410, history does not reach back to `since`.
+        """
+        if since is None:
+            backlog = [
+                Change(ChangeType.ADDED, record, None, int(record.object["metadata"]["resourceVersion"]))
+                for record in self.select(namespace, test)
+            ]
+        else:
+            self.reach(since)
+            newer = itertools.takewhile(lambda change: change.revision > since, reversed(self._history))
+            here = [each for each in newer if namespace in ("", each.object["metadata"].get("namespace", ""))]
+            seen = (change.seen_through(test) for change in reversed(here))
+            backlog = [change for change in seen if change is not None]
+        watch = Watch(test, backlog, lambda watch: self._watches.pop(watch, None), after=since or 0)
+        self._watches[watch] = namespace
+        return watch
+
+    def reach(self, since: int) -> None:
+        """Check that all changes since a revision are remembered.
+
+        Raises:
+          StatusError: 410, they are not.
+        """
+        if since < self._oldest:
+            raise gone(since, self._oldest)
+
+    def publish(self, change: Change) -> None:
+        """Keep a change for later watches and offer it to the current ones."""
+        if len(self._history) >= HISTORY:
+            self._oldest = self._history.popleft().revision
+        self._history.append(change)
+        home = change.object["metadata"].get("namespace", "")
+        for watch, namespace in list(self._watches.items()):
+            if namespace in ("", home):
+                watch.offer(change)
+
+    def compact(self, revision: int) -> None:
+        """Forget the changes until `revision`."""
+        self._history.clear()
+        self._oldest = revision
+
+    def close(self) -> None:
+        """End every watch."""
+        for watch in list(self._watches):
+            watch.close()

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pathways_jupyter.local.apiserver import table, watch_delivery
+from pathways_jupyter.local.apiserver import watch_delivery
 from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.apiserver.resources import (
     CONFIG_MAPS,
@@ -301,7 +301,7 @@ async def test_a_watch_through_a_selector_sees_objects_come_and_go(store: Store)
 
 
 async def test_history_that_is_gone_is_410_and_the_future_is_waited_for(store: Store, monkeypatch) -> None:
-    monkeypatch.setattr(table, "HISTORY", 3)
+    monkeypatch.setattr(watch_delivery, "HISTORY", 3)
     for number in range(6):
         store.create(CONFIG_MAPS, config_map(f"a{number}"))
 
