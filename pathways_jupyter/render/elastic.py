@@ -17,13 +17,7 @@ from pathways_jupyter.render.view import View, drawn, said
 
 _EVENTS = 50
 """Newest events that are listed."""
-_PHASE_TONES = {
-    Phase.TRAINING: Tone.OK,
-    Phase.RECOVERING: Tone.WAIT,
-    Phase.WAITING: Tone.WAIT,
-    Phase.DONE: Tone.OK,
-    Phase.STOPPED: Tone.FAIL,
-}
+_PHASE_TONES = {Phase.RECOVERING: Tone.WAIT, Phase.WAITING: Tone.WAIT, Phase.STOPPED: Tone.FAIL}
 _NAMES: Mapping[Spent, tuple[str, str]] = {
     Spent.STEP: ("productive steps", "var(--pw-ok)"),
     Spent.TPU_INITIALIZATION: ("TPU initialization", "#b9b9b9"),
@@ -45,12 +39,11 @@ def none() -> View:
     return said("No elastic training has run in this notebook yet. See help(pathways_jupyter.elastic.train_loop).")
 
 
-def view(record: Record, metrics: Sequence[str] = (), *, now: float | None = None) -> View:
+def view(record: Record, metrics: Sequence[str] = ()) -> View:
     """The run as it is now.
 
     Args:
       metrics: The metrics to draw; the first one when empty.
-      now: Seconds since the epoch; the clock's when left out.
     """
     latest, spent = record.latest, record.goodput.seconds()
     total = sum(spent.values())
@@ -64,7 +57,7 @@ def view(record: Record, metrics: Sequence[str] = (), *, now: float | None = Non
         used = f"{text.count(slices[-1][1], 'slice')} in use"
     losses = text.count(record.count(Kind.DETECTED), "loss", "losses")
     summary = f"{used}, goodput {share:.1%} of {text.duration(total)}, {losses} survived"
-    top = head(title, toned(_PHASE_TONES[record.phase], record.phase), muted(summary))
+    top = head(title, toned(_PHASE_TONES.get(record.phase, Tone.OK), record.phase), muted(summary))
     rows = [
         (toned(ELASTIC_TONES.get(each.kind, Tone.NONE)), muted(text.clock(each.at)), each.message)
         for each in record.events[-_EVENTS:]
@@ -72,7 +65,7 @@ def view(record: Record, metrics: Sequence[str] = (), *, now: float | None = Non
     return drawn(
         record,
         Part(f"{title}; {record.phase}; {summary}.", top.html),
-        _curves(record, list(metrics) or list(record.newest)[:1], time.time() if now is None else now),
+        _curves(record, list(metrics) or list(record.newest)[:1]),
         _bar(spent, total),
         table((), rows),
     )
@@ -106,17 +99,13 @@ _MARKED = 60
 """Newest events that are marked in the curves."""
 
 
-def _curves(record: Record, metrics: Sequence[str], now: float) -> Part:
-    """The number of slices and `metrics` over time, in HTML only; nothing before the first step.
-
-    Args:
-      now: The end of the time that is drawn while the run goes on; seconds since the epoch.
-    """
+def _curves(record: Record, metrics: Sequence[str]) -> Part:
+    """The number of slices and `metrics` over time, in HTML only; nothing before the first step."""
     changes = record.slices
     if not changes:
         return Part("", "")
     # From the run's own begin, but a record may hold an earlier run's changes too.
-    began, ended = min(record.begun, changes[0][0]), record.ended or now
+    began, ended = min(record.begun, changes[0][0]), record.ended or time.time()
 
     def x(at: float) -> str:
         share = (at - began) / ((ended - began) or 1.0)

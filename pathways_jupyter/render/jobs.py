@@ -22,13 +22,9 @@ _TONES: Mapping[str, Tone] = {
 }
 
 
-def view(found: Sequence[JobInfo], *, now: float | None = None) -> View:
-    """The table of jobs.
-
-    Args:
-      now: Seconds since the epoch; the clock's when left out.
-    """
-    now = time.time() if now is None else now
+def view(found: Sequence[JobInfo]) -> View:
+    """The table of jobs."""
+    now = time.time()
     rows = [
         (
             code(job.name),
@@ -44,15 +40,13 @@ def view(found: Sequence[JobInfo], *, now: float | None = None) -> View:
     return listed(list(found), shown, none="No jobs in this namespace.", now=now)
 
 
-def details(picture: JobPicture, *, note: str = "", now: float | None = None) -> View:
+def details(picture: JobPicture, *, note: str = "") -> View:
     """Everything about one job.
 
     Args:
       note: A remark below it, for example why it is no longer updated.
-      now: As for :func:`view`.
     """
-    now = time.time() if now is None else now
-    job = picture.job
+    job, now = picture.job, time.time()
     # Only the state in its tone, which does not wrap: a reason may be long.
     state = joined(toned(_TONES[job.state], job.state.lower()), _about(job))
     shown = [Part(line(job), part_line(code(job.name), state).html)]

@@ -167,8 +167,7 @@ def _when(record: SessionRecord, events: Sequence[Event], now: float) -> str:
     if record.state is not SessionState.CLOSED:
         before = f"was {record.state} " if record.supervisor else ""
         return f"{before}since {text.moment(record.since)} (as of {text.later(now, record.since)})"
-    connected = [event.at for event in events if event.data.get("state") == SessionState.CONNECTED]
-    began = connected[0] if connected else record.created
+    began = next((event.at for event in events if event.data.get("state") == SessionState.CONNECTED), record.created)
     return f"was connected from {text.moment(began)} to {text.later(record.state_since, began)}"
 
 

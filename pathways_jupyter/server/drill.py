@@ -34,6 +34,7 @@ async def drill(scope: Scope, name: str, number: int, *, heal: bool) -> str:
     from pathways_jupyter.elastic import faults
 
     place = await scopes.resolve(scope)
+    # The service's own label says whether it is an embedded cluster's, and not what the page calls its cluster.
     async with Client(place.cluster) as client:
         service = await discovery.find(client, place.cluster.namespace, name)
     if not service.embedded:

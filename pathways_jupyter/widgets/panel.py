@@ -66,12 +66,9 @@ class Panel:
         display({**self._controls._repr_mimebundle_(), **still._repr_mimebundle_()}, raw=True)
 
     def _values(self) -> dict[str, Any]:
-        values: dict[str, Any] = {"tpu": f"{self.type.value}={self.count.value}"}
-        if self.local.value:
-            values["local"] = True
-        if self.service.value.strip():
-            values["service"] = self.service.value.strip()
-        return values
+        tpu, service = f"{self.type.value}={self.count.value}", self.service.value.strip()
+        values = {"local": self.local.value, "tpu": tpu, "service": service}
+        return {name: value for name, value in values.items() if value}
 
     def _confirm(self) -> None:
         """Require a second click, because arrays on the TPUs are lost with the session."""
@@ -102,7 +99,6 @@ class Panel:
         self.connect.disabled = connected
         self.reconnect.disabled = self.disconnect.disabled = not connected
         self.disconnect.description, self.disconnect.button_style = "Disconnect", ""
-        flags = {"tpu": "--tpu", "service": "--service"}
-        words = [f"{flags[name]} {value}" for name, value in self._values().items() if name in flags]
-        line = " ".join(["%pathways connect", *(["--local"] if self.local.value else []), *words])
+        flags = [f"--{name}" if value is True else f"--{name} {value}" for name, value in self._values().items()]
+        line = " ".join(["%pathways connect", *flags])
         self.line.value = "" if connected else f"<code>{escape(line)}</code>"

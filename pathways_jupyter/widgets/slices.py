@@ -62,11 +62,9 @@ class SliceMap(Watched):
         self.end("The session has ended.")
 
     async def _watch(self) -> None:
-        record = self._session.record
+        record, problem, changed = self._session.record, "", asyncio.Event()
         watch = ClusterWatch(replace(await clusters.resolve(record), namespace=record.namespace))
         service = record.service.partition(":")[0]
-        changed = asyncio.Event()
-        problem = ""
 
         def take(message: dict[str, Any]) -> None:
             nonlocal problem
@@ -78,6 +76,7 @@ class SliceMap(Watched):
         try:
             while not self._over:
                 await changed.wait()
+                # Cleared before reading, so that a change meanwhile causes another drawing.
                 changed.clear()
                 pictures = watch.pictures
                 mine = [each for each in pictures if each.address.partition(":")[0] == service]
