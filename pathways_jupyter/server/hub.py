@@ -71,7 +71,7 @@ class Hub:
         watch = self._watches.get(key)
         if watch is None:
             watch = self._watches[key] = ClusterWatch(cluster)
-            self.spawn(self._end_when_alone(key, watch))
+            self.spawn(self._close_when_unused(key, watch))
             self.spawn(self._sweep_while_watched(watch))
         else:
             # The same cluster, but perhaps with newer credentials.
@@ -182,7 +182,7 @@ class Hub:
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("%s failed", task.get_name(), exc_info=error)
 
-    async def _end_when_alone(self, key: tuple[str, str, str], watch: ClusterWatch) -> None:
+    async def _close_when_unused(self, key: tuple[str, str, str], watch: ClusterWatch) -> None:
         alone = 0
         while alone < 2:
             await asyncio.sleep(LINGER_SECONDS / 2)

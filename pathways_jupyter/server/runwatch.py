@@ -61,30 +61,28 @@ class RunWatch(PolledFeed):
     """Publishes runs and every change of them to listeners."""
 
     # A process that follows a run writes the states of its hosts as often.
-    look_seconds = 0.5
+    poll_seconds = 0.5
 
     def __init__(self) -> None:
         super().__init__()
         # None until the first look.
         self._rows: dict[str, dict[str, Any]] | None = None
 
-    def _present(self) -> Iterator[Message]:
+    def _snapshot(self) -> Iterator[Message]:
         if self._rows is not None:
             yield _message(list(self._rows.values()), [], reset=True)
 
     def stop(self) -> list[asyncio.Task[None]]:
         """Stop watching, and forget all runs."""
-        self._rows = self._seen = None
+        self._rows = None
         return super().stop()
 
-    async def _look(self) -> None:
+    async def _fingerprint(self) -> object:
         followed = [each["id"] for each in (self._rows or {}).values() if each["state"] == "running"]
-        # Taken before the files are read, so that a change in between causes another look.
-        seen = await asyncio.to_thread(records.fingerprint, followed)
-        if seen == self._seen:
-            return
+        return await asyncio.to_thread(records.fingerprint, followed)
+
+    async def _read(self) -> None:
         before, self._rows = self._rows, {each["id"]: each for each in await asyncio.to_thread(newest)}
-        self._seen = seen
         put, drop = difference(before or {}, self._rows)
         if before is None or put or drop:
             self.publish(_message(put, drop, reset=before is None))

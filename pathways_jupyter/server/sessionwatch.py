@@ -26,8 +26,8 @@ from pathways_jupyter.service.feed import Message, PolledFeed
 from pathways_jupyter.session import client, registry
 from pathways_jupyter.session.registry import SessionRecord
 
-ASK_SECONDS = 2.5
-"""Delay before a supervisor is asked again whether it answers; a stopped one accepts connections all the while."""
+STATUS_SECONDS = 2.5
+"""Delay before a supervisor is queried again; a stopped one accepts connections all the while."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 5.0
 """Between two subscriptions to the events of a session whose connection breaks."""
 REMEMBERED = 1000
@@ -42,7 +42,7 @@ class SessionWatch(PolledFeed):
     """Publishes sessions and their events to listeners."""
 
     # There is no portable system call to wait for a change of a directory.
-    look_seconds = 0.25
+    poll_seconds = 0.25
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class SessionWatch(PolledFeed):
         self._runs: dict[str, dict[str, Any]] = {}
         self._silent: set[str] = set()
 
-    def _present(self) -> Iterator[Message]:
+    def _snapshot(self) -> Iterator[Message]:
         if self._rows is not None:
             yield self._sessions()
             yield from [_message(session, events, reset=True) for session, events in self._events.items()]
@@ -61,18 +61,22 @@ class SessionWatch(PolledFeed):
 
     def stop(self) -> list[asyncio.Task[None]]:
         """Stop watching, and forget all but what has ended: a page that is reloaded leaves for a moment."""
-        self._rows = self._seen = None
+        self._rows = None
         self._events = {session: events for session, events in self._events.items() if session in self._ended}
         self._runs = {session: run for session, run in self._runs.items() if session in self._ended}
         return super().stop()
 
-    async def _look(self) -> None:
-        """Read the records if one was written or removed, or a follower ended, since the last look."""
-        seen = _state_of_directory()
-        if seen == self._seen:
-            return
-        # Before the awaits below: a follower that ends meanwhile resets it, which must not be overwritten.
-        self._seen = seen
+    async def _fingerprint(self) -> object:
+        found = []
+        with os.scandir(runtime_dir()) as entries:
+            for entry in entries:
+                # A record may be removed between scandir() and stat().
+                with contextlib.suppress(FileNotFoundError):
+                    if entry.name.endswith(".json"):
+                        found.append((entry.name, entry.stat().st_mtime_ns))
+        return sorted(found)
+
+    async def _read(self) -> None:
         # Only this machine's: sockets of another machine that shares the home directory cannot be reached from here.
         records = [record for record in await asyncio.to_thread(registry.sessions) if record.is_here]
         alive = await asyncio.gather(*(asyncio.to_thread(registry.is_alive, record) for record in records))
@@ -82,12 +86,13 @@ class SessionWatch(PolledFeed):
                 self._events.setdefault(record.id, [])
                 self._followers[record.id] = asyncio.create_task(self._follow(record))
         rows = [
-            row(record, living, silent=record.id in self._silent) for record, living in zip(records, alive, strict=True)
+            _row(record, living, silent=record.id in self._silent)
+            for record, living in zip(records, alive, strict=True)
         ]
         ended = self._keep_ended({record.id for record in records})
         before, self._rows = self._rows, rows
         if before is None:
-            for message in self._present():
+            for message in self._snapshot():
                 self.publish(message)
         elif ended or rows != before:
             self.publish(self._sessions())
@@ -106,22 +111,20 @@ class SessionWatch(PolledFeed):
 
     async def _follow(self, record: SessionRecord) -> None:
         """Follow a session's events until its supervisor ends; reconnect when only the connection breaks."""
-        events = self._events.setdefault(record.id, [])
-        since, backoff = time.time(), Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
-        asking = asyncio.create_task(self._keep_asking(record))
+        since = time.time()
+        polling = asyncio.create_task(self._poll_status(record))
         try:
-            while True:
+            async for _ in Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS):
                 try:
-                    await self._follow_once(record, events, since)
+                    await self._follow_once(record, since)
                 except PathwaysError as error:
                     logger.info("events of session %s: %s", record.id, error)
                 except Exception:
                     logger.exception("events of session %s", record.id)
                 if not await asyncio.to_thread(registry.is_alive, record):
                     break
-                await backoff.wait()
         finally:
-            asking.cancel()
+            polling.cancel()
             self._silent.discard(record.id)
             # This task may have been cancelled by stop() and replaced after a new start: remove only the own entry.
             if self._followers.get(record.id) is asyncio.current_task():
@@ -129,7 +132,7 @@ class SessionWatch(PolledFeed):
             # Make the next look read the records again, though no file has changed: the supervisor has ended.
             self._seen = None
 
-    async def _keep_asking(self, record: SessionRecord) -> None:
+    async def _poll_status(self, record: SessionRecord) -> None:
         """Find out when the supervisor does not answer, and when it does again."""
         while True:
             was = record.id in self._silent
@@ -138,9 +141,10 @@ class SessionWatch(PolledFeed):
             if silent != was:
                 # As in _follow(): no file has changed.
                 self._seen = None
-            await asyncio.sleep(ASK_SECONDS)
+            await asyncio.sleep(STATUS_SECONDS)
 
-    async def _follow_once(self, record: SessionRecord, events: list[dict[str, Any]], since: float) -> None:
+    async def _follow_once(self, record: SessionRecord, since: float) -> None:
+        events = self._events.setdefault(record.id, [])
         # A supervisor first replays its past events; after a reconnect, most of them are known already.
         known = list(events)
         async with contextlib.aclosing(client.follow(record)) as history:
@@ -169,7 +173,7 @@ def _elastic(session: str, run: dict[str, Any]) -> dict[str, Any]:
     return {"type": "elastic", "session": session, "run": run}
 
 
-def row(record: SessionRecord, alive: bool, *, silent: bool = False) -> dict[str, Any]:
+def _row(record: SessionRecord, alive: bool, *, silent: bool) -> dict[str, Any]:
     """Return the JSON values of a session for a page."""
     return {
         "id": record.id,
@@ -199,14 +203,3 @@ def _chips(instance_type: str) -> int:
         return tpu.parse_instance_type(instance_type).chips
     except ConfigError:
         return 0
-
-
-def _state_of_directory() -> object:
-    found = []
-    with os.scandir(runtime_dir()) as entries:
-        for entry in entries:
-            # A record may be removed between scandir() and stat().
-            with contextlib.suppress(FileNotFoundError):
-                if entry.name.endswith(".json"):
-                    found.append((entry.name, entry.stat().st_mtime_ns))
-    return sorted(found)

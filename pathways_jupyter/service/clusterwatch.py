@@ -103,7 +103,7 @@ class ClusterWatch(Feed):
         """Whether the tables show the cluster as it is now."""
         return bool(self._state["watch"] == "live")
 
-    def _present(self) -> Iterator[Message]:
+    def _snapshot(self) -> Iterator[Message]:
         yield self._stamped(self._state)
         if self._tables is not EMPTY:
             yield self._whole()

@@ -45,7 +45,7 @@ class Feed(ABC):
         """Publish every change, until cancelled."""
 
     @abstractmethod
-    def _present(self) -> Iterable[Message]:
+    def _snapshot(self) -> Iterable[Message]:
         """Return what brings a new listener up to date; nothing while nothing is known."""
 
     @property
@@ -58,7 +58,7 @@ class Feed(ABC):
         self._listeners.add(listener)
         if self._task is None:
             self._task = asyncio.create_task(self._watch())
-        for message in self._present():
+        for message in self._snapshot():
             self._send(listener, message)
 
     def remove(self, listener: Listener) -> None:
@@ -95,7 +95,7 @@ class Feed(ABC):
 class PolledFeed(Feed):
     """A feed of something that does not say when it changes."""
 
-    look_seconds: float
+    poll_seconds: float
     """Pause between two looks."""
 
     def __init__(self) -> None:
@@ -104,14 +104,27 @@ class PolledFeed(Feed):
         self._seen: object = None
 
     @abstractmethod
-    async def _look(self) -> None:
-        """Read and publish what has changed since :attr:`_seen`."""
+    async def _fingerprint(self) -> object:
+        """Return a value that changes with what is watched, and costs little."""
+
+    @abstractmethod
+    async def _read(self) -> None:
+        """Read everything, and publish what has changed."""
+
+    def stop(self) -> list[asyncio.Task[None]]:
+        """As :meth:`Feed.stop`; everything is read again for the next listener."""
+        self._seen = None
+        return super().stop()
 
     async def _watch(self) -> None:
-        backoff = Backoff(self.look_seconds, _LONGEST_PAUSE_SECONDS)
+        backoff = Backoff(self.poll_seconds, _LONGEST_PAUSE_SECONDS)
         while True:
             try:
-                await self._look()
+                seen = await self._fingerprint()
+                if seen != self._seen:
+                    # Before reading, so that a change meanwhile causes another look.
+                    self._seen = seen
+                    await self._read()
                 backoff.reset()
             except Exception:
                 # E.g. a directory cannot be read at the moment; the next look may succeed. Forget the last fingerprint,

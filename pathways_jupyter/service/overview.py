@@ -65,22 +65,22 @@ class Overview:
         return bool(self.seen) and not discovery.same_address(self.seen, self.address)
 
 
-async def overviews(client: Client, namespace: str = "", wanted: str = "") -> tuple[Overview, ...]:
+async def overviews(client: Client, namespace: str = "", name: str = "") -> tuple[Overview, ...]:
     """Return the services of a namespace; of all namespaces that may be read when `namespace` is empty.
 
     Args:
-      wanted: Only the service of this name or address, in `namespace` or the context's.
+      name: Only the service of this name or address, in `namespace` or the context's.
 
     Raises:
       ServiceError: The service does not exist, or the cluster has no JobSets.
       ApiError: Reading services is forbidden, also in the context's own namespace.
       ClusterError: The server could not be reached.
     """
-    if wanted:
-        places: Sequence[str] = (names.service_of(wanted)[1] or namespace or client.namespace,)
+    if name:
+        places: Sequence[str] = (names.service_of(name)[1] or namespace or client.namespace,)
     else:
         places = (namespace,) if namespace else await _readable(client)
-    found = await asyncio.gather(*(status.fetch_with_services(client, place, wanted) for place in places))
+    found = await asyncio.gather(*(status.fetch_with_services(client, place, name) for place in places))
     return tuple(await asyncio.gather(*(_overview(client, *pair) for pairs in found for pair in pairs)))
 
 

@@ -15,7 +15,7 @@ class Quiet(Feed):
     async def _watch(self):
         await asyncio.Event().wait()
 
-    def _present(self):
+    def _snapshot(self):
         return self.state
 
 
@@ -80,23 +80,26 @@ async def test_a_feed_runs_while_it_has_listeners_and_can_be_started_again():
         assert task.cancelled()
 
 
-async def test_a_look_that_fails_is_repeated_in_full():
-    looked = asyncio.Queue()
+async def test_a_look_that_fails_is_repeated_in_full_and_what_is_unchanged_is_not_read_again():
+    looks, reads = asyncio.Queue(), []
 
     class Failing(PolledFeed):
-        look_seconds = 0.01
+        poll_seconds = 0.01
 
-        def _present(self):
+        def _snapshot(self):
             return ()
 
-        async def _look(self):
-            looked.put_nowait(self._seen)
-            before, self._seen = self._seen, "something"
-            if before == "something":
+        async def _fingerprint(self):
+            looks.put_nowait(len(reads))
+            return "unchanged"
+
+        async def _read(self):
+            reads.append(self._seen)
+            if len(reads) == 1:
                 raise OSError("the directory is gone")
 
     feed = Failing()
     feed.add(print)
     async with asyncio.timeout(DEADLINE):
-        assert [await looked.get() for _ in range(4)] == [None, "something", None, "something"]
+        assert [await looks.get() for _ in range(4)] == [0, 1, 2, 2]
     feed.stop()
