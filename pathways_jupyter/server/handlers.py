@@ -48,7 +48,7 @@ class Request(request_checks.SameSiteMixin, APIHandler):  # type: ignore[misc]  
     """A request for a route.
 
     Attributes:
-      given: Its parameters.
+      parameters: Its parameters, by name.
     """
 
     auth_resource = RESOURCE
@@ -57,7 +57,7 @@ class Request(request_checks.SameSiteMixin, APIHandler):  # type: ignore[misc]  
     def initialize(self, hub: Hub, route: Route) -> None:
         """Called by tornado."""
         self.hub, self._route = hub, route
-        self.given: dict[str, Any] = {}
+        self.parameters: dict[str, Any] = {}
 
     async def prepare(self) -> None:
         """Called by tornado before the request's method."""
@@ -95,7 +95,7 @@ class Request(request_checks.SameSiteMixin, APIHandler):  # type: ignore[misc]  
             if route.method == "POST":
                 request_checks.known(query, ())
                 body = request_checks.json_object(self.request.body)
-            self.given = request_checks.known({**query, **body}, route.parameters)
+            self.parameters = request_checks.known({**query, **body}, route.parameters)
             result = await route.action(self, *words)
             if isinstance(result, AsyncGenerator):
                 await self._stream(result)

@@ -45,7 +45,7 @@ async def _contexts(request: Request) -> Json:
 
 async def _services(request: Request) -> Json:
     """Return the services of a cluster with their free slices."""
-    return {"services": await request.hub.services(scope.parse(request.given))}
+    return {"services": await request.hub.services(scope.parse(request.parameters))}
 
 
 async def _act_on_session(request: Request, session: str, action: str) -> Json:
@@ -55,36 +55,36 @@ async def _act_on_session(request: Request, session: str, action: str) -> Json:
 
 async def _sweep(request: Request) -> Json:
     """Remove stale proxies of this user, or only list them."""
-    dry_run = scope.flag("dry_run", request.given.get("dry_run", True))
-    return {"removed": await request.hub.sweep(scope.parse(request.given), dry_run=dry_run)}
+    dry_run = scope.flag("dry_run", request.parameters.get("dry_run", True))
+    return {"removed": await request.hub.sweep(scope.parse(request.parameters), dry_run=dry_run)}
 
 
 async def _log(request: Request) -> Lines:
     """Return a pod's log; a followed one goes on until the container ends."""
-    given = request.given
-    if not given.get("pod"):
+    parameters = request.parameters
+    if not parameters.get("pod"):
         raise ConfigError("The name of the pod is missing.", hint="Add ?pod=NAME.")
-    where, pod = scope.parse(given), object_name(given["pod"], "pod")
-    container = object_name(given["container"], "container") if given.get("container") else ""
+    where, pod = scope.parse(parameters), object_name(parameters["pod"], "pod")
+    container = object_name(parameters["container"], "container") if parameters.get("container") else ""
     return request.hub.log(where, pod, container=container, follow=_follows(request))
 
 
 async def _jobs(request: Request) -> Json:
     """Return the jobs of a namespace, the newest first."""
-    async with await scope.client(scope.parse(request.given)) as client:
+    async with await scope.client(scope.parse(request.parameters)) as client:
         return {"jobs": [asdict(each) for each in await jobs.list_jobs(client, client.namespace)]}
 
 
 async def _job(request: Request, job: str) -> Json:
     """Return a job with its conditions, pods and latest events."""
-    where, name = scope.parse(request.given), object_name(job, "job")
+    where, name = scope.parse(request.parameters), object_name(job, "job")
     async with await scope.client(where) as client:
         return asdict(await jobs.picture(client, name, namespace=client.namespace))
 
 
 async def _change_job(request: Request, job: str, action: str) -> Json:
     """Suspend, resume or delete a job; the page asks before it deletes one."""
-    where, name = scope.parse(request.given), object_name(job, "job")
+    where, name = scope.parse(request.parameters), object_name(job, "job")
     async with await scope.client(where) as client:
         if action == "delete":
             return {"deleted": await jobs.delete(client, name, namespace=client.namespace)}
@@ -94,13 +94,17 @@ async def _change_job(request: Request, job: str, action: str) -> Json:
 
 async def _job_log(request: Request, job: str) -> Lines:
     """Return the log of one of a job's programs; a followed one goes on until the program ends."""
-    given = request.given
-    name, program, worker = object_name(job, "job"), given.get("program") or "main", given.get("worker") or "0-0"
+    parameters = request.parameters
+    name, program, worker = (
+        object_name(job, "job"),
+        parameters.get("program") or "main",
+        parameters.get("worker") or "0-0",
+    )
     if program not in jobs.PROGRAMS:
         raise ConfigError("There is no such program in a job.", hint=f"Choose {', '.join(jobs.PROGRAMS)}.")
     if not _WORKER.fullmatch(worker):
         raise ConfigError(f"{worker[:80]!r} is not a worker of a job.", hint="Write SLICE-HOST, such as 0-0.")
-    where, follow = scope.parse(given), _follows(request)
+    where, follow = scope.parse(parameters), _follows(request)
 
     async def lines() -> Lines:
         async with await scope.client(where) as client:
@@ -116,11 +120,11 @@ async def _job_log(request: Request, job: str) -> Lines:
 
 async def _drill(request: Request, action: str) -> Json:
     """Break a slice of the embedded cluster for a while, or heal it; the page asks before it breaks one."""
-    given = request.given
-    service, number = object_name(str(given.get("service") or ""), "service"), given.get("slice")
+    parameters = request.parameters
+    service, number = object_name(str(parameters.get("service") or ""), "service"), parameters.get("slice")
     if type(number) is not int or number < 0:
         raise ConfigError("slice must be the number of a slice.", hint="Reload the page, and try again.")
-    return {"message": await drill.drill(scope.parse(given), service, number, heal=action == "heal")}
+    return {"message": await drill.drill(scope.parse(parameters), service, number, heal=action == "heal")}
 
 
 async def _start_embedded_cluster(request: Request) -> Json:
@@ -152,16 +156,16 @@ async def _act_on_run(request: Request, run: str, action: str) -> Json:
 
 async def _run_log(request: Request, run: str) -> Lines:
     """Return the output of one host of a run, as far as it is on this machine; followed until the run has ended."""
-    given = request.given
+    parameters = request.parameters
     record = await asyncio.to_thread(records.read, run)
-    if not given.get("host"):
+    if not parameters.get("host"):
         raise ConfigError("The host is missing.", hint="Add ?host=SLICE-WORKER.")
-    log, follow = record.log(targets.choose(record.targets, given["host"])), _follows(request)
+    log, follow = record.log(targets.choose(record.targets, parameters["host"])), _follows(request)
     return output.lines(log, LOG_LINES, lambda: follow and records.goes_on(run))
 
 
 def _follows(request: Request) -> bool:
-    return scope.flag("follow", request.given.get("follow") or "false")
+    return scope.flag("follow", request.parameters.get("follow") or "false")
 
 
 ROUTES = (
