@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt import dtypes, promises, session_arrays, statuses, values
-from pathways_jupyter.local.pathways.ifrt.client_session import Answer, Future, Handler, Session
+from pathways_jupyter.local.pathways.ifrt.client_session import UNCOUNTED, Handler, Session
+from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.values import Spec
 
@@ -21,17 +22,16 @@ _LARGE = 1 << 20
 """Bytes from which on copying is not done on the thread that takes the requests."""
 
 
-def make_array(session: Session, message: Any, answer: Answer) -> None:
+def make_array(session: Session, message: Any, body: Any) -> None:
     """One host buffer becomes an array: replicated if there are several devices."""
     spec = values.read_spec(message, session.machine.shardings)
     if message.layout.serialized_layout.type_name:
         raise statuses.unimplemented("arrays cannot be made with a layout of their own")
     places = range(len(spec.sharding.device_ids))
-    (answer.body.array_handle,) = _from_host(session, [message.array_handle], spec, [(message, places, spec.shape)])
-    answer.send()
+    (body.array_handle,) = _from_host(session, [message.array_handle], spec, [(message, places, spec.shape)])
 
 
-def make_sharded_arrays(session: Session, message: Any, answer: Answer) -> None:
+def make_sharded_arrays(session: Session, message: Any, body: Any) -> None:
     """Many host buffers become the shards of arrays."""
     handles = list(message.array_handles) or [0] * len(message.specs)
     made: list[int] = []
@@ -42,11 +42,10 @@ def make_sharded_arrays(session: Session, message: Any, answer: Answer) -> None:
             for indices, buffer in zip(each.addressable_shard_indices, each.host_buffers, strict=True)
         ]
         made += _from_host(session, [handle], spec, parts)
-    answer.body.array_handles.extend(made)
-    answer.send()
+    body.array_handles.extend(made)
 
 
-def assemble(session: Session, message: Any, answer: Answer) -> None:
+def assemble(session: Session, message: Any, body: Any) -> None:
     """Single-device arrays become one array."""
     sources = [session.array(handle) for handle in message.single_device_array_handles]
     kind = message.dtype.kind or next((each.spec.kind for each in sources if each.spec), 0)
@@ -58,11 +57,10 @@ def assemble(session: Session, message: Any, answer: Answer) -> None:
         made,
         consumed=_donated(message, sources),
     )
-    (answer.body.array_handle,) = handles
-    answer.send()
+    (body.array_handle,) = handles
 
 
-def disassemble(session: Session, message: Any, answer: Answer) -> None:
+def disassemble(session: Session, message: Any, body: Any) -> None:
     """An array becomes one array for each of its devices."""
     source = session.array(message.array_handle)
     specs = _shard_specs(session, source)
@@ -75,21 +73,19 @@ def disassemble(session: Session, message: Any, answer: Answer) -> None:
         [source],
         made,
     )
-    answer.body.array_handles.extend(handles)
-    answer.send()
+    body.array_handles.extend(handles)
 
 
-def first_shard(session: Session, message: Any, answer: Answer) -> None:
+def first_shard(session: Session, message: Any, body: Any) -> None:
     """One shard of an array that is the same on all devices."""
     source = session.array(message.array_handle)
     spec = _shard_specs(session, source)[0]
     handles, made = session.bind_new([message.result_handle], [spec])
     session_arrays.launch(lambda found: ([values.join(spec, [values.split(found[0])[0]])], None), [source], made)
-    (answer.body.array_handle,) = handles
-    answer.send()
+    (body.array_handle,) = handles
 
 
-def copy(session: Session, message: Any, answer: Answer) -> None:
+def copy(session: Session, message: Any, body: Any) -> None:
     """Arrays go to other devices, or to another kind of memory."""
     machine = session.machine
     memory_kind = message.memory_kind if message.HasField("memory_kind") else None
@@ -110,11 +106,10 @@ def copy(session: Session, message: Any, answer: Answer) -> None:
             consumed=_donated(message, [source]),
             start=queue.launch_elsewhere if _size(target) >= _LARGE else queue.launch,
         )
-    answer.body.array_handles.extend(names)
-    answer.send()
+    body.array_handles.extend(names)
 
 
-def remap(session: Session, message: Any, answer: Answer) -> None:
+def remap(session: Session, message: Any, body: Any) -> None:
     """Shards of some arrays become shards of others."""
     sources = [session.array(handle) for handle in message.array_handles]
     specs = [values.read_spec(each, session.machine.shardings) for each in message.plan.output_specs]
@@ -136,11 +131,10 @@ def remap(session: Session, message: Any, answer: Answer) -> None:
         return [values.join(spec, each) for spec, each in zip(specs, shards, strict=True)], None
 
     session_arrays.launch(work, sources, made, consumed=_donated(message, sources))
-    answer.body.array_handles.extend(handles)
-    answer.send()
+    body.array_handles.extend(handles)
 
 
-def reshard(session: Session, message: Any, answer: Answer) -> None:
+def reshard(session: Session, message: Any, body: Any) -> None:
     """Arrays get other shardings, over whatever devices these name."""
     sources = [session.array(handle) for handle in message.array_handles]
     names: list[int] = []
@@ -155,59 +149,61 @@ def reshard(session: Session, message: Any, answer: Answer) -> None:
             consumed=_donated(message, [source]),
             start=session.machine.queues.of(target.sharding.device_ids).launch_elsewhere,
         )
-    answer.body.array_handles.extend(names)
-    answer.send()
+    body.array_handles.extend(names)
 
 
-def read_array(session: Session, message: Any, answer: Answer) -> None:
+def read_array(session: Session, message: Any, body: Any) -> Promise:
     """An array's bytes become a host buffer, which the client fetches over another stream."""
+    del body
     array = session.array(message.array_handle)
     ready = array.ready(session.machine.queues.of)
     strides = tuple(message.byte_strides.strides) if message.HasField("byte_strides") else None
+    done = Promise()
 
     def read() -> None:
         try:
             session.buffers.put(message.host_buffer_handle, values.to_host(ready.get(), strides))
         except Exception as error:
-            answer.fail(statuses.of(error))
+            done.fail(statuses.of(error))
         else:
-            answer.send()
+            done.settle(None)
 
-    def done() -> None:
+    def when_ready() -> None:
         # To change the layout of a large array takes a while, and this may be the thread that takes the requests.
         if ready.error is None and array.spec is not None and _size(array.spec) >= _LARGE:
             session.machine.queues.of(array.spec.sharding.device_ids).aside(read)
         else:
             read()
 
-    ready.then(done)
+    ready.then(when_ready)
+    return done
 
 
-def check_ready(session: Session, message: Any, answer: Answer) -> None:
+def check_ready(session: Session, message: Any, body: Any) -> Promise:
     """Wait until values are available, and report any error."""
-    waits = [session.array(handle).ready(session.machine.queues.of) for handle in message.value_handles]
-    answer.send_when(promises.all_of(waits))
+    del body
+    return promises.all_of([session.array(each).ready(session.machine.queues.of) for each in message.value_handles])
 
 
-def is_deleted(session: Session, message: Any, answer: Answer) -> None:
+def is_deleted(session: Session, message: Any, body: Any) -> None:
     """Whether an array was deleted or its memory reused."""
-    answer.body.deleted = session.array(message.array_handle).deleted
-    answer.send()
+    body.deleted = session.array(message.array_handle).deleted
 
 
-def delete(session: Session, message: Any, answer: Answer) -> None:
+def delete(session: Session, message: Any, body: Any) -> Promise:
     """Frees memory; the handles stay."""
     for array in message.array_handle:
         session.array(array).delete()
-    handle = answer.body.deletion_future_handle = session.new_handle()
-    session.futures[handle] = Future(promises.settled(None), uncounted=True)
-    answer.send(uncounted=True)
+    body.deletion_future_handle = session.new_handle()
+    session.futures[body.deletion_future_handle] = UNCOUNTED
+    return UNCOUNTED
 
 
-def destruct(session: Session, message: Any, answer: Answer) -> None:
+def destruct(session: Session, message: Any, body: Any) -> Promise:
     """Frees handles."""
+    del body
     session.forget(message.array_handle)
-    answer.send(uncounted=True)
+    return UNCOUNTED
 
 
 HANDLERS: dict[str, Handler] = {

@@ -29,8 +29,15 @@ from pathways_jupyter.local.pathways.ifrt.values import Spec
 
 _log = logging.getLogger(__name__)
 
-Handler = Callable[["Session", Any, "Answer"], None]
-"""Answers one kind of request: now, or later through the Answer; what it raises becomes the answer."""
+Handler = Callable[["Session", Any, Any], Promise | None]
+"""Serves one kind of request, and fills in the message of its answer.
+
+The answer is sent when the promise is settled, or at once when there is none; what the handler raises, and an error in
+the promise, becomes the answer.
+"""
+
+UNCOUNTED = promises.settled(None)
+"""Returned by handlers whose answers are left out of the sequence numbers, as those of batched requests are."""
 
 
 @dataclass(frozen=True)
@@ -48,18 +55,6 @@ class Machine:
     placed: Promise
 
 
-@dataclass(frozen=True, slots=True)
-class Future:
-    """Something a client may wait for by its handle.
-
-    Attributes:
-      uncounted: Whether its answers are left out of the sequence numbers, as those of batched requests are.
-    """
-
-    promise: Promise
-    uncounted: bool = False
-
-
 class Session:
     """Everything that belongs to one client, until it goes.
 
@@ -74,7 +69,7 @@ class Session:
         self.buffers = HostBuffers()
         self.order = Order()
         self.executables: dict[int, XlaExecutable | PythonExecutable] = {}
-        self.futures: dict[int, Future] = {}
+        self.futures: dict[int, Promise] = {}
         self._handlers = handlers
         self._deliver = deliver
         self._arrays: dict[int, Array] = {}
@@ -88,19 +83,45 @@ class Session:
         field = request.WhichOneof("request")
         name = field.removesuffix("_request")
         message = getattr(request, field)
-        answer = Answer(self, request, name)
+        context = request.request_metadata.user_context_id
+        response = messages.IfrtResponse()
+        metadata = response.response_metadata
+        metadata.op_id = request.request_metadata.op_id
+        body = getattr(response, f"{name}_response")
+        body.SetInParent()
         handler = self._handlers.get(name)
         try:
             if handler is None:
                 kind = message.DESCRIPTOR.name.removesuffix("Request")
                 raise statuses.unimplemented(f"{kind} is not supported by the embedded proxy")
-            handler(self, message, answer)
+            promise = handler(self, message, body)
         except Exception as error:
             status = statuses.of(error)
             if not isinstance(error, StatusError):
                 _log.warning("%s failed: %s", name, status, exc_info=True)
             self._bind_failed(message, status)
-            answer.fail(status)
+            promise = promises.failed(status)
+
+        def answer() -> None:
+            with self._answer_lock:
+                if promise is not None and promise.error is not None:
+                    response.ClearField(f"{name}_response")
+                    promise.error.write_to(metadata.status)
+                    # Context ids travel back on answers that succeeded.
+                    if context:
+                        self._finished_contexts.append(context)
+                elif promise is not UNCOUNTED:
+                    metadata.seq_num = next(self._sequence)
+                    metadata.destroyed_user_context_ids.extend(self._finished_contexts)
+                    self._finished_contexts.clear()
+                    if context:
+                        metadata.destroyed_user_context_ids.append(context)
+                self._deliver(response)
+
+        if promise is None:
+            answer()
+        else:
+            promise.then(answer)
 
     def array(self, handle: int) -> Array:
         """The array with this handle."""
@@ -164,62 +185,7 @@ class Session:
                 if handle and handle not in self._arrays:
                     self._arrays[handle] = _failed(error)
         if "result_status_handle" in fields and message.result_status_handle:
-            self.futures.setdefault(message.result_status_handle, Future(promises.failed(error)))
-
-    def _send(self, response: Any, context: int, *, ok: bool, uncounted: bool) -> None:
-        metadata = response.response_metadata
-        with self._answer_lock:
-            if not ok:
-                # Context ids travel back on answers that succeeded.
-                if context:
-                    self._finished_contexts.append(context)
-            elif not uncounted:
-                metadata.seq_num = next(self._sequence)
-                metadata.destroyed_user_context_ids.extend(self._finished_contexts)
-                self._finished_contexts.clear()
-                if context:
-                    metadata.destroyed_user_context_ids.append(context)
-            self._deliver(response)
-
-
-class Answer:
-    """The answer to one request, sent once.
-
-    Attributes:
-      body: The response message of the request's kind, to be filled before it is sent.
-    """
-
-    __slots__ = ("_context", "_response", "_session", "body")
-
-    def __init__(self, session: Session, request: Any, name: str) -> None:
-        self._session = session
-        self._context = request.request_metadata.user_context_id
-        self._response = messages.IfrtResponse()
-        self._response.response_metadata.op_id = request.request_metadata.op_id
-        self.body: Any = getattr(self._response, f"{name}_response")
-        self.body.SetInParent()
-
-    def send(self, *, uncounted: bool = False) -> None:
-        """Answers with success."""
-        self._session._send(self._response, self._context, ok=True, uncounted=uncounted)
-
-    def fail(self, error: StatusError) -> None:
-        """Answers with an error."""
-        self._response.ClearField(self._response.WhichOneof("response"))
-        metadata = self._response.response_metadata
-        error.write_to(metadata.status)
-        self._session._send(self._response, self._context, ok=False, uncounted=True)
-
-    def send_when(self, promise: Promise, *, uncounted: bool = False) -> None:
-        """Answers as soon as `promise` is settled, with its error if it has one."""
-
-        def settled() -> None:
-            if promise.error is not None:
-                self.fail(promise.error)
-            else:
-                self.send(uncounted=uncounted)
-
-        promise.then(settled)
+            self.futures.setdefault(message.result_status_handle, promises.failed(error))
 
 
 _RESULT_FIELDS = ("array_handle", "array_handles", "result_handle", "result_handles", "result_array_handle")

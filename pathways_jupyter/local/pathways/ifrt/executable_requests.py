@@ -6,21 +6,23 @@ import threading
 from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt import messages, promises, statuses
-from pathways_jupyter.local.pathways.ifrt.client_session import Answer, Future, Handler, Session
+from pathways_jupyter.local.pathways.ifrt.client_session import Handler, Session
 from pathways_jupyter.local.pathways.ifrt.colocated import PythonExecutable
 from pathways_jupyter.local.pathways.ifrt.executables import XlaExecutable
+from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.stablehlo import CALLBACKS_REFUSED
 
 _XLA_PROGRAMS = frozenset({"xla::ifrt::XlaProgram", "xla::ifrt::HloProgram"})
 _PYTHON_PROGRAM = "xla::ifrt::CustomCallProgram"
 
 
-def compile_program(session: Session, message: Any, answer: Answer) -> None:
+def compile_program(session: Session, message: Any, body: Any) -> Promise:
     """Compiles on a thread of its own; the answer comes when it is done."""
     if message.host_callbacks:
         raise statuses.unimplemented(CALLBACKS_REFUSED)
+    done = Promise()
 
-    def compile_and_answer() -> None:
+    def compile_and_describe() -> None:
         machine, program = session.machine, message.program
         executable: XlaExecutable | PythonExecutable
         try:
@@ -35,9 +37,8 @@ def compile_program(session: Session, message: Any, answer: Answer) -> None:
             else:
                 raise statuses.unimplemented(f"programs of type {program.type_name} are not supported")
         except Exception as error:
-            answer.fail(statuses.of(error))
+            done.fail(statuses.of(error))
             return
-        body = answer.body
         body.loaded_executable_handle = session.new_handle()
         session.executables[body.loaded_executable_handle] = executable
         body.name = executable.name
@@ -47,19 +48,19 @@ def compile_program(session: Session, message: Any, answer: Answer) -> None:
         if executable.fingerprint:
             body.fingerprint_value = executable.fingerprint
         body.ready_future_handle = session.new_handle()
-        session.futures[body.ready_future_handle] = Future(promises.settled(None))
-        answer.send()
+        session.futures[body.ready_future_handle] = promises.settled(None)
+        done.settle(None)
 
-    threading.Thread(target=compile_and_answer, name="compile", daemon=True).start()
+    threading.Thread(target=compile_and_describe, name="compile", daemon=True).start()
+    return done
 
 
-def describe(session: Session, message: Any, answer: Answer) -> None:
+def describe(session: Session, message: Any, body: Any) -> None:
     """Shardings, layouts, memory."""
-    session.executables[message.loaded_executable_handle].describe(answer.body)
-    answer.send()
+    session.executables[message.loaded_executable_handle].describe(body)
 
 
-def execute(session: Session, message: Any, answer: Answer) -> None:
+def execute(session: Session, message: Any, body: Any) -> None:
     """Start a program; its results carry any error."""
     executable = session.executables[message.loaded_executable_handle]
     inputs = [session.array(handle) for handle in message.args_handles]
@@ -67,54 +68,49 @@ def execute(session: Session, message: Any, answer: Answer) -> None:
     handles, outputs = session.bind_new(message.result_array_handle, specs)
     started = executable.execute(inputs, outputs, message.execute_options)
     if message.execute_options.fill_status:
-        answer.body.status_handle = message.result_status_handle or session.new_handle()
+        body.status_handle = message.result_status_handle or session.new_handle()
         over = [array.ready(session.machine.queues.of) for array in outputs]
-        session.futures[answer.body.status_handle] = Future(promises.all_of([started, *over]))
+        session.futures[body.status_handle] = promises.all_of([started, *over])
     if not message.result_array_handle:
         for handle, spec in zip(handles, specs, strict=True):
-            output = answer.body.outputs.add(array_handle=handle)
+            output = body.outputs.add(array_handle=handle)
             output.dtype.kind = spec.kind
             output.shape.SetInParent()
             output.shape.dims.extend(spec.shape)
             output.sharding.CopyFrom(spec.sharding.proto)
-    answer.send()
 
 
-def fetch_result(session: Session, message: Any, answer: Answer) -> None:
+def fetch_result(session: Session, message: Any, body: Any) -> Promise:
     """Waits until an execution is over."""
-    answer.send_when(session.futures.pop(message.result_status_handle).promise)
+    del body
+    return session.futures.pop(message.result_status_handle)
 
 
-def check_future(session: Session, message: Any, answer: Answer) -> None:
+def check_future(session: Session, message: Any, body: Any) -> Promise:
     """Waits for something that has a handle; once."""
-    future = session.futures.pop(message.future_handle)
-    answer.send_when(future.promise, uncounted=future.uncounted)
+    del body
+    return session.futures.pop(message.future_handle)
 
 
-def cost_analysis(session: Session, message: Any, answer: Answer) -> None:
+def cost_analysis(session: Session, message: Any, body: Any) -> None:
     """XLA's estimates."""
     estimates = session.executables[message.loaded_executable_handle].cost_analysis()
-    messages.write_attributes(answer.body.attributes, estimates)
-    answer.send()
+    messages.write_attributes(body.attributes, estimates)
 
 
-def program_text(session: Session, message: Any, answer: Answer) -> None:
+def program_text(session: Session, message: Any, body: Any) -> None:
     """The optimized program."""
-    answer.body.human_readable_program_text = session.executables[message.loaded_executable_handle].text()
-    answer.send()
+    body.human_readable_program_text = session.executables[message.loaded_executable_handle].text()
 
 
-def destruct(session: Session, message: Any, answer: Answer) -> None:
+def destruct(session: Session, message: Any, body: Any) -> None:
     """Frees an executable and its handle."""
     session.executables.pop(message.loaded_executable_handle).release()
-    answer.send()
 
 
-def default_layout(session: Session, message: Any, answer: Answer) -> None:
+def default_layout(session: Session, message: Any, body: Any) -> None:
     """The default memory layout of arrays."""
-    body = answer.body
     body.serialized_pjrt_layout = session.machine.devices.default_layout(message.dtype.kind, tuple(message.dims))
-    answer.send()
 
 
 HANDLERS: dict[str, Handler] = {

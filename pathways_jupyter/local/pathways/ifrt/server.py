@@ -12,9 +12,10 @@ from pathways_jupyter.local.pathways.http2 import connection
 from pathways_jupyter.local.pathways.http2.calls import Call, Content, Messages
 from pathways_jupyter.local.pathways.ifrt import array_requests, devices, executable_requests, messages
 from pathways_jupyter.local.pathways.ifrt.buffers import Upload, chunk_head
-from pathways_jupyter.local.pathways.ifrt.client_session import Answer, Handler, Machine, Session
+from pathways_jupyter.local.pathways.ifrt.client_session import Handler, Machine, Session
 from pathways_jupyter.local.pathways.ifrt.devices import MEMORY_KINDS, PLATFORM, Device
 from pathways_jupyter.local.pathways.ifrt.messages import Attribute, Version
+from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.statuses import Code, StatusError
 
 _log = logging.getLogger(__name__)
@@ -155,10 +156,9 @@ class Server:
 _NOTHING = b""
 
 
-def introduce(session: Session, message: Any, answer: Answer) -> None:
+def introduce(session: Session, message: Any, response: Any) -> Promise:
     """Describes the devices; answers once every slice is placed, which is when they begin to exist."""
     del message
-    response = answer.body
     response.session_id = session.id
     response.platform_name = PLATFORM
     response.platform_version = _PLATFORM_VERSION
@@ -171,7 +171,7 @@ def introduce(session: Session, message: Any, answer: Answer) -> None:
             response.primary_device_ids.append(device.id)
     # With Shardy, programs arrive with their shardings still in the client's own axes.
     messages.write_attributes(response.client_attributes, {"serialize_with_sdy": True})
-    answer.send_when(session.machine.placed)
+    return session.machine.placed
 
 
 def _describe(response: Any, device: Device) -> None:
