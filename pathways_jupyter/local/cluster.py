@@ -132,9 +132,9 @@ def up(
       ConfigError: An instance type or a count cannot be used.
       LocalClusterError: The cluster cannot be started, or one of that name runs and does not heal as fast as wanted.
     """
-    wanted = _parsed(instances)
-    settings = Settings(wanted, _parsed(spare or {}), idle_seconds, sidecar, hollow, port, fast_heal)
-    return _up(name, needed=wanted, settings=settings, wait=wait)
+    requested = _parsed(instances)
+    settings = Settings(requested, _parsed(spare or {}), idle_seconds, sidecar, hollow, port, fast_heal)
+    return _up(name, needed=requested, settings=settings, wait=wait)
 
 
 def ensure(needed: Mapping[str, int] | None = None) -> Cluster:
@@ -148,8 +148,8 @@ def ensure(needed: Mapping[str, int] | None = None) -> Cluster:
 
     Raises: See :func:`up`.
     """
-    wanted = _parsed(needed or {})
-    fresh = {kind: max(count, DEFAULT_INSTANCES.get(kind, 0)) for kind, count in wanted.items()}
+    requested = _parsed(needed or {})
+    fresh = {kind: max(count, DEFAULT_INSTANCES.get(kind, 0)) for kind, count in requested.items()}
     settings = Settings(fresh or DEFAULT_INSTANCES, sidecar=True)
     # Only a daemon that was killed leaves a record.
     if not (place := ClusterDirectory("local")).alive() and (killed := place.read()) is not None:
@@ -157,7 +157,7 @@ def ensure(needed: Mapping[str, int] | None = None) -> Cluster:
         settings = replace(
             settings, instances=larger(before.instances, fresh), fast_heal=before.fast_heal, spare=before.spare
         )
-    return _up("local", needed=wanted, settings=settings, wait=True)
+    return _up("local", needed=requested, settings=settings, wait=True)
 
 
 def _up(name: str, *, needed: Mapping[str, int], settings: Settings, wait: bool) -> Cluster:

@@ -233,8 +233,8 @@ class RunningCluster:
 
         def is_head(pod: Object) -> bool:
             labels = pod["metadata"].get("labels") or {}
-            wanted = (service, names.HEAD_JOB)
-            return (labels.get(names.JOBSET_NAME_LABEL), labels.get(names.REPLICATED_JOB_LABEL)) == wanted
+            head = (service, names.HEAD_JOB)
+            return (labels.get(names.JOBSET_NAME_LABEL), labels.get(names.REPLICATED_JOB_LABEL)) == head
 
         while True:
             watch = self._store.watch(PODS, names.DEFAULT_NAMESPACE, test=is_head)

@@ -39,9 +39,9 @@ class Exec:
         Raises:
           LocalClusterError: The cluster is shutting down.
         """
-        made = cls()
-        await (made._on_terminal(start) if tty else made._on_pipes(start, stdin))
-        return made
+        execution = cls()
+        await (execution._on_terminal(start) if tty else execution._on_pipes(start, stdin))
+        return execution
 
     async def wait(self) -> int:
         """Wait for the exit code; 128 + signal when a signal ended it."""

@@ -257,11 +257,11 @@ def _become(request: Request, descriptors: list[int], *, life: int, parent: int)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
     watched = orphans.die_with(parent)
     orphans.set_name(request.name or os.path.basename(request.argv[0]))
-    kept = 3
+    first_closed = 3
     if request.program and not watched:
-        os.dup2(life, kept, inheritable=False)
-        kept += 1
-    os.closerange(kept, max(int(each) for each in os.listdir("/dev/fd")) + 1)
+        os.dup2(life, first_closed, inheritable=False)
+        first_closed += 1
+    os.closerange(first_closed, max(int(each) for each in os.listdir("/dev/fd")) + 1)
     os.chdir(request.directory)
     environment = dict(request.environment, **{CONTAINER_VARIABLE: request.container})
     if request.main:
