@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import re
-from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
-from urllib.parse import quote
 
-from pathways_jupyter.base.errors import ApiError, ClusterError, PathwaysError, ServiceError
+from pathways_jupyter.base.errors import ApiError, PathwaysError, ServiceError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import count, some
-from pathways_jupyter.kube import google, objects
+from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import EVENTS, JOBSETS, NETWORK_POLICIES, NODES, PODS, Object
-from pathways_jupyter.service import checks, names, untrusted
+from pathways_jupyter.service import checks, names
 from pathways_jupyter.service.checks import Finding, Level, Need
 from pathways_jupyter.service.service_jobset import ServiceSpec
 
@@ -33,14 +29,6 @@ NEEDS: tuple[Need, ...] = tuple(
         Need(EVENTS, ("list", "watch"), level=Level.WARN, purpose="see why something does not start"),
     )
 )
-
-_QUOTA = re.compile(r"quota|stockout|out of resources|does not have enough resources", re.IGNORECASE)
-_RECENT_SECONDS = 3600.0
-
-STORAGE_ENDPOINT_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE"
-"""The variable with which gcloud is pointed at another endpoint than the public one."""
-_STORAGE_ENDPOINT = "https://storage.googleapis.com/storage/v1/"
-_STORAGE_TIMEOUT_SECONDS = 20.0
 
 
 @dataclass
@@ -85,14 +73,6 @@ async def findings(client: Client, spec: ServiceSpec) -> AsyncIterator[Finding]:
         yield await _slices(client, spec, pools)
         if (pool := spec.head_node_selector.get(names.NODEPOOL_LABEL)) is not None:
             yield await _head(client, spec, pool, pools)
-    if spec.gcs_scratch_location:
-        if not isinstance(pools, Finding) and _is_embedded(pools):
-            unused = f"{spec.gcs_scratch_location} is not checked: the embedded cluster uses no bucket"
-            yield Finding("bucket", Level.OK, unused)
-        else:
-            yield await _bucket(spec.gcs_scratch_location)
-    for found in await _quota(client, spec.namespace):
-        yield found
 
 
 async def _pools(client: Client) -> Mapping[str, _Pool] | Finding:
@@ -220,79 +200,3 @@ async def _running(client: Client, spec: ServiceSpec, labels: str) -> list[Objec
             continue
         return [pod for pod in pods if (pod.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}]
     return []
-
-
-async def _bucket(location: str) -> Finding:
-    """Check that the scratch bucket can be read.
-
-    The pods of a service use it with the identity of their node or service account. This check uses the identity of the
-    person who deploys: it finds a misspelled bucket, and says nothing about the pods' own rights.
-    """
-    try:
-        await asyncio.to_thread(read_bucket, location)
-    except ApiError as error:
-        return Finding("bucket", Level.FAIL, str(error), error.hint)
-    except PathwaysError as error:
-        # Not signed in to Google here, which the Kubernetes credentials may not need: the pods have their own identity.
-        return Finding("bucket", Level.WARN, f"{location} cannot be checked: {error}", error.hint)
-    return Finding("bucket", Level.OK, f"{location} can be read with your credentials; pods use their own")
-
-
-def read_bucket(location: str) -> None:
-    """List one object at `location` (``gs://BUCKET/PATH``), with Google's JSON API and default credentials; blocks.
-
-    Raises:
-      ApiError: There is no such bucket (404), or these credentials may not list it (403).
-      ClusterError: There are no Google credentials here, or Google cannot be reached.
-    """
-    import requests
-
-    bucket, _, prefix = location.removeprefix("gs://").partition("/")
-    token, _ = google.token_source()()
-    base = (os.environ.get(STORAGE_ENDPOINT_VARIABLE) or _STORAGE_ENDPOINT).rstrip("/")
-    try:
-        response = requests.get(
-            f"{base}/b/{quote(bucket, safe='')}/o",
-            params={"maxResults": "1", "prefix": prefix, "fields": "kind"},
-            headers={"Authorization": f"Bearer {token}"},
-            timeout=_STORAGE_TIMEOUT_SECONDS,
-        )
-    except requests.RequestException as error:
-        raise ClusterError(
-            f"Google's Cloud Storage API cannot be reached: {type(error).__name__}.", hint="Check the network."
-        ) from error
-    if response.ok:
-        return
-    hints = {
-        401: "Sign in again: gcloud auth application-default login.",
-        403: f"Ask for roles/storage.objectUser on gs://{bucket}, for yourself and for the nodes' service account.",
-        404: advice("Check {gcs_bucket}, or create it: gcloud storage buckets create gs://{bucket}.", bucket=bucket),
-    }
-    said = {403: "may not be read with your credentials", 404: "does not exist"}.get(
-        response.status_code, f"cannot be read: HTTP {response.status_code}"
-    )
-    raise ApiError(
-        f"Bucket gs://{bucket} {said}.",
-        status=response.status_code,
-        hint=hints.get(response.status_code, "Try again in a moment."),
-    )
-
-
-async def _quota(client: Client, namespace: str) -> Sequence[Finding]:
-    """Return what events of the last hour say about quota and missing capacity."""
-    try:
-        events = (await objects.list_(client, EVENTS, namespace=namespace)).items
-    except PathwaysError:
-        # The missing permission has its own finding.
-        return ()
-    said: Counter[str] = Counter()
-    for event in events:
-        message = untrusted.text(" ".join(str(event.get("message") or "").split()))
-        at = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
-        recent = not at or client.now() - untrusted.time(at) < _RECENT_SECONDS
-        if recent and (_QUOTA.search(message) or _QUOTA.search(str(event.get("reason") or ""))):
-            said[message] += untrusted.count(event.get("count"), 2**31) or 1
-    return [
-        Finding("quota", Level.WARN, f"In the last hour: {message}", "Ask for more quota, or for a smaller service.")
-        for message, _ in said.most_common(3)
-    ]
