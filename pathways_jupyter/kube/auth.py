@@ -11,13 +11,12 @@ import os
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import kubeconfig as kubeconfigs
-from pathways_jupyter.kube.cluster_access import Cluster, tls
+from pathways_jupyter.kube.cluster_access import Cluster, proxy_of_environment, tls, url_problem
 from pathways_jupyter.kube.credentials import (
     Credentials,
     ExecPlugin,
@@ -128,10 +127,10 @@ def in_cluster(environ: Mapping[str, str] | None = None, *, directory: Path = SE
 def _from_context(context: kubeconfigs.Context, environ: Mapping[str, str]) -> Cluster:
     entry = context.cluster
     server = entry.text("server").rstrip("/")
-    if problem := _url_problem(server, ("https", "http")):
+    if problem := url_problem(server, ("https", "http")):
         raise entry.wrong("server", f"is {server!r}, which is not a URL: {problem}")
     proxy = entry.text("proxy-url")
-    if problem := _url_problem(proxy) if proxy else "":
+    if problem := url_problem(proxy) if proxy else "":
         raise entry.wrong("proxy-url", f"is {proxy!r}, which is not a URL: {problem}")
     try:
         secure = tls(_material(entry, "certificate-authority"), verify=not entry.flag("insecure-skip-tls-verify"))
@@ -149,25 +148,9 @@ def _from_context(context: kubeconfigs.Context, environ: Mapping[str, str]) -> C
         credentials=_credentials(context, secure),
         ssl=secure if server.startswith("https://") else None,
         server_name=entry.text("tls-server-name"),
-        proxy=proxy or _proxy_of_environment(server, environ),
+        proxy=proxy or proxy_of_environment(server, environ),
         headers=headers,
     )
-
-
-def _url_problem(text: str, schemes: tuple[str, ...] = ()) -> str:
-    """Return why `text` is not the URL of a server, as the end of a sentence; empty when it is one."""
-    try:
-        url = urlsplit(text)
-        host, port = url.hostname, url.port
-    except ValueError as error:
-        return str(error)
-    if " " in text or not host:
-        return "it names no host"
-    if port == 0:
-        return "port 0 cannot be connected to"
-    if schemes and url.scheme not in schemes:
-        return f"it does not begin with {' or '.join(f'{scheme}://' for scheme in schemes)}"
-    return ""
 
 
 def _credentials(context: kubeconfigs.Context, secure: ssl.SSLContext) -> Credentials:
@@ -227,23 +210,3 @@ def _material(entry: Entry, name: str) -> bytes:
         return Path(path).read_bytes() if path else b""
     except OSError as error:
         raise entry.wrong(name, f"names {path}, which cannot be read: {error.strerror}") from error
-
-
-def _proxy_of_environment(server: str, environ: Mapping[str, str]) -> str:
-    proxy = environ.get("HTTPS_PROXY") or environ.get("https_proxy") or ""
-    if not proxy or not server.startswith("https://"):
-        return ""
-    host = urlsplit(server).hostname or ""
-    listed = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
-    exempt = [name.strip().lstrip(".") for name in listed.split(",") if name.strip()]
-    if host == "localhost" or host.startswith("127.") or "*" in exempt:
-        return ""
-    if any(host == name or host.endswith(f".{name}") for name in exempt):
-        return ""
-    # Like curl and kubectl, read a proxy without a scheme as HTTP.
-    url = proxy if "://" in proxy else f"http://{proxy}"
-    if problem := _url_problem(url):
-        raise ConfigError(
-            f"HTTPS_PROXY is {proxy!r}, which is not a URL: {problem}.", hint="Fix the variable, or unset it."
-        )
-    return url

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # Typeshed has no stub of it.
 
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.kube.credentials import Credentials
@@ -52,3 +54,40 @@ def tls(authority: bytes = b"", *, verify: bool = True) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def url_problem(text: str, schemes: tuple[str, ...] = ()) -> str:
+    """Return why `text` is not the URL of a server, as the end of a sentence; empty when it is one."""
+    try:
+        url = urlsplit(text)
+        host, port = url.hostname, url.port
+    except ValueError as error:
+        return str(error)
+    if " " in text or not host:
+        return "it names no host"
+    if port == 0:
+        return "port 0 cannot be connected to"
+    if schemes and url.scheme not in schemes:
+        return f"it does not begin with {' or '.join(f'{scheme}://' for scheme in schemes)}"
+    return ""
+
+
+def proxy_of_environment(server: str, environ: Mapping[str, str]) -> str:
+    """Return the URL of the HTTP proxy that the environment names for `server`; empty for a direct connection.
+
+    Raises:
+      ConfigError: It is not a URL.
+    """
+    proxy = environ.get("HTTPS_PROXY") or environ.get("https_proxy") or ""
+    host = urlsplit(server).hostname or ""
+    if not proxy or not server.startswith("https://") or host == "localhost" or host.startswith("127."):
+        return ""
+    if proxy_bypass_environment(host, {"no": environ.get("NO_PROXY") or environ.get("no_proxy") or ""}):
+        return ""
+    # Like curl and kubectl, read a proxy without a scheme as HTTP.
+    url = proxy if "://" in proxy else f"http://{proxy}"
+    if problem := url_problem(url):
+        raise ConfigError(
+            f"HTTPS_PROXY is {proxy!r}, which is not a URL: {problem}.", hint="Fix the variable, or unset it."
+        )
+    return url

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import os
 from collections.abc import Callable, Mapping
 from datetime import UTC
@@ -17,23 +16,17 @@ from urllib.parse import quote
 
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.kube.cluster_access import Cluster, tls
+from pathways_jupyter.kube.cluster_access import Cluster, proxy_of_environment, tls
 from pathways_jupyter.kube.credentials import Renewable
 
 ENDPOINT_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER"
 """The variable with which gcloud is pointed at another endpoint than the public one."""
-
-IMPERSONATE_VARIABLE = "CLOUDSDK_AUTH_IMPERSONATE_SERVICE_ACCOUNT"
-"""The variable with which gcloud is asked to act as a service account."""
-IAM_ENDPOINT_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_IAMCREDENTIALS"
 
 _ENDPOINT = "https://container.googleapis.com/"
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _LOGIN = "Run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS to a service account's file."
 _NETWORK = "Check the network and HTTPS_PROXY, and try again."
 _TIMEOUT_SECONDS = 20.0
-_PROBE_SECONDS = 4.0
-_HTTPS_PORT = 443
 
 
 def find(cluster: str, project: str, region: str) -> Cluster:
@@ -55,14 +48,14 @@ def find(cluster: str, project: str, region: str) -> Cluster:
         return f"Bearer {value}", expires
 
     described = _describe(cluster, project, region, token)
-    host, authority, proxy = _endpoint(described, f"{cluster} --region {region} --project {project}")
+    host, authority = _endpoint(described, cluster)
     return Cluster(
         name=f"gke_{project}_{region}_{cluster}",
         server=f"https://{host}",
         namespace="default",
         credentials=Renewable(fetch, hint=_LOGIN),
         ssl=tls(authority),
-        proxy=proxy,
+        proxy=proxy_of_environment(f"https://{host}", os.environ),
     )
 
 
@@ -91,8 +84,6 @@ def token_source() -> Callable[[], tuple[str, float]]:
     except google.auth.exceptions.TransportError as error:
         # Some kinds of files name a project by its number, and the library looks its name up.
         raise ClusterError("Google cannot be reached.", hint=_NETWORK) from error
-    if principal := os.environ.get(IMPERSONATE_VARIABLE, ""):
-        credentials = _impersonated(credentials, principal)
 
     def fetch() -> tuple[str, float]:
         # A new session each time: this runs rarely, and sessions are not thread-safe.
@@ -103,7 +94,10 @@ def token_source() -> Callable[[], tuple[str, float]]:
             raise ClusterError("Google's token endpoint cannot be reached.", hint=_NETWORK) from error
         except google.auth.exceptions.GoogleAuthError as error:
             detail = _one_line(error)
-            raise ClusterError(f"Google refused to issue a token: {detail}.", hint=_refusal_hint(detail)) from error
+            hint = _LOGIN
+            if "iat" in detail and "exp" in detail:
+                hint = "This machine's clock is wrong: set it, e.g. timedatectl set-ntp true."
+            raise ClusterError(f"Google refused to issue a token: {detail}.", hint=hint) from error
         finally:
             request.session.close()
         # google-auth's datetimes are naive, but mean UTC.
@@ -113,39 +107,9 @@ def token_source() -> Callable[[], tuple[str, float]]:
     return fetch
 
 
-def _impersonated(source: Any, principal: str) -> Any:
-    """Return credentials of the service account `principal`, made with those of `source`."""
-    from google.auth import impersonated_credentials
-
-    base = os.environ.get(IAM_ENDPOINT_VARIABLE, "").rstrip("/")
-    method = f"/v1/projects/-/serviceAccounts/{principal}:generateAccessToken"
-    return impersonated_credentials.Credentials(
-        source_credentials=source,
-        target_principal=principal,
-        target_scopes=[_SCOPE],
-        iam_endpoint_override=f"{base}{method}" if base else None,
-    )
-
-
-def _refusal_hint(detail: str) -> str:
-    """Return what to do about a token that Google refused to issue."""
-    if "iat" in detail and "exp" in detail:
-        return "This machine's clock is wrong: set it, e.g. timedatectl set-ntp true."
-    if "getAccessToken" in detail or "generateAccessToken" in detail:
-        return (
-            "Ask for the role roles/iam.serviceAccountTokenCreator on that account: gcloud iam service-accounts "
-            "add-iam-policy-binding ACCOUNT --member user:YOU --role roles/iam.serviceAccountTokenCreator."
-        )
-    return _LOGIN
-
-
 def _one_line(error: BaseException) -> str:
-    """Return what google-auth says of an error; its second argument may be the answer with the reason."""
-    import json
-
-    said, *rest = (*error.args, "") if error.args else (error, "")
-    with contextlib.suppress(ValueError, KeyError, TypeError):
-        said = f"{said} {json.loads(rest[0])['error']['message']}"
+    """Return what google-auth says of an error, whose further arguments repeat the whole answer."""
+    said = error.args[0] if error.args else error
     return " ".join(str(said).split()).rstrip(".")
 
 
@@ -171,67 +135,24 @@ def _describe(cluster: str, project: str, region: str, token: Callable[[], tuple
     return answer if isinstance(answer, dict) else {}
 
 
-def _endpoint(described: Mapping[str, Any], cluster: str) -> tuple[str, bytes, str]:
-    """Return the cluster's host, its certificate authority (empty: a public one) and the HTTP proxy on the way.
+def _endpoint(described: Mapping[str, Any], cluster: str) -> tuple[str, bytes]:
+    """Return the cluster's host and its certificate authority (empty: a public one).
 
-    The DNS endpoint first, which needs no route into the cluster's network; then the public and the private address,
-    whichever can be connected to from here.
-
-    Args:
-      cluster: Its name with region and project, as gcloud takes them.
+    The DNS endpoint first, which needs no route into the cluster's network; else the address that gcloud uses.
 
     Raises:
-      ClusterError: It has no endpoint, or none that can be reached.
+      ClusterError: It has no endpoint.
     """
-    endpoints = described.get("controlPlaneEndpointsConfig") or {}
-    dns = endpoints.get("dnsEndpointConfig") or {}
+    dns = (described.get("controlPlaneEndpointsConfig") or {}).get("dnsEndpointConfig") or {}
     if dns.get("endpoint") and dns.get("allowExternalTraffic"):
-        return dns["endpoint"], b"", _proxy(dns["endpoint"])
-    private = described.get("privateClusterConfig") or endpoints.get("ipEndpointsConfig") or {}
-    addresses = (private.get("publicEndpoint"), described.get("endpoint"), private.get("privateEndpoint"))
-    known = list(dict.fromkeys(filter(None, addresses)))
-    authority = (described.get("masterAuth") or {}).get("clusterCaCertificate")
-    if not known or not authority:
+        return dns["endpoint"], b""
+    host, authority = described.get("endpoint"), (described.get("masterAuth") or {}).get("clusterCaCertificate")
+    if not host or not authority:
         state = described.get("status", "in an unknown state")
         raise ClusterError(
-            f"GKE cluster {cluster.partition(' ')[0]} has no endpoint; it is {state}.",
-            hint="Wait until it is RUNNING, and try again.",
+            f"GKE cluster {cluster} has no endpoint; it is {state}.", hint="Wait until it is RUNNING, and try again."
         )
-    proxy = _proxy(known[0])
-    # Through a proxy, only a request shows what can be reached. And a single public address is simply used: the error
-    # of the first request says as much as a check would.
-    if proxy or (len(known) == 1 and known[0] != private.get("privateEndpoint")):
-        return known[0], base64.b64decode(authority), proxy
-    for host in known:
-        if _accepts(host):
-            return host, base64.b64decode(authority), ""
-    inside = private.get("privateEndpoint")
-    listed = " and ".join(f"{host} ({'private' if host == inside else 'public'})" for host in known)
-    raise ClusterError(
-        f"GKE cluster {cluster.partition(' ')[0]} cannot be reached from here, at {listed}.",
-        hint=f"Enable its DNS endpoint: gcloud container clusters update {cluster} --enable-dns-access. "
-        "Or connect from its network, or through a proxy in HTTPS_PROXY.",
-    )
-
-
-def _accepts(host: str) -> bool:
-    """Whether the API server at `host` takes connections from this machine."""
-    import socket
-
-    name, _, port = host.partition(":")
-    try:
-        with socket.create_connection((name, int(port or _HTTPS_PORT)), timeout=_PROBE_SECONDS):
-            return True
-    except OSError:
-        return False
-
-
-def _proxy(host: str) -> str:
-    """Return the proxy that the environment names for `host`; empty for a direct connection."""
-    from requests.utils import get_environ_proxies, select_proxy
-
-    url = f"https://{host}"
-    return str(select_proxy(url, get_environ_proxies(url)) or "")
+    return host, base64.b64decode(authority)
 
 
 def _refused(status: int, body: str, name: str, project: str) -> ApiError:

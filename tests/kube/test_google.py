@@ -31,7 +31,7 @@ def private_key():
 async def google(tmp_path, monkeypatch, private_key):
     """A Google of two routes; `describe` is its answer about the cluster, `tokens` how many it has issued."""
 
-    played = SimpleNamespace(describe={}, status=200, tokens=0, refuse="", reason="", base="", impersonated=[])
+    played = SimpleNamespace(describe={}, status=200, tokens=0, refuse="", reason="", base="")
 
     async def token(request):
         form = parse_qs(await request.text())
@@ -60,18 +60,8 @@ async def google(tmp_path, monkeypatch, private_key):
         answer = {"access_token": f"ya29.federated{played.tokens}", "expires_in": 3600, "token_type": "Bearer"}
         return web.json_response(answer | {"issued_token_type": kind})
 
-    async def impersonate(request):
-        assert request.headers["Authorization"].startswith("Bearer ya29.")
-        played.impersonated.append(request.match_info["account"])
-        if played.refuse_account:
-            message = "Permission 'iam.serviceAccounts.getAccessToken' denied on resource (or it may not exist)."
-            return web.json_response({"error": {"code": 403, "message": message}}, status=403)
-        return web.json_response({"accessToken": "ya29.impersonated", "expireTime": "2999-01-01T00:00:00Z"})
-
-    played.refuse_account = False
     app = web.Application()
     app.router.add_post("/sts", exchange)
-    app.router.add_post("/v1/projects/-/serviceAccounts/{account}:generateAccessToken", impersonate)
     app.router.add_post("/token", token)
     app.router.add_get(PATH, cluster)
     runner = web.AppRunner(app)
@@ -191,19 +181,6 @@ async def test_a_token_that_is_revoked_later_is_reported_when_it_is_renewed(goog
 DNS = {"dnsEndpointConfig": {"endpoint": "gke-1.us-east5.gke.goog", "allowExternalTraffic": True}}
 
 
-async def test_impersonation_uses_the_accounts_token(google, monkeypatch):
-    google.describe = {"controlPlaneEndpointsConfig": DNS}
-    monkeypatch.setenv("CLOUDSDK_AUTH_IMPERSONATE_SERVICE_ACCOUNT", "tpu@p.iam.gserviceaccount.com")
-    monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_IAMCREDENTIALS", google.base)
-    found = await load()
-    assert await found.credentials.authorization() == "Bearer ya29.impersonated"
-    assert set(google.impersonated) == {"tpu@p.iam.gserviceaccount.com"}
-    google.refuse_account = True
-    with pytest.raises(ClusterError, match="getAccessToken") as raised:
-        await load()
-    assert "roles/iam.serviceAccountTokenCreator" in raised.value.hint
-
-
 async def test_workload_identity_federation_exchanges_the_pods_token(google, monkeypatch, tmp_path):
     google.describe = {"controlPlaneEndpointsConfig": DNS}
     subject = tmp_path / "subject"
@@ -269,39 +246,6 @@ async def test_in_a_pod_the_metadata_server_gives_the_token(google, tmp_path):
     out, _ = await asyncio.wait_for(process.communicate(), 60)
     await runner.cleanup()
     assert out.decode() == "https://gke-1.us-east5.gke.goog Bearer ya29.of-the-pod\n"
-
-
-@pytest.fixture
-async def listening():
-    """A port of this machine that takes connections."""
-    server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
-    yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    server.close()
-
-
-async def test_the_private_address_is_used_where_only_that_can_be_reached(google, self_signed, listening, unused_port):
-    closed = f"127.0.0.1:{unused_port}"
-    google.describe = {
-        "endpoint": closed,
-        "privateClusterConfig": {"publicEndpoint": closed, "privateEndpoint": listening},
-        "masterAuth": {"clusterCaCertificate": base64.b64encode(self_signed.encode()).decode()},
-    }
-    assert (await load()).server == f"https://{listening}"
-
-
-async def test_a_private_cluster_out_of_reach_is_reported_with_the_command_that_opens_it(
-    google, self_signed, unused_port
-):
-    closed = f"127.0.0.1:{unused_port}"
-    google.describe = {
-        "endpoint": closed,
-        "privateClusterConfig": {"privateEndpoint": closed},
-        "masterAuth": {"clusterCaCertificate": base64.b64encode(self_signed.encode()).decode()},
-    }
-    with pytest.raises(ClusterError, match=rf"cannot be reached from here, at {closed} \(private\)") as raised:
-        await load()
-    wanted = "gcloud container clusters update tpus --region us-east5 --project p --enable-dns-access"
-    assert wanted in raised.value.hint
 
 
 async def test_a_proxy_in_the_environment_is_used_for_the_cluster_too(google, monkeypatch):
