@@ -16,6 +16,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from pathways_jupyter.local.apiserver.resources import Object
+
 _ABSENT: Any = object()
 _KINDS: Mapping[type, str] = {
     dict: "object",
@@ -31,14 +33,18 @@ Holds = Callable[[Any, Any], bool]
 """Whether a rule holds for a value and the value before it; raises when a field is missing, as CEL does."""
 
 
-def rule_causes(schema: Mapping[str, Any], new: Any, old: Any = _ABSENT) -> Causes:
+def rule_causes(schema: Mapping[str, Any], new: Object, old: Object | None = None) -> Causes:
     """Yield the rules that an object breaks, with the paths of the fields.
 
     Args:
-      old: The object before an update; leave it out for a new object.
+      old: The object before an update; None for a new object.
     """
     # Rules at the root see a part of the metadata only, as in a real API server.
-    yield from _check(schema, _visible(new), _ABSENT if old is _ABSENT else _visible(old), "")
+    visible = []
+    for obj in (new, old or {}):
+        metadata = obj.get("metadata") or {}
+        visible.append({**obj, "metadata": {key: metadata[key] for key in ("name", "generateName") if key in metadata}})
+    yield from _check(schema, visible[0], visible[1] if old is not None else _ABSENT, "")
 
 
 def unknown_rules(schema: Any) -> Iterator[str]:
@@ -92,12 +98,6 @@ def _check(schema: Mapping[str, Any], new: Any, old: Any, path: str) -> Causes:
 
 def _identity(item: Any, keys: Any) -> tuple[Any, ...]:
     return tuple(item.get(key) for key in keys) if isinstance(item, dict) else (item,)
-
-
-def _visible(obj: Any) -> Any:
-    metadata = obj.get("metadata") or {}
-    seen = {key: metadata[key] for key in ("name", "generateName") if key in metadata}
-    return {**obj, "metadata": seen}
 
 
 def _unchanged(new: Any, old: Any) -> bool:

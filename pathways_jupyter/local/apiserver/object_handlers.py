@@ -80,7 +80,7 @@ def _list(request: web.BaseRequest, store: Store, route: Route, table: bool) -> 
     records = _page(records, number(query, "limit"), query.get("continue", ""), metadata)
     if query.get("continue"):
         # The next pages are only worth having if a watch can make up for the changes in between.
-        store.reach(resource, int(metadata["resourceVersion"]))
+        store.check_history(resource, int(metadata["resourceVersion"]))
     if table:
         objects = [record.object for record in records]
         shown = as_table(resource, objects, metadata["resourceVersion"], query.get("includeObject", ""))

@@ -120,7 +120,7 @@ def revised(resource: ResourceType, new: Object, old: Object, subresource: str) 
         if "status" in old:
             new["status"] = old["status"]
     _check_labels(resource, metadata)
-    strategy.prepare_update(resource, new, old)
+    strategy.prepare(resource, new, old)
     beside = ("metadata", "status") if resource.has_status else ("metadata",)
     if resource.generations and {k: v for k, v in new.items() if k not in beside} != {
         k: v for k, v in old.items() if k not in beside

@@ -88,13 +88,13 @@ class Store:
         """Like :meth:`list`, with the encoded form at hand."""
         return self._tables[resource.key].select(namespace, test)
 
-    def reach(self, resource: ResourceType, since: int) -> None:
+    def check_history(self, resource: ResourceType, since: int) -> None:
         """Check that all changes of one type since a revision are remembered.
 
         Raises:
           StatusError: 410, they are not.
         """
-        self._tables[resource.key].reach(since)
+        self._tables[resource.key].check_history(since)
 
     def dependents(self, uid: str) -> Sequence[tuple[ResourceType, Object]]:
         """Everything whose ownerReferences name `uid`, shared."""
@@ -138,7 +138,7 @@ class Store:
             metadata["generation"] = 1
         if resource.key == kinds.PODS.key:
             admit_pod(obj, self.find)
-        strategy.prepare_create(resource, obj)
+        strategy.prepare(resource, obj, None)
         self._commit(resource, obj, ChangeType.ADDED, dry_run)
         if resource.key == NAMESPACES.key and not dry_run:
             self.create(kinds.SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, namespace=name)

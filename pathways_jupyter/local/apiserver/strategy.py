@@ -29,43 +29,27 @@ def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def prepare_create(resource: ResourceType, obj: Object) -> None:
-    """Default a new object of this type, in place. It has its uid already.
+def prepare(resource: ResourceType, obj: Object, old: Object | None) -> None:
+    """Default and validate a new object (`old` is None; it has its uid already) or an updated one, in place.
 
     Raises:
-      StatusError: 422, the object breaks a rule of its kind.
+      StatusError: 422, the object breaks a rule of its kind, or changes what must not change.
     """
-    if resource.has_status:
+    if old is None and resource.has_status:
         obj.pop("status", None)
     if resource.schema:
-        _default_custom(resource, obj)
-        if causes := list(rule_causes(resource.schema, obj)):
-            raise invalid(resource, obj["metadata"].get("name", ""), causes)
-    prepare = _CREATE.get(resource.qualified)
-    if prepare is not None:
-        prepare(obj)
-    if resource.has_status and not resource.custom:
-        obj.setdefault("status", {})
-
-
-def prepare_update(resource: ResourceType, obj: Object, old: Object) -> None:
-    """Default and validate an updated object, in place.
-
-    Raises:
-      StatusError: 422, it changes what must not change.
-    """
-    check = _UPDATE.get(resource.qualified)
-    if check is not None:
-        check(obj, old)
-    if resource.schema:
-        _default_custom(resource, obj)
+        state = {key: value for key, value in obj.items() if key not in _BESIDE_SCHEMA}
+        obj.update(fill_defaults(resource.schema, state))
         if causes := list(rule_causes(resource.schema, obj, old)):
             raise invalid(resource, obj["metadata"]["name"], causes)
-
-
-def _default_custom(resource: ResourceType, obj: Object) -> None:
-    state = {key: value for key, value in obj.items() if key not in _BESIDE_SCHEMA}
-    obj.update(fill_defaults(resource.schema, state))
+    elif old is not None:
+        if (check := _UPDATE.get(resource.qualified)) is not None:
+            check(obj, old)
+    else:
+        if (complete := _CREATE.get(resource.qualified)) is not None:
+            complete(obj)
+        if resource.has_status:
+            obj.setdefault("status", {})
 
 
 def _namespace(namespace: Object) -> None:

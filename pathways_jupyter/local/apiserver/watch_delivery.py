@@ -167,7 +167,7 @@ class Table:
                 for record in self.select(namespace, test)
             ]
         else:
-            self.reach(since)
+            self.check_history(since)
             newer = itertools.takewhile(lambda change: change.revision > since, reversed(self._history))
             here = [each for each in newer if namespace in ("", each.object["metadata"].get("namespace", ""))]
             seen = (change.seen_through(test) for change in reversed(here))
@@ -176,7 +176,7 @@ class Table:
         self._watches[watch] = namespace
         return watch
 
-    def reach(self, since: int) -> None:
+    def check_history(self, since: int) -> None:
         """Check that all changes since a revision are remembered.
 
         Raises:

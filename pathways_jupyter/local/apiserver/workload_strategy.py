@@ -28,15 +28,14 @@ def prepare_pod(pod: Object) -> None:
       StatusError: 422.
     """
     spec = pod.setdefault("spec", {})
-    default_pod_spec(spec)
-    _default_pod(spec)
+    _default_pod_spec(spec)
     causes = _pod_spec_causes(spec, "spec")
     if causes:
         raise invalid(kinds.PODS, pod["metadata"]["name"], causes)
     pod["status"] = {"phase": "Pending", "qosClass": _qos(spec)}
 
 
-def default_pod_spec(spec: Object) -> None:
+def _default_pod_spec(spec: Object, *, template: bool = False) -> None:
     """Give a pod's spec, or a template's, the defaults of the real API."""
     defaults: Mapping[str, Any] = {
         "restartPolicy": "Always",
@@ -49,8 +48,6 @@ def default_pod_spec(spec: Object) -> None:
             spec[key] = value
     spec.setdefault("securityContext", {})
     for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
-        if not isinstance(container, dict):
-            continue
         image = Image.parse(str(container.get("image", "")))
         moves = not image.digest and image.tag in ("", "latest")
         container.setdefault("imagePullPolicy", "Always" if moves else "IfNotPresent")
@@ -59,15 +56,10 @@ def default_pod_spec(spec: Object) -> None:
         container.setdefault("terminationMessagePolicy", "File")
         for port in container.get("ports") or ():
             port.setdefault("protocol", "TCP")
-
-
-def _default_pod(spec: Object) -> None:
-    """Give a pod the defaults that a template does not get."""
-    spec.setdefault("enableServiceLinks", True)
-    for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
-        resources = container.get("resources") if isinstance(container, dict) else None
-        if resources and resources.get("limits"):
-            resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
+        if not template and (limits := container["resources"].get("limits")):
+            container["resources"]["requests"] = {**limits, **(container["resources"].get("requests") or {})}
+    if not template:
+        spec.setdefault("enableServiceLinks", True)
 
 
 def mounts(spec: Object) -> list[Object]:
@@ -140,8 +132,7 @@ def check_pod_update(pod: Object, old: Object) -> None:
     Raises:
       StatusError: 422.
     """
-    default_pod_spec(pod.setdefault("spec", {}))
-    _default_pod(pod["spec"])
+    _default_pod_spec(pod.setdefault("spec", {}))
     new_spec, old_spec = _fixed_part(pod["spec"]), _fixed_part(old["spec"])
     if new_spec != old_spec:
         raise invalid(
@@ -204,7 +195,7 @@ def prepare_job(job: Object) -> None:
         metadata.setdefault("labels", dict(labels))
     pod_spec = template.setdefault("spec", {})
     restart_policy = pod_spec.get("restartPolicy")
-    default_pod_spec(pod_spec)
+    _default_pod_spec(pod_spec, template=True)
     causes = _pod_spec_causes(pod_spec, "spec.template.spec")
     if restart_policy not in ("OnFailure", "Never"):
         causes.append(
@@ -235,7 +226,7 @@ def check_job_update(job: Object, old: Object) -> None:
       StatusError: 422.
     """
     spec, before = job.setdefault("spec", {}), old["spec"]
-    default_pod_spec(spec.setdefault("template", {}).setdefault("spec", {}))
+    _default_pod_spec(spec.setdefault("template", {}).setdefault("spec", {}), template=True)
     changed = [key for key in ("selector", "completionMode", "manualSelector") if spec.get(key) != before.get(key)]
     # A Job that has not started may still be moved to other nodes: queueing systems do so while it is suspended.
     scheduling = bool(before.get("suspend")) and not (old.get("status") or {}).get("startTime")

@@ -84,24 +84,17 @@ class Occupancy:
         affinity = pod["spec"].get("affinity") or {}
         for kind, wanted in (("podAffinity", True), ("podAntiAffinity", False)):
             for term in (affinity.get(kind) or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or ():
-                if self._has_neighbour(pod, node, term) is wanted:
+                selected = [
+                    name for name, pods in self._pods.items() if any(_is_meant(term, each, pod) for each in pods)
+                ]
+                topology = term["topologyKey"]
+                domains = {labels(self.nodes[name]).get(topology) for name in selected if name in self.nodes}
+                if (topology in labels(node) and labels(node)[topology] in domains) is wanted:
                     continue
                 # The first of the pods that want to be near pods like themselves may go anywhere.
-                others = (other for pods in self._pods.values() for other in pods)
-                first = _is_meant(term, pod, pod) and not any(_is_meant(term, other, pod) for other in others)
-                if not (wanted and first):
+                if not (wanted and not selected and _is_meant(term, pod, pod)):
                     return "node(s) didn't match pod affinity/anti-affinity rules"
         return ""
-
-    def _has_neighbour(self, pod: Object, node: Object, term: Mapping[str, Any]) -> bool:
-        key = term["topologyKey"]
-        here = labels(node).get(key)
-        return any(
-            _is_meant(term, other, pod)
-            for name, others in self._pods.items()
-            if name in self.nodes and here is not None and labels(self.nodes[name]).get(key) == here
-            for other in others
-        )
 
 
 def _is_meant(term: Mapping[str, Any], other: Object, pod: Object) -> bool:

@@ -73,7 +73,14 @@ class NodeController(Reconciler):
         _, name = key
         node = self._store.find(NODES, "", name)
         if node is None:
-            return self._repair(name)
+            for pod in self._pods_on(name):
+                self._evict(pod, "DeletionByPodGC", "PodGC: node no longer exists", 0)
+            if name not in self._wanted:
+                return None
+            left = self._missing.setdefault(name, time.monotonic()) + self._repair_seconds - time.monotonic()
+            if left <= 0:
+                self.register(self._wanted[name])
+            return left if left > 0 else None
         self._missing.pop(name, None)
         # A node that is not ready has a taint.
         taints = node["spec"].get("taints") or []
@@ -88,17 +95,6 @@ class NodeController(Reconciler):
             taint = untolerated(pod, node, ("NoExecute",))
             if taint is not None and "deletionTimestamp" not in pod["metadata"]:
                 self._evict(pod, "DeletionByTaintManager", f"Taint manager: deleting due to {taint['key']}", None)
-        return None
-
-    def _repair(self, name: str) -> float | None:
-        for pod in self._pods_on(name):
-            self._evict(pod, "DeletionByPodGC", "PodGC: node no longer exists", 0)
-        if name not in self._wanted:
-            return None
-        since = self._missing.setdefault(name, time.monotonic())
-        if (left := since + self._repair_seconds - time.monotonic()) > 0:
-            return left
-        self.register(self._wanted[name])
         return None
 
     def register(self, node: Object) -> None:
