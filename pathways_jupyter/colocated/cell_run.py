@@ -69,10 +69,12 @@ def run_cell(
         compile(source, filename, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     except SyntaxError as error:
         raise CellSyntaxError(error) from None
-    given = trees.split(inputs or {})
-    chosen = choose_for(given.arrays, slices, hosts, once)
-    pickled = bool(given.values or given.trees)
-    data = preflight.pickled((dict(given.values), dict(given.trees)), names=given.pickled) if pickled else b""
+    variables = trees.split(inputs or {})
+    chosen = choose_for(variables.arrays, slices, hosts, once)
+    pickled = bool(variables.values or variables.trees)
+    data = (
+        preflight.pickled((dict(variables.values), dict(variables.trees)), names=variables.pickled) if pickled else b""
+    )
     preflight.check(chosen, preflight.imported(source), data, warn)
 
     def warn_of_lost_names(boots: Mapping[Host, str]) -> None:
@@ -86,14 +88,14 @@ def run_cell(
         "call": call,
         "source": source,
         "filename": filename,
-        "inputs": list(given.arrays),
+        "inputs": list(variables.arrays),
         "outputs": list(outputs),
         "values": pickled,
         "live": follow is not None,
         "unpickle": (trusted := trusts(unpickle)),
     }
     try:
-        answers = ask(array_moves.prepare(given.arrays, chosen), head, [data] if pickled else [], follow)
+        answers = ask(array_moves.prepare(variables.arrays, chosen), head, [data] if pickled else [], follow)
     except Interrupted as stopped:
         stopped.result = result_of(call, stopped.answers, unpickle=trusted) if stopped.answers else None
         raise
@@ -113,15 +115,15 @@ def run_cell(
 def choose_for(
     arrays: Mapping[str, jax.Array],
     slices: str | Iterable[int] | None,
-    wanted: str | Iterable[int] | None,
+    indices: str | Iterable[int] | None,
     once: bool,
 ) -> tuple[Host, ...]:
     """Return the hosts of a call: the requested ones, else those of its arrays, else all."""
     everyone = hosts()
     array_moves.require_data(arrays, everyone)
-    if slices is None and wanted is None and arrays:
+    if slices is None and indices is None and arrays:
         return choose(array_moves.needed(arrays, everyone) or everyone, once=once)
-    return choose(everyone, slices=slices, hosts=wanted, once=once)
+    return choose(everyone, slices=slices, hosts=indices, once=once)
 
 
 def ask(

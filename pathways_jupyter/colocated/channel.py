@@ -95,11 +95,11 @@ class Channel:
 
     def take(self, call: str, specs: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, jax.Array]:
         """Return arrays that `call` left on these devices, by name, as global arrays of these specs."""
-        wanted = tuple(specs.values())
-        targets = [(spec.shape, spec.dtype, spec.sharding) for spec in wanted]
+        out_specs = tuple(specs.values())
+        targets = [(spec.shape, spec.dtype, spec.sharding) for spec in out_specs]
         program = self._take.get(tuple(targets))
         if program is None:
-            program = self.compiled(Shipped("take", targets), lambda request: list(wanted))
+            program = self.compiled(Shipped("take", targets), lambda request: list(out_specs))
             self._take[tuple(targets)] = program
         try:
             found = program(self.request({"call": call, "names": list(specs)}, ()))

@@ -74,8 +74,8 @@ class _Cleaner(HTMLParser):
             self._silent.append(tag)
         if self._silent or tag not in _ELEMENTS or len(self._open) >= _DEEPEST:
             return
-        given = "".join(f' {name}="{html.escape(value or "")}"' for name, value in attrs if name in _ATTRIBUTES)
-        self._written.append(f"<{tag}{given}>")
+        attributes = "".join(f' {name}="{html.escape(value or "")}"' for name, value in attrs if name in _ATTRIBUTES)
+        self._written.append(f"<{tag}{attributes}>")
         if tag not in _VOID:
             self._open.append(tag)
 

@@ -91,14 +91,14 @@ def choose(
       CheckError: A number is malformed, or there is no such slice or host.
     """
     chosen = tuple(among)
-    for kind, wanted in (("slice", slices), ("host", hosts)):
-        if wanted is None:
+    for kind, requested in (("slice", slices), ("host", hosts)):
+        if requested is None:
             continue
         try:
-            numbers = parsing.ranges(wanted) if isinstance(wanted, str) else set(wanted)
+            numbers = parsing.ranges(requested) if isinstance(requested, str) else set(requested)
         except ValueError as error:
             hint = f"For example: --{kind}s 0,1 or --{kind}s 0-3."
-            raise CheckError(f"{wanted!r} does not name a {kind}.", hint=hint) from error
+            raise CheckError(f"{requested!r} does not name a {kind}.", hint=hint) from error
         known = {host.slice if kind == "slice" else host.index for host in among}
         if absent := sorted(numbers - known):
             listed = ", ".join(map(str, sorted(known)))

@@ -54,8 +54,8 @@ def check(chosen: Sequence[Host], imported: Sequence[str], data: bytes, warn: Wa
     new = [index for index, each in there.items() if different and MEMORY.is_first(("versions", index, str(each)))]
     if new:
         warn(f"Versions differ: {'; '.join(map(str, different))}.")
-    wanted = {*imported, *modules}
-    suspects = sorted({name for facts in known.values() for name in wanted if name not in facts.packages})
+    needed = {*imported, *modules}
+    suspects = sorted({name for facts in known.values() for name in needed if name not in facts.packages})
     if suspects:
         answers = interruptible_wait.ask(channel(chosen), {"op": "missing", "names": suspects})
         require_packages({answer.host.index: answer.head["missing"] for answer in answers}, known)
@@ -111,16 +111,16 @@ def advice(modules: Sequence[str], facts: Facts) -> str:
     """Return what to do to have `modules` on hosts: not the same in the embedded cluster as on a real one."""
     # What gives the modules to this process, where it has them; else the same names.
     known = metadata.packages_distributions()
-    wanted = shlex.join(known.get(name, [name])[0] for name in modules)
+    packages = shlex.join(known.get(name, [name])[0] for name in modules)
     if facts.embedded:
         # The hosts of the embedded cluster run the Python that started the cluster, which may be another than this one.
         python = shlex.quote(facts.executable)
-        return f"The hosts run {python} here: {python} -m pip install {wanted}; then run the cell again."
+        return f"The hosts run {python} here: {python} -m pip install {packages}; then run the cell again."
     command = ["pathways-jupyter", "sidecar", "build", "--jax-version", facts.versions["jax"]]
     if facts.versions["jax"] not in RELEASES:
         command += ["--base-image", "IMAGE"]
     return (
-        f"Write {wanted} to requirements.txt, build a sidecar image with it, and give it to the service's workers:"
+        f"Write {packages} to requirements.txt, build a sidecar image with it, and give it to the service's workers:"
         f" {shlex.join(command)}"
     )
 
@@ -155,7 +155,7 @@ def modules_needed(data: bytes) -> set[str]:
         def find_class(self, module: str, name: str) -> Any:
             found.add(module.partition(".")[0])
             if module.startswith("cloudpickle") and name == "subimport":
-                return lambda wanted: found.add(wanted.partition(".")[0])
+                return lambda name: found.add(name.partition(".")[0])
             return _Anything
 
     # Where it cannot be read, what was found so far is still true; the hosts say the rest.

@@ -57,19 +57,19 @@ def check_callable(name: str, value: Any) -> None:
         raise ArgumentError(f"{name} must be a function, not {type(value).__name__}.", hint=f"Give {name} a function.")
 
 
-def check_type(name: str, value: Any, wanted: type, *, example: str) -> None:
-    """Refuse `value` if it is no `wanted`."""
-    if not isinstance(value, wanted):
+def check_type(name: str, value: Any, expected: type, *, example: str) -> None:
+    """Refuse `value` if it is no `expected`."""
+    if not isinstance(value, expected):
         raise ArgumentError(
-            f"{name} must be of type {wanted.__name__}, not {type(value).__name__}.", hint=f"For example: {example}."
+            f"{name} must be of type {expected.__name__}, not {type(value).__name__}.", hint=f"For example: {example}."
         )
 
 
-def check_slices(name: str, wanted: int, total: int) -> None:
+def check_slices(name: str, count: int, total: int) -> None:
     """Refuse to wait for more slices than there can ever be; that some are down now is no reason."""
-    if wanted > total:
+    if count > total:
         there = "is 1 slice" if total == 1 else f"are {total} slices"
         raise ArgumentError(
-            f"{name} is {wanted}, but there {there} in all.",
+            f"{name} is {count}, but there {there} in all.",
             hint=f"Give {name} at most {total}, or connect to more slices.",
         )

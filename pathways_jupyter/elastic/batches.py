@@ -143,10 +143,10 @@ class Batches:
         if self._open is None:
             self._open_next()
         self._require_divisible(slices)
-        wanted = self._rows_of_all * share
-        if abs(wanted - round(wanted)) > 1e-6:
+        size = self._rows_of_all * share
+        if abs(size - round(size)) > 1e-6:
             raise ValueError(f"{share:.3g} of a batch of {self._rows_of_all} rows is no whole number of rows.")
-        missing, parts = round(wanted), []
+        missing, parts = round(size), []
         while True:
             rows, begin = _rows(self._open), self._used
             end = min(rows, begin + missing)

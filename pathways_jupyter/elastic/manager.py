@@ -82,7 +82,7 @@ class Manager(Slices):
         ):
             if callback is not None:
                 check_callable(name, callback)
-        wanted = self.total_slice_count if minimum_slice_count is None else minimum_slice_count
+        minimum = self.total_slice_count if minimum_slice_count is None else minimum_slice_count
 
         def decorator(function: Function) -> Function:
             @functools.wraps(function)
@@ -93,7 +93,7 @@ class Manager(Slices):
                 record, attempt, done = self.own_record(getattr(function, "__name__", "")), 1, False
                 try:
                     while True:
-                        self._begin_attempt(attempt, wanted, timeout)
+                        self._begin_attempt(attempt, minimum, timeout)
                         if pre_callback is not None:
                             pre_callback()
                         try:
@@ -124,15 +124,15 @@ class Manager(Slices):
 
         return decorator
 
-    def _begin_attempt(self, attempt: int, wanted: int, timeout: float | None) -> None:
-        """Use all slices that can be used, and wait until these are at least `wanted`."""
+    def _begin_attempt(self, attempt: int, minimum: int, timeout: float | None) -> None:
+        """Use all slices that can be used, and wait until these are at least `minimum`."""
         record, before, up = self.own_record(), self.active_slice_indices, len(self.health.trusted)
-        if up < wanted:
-            record.add(Kind.WAITING, paused_words(up, wanted))
+        if up < minimum:
+            record.add(Kind.WAITING, paused_words(up, minimum))
         with record.goodput.during(Spent.SLICE_DOWN):
-            active = self.active_slice_indices = self.health.wait_for(wanted, timeout=timeout)
+            active = self.active_slice_indices = self.health.wait_for(minimum, timeout=timeout)
         slices, has_grown = tuple(sorted(active)), bool(before) and not active <= before
-        if attempt > 1 or up < wanted or has_grown:
+        if attempt > 1 or up < minimum or has_grown:
             said = say("Attempt {number} begins on {slices}.", number=attempt, slices=listed(slices))
             record.add(Kind.GROWN if has_grown else Kind.RESUMED, said, slices=slices)
         else:

@@ -91,8 +91,8 @@ class Record:
       phase: What the run does.
       begun: When it began, in seconds since the epoch.
       ended: When it ended; None while it goes on.
-      wanted: The steps that it is to do; None if that is not known.
-      total: The slices that it may use; 0 if that is not known.
+      total_steps: The steps that it is to do; None if that is not known.
+      total_slices: The slices that it may use; 0 if that is not known.
       newest: The newest value of each metric.
     """
 
@@ -108,8 +108,8 @@ class Record:
         self.phase = Phase.TRAINING
         self.begun = time.time()
         self.ended: float | None = None
-        self.wanted: int | None = None
-        self.total = 0
+        self.total_steps: int | None = None
+        self.total_slices = 0
         self.newest: dict[str, float] = {}
         self._slices: deque[tuple[float, int]] = deque(maxlen=_SLICE_CHANGES)
         self._latest: StepNote | None = None
@@ -173,12 +173,12 @@ class Record:
             self._sink = GoodputSink(self._goodput_recorder)
         self.goodput = Goodput(self._sink)
         self.phase, self.begun, self.ended = Phase.TRAINING, time.time(), None
-        self.name, self.wanted = name[:_NAME_CHARACTERS], steps
+        self.name, self.total_steps = name[:_NAME_CHARACTERS], steps
         self.has_devices(slices, session)
 
     def has_devices(self, slices: int, session: Session | None) -> None:
         """Set the slices that a run may use and its session, which are not known before JAX has its devices."""
-        self.total = slices
+        self.total_slices = slices
         if session is not None and self._publisher is None:
             # At the end of a short call, that is the state of the training before it.
             self._publisher = Publisher(session, lambda: (shown() or self).now())
@@ -192,15 +192,15 @@ class Record:
         global _stays
         self.goodput.end()
         if done is None:
-            done = self.wanted is not None and self.done >= self.wanted
+            done = self.total_steps is not None and self.done >= self.total_steps
         self.phase, self.ended = Phase.DONE if done else Phase.STOPPED, time.time()
         _ended.pop(self.id, None)
         _ended[self.id] = self.summary()
         for old in list(_ended)[:-_RUNS]:
             del _ended[old]
         # One that failed at its first steps was no short call.
-        steps = max(self.done, self.wanted or 0)
-        if _stays is None or steps * _SHORT >= max(_stays.done, _stays.wanted or 0):
+        steps = max(self.done, self.total_steps or 0)
+        if _stays is None or steps * _SHORT >= max(_stays.done, _stays.total_steps or 0):
             _stays = self
         self._notify(None, important=True)
         if self._publisher is not None:
@@ -227,7 +227,7 @@ class Record:
             "begun": self.begun,
             "ended": self.ended,
             "step": self.done,
-            "steps": self.wanted,
+            "steps": self.total_steps,
             "goodput": round(self.goodput.share, 4),
             "losses": self.count(Kind.DETECTED),
         }
@@ -248,7 +248,7 @@ class Record:
         data = {
             **self.summary(),
             "slices": changes[-1][1] if changes else 0,
-            "total": self.total,
+            "total": self.total_slices,
             "changes": [[at, count] for at, count in changes],
             "metrics": {each[:_NAME_CHARACTERS]: _number(value) for each, value in metrics},
             "curve": {
@@ -260,9 +260,9 @@ class Record:
             },
             "runs": list(runs.values()),
         }
-        of = f" of {self.wanted}" if self.wanted is not None else ""
+        of = f" of {self.total_steps}" if self.total_steps is not None else ""
         # A loop of one's own need not note its steps.
-        steps = f"{data['step']}{of} steps, " if self.done or self.wanted is not None else ""
+        steps = f"{data['step']}{of} steps, " if self.done or self.total_steps is not None else ""
         message = f"Elastic training is {self.phase}: {steps}goodput {data['goodput']:.1%}."
         return Event(EventKind.ELASTIC_RUN, message, time.time(), data)
 
@@ -276,7 +276,7 @@ class Record:
         if not self._slices or self._slices[-1][1] != slices:
             self._slices.append((at, slices))
             if self._sink is not None:
-                self._sink.slices(slices, max(self.total, slices), slices)
+                self._sink.slices(slices, max(self.total_slices, slices), slices)
 
     def _notify(self, event: ElasticEvent | None, *, important: bool = False) -> None:
         """Pass a change on: an event, or a complete step if there is none."""

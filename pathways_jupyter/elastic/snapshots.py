@@ -82,7 +82,7 @@ class Snapshots:
         self.batches: Batches | None = None
         self.path = path
         self._checkpoints = Checkpoints(path, keep=keep) if path is not None else None
-        self._kept: list[Snapshot] = []
+        self._whole: list[Snapshot] = []
         self._taken = 0
         self._last: Snapshot | None = None
         self._last_outside: Snapshot | None = None
@@ -132,14 +132,14 @@ class Snapshots:
         Raises:
           ElasticRuntimeError: What is in the directory is of another state.
         """
-        if self._checkpoints is not None and not self._kept and (steps := self._checkpoints.steps()):
+        if self._checkpoints is not None and not self._whole and (steps := self._checkpoints.steps()):
             form, newest = Form.of(state)[0], steps[-1]
             self._checkpoints.require(newest, form)
             found = Snapshot(newest, form, self._checkpoints.extra(newest), "directory", saved=self._checkpoints)
             found.ready.set()
             found.finished.set()
             with self._lock:
-                self._kept, self.settled = [found], newest
+                self._whole, self.settled = [found], newest
         return self.latest()
 
     def take(self, step: int, state: Any, extra: Any = None, *, everywhere: bool = False) -> Snapshot:
@@ -184,7 +184,7 @@ class Snapshots:
     def candidates(self) -> list[Snapshot]:
         """Return the whole snapshots: newest first, but last those whose steps are not known to be complete."""
         with self._lock:
-            return sorted(self._kept, key=lambda each: (each.step > self.settled, -each.step))
+            return sorted(self._whole, key=lambda each: (each.step > self.settled, -each.step))
 
     def latest(self) -> Snapshot | None:
         """Return the newest whole snapshot; None if there is none."""
@@ -193,20 +193,20 @@ class Snapshots:
     def oldest(self) -> Snapshot | None:
         """Return the oldest snapshot that is still kept; None if there is none."""
         with self._lock:
-            return self._kept[0] if self._kept else None
+            return self._whole[0] if self._whole else None
 
     def drop(self, snapshot: Snapshot) -> None:
         """Forget a snapshot that cannot be read any more; no-op if it is forgotten already."""
         with self._lock:
-            self._kept = [each for each in self._kept if each is not snapshot]
+            self._whole = [each for each in self._whole if each is not snapshot]
 
     def forget_hosts(self) -> None:
         """Forget all copies on the hosts, because the proxy that they were made through is gone."""
         with self._lock:
             self._proxies += 1
-            for each in self._kept:
+            for each in self._whole:
                 each.pieces = None
-            self._kept = [each for each in self._kept if each.arrays is not None or each.saved is not None]
+            self._whole = [each for each in self._whole if each.arrays is not None or each.saved is not None]
 
     def _finish(self, snapshot: Snapshot, copies: list[Any], proxy: int, *, notebook: bool, save: bool) -> None:
         """Wait until the copies are complete, and keep them; on a thread of its own."""
@@ -247,13 +247,13 @@ class Snapshots:
             for place, copied in copies.items():
                 setattr(snapshot, place, copied)
             # Sorted, because snapshots may finish out of order; without an earlier one of the same step.
-            others = [each for each in self._kept if each.step != snapshot.step]
-            for earlier in self._kept:
+            others = [each for each in self._whole if each.step != snapshot.step]
+            for earlier in self._whole:
                 if earlier.step == snapshot.step:
                     # The same state, on another mesh perhaps: its copies elsewhere may be the only ones that last.
                     snapshot.arrays = earlier.arrays if snapshot.arrays is None else snapshot.arrays
                     snapshot.saved = earlier.saved if snapshot.saved is None else snapshot.saved
-            self._kept = _chosen(sorted([*others, snapshot], key=lambda each: each.step), self.keep)
+            self._whole = _chosen(sorted([*others, snapshot], key=lambda each: each.step), self.keep)
         snapshot.ready.set()
 
 

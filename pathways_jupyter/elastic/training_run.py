@@ -182,7 +182,7 @@ class TrainingRun:
                 divided = total if self.rule == "scale" and self.minimum < total else 1
                 batch = self.batches.next(1.0 if self.rule == "keep" else active / total, slices=divided)
             except StopIteration:
-                self.steps = self.record.wanted = self.next_step
+                self.steps = self.record.total_steps = self.next_step
                 return
             placed = jax.device_put(batch, self.compiled.batch_sharding(self.mesh))
         if not self.compiled.has(self.mesh, placed):

@@ -48,9 +48,9 @@ def view(record: Record, metrics: Sequence[str] = ()) -> View:
     latest, spent = record.latest, record.goodput.seconds()
     total = sum(spent.values())
     share = spent[Spent.STEP] / total if total else 0.0
-    of = f" of {record.wanted}" if record.wanted is not None else ""
+    of = f" of {record.total_steps}" if record.total_steps is not None else ""
     # A loop of one's own need not note its steps.
-    has_steps = latest is not None or record.wanted is not None
+    has_steps = latest is not None or record.total_steps is not None
     title = f"Elastic training: {record.done}{of} steps" if has_steps else "Elastic training"
     used = "no step is complete yet"
     if slices := record.slices if latest is not None or not has_steps else []:
@@ -124,7 +124,7 @@ def _curves(record: Record, metrics: Sequence[str]) -> Part:
     for (at, count), (_, before) in zip(changes[1:], changes, strict=False):
         steps += [(x(at), before), (x(at), count)]
     steps.append((x(ended), changes[-1][1]))
-    most = max(record.total, *(count for _, count in changes), 1)
+    most = max(record.total_slices, *(count for _, count in changes), 1)
     charts = [_chart("slices", steps, _SLICES_HEIGHT, marks, most=most)]
     for name in metrics:
         if name in record.newest:

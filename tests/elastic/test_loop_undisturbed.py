@@ -56,7 +56,7 @@ def test_a_run_whose_generator_was_interrupted_is_not_done(steady, kept):
     said = "ended by KeyboardInterrupt while it made batch 14" if kept else "have no batch: their iterator has ended"
     with pytest.raises(elastic.ElasticRuntimeError, match=said):
         elastic.train_loop(step, first_state(), generator, steps=30, snapshots=snapshots, record=record)
-    assert (record.phase, record.wanted) == ("stopped", 30)
+    assert (record.phase, record.total_steps) == ("stopped", 30)
     if snapshots is not None:
         # What the error says to do.
         latest = snapshots.latest()
@@ -77,7 +77,7 @@ def test_a_run_whose_generator_was_ended_by_a_loss_says_so(steady):
     data.at[3] = lost
     with pytest.raises(elastic.ElasticRuntimeError, match="ended by JaxRuntimeError while it made batch 3"):
         elastic.train_loop(step, first_state(), (batch for batch in data), steps=9, record=record)
-    assert (record.phase, record.wanted) == ("stopped", 9)
+    assert (record.phase, record.total_steps) == ("stopped", 9)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ FORM = cast("Form", SimpleNamespace())
 
 def kept(snapshots: Snapshots, step: int, **copies: Any) -> Snapshot:
     snapshot = Snapshot(step, FORM, None, "hosts", **copies)
-    snapshots._kept.append(snapshot)
+    snapshots._whole.append(snapshot)
     return snapshot
 
 

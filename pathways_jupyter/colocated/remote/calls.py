@@ -30,15 +30,15 @@ def cell(head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], mesh
 
     def work() -> tuple[Any, list[dict[str, Any]]]:
         names = namespaces.space(session)
-        given = dict(zip(head["inputs"], inputs, strict=True))
+        arrays = dict(zip(head["inputs"], inputs, strict=True))
         if head["values"]:
             values, trees = serialization._deserialize(blobs[0])
             names.update(values)
             for name, (tree, leaves, places) in trees.items():
                 for place, key in places.items():
-                    leaves[place] = given.pop(key)
+                    leaves[place] = arrays.pop(key)
                 names[name] = jax.tree_util.tree_unflatten(tree, leaves)
-        names.update(given)
+        names.update(arrays)
         value = namespaces.run(session, head["source"], head["filename"])
         found, values = outputs.split(head["outputs"], names, writer)
         written.update(values)

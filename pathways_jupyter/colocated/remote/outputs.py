@@ -24,15 +24,15 @@ from .value_writer import Writer
 _NUMBERS = (bool, int, float, complex, np.generic)
 _MAX_CALLS = 16
 _lock = threading.Lock()
-_kept: OrderedDict[str, dict[str, tuple[bool, Any]]] = OrderedDict()
+_arrays: OrderedDict[str, dict[str, tuple[bool, Any]]] = OrderedDict()
 """By call and name: whether it is this host's part of a global array, and the array."""
 
 
-def split(wanted: list[str], names: dict[str, Any], writer: Writer) -> tuple[dict[str, Any], dict[str, Any]]:
+def split(requested: list[str], names: dict[str, Any], writer: Writer) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return variables by name: the arrays, and as JSON values whatever is more than an array.
 
     Args:
-      wanted: Names of variables.
+      requested: Names of variables.
       names: All of the cell's.
       writer: Writes the JSON values. It names the arrays inside of a variable like ``params['w']``.
 
@@ -40,12 +40,12 @@ def split(wanted: list[str], names: dict[str, Any], writer: Writer) -> tuple[dic
       NameError: The cell did not define a name.
       TypeError: Something cannot be sent; the message names it.
     """
-    absent = [name for name in wanted if name not in names]
+    absent = [name for name in requested if name not in names]
     if absent:
         raise NameError(f"--out names {', '.join(absent)}, which this cell did not define.")
     found: dict[str, Any] = {}
     written: dict[str, Any] = {}
-    for name in wanted:
+    for name in requested:
         value = names[name]
         if is_array(value) or (isinstance(value, _NUMBERS) and _has_dtype(np.asarray(value))):
             found[name] = value
@@ -59,7 +59,7 @@ def split(wanted: list[str], names: dict[str, Any], writer: Writer) -> tuple[dic
 
 
 def keep(
-    call: str, values: dict[str, Any], mesh: jax.sharding.Mesh, given: tuple[jax.Array, ...]
+    call: str, values: dict[str, Any], mesh: jax.sharding.Mesh, inputs: tuple[jax.Array, ...]
 ) -> list[dict[str, Any]]:
     """Keep `values` until they are fetched; return what each is, as JSON values.
 
@@ -67,14 +67,14 @@ def keep(
       call: The key to fetch them by.
       values: The values by name.
       mesh: The devices of the call.
-      given: The call's inputs: those that lie on devices are global, also where one host has all of such an array.
+      inputs: The call's inputs: those that lie on devices are global, also where one host has all of such an array.
 
     Raises:
       TypeError: A value is not an array, or its sharding cannot be described.
     """
-    global_ = {id(array) for array in given if array.committed}
+    global_ = {id(array) for array in inputs if array.committed}
     specs = []
-    kept: dict[str, tuple[bool, Any]] = {}
+    held: dict[str, tuple[bool, Any]] = {}
     for name, value in values.items():
         if isinstance(value, jax.Array):
             everywhere = mesh.size == len(mesh.local_devices)
@@ -82,22 +82,22 @@ def keep(
         else:
             local = isinstance(value, (np.ndarray, *_NUMBERS))
         spec, array = _local(name, value) if local else _global(name, value)
-        kept[name] = local, array
+        held[name] = local, array
         specs.append({"name": name, **spec})
     with _lock:
-        _kept[call] = kept
-        while len(_kept) > _MAX_CALLS:
-            _kept.popitem(last=False)
+        _arrays[call] = held
+        while len(_arrays) > _MAX_CALLS:
+            _arrays.popitem(last=False)
     return specs
 
 
 def take(call: str, names: list[str], targets: list[tuple[tuple[int, ...], Any, Any]]) -> list[jax.Array]:
     """Return what was kept under these names, as parts of global arrays of these shapes, dtypes and shardings."""
     with _lock:
-        kept = [_kept[call].pop(name) for name in names]
-        if not _kept[call]:
-            del _kept[call]
-    return [assemble(array, *target) if local else array for (local, array), target in zip(kept, targets, strict=True)]
+        held = [_arrays[call].pop(name) for name in names]
+        if not _arrays[call]:
+            del _arrays[call]
+    return [assemble(array, *target) if local else array for (local, array), target in zip(held, targets, strict=True)]
 
 
 def unwrap(row: jax.Array, described: dict[str, Any]) -> jax.Array:

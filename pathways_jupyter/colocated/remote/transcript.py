@@ -41,8 +41,8 @@ class Transcript:
         self._lock = threading.Lock()
         self._items: list[dict[str, Any]] = []
         self._blobs: list[bytes] = []
-        self._shown = 0
-        self._kept = 0
+        self._text_size = 0
+        self._display_size = 0
         self._tail: deque[str] = deque()
         self._tail_size = 0
         self._partial: dict[str, str] = {}
@@ -59,12 +59,12 @@ class Transcript:
             self._repeat(stream, text)
             size = len(text.encode("utf-8", "replace"))
             self.size += size
-            if self._shown + size <= TEXT_BYTES:
-                self._shown += size
+            if self._text_size + size <= TEXT_BYTES:
+                self._text_size += size
                 self._add_text(stream, text)
                 return
             # Cut by characters, of which there are never more than bytes.
-            room, self._shown = TEXT_BYTES - self._shown, TEXT_BYTES
+            room, self._text_size = TEXT_BYTES - self._text_size, TEXT_BYTES
             if room:
                 self._add_text(stream, text[:room])
             text = text[room:][-TAIL_BYTES:]
@@ -81,10 +81,10 @@ class Transcript:
             data: dict[str, Any] = {}
             for kind, value in bundle.items():
                 blob = value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
-                if self._kept + len(blob) > DISPLAY_BYTES:
+                if self._display_size + len(blob) > DISPLAY_BYTES:
                     data[kind] = {"size": len(blob)}
                     continue
-                self._kept += len(blob)
+                self._display_size += len(blob)
                 data[kind] = {"blob": len(self._blobs), "text": not isinstance(value, bytes)}
                 self._blobs.append(blob)
             self._items.append({"kind": "display", "data": data})
