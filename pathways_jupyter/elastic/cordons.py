@@ -36,10 +36,6 @@ async def cordon(
 
     Returns:
       The nodes that were cordoned here.
-
-    Raises:
-      ApiError: Changing nodes is forbidden.
-      ClusterError: The server could not be reached.
     """
     fault = f"{of.name}/{number}/{secrets.token_hex(4)}"
     _uncordon_later(where, seconds, fault, patience=_EMBEDDED_PATIENCE if of.embedded else _PATIENCE)
@@ -59,10 +55,6 @@ async def uncordon(client: Client, fault: str) -> tuple[str, ...]:
 
     Args:
       fault: All of its name, or a beginning: ``SERVICE/`` or ``SERVICE/SLICE/``.
-
-    Raises:
-      ApiError: Changing nodes is forbidden.
-      ClusterError: The server could not be reached.
     """
     done = []
     for node in (await objects.list_(client, _NODES)).items:

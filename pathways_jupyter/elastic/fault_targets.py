@@ -71,11 +71,7 @@ class Target:
     is_service: bool = False
 
     def ask(self, question: Callable[[Client, str], Awaitable[Answer]]) -> Answer:
-        """Run `question` with a client of the cluster and the namespace; return its result.
-
-        Raises:
-          PathwaysError: The cluster cannot be reached, or `question` raised it.
-        """
+        """Run `question` with a client of the cluster and the namespace; return its result."""
         return clusters.ask(self.where, question)
 
     def holds(self, number: int) -> bool:
@@ -99,23 +95,19 @@ class Target:
           ConfigError: The cluster is a real one, and `yes` is false.
           PathwaysError: There is no such service or job.
         """
+        is_here = embedded(self.where) is not None
         if isinstance(self.where, SessionRecord) or self.is_service:
             service = await discovery.find(client, namespace, self.jobset)
-            embedded = bool(service.embedded) or self.is_embedded
-            found = Workers(service.name, service.namespace, service.worker_job, service.slices, embedded)
+            is_here = is_here or bool(service.embedded)
+            found = Workers(service.name, service.namespace, service.worker_job, service.slices, is_here)
         else:
             job = await jobs.find(client, self.jobset, namespace=namespace)
-            found = Workers(job.name, job.namespace, names.WORKER_JOB, job.slices, self.is_embedded)
+            found = Workers(job.name, job.namespace, names.WORKER_JOB, job.slices, is_here)
         if not (found.embedded or yes):
             raise ConfigError(
                 f"{client.cluster.name} is a real cluster: its worker would be hit.", hint="Add --yes to do it."
             )
         return found
-
-    @property
-    def is_embedded(self) -> bool:
-        """Whether the cluster is the embedded one."""
-        return embedded(self.where) is not None
 
     def note(self, message: str) -> None:
         """Add a fault to the log of the session, if it is one; a failure of that is no failure of the fault."""

@@ -111,11 +111,7 @@ class Recovery:
                     error = another
 
     def regain(self, error: Exception, *, done: int) -> None:
-        """Update the active slices after `error`, or get a new proxy; there may be too few slices then.
-
-        Raises:
-          Exception: See :meth:`after`.
-        """
+        """Update the active slices after `error`, or get a new proxy; there may be too few slices then."""
         if not self.handles(error):
             raise error
         if done > self._furthest:
@@ -197,13 +193,7 @@ class Recovery:
             self.manager.active_slice_indices = self.manager.health.wait_for(self.minimum, timeout=self.timeout)
 
     def restore(self, *, done: int) -> Restored:
-        """Put the newest readable snapshot on the active slices.
-
-        Raises:
-          ElasticRuntimeError: None can be read.
-          JaxRuntimeError: Another slice was lost meanwhile.
-          ProxyLostError, TimeoutError: There were too few slices; see :meth:`pause`.
-        """
+        """Wait for enough slices, and put the newest readable snapshot on them; raises what :meth:`after` handles."""
         if self.manager.active_slice_count < self.minimum:
             self.pause(done=done)
         for snapshot in self.snapshots.candidates():
