@@ -116,16 +116,14 @@ class Forward:
           ApiError: The pod is gone, or forwarding is forbidden.
           ClusterError: The server could not be reached.
         """
-        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=patience)
-        while True:
+        async for _ in (attempts := Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=patience)):
             try:
                 stream = await self._probe()
                 break
             except PortRefused:
                 # Only this: whatever else is wrong does not pass while a program starts.
-                if backoff.is_over:
+                if attempts.is_over:
                     raise
-            await backoff.wait()
         before, self._ready = self._ready, stream
         if before is not None:
             before.close()

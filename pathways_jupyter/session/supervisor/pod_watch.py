@@ -101,8 +101,7 @@ class PodWatch:
             future.cancel()
 
     async def _follow(self, client: Client, namespace: str, labels: str) -> None:
-        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
-        while True:
+        async for _ in Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS):
             try:
                 await self._watch(client, namespace, labels)
                 return
@@ -119,7 +118,6 @@ class PodWatch:
                         )
                     return
                 logger.warning("pod watch: %s", error)
-            await backoff.wait()
 
     async def _watch(self, client: Client, namespace: str, labels: str) -> None:
         changes, there = watch(client, PODS, namespace=namespace, labels=labels), False

@@ -61,9 +61,15 @@ class ProxyCycle:
         """
         while not ending.is_set():
             try:
-                proxy = await self._bring_up_unless_cancelled()
+                connected, _ = await tasks.first_done(self._bring_up(), self._cancel_requested.wait())
+                self._cancel_requested.clear()
+                if connected is None:
+                    raise SessionError("Reconnecting was interrupted.", hint=advice("{reconnect} tries again."))
+                proxy: Proxy = connected.result()
             except PathwaysError as error:
-                self._failed(error)
+                state = SessionState.LOST if self._was_connected else SessionState.FAILED
+                self._session_log.enter(state, error.sentence, hint=str(error.hint))
+                self.refuse(error)
                 if not self._was_connected:
                     return
             else:
@@ -114,24 +120,29 @@ class ProxyCycle:
 
     async def end(self) -> str:
         """Remove the session's objects from the cluster; return what is left and why, or an empty string."""
-        left = await self._remove_all()
-        if self._client is not None:
+        if self._proxy is not None:
+            try:
+                await self._proxy.close()
+            except Exception:
+                # The local end is closed with this process anyway; the objects in the cluster must still be removed.
+                logger.exception("the tunnel and its watches could not be closed")
+        if self._client is None:
+            return ""
+        record, waiting = self._record, self._session_log.cleanup_waits
+        try:
+            if record.job:
+                await sweep.remove(self._client, record.namespace, record.id, waiting=waiting, embedded=self._embedded)
+        except PathwaysError as error:
+            left = f"{error} {error.hint}".strip()
+            self._session_log.report(EventKind.WARNING, left)
+            return left
+        finally:
             self._client.close()
-        return left
+        return ""
 
     @property
     def _record(self) -> SessionRecord:
         return self._session_log.record
-
-    async def _bring_up_unless_cancelled(self) -> Proxy:
-        try:
-            connected, _ = await tasks.first_done(self._bring_up(), self._cancel_requested.wait())
-        finally:
-            self._cancel_requested.clear()
-        if connected is None:
-            raise SessionError("Reconnecting was interrupted.", hint=advice("{reconnect} tries again."))
-        proxy: Proxy = connected.result()
-        return proxy
 
     async def _bring_up(self) -> Proxy:
         if self._record.generation:
@@ -196,12 +207,6 @@ class ProxyCycle:
         )
         return self._client
 
-    def _failed(self, error: PathwaysError) -> None:
-        """Report that the proxy did not come up; the session continues without one if it has had one before."""
-        state = SessionState.LOST if self._was_connected else SessionState.FAILED
-        self._session_log.enter(state, error.sentence, hint=str(error.hint))
-        self.refuse(error)
-
     async def _keep(self, proxy: Proxy) -> None:
         """Wait until the proxy is lost or a reconnect is requested."""
         # Sweeping other sessions starts only now, so that it does not delay connecting.
@@ -259,26 +264,3 @@ class ProxyCycle:
                 self._proxy = None
         except PathwaysError as error:
             self._session_log.report(EventKind.WARNING, f"{error} {error.hint}".strip())
-
-    async def _remove_all(self) -> str:
-        if self._proxy is not None:
-            try:
-                await self._proxy.close()
-            except Exception:
-                # The local end is closed with this process anyway; the objects in the cluster must still be removed.
-                logger.exception("the tunnel and its watches could not be closed")
-        if self._client is None or not self._record.job:
-            return ""
-        try:
-            await sweep.remove(
-                self._client,
-                self._record.namespace,
-                self._record.id,
-                waiting=self._session_log.cleanup_waits,
-                embedded=self._embedded,
-            )
-        except PathwaysError as error:
-            left = f"{error} {error.hint}".strip()
-            self._session_log.report(EventKind.WARNING, left)
-            return left
-        return ""
