@@ -32,7 +32,7 @@ from pathways_jupyter.base.errors import ClusterError
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.tunnel import portforward
-from pathways_jupyter.tunnel.outage import Notices
+from pathways_jupyter.tunnel.outage import Outage
 from pathways_jupyter.tunnel.relay import container
 from pathways_jupyter.tunnel.relay.wire import SECRET_BYTES
 from pathways_jupyter.tunnel.relay_client import RelayClient
@@ -105,7 +105,9 @@ def forward(arguments: list[str]) -> int:
     async def serve() -> None:
         async with Client(auth.load(kubeconfig, context)) as client:
             target = portforward.Target(client, _NAMESPACE, _POD, _PORT)
-            relayed = RelayClient(replace(target, port=container.port_of(_PORT)), _SECRET, 60.0, _NOTICES)
+            relayed = RelayClient(
+                replace(target, port=container.port_of(_PORT)), _SECRET, 60.0, Outage(print, print, _no_reload)
+            )
             open_stream = relayed.open if with_relay else None
             listening = await portforward.listen(target, path=Path(path), open_stream=open_stream)
             if with_relay:
@@ -125,9 +127,6 @@ def forward(arguments: list[str]) -> int:
 
 async def _no_reload(_error: ClusterError) -> None:
     """Stay at the same server."""
-
-
-_NOTICES = Notices(print, print, _no_reload)
 
 
 def _relay_memory() -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from pathways_jupyter.base.errors import ApiError, ClusterError
 
@@ -18,26 +17,24 @@ _RELOAD_AFTER_REFUSAL_SECONDS = 1.0
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Notices:
-    """What is called when the connection to the relay changes.
+class Outage:
+    """The streams of one tunnel that have no carrier; any object may stand for a stream.
 
-    Attributes:
-      interrupted: It is cut, with the reason; the streams wait for other carriers.
-      restored: All streams have a carrier again, after so many seconds.
-      reload: Load the cluster's address and credentials again, because of this error, or of silence.
+    Args:
+      interrupted: Called with the reason when the connection to the relay is cut, and streams wait for other carriers.
+      restored: Called when all streams have a carrier again, after so many seconds.
+      reload: Loads the cluster's address and credentials again, because of this error, or of silence.
     """
 
-    interrupted: Callable[[str], None]
-    restored: Callable[[float], None]
-    reload: Callable[[ClusterError], Awaitable[None]]
-
-
-class Outage:
-    """The streams of one tunnel that have no carrier; any object may stand for a stream."""
-
-    def __init__(self, notices: Notices) -> None:
-        self._notices = notices
+    def __init__(
+        self,
+        interrupted: Callable[[str], None],
+        restored: Callable[[float], None],
+        reload: Callable[[ClusterError], Awaitable[None]],
+    ) -> None:
+        self._interrupted = interrupted
+        self._restored = restored
+        self._reload = reload
         self._streams: set[object] = set()
         self._since = self._reloaded = 0.0
         self._notice: asyncio.TimerHandle | None = None
@@ -63,7 +60,7 @@ class Outage:
             self.close()
             if self._is_reported:
                 self._is_reported = False
-                self._notices.restored(seconds)
+                self._restored(seconds)
 
     async def attempt_failed(self, error: ClusterError) -> None:
         """Load the cluster again now and then: it may have moved, or its credentials may have expired."""
@@ -71,7 +68,7 @@ class Outage:
         least = _RELOAD_AFTER_REFUSAL_SECONDS if isinstance(error, ApiError) else _RELOAD_SECONDS
         if now - self._reloaded > least:
             self._reloaded = now
-            await self._notices.reload(error)
+            await self._reload(error)
 
     def close(self) -> None:
         """Report nothing that is not reported yet."""
@@ -81,4 +78,4 @@ class Outage:
 
     def _report(self, reason: str) -> None:
         self._is_reported = True
-        self._notices.interrupted(reason)
+        self._interrupted(reason)

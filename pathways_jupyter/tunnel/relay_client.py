@@ -8,7 +8,7 @@ import os
 
 from pathways_jupyter.base.errors import ClusterError
 from pathways_jupyter.tunnel.carrier import Carrier, Target
-from pathways_jupyter.tunnel.outage import Notices, Outage
+from pathways_jupyter.tunnel.outage import Outage
 from pathways_jupyter.tunnel.relay.stream import Pool
 from pathways_jupyter.tunnel.relay.wire import Hello
 from pathways_jupyter.tunnel.resumable_stream import ATTACH_SECONDS, Relay, ResumableStream
@@ -28,12 +28,11 @@ class RelayClient:
       target: The relay's port.
       secret: The session's secret, 32 bytes.
       keep: Seconds for which a stream without a carrier tries to get another one.
-      notices: Called when the connection is interrupted and restored.
+      outage: Knows which streams have no carrier.
     """
 
-    def __init__(self, target: Target, secret: bytes, keep: float, notices: Notices) -> None:
-        self._outage = Outage(notices)
-        self._relay = Relay(target, secret, keep, Pool(_POOL_BLOCKS, _STREAM_BLOCKS), self._outage)
+    def __init__(self, target: Target, secret: bytes, keep: float, outage: Outage) -> None:
+        self._relay = Relay(target, secret, keep, Pool(_POOL_BLOCKS, _STREAM_BLOCKS), outage)
         self._streams: set[ResumableStream] = set()
         self._is_proven = False
         self._idling: asyncio.Task[None] | None = None
@@ -59,7 +58,7 @@ class RelayClient:
 
     async def close(self) -> None:
         """End every stream, and wait for their tasks."""
-        self._outage.close()
+        self._relay.outage.close()
         if self._idling is not None:
             self._idling.cancel()
             await asyncio.gather(self._idling, return_exceptions=True)

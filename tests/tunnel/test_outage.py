@@ -8,7 +8,7 @@ import pytest
 
 from pathways_jupyter.base.errors import ApiError, ClusterError
 from pathways_jupyter.tunnel import outage
-from pathways_jupyter.tunnel.outage import Notices, Outage
+from pathways_jupyter.tunnel.outage import Outage
 
 DEADLINE = 60.0
 CUT = ClusterError("cut")
@@ -20,9 +20,7 @@ class Notes:
     def __init__(self) -> None:
         self.said: asyncio.Queue[str] = asyncio.Queue()
         self.reloads: list[ClusterError] = []
-        self.outage = Outage(
-            Notices(self.said.put_nowait, lambda seconds: self.said.put_nowait("restored"), self._reload)
-        )
+        self.outage = Outage(self.said.put_nowait, lambda seconds: self.said.put_nowait("restored"), self._reload)
 
     async def _reload(self, error: ClusterError) -> None:
         self.reloads.append(error)

@@ -14,7 +14,7 @@ from pathways_jupyter.kube.objects import PODS
 from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.tunnel.attached_carrier import StreamLost, TooManyStreams
 from pathways_jupyter.tunnel.carrier import PortRefused, Target
-from pathways_jupyter.tunnel.outage import Notices
+from pathways_jupyter.tunnel.outage import Outage
 from pathways_jupyter.tunnel.relay import container
 from pathways_jupyter.tunnel.relay.container import RelaySpec
 from pathways_jupyter.tunnel.relay.program import MAX_STREAMS
@@ -69,8 +69,7 @@ class Pod:
             self.restored.append(seconds)
             self.is_restored.set()
 
-        notices = Notices(interrupted, restored, reload)
-        self._made.append(RelayClient(target, secret, keep, notices))
+        self._made.append(RelayClient(target, secret, keep, Outage(interrupted, restored, reload)))
         return self._made[-1]
 
     async def opened(self, relay: RelayClient) -> ResumableStream:

@@ -42,7 +42,7 @@ from pathways_jupyter.session.supervisor.session_log import SessionLog
 from pathways_jupyter.tunnel import portforward
 from pathways_jupyter.tunnel.attached_carrier import TooManyStreams
 from pathways_jupyter.tunnel.grpc_connection import GrpcConnection
-from pathways_jupyter.tunnel.outage import Notices
+from pathways_jupyter.tunnel.outage import Outage
 from pathways_jupyter.tunnel.portforward import Forward, PortRefused
 from pathways_jupyter.tunnel.relay.container import RelaySpec
 from pathways_jupyter.tunnel.relay.container import port_of as relay_port
@@ -304,9 +304,9 @@ class Proxy:
         record = self._session_log.record
         path = None if record.tcp_port else Path(record.tunnel)
         if self._secret:
-            notices = Notices(self._session_log.interrupted, self._session_log.restored, self._reload)
+            outage = Outage(self._session_log.interrupted, self._session_log.restored, self._reload)
             relay = replace(target, port=relay_port(target.port))
-            self._relay_client = RelayClient(relay, self._secret, self._keep, notices)
+            self._relay_client = RelayClient(relay, self._secret, self._keep, outage)
         self._tunnel = await portforward.listen(
             target,
             path=path,
