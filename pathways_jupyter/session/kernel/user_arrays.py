@@ -63,22 +63,17 @@ def _arrays(namespace: Mapping[str, Any]) -> Iterator[tuple[NamedArray, Any]]:
     for name, value in list(namespace.items()):
         if isinstance(value, _NEVER_ARRAYS):
             continue
-        for path, leaf in _leaves(value):
+        try:
+            leaves = jax.tree_util.tree_flatten_with_path(value)[0]
+        except Exception:
+            # A user's own pytree class may raise when flattened; that must not fail a disconnect.
+            leaves = [((), value)]
+        for path, leaf in leaves:
             if isinstance(leaf, jax.Array):
                 where = f"{name}{jax.tree_util.keystr(path)}"
                 # Not leaf.nbytes, which typed PRNG keys do not have.
                 nbytes = int(leaf.size * leaf.dtype.itemsize)
                 yield NamedArray(where, tuple(leaf.shape), str(leaf.dtype), nbytes), leaf
-
-
-def _leaves(value: Any) -> list[tuple[Any, Any]]:
-    import jax
-
-    try:
-        return list(jax.tree_util.tree_flatten_with_path(value)[0])
-    except Exception:
-        # A user's own pytree class may raise when flattened; that must not fail a disconnect.
-        return [((), value)]
 
 
 def _is_on(array: Any, ids: set[int]) -> bool:

@@ -57,8 +57,11 @@ class Route:
         return bool(self.credentials)
 
 
-async def plan(client: Client, config: ConnectConfig) -> tuple[Object | None, Route]:
+async def plan(client: Client, config: ConnectConfig, namespace: str) -> tuple[Object | None, Route]:
     """Return the pod that this process runs in, if it is in the cluster of `client`, and the data path of a session.
+
+    Args:
+      namespace: That of the proxy.
 
     Raises:
       ClusterError: The server could not be reached.
@@ -70,7 +73,13 @@ async def plan(client: Client, config: ConnectConfig) -> tuple[Object | None, Ro
         if error.status != 403:
             raise
         return None, Route(reason="" if config.tunnel else f"No direct connection: {error}")
-    return pod, choose(config, pod)
+    route = choose(config, pod)
+    if route.is_direct and not await objects.allowed(client, "create", NETWORK_POLICIES, namespace=namespace):
+        route = Route(
+            reason=f"This account is not allowed to create networkpolicies in namespace {namespace}, "
+            f"which a direct connection needs (Role {IN_CLUSTER_ROLE})."
+        )
+    return pod, route
 
 
 async def _own_pod(client: Client) -> Object | None:
@@ -114,20 +123,6 @@ def choose(config: ConnectConfig, pod: Object | None, *, product_name: Path = PR
     if product in _GOOGLE:
         return Route(ALTS)
     return Route(reason="A direct connection would not be encrypted here, because ALTS needs Google Cloud.")
-
-
-async def permitted(client: Client, route: Route, namespace: str) -> Route:
-    """Return `route` if this account may create the NetworkPolicy that a direct connection needs, else the tunnel.
-
-    Raises:
-      ClusterError: The server could not be reached.
-    """
-    if not route.is_direct or await objects.allowed(client, "create", NETWORK_POLICIES, namespace=namespace):
-        return route
-    return Route(
-        reason=f"This account is not allowed to create networkpolicies in namespace {namespace}, "
-        f"which a direct connection needs (Role {IN_CLUSTER_ROLE})."
-    )
 
 
 def address(pod: Object, port: int) -> str:

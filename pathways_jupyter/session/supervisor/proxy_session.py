@@ -98,14 +98,13 @@ class Proxy:
           PathwaysError: Any other failure. Objects that were created stay until :meth:`remove`.
         """
         self._stage(Stage.DISCOVER, say("Looking for the service."))
-        self._own_pod, self._route = await direct.plan(self._client, self._config)
         service = await discovery.find(
             self._client,
             self._session_log.record.namespace,
             self._config.service,
             instances=self._config.instances,
         )
-        self._route = await direct.permitted(self._client, self._route, service.namespace)
+        self._own_pod, self._route = await direct.plan(self._client, self._config, service.namespace)
         if self._relay and not self._route.is_direct:
             # On a direct path only the cluster's own network could be interrupted.
             self._secret, self._keep = os.urandom(SECRET_BYTES), self._config.keep
