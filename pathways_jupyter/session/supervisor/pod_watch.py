@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE_SECONDS = 0.25
 _LONGEST_PAUSE_SECONDS = 5.0
+RELAY_START_SECONDS = 20.0
+"""How long the relay may hold up the proxy: pulling its image takes 2 to 4 s where the registry can be reached."""
+_BEFORE_IMAGES = ("PodScheduled", "PodReadyToStartContainers")
 
 
 class PodEnded(ServiceError):
@@ -36,7 +39,7 @@ class PodEnded(ServiceError):
 
 
 class RelayRefused(ServiceError):
-    """The proxy cannot have a relay; without one it may start."""
+    """The proxy cannot have a relay, or not soon; without one it may start."""
 
 
 class PodWatch:
@@ -51,8 +54,9 @@ class PodWatch:
 
     Args:
       progress: Called with what the pod does while it starts.
-      relay: There is a relay in the pod: once the pod was ready, go on trying when it cannot be watched, for example
-        with expired credentials.
+      relay: There is a relay in the pod. The proxy starts behind it, so it must start soon; and once the pod was ready,
+        go on trying when it cannot be watched, for example with expired credentials.
+      suspended: The Job is suspended, by a queue, so that there need not be a pod soon.
       pod: The pod to follow; the first one that is seen when left out.
       container: The container of the pod that must run; needed where others keep the pod alive.
     """
@@ -65,6 +69,7 @@ class PodWatch:
         *,
         progress: Callable[[str], None],
         relay: bool = False,
+        suspended: bool = False,
         pod: Object | None = None,
         container: str = "",
     ) -> None:
@@ -78,12 +83,10 @@ class PodWatch:
         self._name = str(pod["metadata"]["name"]) if pod is not None else ""
         self._container = container
         self._has_relay = relay
+        # Runs while the relay holds up the pod, also by a policy that denies any pod with it.
+        self._overdue: asyncio.TimerHandle | None = None
+        self._relay_holds_up(not suspended)
         self._task = loop.create_task(self._follow(client, namespace, labels))
-
-    @property
-    def has_pod(self) -> bool:
-        """Whether a pod was seen."""
-        return bool(self._uid)
 
     @property
     def last_seen(self) -> str:
@@ -92,6 +95,7 @@ class PodWatch:
 
     async def close(self) -> None:
         """Stop watching."""
+        self._relay_holds_up(False)
         self._task.cancel()
         # gather(), and not a bare await with CancelledError suppressed: this would also swallow a cancellation of the
         # caller while it waits here.
@@ -186,6 +190,25 @@ class PodWatch:
             self._report(say("Pod {pod} waits for a node: {reason}", pod=name, reason=why))
         else:
             self._report(say("Pod {pod} is starting.", pod=name))
+        # A pod without a node or a network does not wait for its relay's image.
+        has_node = "False" not in {_condition(status, each).get("status") for each in _BEFORE_IMAGES}
+        runs = {each["name"] for each in status.get("initContainerStatuses") or () if "running" in each["state"]}
+        self._relay_holds_up(has_node and relay.NAME not in runs)
+
+    def _relay_holds_up(self, holds_up: bool) -> None:
+        """Fail unless this is called with False within some seconds after it was called with True."""
+        if not self._has_relay:
+            return
+        if not holds_up and self._overdue is not None:
+            self._overdue.cancel()
+            self._overdue = None
+        elif holds_up and self._overdue is None:
+            loop = asyncio.get_running_loop()
+            self._overdue = loop.call_later(RELAY_START_SECONDS, self._relay_is_overdue)
+
+    def _relay_is_overdue(self) -> None:
+        seen = self.last_seen.rstrip(".")
+        self._fail(RelayRefused(f"The relay did not start within {RELAY_START_SECONDS:g} s: {seen}."))
 
     def _report(self, words: str) -> None:
         if words != self._reported:

@@ -235,6 +235,7 @@ class Proxy:
             f"{names.JOB_UID_LABEL}={metadata['uid']}",
             progress=lambda words: self._stage(Stage.START, words),
             relay=bool(self._secret),
+            suspended=bool(job["spec"].get("suspend")),
         )
         await leases.create(
             self._client,
@@ -261,9 +262,7 @@ class Proxy:
         except TimeoutError as error:
             raise ServiceError(
                 f"The proxy did not start within {self._config.timeout:.0f} s: {self._watch.last_seen}",
-                hint=advice("A policy of the cluster may deny the relay's image: try {no_relay}, or raise {timeout}.")
-                if self._secret and not self._watch.has_pod
-                else advice("Check that a node has room for it, or raise {timeout}."),
+                hint=advice("Check that a node has room for it, or raise {timeout}."),
             ) from error
 
     async def _ended(self) -> PathwaysError:

@@ -11,6 +11,7 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS
+from pathways_jupyter.session.supervisor import pod_watch
 from pathways_jupyter.session.supervisor.pod_watch import PodEnded, PodWatch, RelayRefused
 from pathways_jupyter.tunnel.relay import container as relay
 
@@ -106,18 +107,61 @@ def relay_waits(**about: object) -> dict:
     return {"initContainerStatuses": [{"name": relay.NAME, "image": "i:1", "state": waiting}]}
 
 
-def watch_relay(pods: Pods) -> PodWatch:
-    return PodWatch(pods.client, "default", "proxy=p1", progress=pods.said.put_nowait, relay=True)
+def watch_relay(pods: Pods, labels: str = "proxy=p1", **options: bool) -> PodWatch:
+    return PodWatch(pods.client, "default", labels, progress=pods.said.put_nowait, relay=True, **options)
 
 
-async def test_a_relay_that_cannot_start_is_an_error_of_its_own(pods):
+@pytest.mark.parametrize(
+    ("status", "problem"),
+    [
+        (relay_waits(reason="ErrImagePull", message="no route"), r"cannot start: .* \(i:1\): no route"),
+        (relay_waits(), r"did not start within 2 s: Pod first is starting\."),
+        (None, r"did not start within 2 s: there is no pod yet\."),
+    ],
+    ids=["refused", "slow", "denied"],
+)
+async def test_a_relay_that_holds_up_its_pod_for_too_long_is_an_error_of_its_own(pods, monkeypatch, status, problem):
+    monkeypatch.setattr(pod_watch, "RELAY_START_SECONDS", 2.0)
     async with asyncio.timeout(DEADLINE):
-        await pods.make("first")
-        await pods.become("first", relay_waits(reason="ErrImagePull", message="no route"))
+        if status is not None:
+            await pods.make("first")
+            await pods.become("first", status)
         watch = watch_relay(pods)
-        with pytest.raises(RelayRefused, match=r"The relay cannot start: .* \(i:1\): no route"):
+        with pytest.raises(RelayRefused, match=problem):
             await watch.ready
         await watch.close()
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [UNSCHEDULABLE, {"type": "PodReadyToStartContainers", "status": "False"}],
+    ids=["no node", "no network"],
+)
+async def test_a_relay_is_not_late_while_its_pod_cannot_run_anything(pods, monkeypatch, condition):
+    monkeypatch.setattr(pod_watch, "RELAY_START_SECONDS", 2.0)
+    async with asyncio.timeout(DEADLINE):
+        await pods.make("first")
+        await pods.become("first", {"conditions": [condition], **relay_waits()})
+        watch = watch_relay(pods)
+        await pods.until_said("first")
+        # One that sees no pod, as a measure of the time.
+        late = watch_relay(pods, "absent=here")
+        with pytest.raises(RelayRefused):
+            await late.ready
+        assert not watch.ready.done()
+        await pods.become("first", READY)
+        await watch.ready
+        await asyncio.gather(watch.close(), late.close())
+
+
+async def test_a_suspended_job_may_have_its_pod_later(pods, monkeypatch):
+    monkeypatch.setattr(pod_watch, "RELAY_START_SECONDS", 0.5)
+    async with asyncio.timeout(DEADLINE):
+        watch, late = watch_relay(pods, suspended=True), watch_relay(pods)
+        with pytest.raises(RelayRefused):
+            await late.ready
+        assert not watch.ready.done()
+        await asyncio.gather(watch.close(), late.close())
 
 
 async def test_who_is_cancelled_while_a_watch_closes_is_cancelled(cluster):
