@@ -70,13 +70,13 @@ class Request:
     """A proxy's request for slices.
 
     Attributes:
-      wanted: The instance type of each of its virtual slices.
+      instance_types: The instance type of each of its virtual slices.
       held: The slices that it had from this service before the connection was lost; it gets those and no others.
       granted: The slices that it holds, one for each that it wanted; empty while it waits.
     """
 
     name: str
-    wanted: Sequence[InstanceType]
+    instance_types: Sequence[InstanceType]
     held: Sequence[int] = ()
     granted: list[Slice] = field(default_factory=list)
 
@@ -126,11 +126,11 @@ class Slices:
 
     def impossible(self, request: Request) -> str:
         """The reason why a request can never be met; empty when it can, sooner or later."""
-        for instance in dict.fromkeys(map(str, request.wanted)):
-            wanted = [str(each) for each in request.wanted].count(instance)
+        for instance in dict.fromkeys(map(str, request.instance_types)):
+            requested = [str(each) for each in request.instance_types].count(instance)
             have = sum(str(each.instance_type) == instance for each in self.slices)
-            if wanted > have:
-                return f"{wanted} slices of {instance} are wanted, and this service has {have}"
+            if requested > have:
+                return f"{requested} slices of {instance} are wanted, and this service has {have}"
         return ""
 
     def enqueue(self, request: Request) -> None:
@@ -153,7 +153,7 @@ class Slices:
         """
         kept_back: set[str] = set()
         for request in list(self._waiting):
-            kinds = set(map(str, request.wanted))
+            kinds = set(map(str, request.instance_types))
             granted = None if kinds & kept_back else self._match(request)
             if granted is None:
                 kept_back |= kinds
@@ -166,8 +166,10 @@ class Slices:
 
     def why_waiting(self, request: Request) -> str:
         """The reason to show to the user of a waiting proxy."""
-        taken = [each for each in self.slices if each.holder is not None and each.instance_type in request.wanted]
-        down = [each for each in self.slices if not each.ready and each.instance_type in request.wanted]
+        taken = [
+            each for each in self.slices if each.holder is not None and each.instance_type in request.instance_types
+        ]
+        down = [each for each in self.slices if not each.ready and each.instance_type in request.instance_types]
         # A slice that is held and down is listed once, by its holder.
         reasons = [f"slice {each.index} is held by {each.holder.name}" for each in taken if each.holder is not None]
         reasons += [f"slice {each.index} is not ready" for each in down if each.holder is None]
@@ -179,7 +181,7 @@ class Slices:
     def _match(self, request: Request) -> list[Slice] | None:
         granted: list[Slice] = []
         candidates = [self.slices[each] for each in request.held if each < len(self.slices)] or self.slices
-        for instance in request.wanted:
+        for instance in request.instance_types:
             free = (
                 each
                 for each in candidates

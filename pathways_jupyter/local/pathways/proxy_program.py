@@ -51,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
         values = flags.read(argv)
         addresses.split(values.resource_manager_address)
         # Without slices of its own it serves all of the resource manager's, as in a job that has one to itself.
-        wanted = (
+        instance_types = (
             instance_list(values.virtual_slices)
             if values.virtual_slices
             else asyncio.run(inventory(values.resource_manager_address))
@@ -59,7 +59,9 @@ def main(argv: Sequence[str]) -> int:
     except (ConfigError, ValueError) as error:
         _log.error("FAILED_PRECONDITION: %s", error)
         return 2
-    return Proxy(wanted, sidecars=bool(values.sidecar_name)).run(values.server_port, values.resource_manager_address)
+    return Proxy(instance_types, sidecars=bool(values.sidecar_name)).run(
+        values.server_port, values.resource_manager_address
+    )
 
 
 class Proxy:
@@ -69,9 +71,9 @@ class Proxy:
       sidecars: Whether the hosts have sidecars, which run colocated Python; without them it is refused.
     """
 
-    def __init__(self, wanted: Sequence[InstanceType], *, sidecars: bool) -> None:
-        self._wanted = wanted
-        self._devices = Devices(wanted)
+    def __init__(self, instance_types: Sequence[InstanceType], *, sidecars: bool) -> None:
+        self._instance_types = instance_types
+        self._devices = Devices(instance_types)
         self._placed = Promise()
         self._ended = threading.Event()
         self._exit_code = 0
@@ -88,7 +90,7 @@ class Proxy:
         self._server.listen(path)
         _log.info("Pathways Server serving on %s", path.name)
         name = os.environ.get("HOSTNAME") or socket.gethostname()
-        Placement(resource_manager, name, self._wanted, self).start(self._failed)
+        Placement(resource_manager, name, self._instance_types, self).start(self._failed)
         self._ended.wait()
         return self._exit_code
 
@@ -108,7 +110,7 @@ class Proxy:
         self._server.set_down({virtual for virtual, each in enumerate(slices) if not each.up})
         paths: dict[int, str] = {}
         first_host = 0
-        for instance, each in zip(self._wanted, slices, strict=True):
+        for instance, each in zip(self._instance_types, slices, strict=True):
             paths.update(enumerate(each.sidecars, start=first_host))
             first_host += instance.hosts
         self._sidecars.set_paths(paths)

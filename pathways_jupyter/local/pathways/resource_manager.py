@@ -56,8 +56,8 @@ class ResourceManager:
                 case "worker":
                     await self._serve_worker(link, Host(**hello["host"]))
                 case "proxy":
-                    wanted = instance_list(",".join(hello["slices"]))
-                    await self._serve_proxy(link, Request(hello["name"], wanted, hello["held"]))
+                    instance_types = instance_list(",".join(hello["slices"]))
+                    await self._serve_proxy(link, Request(hello["name"], instance_types, hello["held"]))
                 case "inventory":
                     link.send("inventory", slices=[str(each.instance_type) for each in self._slices.slices])
         except (ValueError, ConfigError) as error:
@@ -130,7 +130,7 @@ class ResourceManager:
             raise ValueError(reason)
         self._proxies[request] = link
         self._slices.enqueue(request)
-        _log.info("Proxy %s wants %s", request.name, ", ".join(map(str, request.wanted)))
+        _log.info("Proxy %s wants %s", request.name, ", ".join(map(str, request.instance_types)))
         self._place()
         try:
             async for _ in link.messages():

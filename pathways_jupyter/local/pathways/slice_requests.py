@@ -54,7 +54,7 @@ class PlacedSlice:
 
 @dataclass
 class Placement:
-    """Requests `wanted`, and notifies `listener`.
+    """Requests slices of `instance_types`, and notifies `listener`.
 
     Attributes:
       name: The resource manager's name for this proxy, which it shows to those that wait for its slices.
@@ -62,7 +62,7 @@ class Placement:
 
     resource_manager: str
     name: str
-    wanted: Sequence[InstanceType]
+    instance_types: Sequence[InstanceType]
     listener: Listener
     _slices: list[PlacedSlice] = field(default_factory=list)
     _stopped: set[int] = field(default_factory=set)
@@ -91,7 +91,7 @@ class Placement:
             "hello",
             role="proxy",
             name=self.name,
-            slices=[str(each) for each in self.wanted],
+            slices=[str(each) for each in self.instance_types],
             held=[each.index for each in self._slices],
         )
         reason = ""
@@ -140,14 +140,16 @@ class Placement:
         if (virtual in self._stopped) == stopped:
             return
         (self._stopped.add if stopped else self._stopped.discard)(virtual)
-        _log.info("Slice %d (%s) %s", virtual, self.wanted[virtual], "stands still" if stopped else "goes on")
+        _log.info("Slice %d (%s) %s", virtual, self.instance_types[virtual], "stands still" if stopped else "goes on")
         self.listener.stopped(frozenset(self._stopped))
 
     def _log_placed(self, virtual: int, now: PlacedSlice) -> None:
-        _log.info("Transition slice %d (%s) unplaced -> placed on %s", virtual, self.wanted[virtual], now.job)
+        kind = self.instance_types[virtual]
+        _log.info("Transition slice %d (%s) unplaced -> placed on %s", virtual, kind, now.job)
 
     def _log_unplaced(self, virtual: int, job: str, why: str) -> None:
-        _log.warning("Transition slice %d (%s) placed -> unplaced from %s: %s", virtual, self.wanted[virtual], job, why)
+        kind = self.instance_types[virtual]
+        _log.warning("Transition slice %d (%s) placed -> unplaced from %s: %s", virtual, kind, job, why)
 
 
 async def inventory(resource_manager: str) -> list[InstanceType]:

@@ -7,7 +7,7 @@ should have held the data, until they are read.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -34,15 +34,15 @@ def make_array(session: Session, message: Any, body: Any) -> None:
 def make_sharded_arrays(session: Session, message: Any, body: Any) -> None:
     """Many host buffers become the shards of arrays."""
     handles = list(message.array_handles) or [0] * len(message.specs)
-    made: list[int] = []
+    bound: list[int] = []
     for handle, each in zip(handles, message.specs, strict=True):
         spec = values.read_spec(each.array_spec, session.machine.shardings)
         parts = [
             (buffer, indices.indices, tuple(buffer.shape.dims))
             for indices, buffer in zip(each.addressable_shard_indices, each.host_buffers, strict=True)
         ]
-        made += _from_host(session, [handle], spec, parts)
-    body.array_handles.extend(made)
+        bound += _from_host(session, [handle], spec, parts)
+    body.array_handles.extend(bound)
 
 
 def assemble(session: Session, message: Any, body: Any) -> None:
@@ -50,11 +50,11 @@ def assemble(session: Session, message: Any, body: Any) -> None:
     sources = [session.array(handle) for handle in message.single_device_array_handles]
     kind = message.dtype.kind or next((each.spec.kind for each in sources if each.spec), 0)
     spec = Spec(kind, tuple(message.shape.dims), session.machine.shardings.read(message.sharding))
-    handles, made = session.bind_new([message.result_handle], [spec])
+    handles, arrays = session.bind_new([message.result_handle], [spec])
     session_arrays.launch(
         lambda found: ([values.join(spec, [values.split(each)[0] for each in found])], None),
         sources,
-        made,
+        arrays,
         consumed=_donated(message, sources),
     )
     (body.array_handle,) = handles
@@ -64,14 +64,14 @@ def disassemble(session: Session, message: Any, body: Any) -> None:
     """An array becomes one array for each of its devices."""
     source = session.array(message.array_handle)
     specs = _shard_specs(session, source)
-    handles, made = session.bind_new(message.result_handles, specs)
+    handles, arrays = session.bind_new(message.result_handles, specs)
     session_arrays.launch(
         lambda found: (
             [values.join(spec, [shard]) for spec, shard in zip(specs, values.split(found[0]), strict=True)],
             None,
         ),
         [source],
-        made,
+        arrays,
     )
     body.array_handles.extend(handles)
 
@@ -80,40 +80,30 @@ def first_shard(session: Session, message: Any, body: Any) -> None:
     """One shard of an array that is the same on all devices."""
     source = session.array(message.array_handle)
     spec = _shard_specs(session, source)[0]
-    handles, made = session.bind_new([message.result_handle], [spec])
-    session_arrays.launch(lambda found: ([values.join(spec, [values.split(found[0])[0]])], None), [source], made)
+    handles, arrays = session.bind_new([message.result_handle], [spec])
+    session_arrays.launch(lambda found: ([values.join(spec, [values.split(found[0])[0]])], None), [source], arrays)
     (body.array_handle,) = handles
 
 
 def copy(session: Session, message: Any, body: Any) -> None:
     """Arrays go to other devices, or to another kind of memory."""
-    machine = session.machine
     memory_kind = message.memory_kind if message.HasField("memory_kind") else None
     sources = [_described(session.array(handle)) for handle in message.array_handles]
-    names: list[int] = []
-    for place, source in enumerate(sources):
+    targets = []
+    for source in sources:
         spec = source.spec
         assert spec is not None
         device_ids = tuple(message.device_ids) or spec.sharding.device_ids
-        target = Spec(spec.kind, spec.shape, machine.shardings.moved(spec.sharding, device_ids, memory_kind))
-        queue = machine.queues.of(target.sharding.device_ids)
-        handles, made = session.bind_new(list(message.result_handles[place : place + 1]), [target])
-        names += handles
-        session_arrays.launch(
-            partial(_copied, session, target),
-            [source],
-            made,
-            consumed=_donated(message, [source]),
-            start=queue.launch_elsewhere if _size(target) >= _LARGE else queue.launch,
-        )
-    body.array_handles.extend(names)
+        sharding = session.machine.shardings.moved(spec.sharding, device_ids, memory_kind)
+        targets.append(Spec(spec.kind, spec.shape, sharding))
+    _launch_each(session, message, body, _copied, sources, targets)
 
 
 def remap(session: Session, message: Any, body: Any) -> None:
     """Shards of some arrays become shards of others."""
     sources = [session.array(handle) for handle in message.array_handles]
     specs = [values.read_spec(each, session.machine.shardings) for each in message.plan.output_specs]
-    handles, made = session.bind_new(message.result_handles, specs)
+    handles, arrays = session.bind_new(message.result_handles, specs)
     mappings = list(message.plan.mappings)
 
     def work(found: list[Any]) -> tuple[list[Any], None]:
@@ -130,26 +120,15 @@ def remap(session: Session, message: Any, body: Any) -> None:
                     shards[mapping.out_array][target] = taken[source]
         return [values.join(spec, each) for spec, each in zip(specs, shards, strict=True)], None
 
-    session_arrays.launch(work, sources, made, consumed=_donated(message, sources))
+    session_arrays.launch(work, sources, arrays, consumed=_donated(message, sources))
     body.array_handles.extend(handles)
 
 
 def reshard(session: Session, message: Any, body: Any) -> None:
     """Arrays get other shardings, over whatever devices these name."""
     sources = [session.array(handle) for handle in message.array_handles]
-    names: list[int] = []
-    for place, (source, each) in enumerate(zip(sources, message.array_specs, strict=True)):
-        target = values.read_spec(each, session.machine.shardings)
-        handles, made = session.bind_new(list(message.result_handles[place : place + 1]), [target])
-        names += handles
-        session_arrays.launch(
-            partial(_resharded, session, target),
-            [source],
-            made,
-            consumed=_donated(message, [source]),
-            start=session.machine.queues.of(target.sharding.device_ids).launch_elsewhere,
-        )
-    body.array_handles.extend(names)
+    targets = [values.read_spec(each, session.machine.shardings) for each in message.array_specs]
+    _launch_each(session, message, body, _resharded, sources, targets)
 
 
 def read_array(session: Session, message: Any, body: Any) -> Promise:
@@ -225,7 +204,7 @@ HANDLERS: dict[str, Handler] = {
 
 def _from_host(session: Session, handles: list[int], spec: Spec, parts: Sequence[tuple[Any, Any, Any]]) -> list[int]:
     """An array made of host buffers: for each its description, the shards it is for, and its shape."""
-    names, made = session.bind_new(handles, [spec])
+    names, arrays = session.bind_new(handles, [spec])
     buffers = [session.buffers.take(buffer.host_buffer_handle) for buffer, _, _ in parts]
     devices = session.machine.devices
 
@@ -239,8 +218,31 @@ def _from_host(session: Session, handles: list[int], spec: Spec, parts: Sequence
                 shards[place] = shard
         return [values.from_host(spec, shards, [devices.jax_devices[each] for each in spec.sharding.device_ids])], None
 
-    session_arrays.launch(work, [], made, after=buffers)
+    session_arrays.launch(work, [], arrays, after=buffers)
     return names
+
+
+def _launch_each(
+    session: Session,
+    message: Any,
+    body: Any,
+    work: Callable[[Session, Spec, list[Any]], tuple[list[Any], Any]],
+    sources: Sequence[Array],
+    targets: Sequence[Spec],
+) -> None:
+    """Make an array of each source."""
+    handles, arrays = session.bind_new(message.result_handles, targets)
+    for source, target, array in zip(sources, targets, arrays, strict=True):
+        queue = session.machine.queues.of(target.sharding.device_ids)
+        is_slow = work is _resharded or _size(target) >= _LARGE
+        session_arrays.launch(
+            partial(work, session, target),
+            [source],
+            [array],
+            consumed=_donated(message, [source]),
+            start=queue.launch_elsewhere if is_slow else queue.launch,
+        )
+    body.array_handles.extend(handles)
 
 
 def _copied(session: Session, target: Spec, sources: list[Any]) -> tuple[list[Any], Any]:

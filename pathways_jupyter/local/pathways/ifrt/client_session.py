@@ -135,9 +135,9 @@ class Session:
 
     def bind_new(self, handles: Sequence[int], specs: Sequence[Spec]) -> tuple[list[int], list[Array]]:
         """Arrays that are yet to be made, bound to the client's handles, or to new ones if it gave none."""
-        made = [Array(spec) for spec in specs]
-        names = [self.bind(handle, array) for handle, array in zip(handles or [0] * len(made), made, strict=True)]
-        return names, made
+        arrays = [Array(spec) for spec in specs]
+        pairs = zip(handles or [0] * len(arrays), arrays, strict=True)
+        return [self.bind(handle, array) for handle, array in pairs], arrays
 
     def forget(self, handles: Iterable[int]) -> None:
         """Frees handles."""

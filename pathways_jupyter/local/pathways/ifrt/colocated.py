@@ -174,11 +174,11 @@ class PythonExecutable:
         for each in running:
             if each.done():
                 each.result()
-        made: list[dict[int, Any]] = [{} for _ in self._outputs]
+        results: list[dict[int, Any]] = [{} for _ in self._outputs]
         for each in running:
             header, parts = each.result()
             rest = iter(parts)
-            for shards, spec, places in zip(made, self._outputs, header["outputs"], strict=True):
+            for shards, spec, places in zip(results, self._outputs, header["outputs"], strict=True):
                 for device in places:
                     part, shape = next(rest), spec.sharding.shard_shape(spec.shape)
                     if spec.is_strings:
@@ -188,7 +188,7 @@ class PythonExecutable:
                         shards[device] = jax.device_put(array, self._devices.jax_devices[device])
         return [
             values.join(spec, [shards[device] for device in spec.sharding.device_ids])
-            for shards, spec in zip(made, self._outputs, strict=True)
+            for shards, spec in zip(results, self._outputs, strict=True)
         ], None
 
     def _call_on(self, number: int, inputs: Sequence[Sequence[Any]]) -> futures.Future[HostAnswer]:

@@ -125,21 +125,21 @@ class XlaExecutable:
         """Starts one execution on the queue of its devices."""
         where = outputs[0].spec.sharding.device_ids if outputs and outputs[0].spec else self._where(inputs, ())
         _, handlers = self._results_on(where)
-        kept = frozenset(options.non_donatable_input_indices)
+        not_donatable = frozenset(options.non_donatable_input_indices)
 
         def work(sources: list[Any]) -> tuple[Sequence[Any], Any]:
             self._devices.check_up(where)
             results = self._executable.execute_sharded(sources, with_tokens=True)
             token = results.consume_token()
-            made = results.consume_with_handlers(handlers)
+            arrays = results.consume_with_handlers(handlers)
             # Small programs are over by now; to find that out here saves a thread its work.
-            return made, None if made and made[0].is_ready() else token
+            return arrays, None if arrays and arrays[0].is_ready() else token
 
         return session_arrays.launch(
             work,
             inputs,
             outputs,
-            consumed=[inputs[each] for each in self._donated if each not in kept],
+            consumed=[inputs[each] for each in self._donated if each not in not_donatable],
             start=self._queues.of(where).launch,
         )
 

@@ -48,35 +48,31 @@ class Runner:
             header, parts = self._connection.receive()
             match header["op"]:
                 case "load":
-                    self._answer(header, self._load, header, parts)
+                    self._answer(header, parts)
                 case "call":
                     # On a thread each: a call may take for ever, and others need not wait for it.
-                    threading.Thread(
-                        target=self._answer, args=(header, self._call, header, parts), name="call", daemon=True
-                    ).start()
+                    threading.Thread(target=self._answer, args=(header, parts), name="call", daemon=True).start()
                 case "release":
                     self._functions.pop(header["function"], None)
 
-    def _answer(self, header: Header, work: Any, *arguments: Any) -> None:
+    def _answer(self, header: Header, parts: Sequence[memoryview]) -> None:
+        """Load or call a function, and send what came of it."""
+        fields: Header = {}
+        outputs: list[memoryview] = []
         try:
-            fields, parts = work(*arguments)
+            if header["op"] == "load":
+                aliases = {int(device): int(beside) for device, beside in header["aliases"].items()}
+                self._functions[header["function"]] = _Function(bytes(parts[0]), header["outputs"], aliases)
+            else:
+                shards = iter(parts)
+                inputs = [[(device, next(shards)) for device in devices] for devices in header["inputs"]]
+                fields["outputs"], outputs = self._functions[header["function"]].call(inputs, header["shapes"])
         except BaseException as error:
-            fields, parts = {"error": "".join(traceback.format_exception(error))}, []
+            fields = {"error": "".join(traceback.format_exception(error))}
         try:
-            self._connection.send({"id": header["id"], **fields}, parts)
+            self._connection.send({"id": header["id"], **fields}, outputs)
         except WireError as error:
             _log.info("An answer came too late: %s", error)
-
-    def _load(self, header: Header, parts: Sequence[memoryview]) -> tuple[Header, list[memoryview]]:
-        aliases = {int(device): int(beside) for device, beside in header["aliases"].items()}
-        self._functions[header["function"]] = _Function(bytes(parts[0]), header["outputs"], aliases)
-        return {}, []
-
-    def _call(self, header: Header, parts: Sequence[memoryview]) -> tuple[Header, list[memoryview]]:
-        function = self._functions[header["function"]]
-        shards = iter(parts)
-        inputs = [[(device, next(shards)) for device in devices] for devices in header["inputs"]]
-        return function.call(inputs, header["shapes"])
 
 
 class _Function:
@@ -101,41 +97,44 @@ class _Function:
 
     def call(
         self, inputs: Sequence[Sequence[tuple[int, memoryview]]], shapes: Sequence[Sequence[int]]
-    ) -> tuple[Header, list[memoryview]]:
-        """Calls it with this host's shards of each argument."""
-        import jax
-
-        arguments = [
-            self._argument(spec, shards, tuple(shape))
-            for spec, shards, shape in zip(self._in_specs, inputs, shapes, strict=True)
-        ]
-        args, kwargs = jax.tree.unflatten(self._in_tree, arguments)
-        results, tree = jax.tree.flatten(self._fun(*args, **kwargs))
-        if tree != self._out_tree:
-            raise TypeError(f"the function returned {tree} where {self._out_tree} was declared")
-        places: list[list[int]] = []
-        parts: list[memoryview] = []
-        for declared, value in zip(self._outputs, results, strict=True):
-            found = self._result(declared, value)
-            places.append([device for device, _ in found])
-            parts += [part for _, part in found]
-        return {"outputs": places}, parts
-
-    def _argument(self, spec: Any, shards: Sequence[tuple[int, memoryview]], shape: tuple[int, ...]) -> Any:
+    ) -> tuple[list[list[int]], list[memoryview]]:
+        """Calls it with this host's shards of each argument; the devices of each result's shards, and all shards."""
         import jax
         from jax._src import core
         from jax._src.lib import xla_client as xc
 
         local = {device.id: device for device in jax.local_devices()}
-        # Without this JAX would narrow 64-bit data of a client that works with 64 bits.
-        with jax.enable_x64(True):
-            arrays = [
-                jax.device_put(_to_numpy(part, spec.dtype, shape), local[self._aliases.get(device, device)])
-                for device, part in shards
-            ]
-        return xc.ArrayImpl(core.ShapedArray(spec.shape, spec.dtype), spec.sharding, arrays, True, True)
+        arguments = []
+        for spec, shards, shape in zip(self._in_specs, inputs, shapes, strict=True):
+            arrays = []
+            for device, part in shards:
+                if spec.dtype.kind == "T":
+                    words = [word.decode() for word in sidecar_protocol.unpack_strings(part, math.prod(shape))]
+                    array = np.array(words, dtype=spec.dtype)
+                else:
+                    array = np.frombuffer(part, spec.dtype)
+                # Without this JAX would narrow 64-bit data of a client that works with 64 bits.
+                with jax.enable_x64(True):
+                    arrays.append(jax.device_put(array.reshape(shape), local[self._aliases.get(device, device)]))
+            aval = core.ShapedArray(spec.shape, spec.dtype)
+            arguments.append(xc.ArrayImpl(aval, spec.sharding, arrays, True, True))
+        args, kwargs = jax.tree.unflatten(self._in_tree, arguments)
+        results, tree = jax.tree.flatten(self._fun(*args, **kwargs))
+        if tree != self._out_tree:
+            raise TypeError(f"the function returned {tree} where {self._out_tree} was declared")
+        devices: list[list[int]] = []
+        parts: list[memoryview] = []
+        for declared, value in zip(self._outputs, results, strict=True):
+            found = self._result(declared, value)
+            devices.append(list(found))
+            for shard in map(np.asarray, found.values()):
+                if shard.dtype.kind == "T":
+                    parts.append(sidecar_protocol.pack_strings([word.encode() for word in shard.ravel().tolist()]))
+                else:
+                    parts.append(np.ascontiguousarray(shard).reshape(-1).view(np.uint8).data)
+        return devices, parts
 
-    def _result(self, declared: Mapping[str, Any], value: Any) -> list[tuple[int, memoryview]]:
+    def _result(self, declared: Mapping[str, Any], value: Any) -> dict[int, Any]:
         """The shards of a result on this host's devices, by the declared numbers of these."""
         import jax
 
@@ -154,7 +153,7 @@ class _Function:
                 f"the function returned an array on devices {sorted(shards)} of this host, declared were"
                 f" {sorted(places.values())}"
             )
-        return [(device, _to_bytes(shards[place])) for device, place in places.items()]
+        return {device: shards[place] for device, place in places.items()}
 
 
 _unpickling = threading.Lock()
@@ -177,17 +176,3 @@ def _start_jax(host: int, hosts: Mapping[int, int]) -> None:
         jax.process_id = jax.process_index
     if jax.process_index() != host:
         raise RuntimeError(f"JAX says that this is host {jax.process_index()}, and not {host}")
-
-
-def _to_numpy(part: memoryview, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    if dtype.kind == "T":
-        words = [word.decode() for word in sidecar_protocol.unpack_strings(part, math.prod(shape))]
-        return np.array(words, dtype=dtype).reshape(shape)
-    return np.frombuffer(part, dtype).reshape(shape)
-
-
-def _to_bytes(shard: Any) -> memoryview:
-    array = np.asarray(shard)
-    if array.dtype.kind == "T":
-        return sidecar_protocol.pack_strings([word.encode() for word in array.ravel().tolist()])
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
