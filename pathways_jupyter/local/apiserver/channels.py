@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
 from aiohttp import WSMsgType, web
 
@@ -16,48 +16,18 @@ CHUNK = 256 * 1024
 _LARGEST_MESSAGE = 16 * 1024 * 1024
 
 
-class IdleTimer:
-    """Cuts a connection after `seconds` without a :meth:`touch`; :meth:`stop` it when the connection ends.
-
-    The kubelet cuts a port-forward or an exec without traffic. It counts messages in either direction, empty ones
-    included, but no WebSocket pings: its library answers them without reporting them.
-    """
-
-    def __init__(self, transport: asyncio.BaseTransport | None, seconds: float) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._transport = transport
-        self._seconds = seconds
-        self._touched = self._loop.time()
-        self._timer = self._loop.call_later(seconds, self._check)
-
-    def touch(self) -> None:
-        """Note a message. Called for every piece of a tunnel's data, so it does not reschedule the timer."""
-        self._touched = self._loop.time()
-
-    def stop(self) -> None:
-        """Cancel the timer."""
-        self._timer.cancel()
-
-    def _check(self) -> None:
-        left = self._touched + self._seconds - self._loop.time()
-        if left > 0:
-            self._timer = self._loop.call_later(left, self._check)
-        elif self._transport is not None:
-            # A kubelet's deadline applies to writing as well, so the client gets no closing frame from it either.
-            cast("asyncio.Transport", self._transport).abort()
-
-
 class Channels:
-    """Server side of one WebSocket; every message, in either direction, resets the idle timer."""
+    """Server side of one WebSocket; every message, in either direction, resets the deadline `idle`."""
 
-    def __init__(self, socket: web.WebSocketResponse, idle: IdleTimer) -> None:
+    def __init__(self, socket: web.WebSocketResponse, idle: asyncio.Timeout, idle_seconds: float) -> None:
         self.socket = socket
         self._idle = idle
+        self._idle_seconds = idle_seconds
 
     async def receive(self) -> bytes | None:
         """The next message; None once the client is gone."""
         message = await self.socket.receive()
-        self._idle.touch()
+        self._idle.reschedule(asyncio.get_running_loop().time() + self._idle_seconds)
         if message.type is WSMsgType.BINARY:
             return bytes(message.data)
         return message.data.encode() if message.type is WSMsgType.TEXT else None
@@ -71,7 +41,7 @@ class Channels:
 
     async def send(self, data: bytes) -> None:
         """Send one message."""
-        self._idle.touch()
+        self._idle.reschedule(asyncio.get_running_loop().time() + self._idle_seconds)
         await self.socket.send_bytes(data)
 
     async def send_stream(self, channel: int, reader: asyncio.StreamReader) -> None:
@@ -87,7 +57,8 @@ async def open_channels(
 ) -> AsyncIterator[Channels]:
     """Upgrade a request to a WebSocket that speaks one of `protocols`, cut after `idle_seconds` without a message.
 
-    It is closed with a handshake when the block ends without an error.
+    Like the kubelet, it counts messages in either direction, empty ones included, but no WebSocket pings, which the
+    library answers without reporting them. The WebSocket is closed with a handshake when the block ends otherwise.
 
     Raises:
       StatusError: 403, the client offers none of them.
@@ -97,12 +68,15 @@ async def open_channels(
         raise StatusError(403, f"unable to upgrade: none of the protocols {offered} is one of {list(protocols)}")
     socket = web.WebSocketResponse(protocols=tuple(protocols), compress=False, max_msg_size=_LARGEST_MESSAGE)
     await socket.prepare(request)
-    idle = IdleTimer(request.transport, idle_seconds)
     try:
-        yield Channels(socket, idle)
-    finally:
-        idle.stop()
-    await socket.close()
+        async with asyncio.timeout(idle_seconds) as idle:
+            yield Channels(socket, idle, idle_seconds)
+    except TimeoutError:
+        # A kubelet's deadline applies to writing as well, so the client gets no closing frame from it either.
+        if request.transport is not None:
+            request.transport.abort()
+    else:
+        await socket.close()
 
 
 async def until_first(*coroutines: Coroutine[Any, Any, None]) -> None:
