@@ -30,10 +30,13 @@ def wants_table(header: str) -> bool:
         return False
     for part in header.split(","):
         kind, *parameters = (each.strip() for each in part.split(";"))
-        given = dict(each.split("=", 1) for each in parameters if "=" in each)
+        options = dict(each.split("=", 1) for each in parameters if "=" in each)
         # Whatever else it would rather have, e.g. only the metadata, it names plain JSON after that.
-        if kind in ("application/json", "*/*", "application/*", "text/plain") and given.get("as", "") in ("", "Table"):
-            return "as" in given
+        if kind in ("application/json", "*/*", "application/*", "text/plain") and options.get("as", "") in (
+            "",
+            "Table",
+        ):
+            return "as" in options
     raise StatusError(406, "only the following media types are accepted: application/json")
 
 

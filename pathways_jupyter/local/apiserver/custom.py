@@ -111,8 +111,8 @@ def _check(
     if schema.get("x-kubernetes-int-or-string"):
         fits = isinstance(value, int | str) and not isinstance(value, bool)
     else:
-        wanted = _TYPES.get(schema.get("type", ""))
-        fits = wanted is None or (isinstance(value, wanted) and (bool in wanted or not isinstance(value, bool)))
+        types = _TYPES.get(schema.get("type", ""))
+        fits = types is None or (isinstance(value, types) and (bool in types or not isinstance(value, bool)))
     if not fits:
         kind = schema.get("type", "integer or string")
         causes.append((where, f'Invalid value: "{type(value).__name__}": must be of type {kind}'))

@@ -52,6 +52,7 @@ async def serve_objects(request: web.BaseRequest, store: Store, route: Route) ->
         return await stream_changes(request, store, route, selection(request, route.resource), table)
     if route.verb in ("delete", "deletecollection"):
         return await _delete(request, store, route)
+    # What is left concerns one object, and answers with it.
     code, warnings = 200, list[str]()
     if route.verb == "get":
         record = store.record(route.resource, route.home, route.name)
@@ -70,11 +71,11 @@ async def serve_objects(request: web.BaseRequest, store: Store, route: Route) ->
 
 def _list(request: web.BaseRequest, store: Store, route: Route, table: bool) -> web.Response:
     query, resource = request.query, route.resource
-    wanted = read_revision(query.get("resourceVersion", ""))
-    if wanted is not None and wanted > store.revision:
+    revision = read_revision(query.get("resourceVersion", ""))
+    if revision is not None and revision > store.revision:
         text = "Too large resource version"
         details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": text}], "retryAfterSeconds": 1}
-        raise StatusError(504, f"{text}: {wanted}, current: {store.revision}", details=details)
+        raise StatusError(504, f"{text}: {revision}, current: {store.revision}", details=details)
     records = store.records(resource, route.home, selection(request, resource))
     metadata: dict[str, Any] = {"resourceVersion": str(store.revision)}
     records = _page(records, number(query, "limit"), query.get("continue", ""), metadata)
@@ -158,10 +159,10 @@ def _checked(request: web.BaseRequest, route: Route, obj: Object) -> Checked:
     resource = route.resource
     if resource.custom and not obj.get("kind"):
         raise api_errors.bad_request("Object 'Kind' is missing in the body of the request")
-    for field, wanted in (("kind", resource.kind), ("apiVersion", resource.api_version)):
-        if obj.setdefault(field, wanted) != wanted:
+    for field, expected in (("kind", resource.kind), ("apiVersion", resource.api_version)):
+        if obj.setdefault(field, expected) != expected:
             raise api_errors.bad_request(
-                f"the {field} in the data ({obj[field]}) does not match the expected {field} ({wanted})"
+                f"the {field} in the data ({obj[field]}) does not match the expected {field} ({expected})"
             )
     checked = check_object(resource, obj, request.query.get("fieldValidation", "Warn"))
     metadata = checked.object.setdefault("metadata", {})

@@ -155,8 +155,8 @@ def mark_deleted(resource: ResourceType, obj: Object, grace: int | None, propaga
         metadata["deletionTimestamp"] = strategy.now()
         metadata["deletionGracePeriodSeconds"] = seconds
         finalizer = _PROPAGATION_FINALIZERS.get(propagation or resource.default_propagation)
-        kept = [each for each in metadata.get("finalizers", ()) if each not in _PROPAGATION_FINALIZERS.values()]
-        metadata["finalizers"] = [*kept, finalizer] if finalizer and dependents else kept
+        others = [each for each in metadata.get("finalizers", ()) if each not in _PROPAGATION_FINALIZERS.values()]
+        metadata["finalizers"] = [*others, finalizer] if finalizer and dependents else others
         if not metadata["finalizers"]:
             del metadata["finalizers"]
     elif before is None or seconds < before:

@@ -39,10 +39,10 @@ class Checked:
 class _Misfit(Exception):
     """A value of the wrong type."""
 
-    def __init__(self, path: str, wanted: str, value: Any) -> None:
+    def __init__(self, path: str, expected: str, value: Any) -> None:
         names = {bool: "a boolean", int: "a number", float: "a number", list: "a list", dict: "an object"}
         got = f"the string {value[:40]!r}" if isinstance(value, str) else names.get(type(value), "null")
-        super().__init__(f"{path.lstrip('.')}: expected {wanted}, got {got}")
+        super().__init__(f"{path.lstrip('.')}: expected {expected}, got {got}")
 
 
 @functools.cache

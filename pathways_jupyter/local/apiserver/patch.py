@@ -80,18 +80,18 @@ def strategic_patch(target: Any, patch: Any, field: str = "") -> Any:
             result.pop(key, None)
         else:
             result[key] = strategic_patch(result.get(key), value, key)
-    for directive, wanted in patch.items():
+    for directive, values in patch.items():
         name, _, field = directive.partition("/")
         elements = result.get(field)
-        if not isinstance(wanted, list) or not isinstance(elements, list):
+        if not isinstance(values, list) or not isinstance(elements, list):
             continue
         if name == "$deleteFromPrimitiveList":
-            result[field] = [each for each in elements if each not in wanted]
+            result[field] = [each for each in elements if each not in values]
         elif name == "$setElementOrder":
             # Elements that the order does not name go to the end.
             key = _merge_key(field, elements)
             places = [{key: each.get(key)} if key and isinstance(each, dict) else each for each in elements]
-            ranks = [wanted.index(place) if place in wanted else len(wanted) for place in places]
+            ranks = [values.index(place) if place in values else len(values) for place in places]
             result[field] = [elements[index] for index in sorted(range(len(elements)), key=ranks.__getitem__)]
     return result
 

@@ -50,14 +50,14 @@ async def serve_pod_subresource(
     return await exec_over_websocket(request, runtime, pod["metadata"]["uid"], container, idle_seconds=idle_seconds)
 
 
-def _container(wanted: str, pod: Object) -> str:
+def _container(container: str, pod: Object) -> str:
     """The container of a request: the named one, the annotated default, or the only one."""
     spec, name = pod["spec"], pod["metadata"]["name"]
     names = [each["name"] for each in spec["containers"]]
-    if wanted:
-        if wanted not in [*names, *(each["name"] for each in spec.get("initContainers") or ())]:
-            raise api_errors.bad_request(f"container {wanted} is not valid for pod {name}")
-        return wanted
+    if container:
+        if container not in [*names, *(each["name"] for each in spec.get("initContainers") or ())]:
+            raise api_errors.bad_request(f"container {container} is not valid for pod {name}")
+        return container
     default = (pod["metadata"].get("annotations") or {}).get("kubectl.kubernetes.io/default-container", "")
     if default in names:
         return str(default)

@@ -17,8 +17,8 @@ def pod_ready(pod: Object) -> str:
         *_statuses(pod, "containerStatuses"),
         *(each for each in _statuses(pod, "initContainerStatuses") if each.get("name") in sidecars),
     ]
-    wanted = len(pod["spec"].get("containers") or ()) + len(sidecars)
-    return f"{sum(bool(each.get('ready')) for each in statuses)}/{wanted}"
+    total = len(pod["spec"].get("containers") or ()) + len(sidecars)
+    return f"{sum(bool(each.get('ready')) for each in statuses)}/{total}"
 
 
 def pod_restarts(pod: Object) -> str:

@@ -163,6 +163,7 @@ async def read_deletion(request: web.BaseRequest) -> dict[str, Any]:
       StatusError: 400.
     """
     body = await bodies.read_object(request, optional=True)
+    # Bodies of this kind are not in the table of schemas, since no object has that kind.
     for field, kind in _DELETE_OPTIONS.items():
         value = body.get(field)
         if value is not None and type(value) is not kind:

@@ -153,14 +153,14 @@ class Store:
           StatusError: 404; 409 when `obj` carries a resourceVersion or uid that is not the present one; 422.
         """
         resource = self._served(resource)
-        given = obj.get("metadata") or {}
-        namespace, name = given.get("namespace", ""), given.get("name", "")
+        sent = obj.get("metadata") or {}
+        namespace, name = sent.get("namespace", ""), sent.get("name", "")
         old = self.record(resource, namespace, name).object
         current = old["metadata"]
-        if given.get("uid") and given["uid"] != current["uid"]:
-            why = f"Precondition failed: UID in precondition: {given['uid']}, UID in object meta: {current['uid']}"
+        if sent.get("uid") and sent["uid"] != current["uid"]:
+            why = f"Precondition failed: UID in precondition: {sent['uid']}, UID in object meta: {current['uid']}"
             raise api_errors.conflict(resource, name, why)
-        if given.get("resourceVersion") and given["resourceVersion"] != current["resourceVersion"]:
+        if sent.get("resourceVersion") and sent["resourceVersion"] != current["resourceVersion"]:
             raise api_errors.conflict(resource, name)
         new = object_lifecycle.revised(resource, clone(obj), old, subresource)
         new["metadata"]["resourceVersion"] = current["resourceVersion"]
@@ -213,9 +213,9 @@ class Store:
         old = self.record(resource, namespace, name).object
         metadata = old["metadata"]
         conditions = (("UID", uid, metadata["uid"]), ("ResourceVersion", revision, metadata["resourceVersion"]))
-        for what, wanted, have in conditions:
-            if wanted and wanted != have:
-                why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {have}"
+        for what, expected, actual in conditions:
+            if expected and expected != actual:
+                why = f"Precondition failed: {what} in precondition: {expected}, {what} in object meta: {actual}"
                 raise api_errors.conflict(resource, name, why)
         new: Object = clone(old)
         object_lifecycle.mark_deleted(resource, new, grace, propagation, dependents=metadata["uid"] in self._dependents)

@@ -114,12 +114,12 @@ def _claim(claim: Object) -> None:
     """Bind a claim at once: its volume is a directory, which is made when a pod mounts it."""
     spec = claim.setdefault("spec", {})
     spec.setdefault("volumeMode", "Filesystem")
-    wanted = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
-    needed = {"accessModes": spec.get("accessModes"), "resources[storage]": wanted}
+    storage = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    needed = {"accessModes": spec.get("accessModes"), "resources[storage]": storage}
     if causes := [(f"spec.{field}", "Required value") for field, value in needed.items() if not value]:
         raise invalid(kinds.PERSISTENT_VOLUME_CLAIMS, claim["metadata"]["name"], causes)
     spec.setdefault("volumeName", f"pvc-{claim['metadata']['uid']}")
-    claim["status"] = {"phase": "Bound", "accessModes": spec["accessModes"], "capacity": {"storage": wanted}}
+    claim["status"] = {"phase": "Bound", "accessModes": spec["accessModes"], "capacity": {"storage": storage}}
 
 
 def _claim_update(claim: Object, old: Object) -> None:

@@ -83,25 +83,25 @@ class Users:
           rules: What its bearer may do; None for everything.
           extra: What else is known of its bearer, e.g. the pod that the token belongs to.
         """
-        entry = {
+        record = {
             "name": name,
             "rules": list(_EVERYTHING if rules is None else rules),
             "groups": list(groups),
             "extra": {key: list(values) for key, values in (extra or {}).items()},
         }
         for token, known in self._tokens.items():
-            if known == entry:
+            if known == record:
                 return token
         token = secrets.token_urlsafe(32)
-        self._tokens[token] = entry
+        self._tokens[token] = record
         self._write()
         return token
 
     def revoke(self, key: str, value: str) -> None:
         """Revoke every token whose `extra` has `value` under `key`."""
-        kept = {token: entry for token, entry in self._tokens.items() if value not in entry["extra"].get(key, ())}
-        if len(kept) < len(self._tokens):
-            self._tokens = kept
+        rest = {token: record for token, record in self._tokens.items() if value not in record["extra"].get(key, ())}
+        if len(rest) < len(self._tokens):
+            self._tokens = rest
             self._write()
 
     def who(self, authorization: str) -> User | None:
@@ -109,10 +109,10 @@ class Users:
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer":
             return ANONYMOUS
-        entry = self._tokens.get(token.strip())
-        if entry is None:
+        record = self._tokens.get(token.strip())
+        if record is None:
             return None
-        return User(entry["name"], entry["rules"], (*entry["groups"], "system:authenticated"), entry["extra"])
+        return User(record["name"], record["rules"], (*record["groups"], "system:authenticated"), record["extra"])
 
     def _write(self) -> None:
         draft = self._path.with_suffix(".draft")

@@ -82,17 +82,17 @@ class Occupancy:
             if domain is None or (home is not None and home != domain) or self._exclusive[key, domain] - {job}:
                 return f"node(s) were in a {key} of another Job"
         affinity = pod["spec"].get("affinity") or {}
-        for kind, wanted in (("podAffinity", True), ("podAntiAffinity", False)):
+        for kind, attracts in (("podAffinity", True), ("podAntiAffinity", False)):
             for term in (affinity.get(kind) or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or ():
                 selected = [
                     name for name, pods in self._pods.items() if any(_is_meant(term, each, pod) for each in pods)
                 ]
                 topology = term["topologyKey"]
                 domains = {labels(self.nodes[name]).get(topology) for name in selected if name in self.nodes}
-                if (topology in labels(node) and labels(node)[topology] in domains) is wanted:
+                if (topology in labels(node) and labels(node)[topology] in domains) is attracts:
                     continue
                 # The first of the pods that want to be near pods like themselves may go anywhere.
-                if not (wanted and not selected and _is_meant(term, pod, pod)):
+                if not (attracts and not selected and _is_meant(term, pod, pod)):
                     return "node(s) didn't match pod affinity/anti-affinity rules"
         return ""
 
@@ -121,8 +121,8 @@ def extended(pod: Object) -> Mapping[str, int]:
     amounts: dict[str, int] = defaultdict(int)
     for container in pod["spec"]["containers"]:
         resources = container.get("resources") or {}
-        asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-        for resource, amount in asked.items():
+        requested = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+        for resource, amount in requested.items():
             if "/" in resource:
                 amounts[resource] += int(amount)
     return amounts

@@ -147,10 +147,10 @@ class JobController(Reconciler):
         status["active"] = len(active)
         status["terminating"] = len(terminating)
         status["ready"] = sum(1 for pod in active if condition(pod.get("status", {}), "Ready"))
-        wanted = spec.get("completions")
+        completions = spec.get("completions")
         if failure is not None:
             self._finish(job, status, active, "Failed", *failure)
-        elif status.get("succeeded", 0) >= (wanted or 1) and (wanted is not None or not active):
+        elif status.get("succeeded", 0) >= (completions or 1) and (completions is not None or not active):
             message = "Reached expected number of succeeded pods"
             self._finish(job, status, active, "Complete", "CompletionsReached", message)
         waits = [each for each in (again, self._until_deadline(job, status)) if each is not None]
@@ -183,12 +183,12 @@ class JobController(Reconciler):
     ) -> float | None:
         """Start missing pods and end surplus ones; return the seconds after which to look again, or None."""
         spec = job["spec"]
-        parallelism, wanted = spec["parallelism"], spec.get("completions")
+        parallelism, completions = spec["parallelism"], spec.get("completions")
         succeeded = status.get("succeeded", 0)
-        if wanted is None:
+        if completions is None:
             room = parallelism - len(active) if not succeeded else 0
         else:
-            room = min(parallelism, wanted - succeeded) - len(active)
+            room = min(parallelism, completions - succeeded) - len(active)
         if spec.get("podReplacementPolicy") == "Failed":
             room -= len(terminating)
         if room < 0:
@@ -203,7 +203,7 @@ class JobController(Reconciler):
                 self._create(job, None)
             return None
         used = {_index(pod) for pod in active} | parsing.ranges(status.get("completedIndexes", ""))
-        missing = [index for index in range(wanted or 0) if index not in used]
+        missing = [index for index in range(completions or 0) if index not in used]
         for index in missing[:room]:
             self._create(job, index)
         return None

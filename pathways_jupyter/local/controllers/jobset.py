@@ -178,8 +178,8 @@ class JobSetController(Reconciler):
             elif condition(state, "Failed"):
                 count["failed"] += 1
             else:
-                wanted = min(spec.get("parallelism", 1), spec.get("completions") or spec.get("parallelism", 1))
-                count["ready"] += state.get("ready", 0) + state.get("succeeded", 0) >= wanted
+                pods = min(spec.get("parallelism", 1), spec.get("completions") or spec.get("parallelism", 1))
+                count["ready"] += state.get("ready", 0) + state.get("succeeded", 0) >= pods
                 count["active"] += bool(state.get("active"))
                 count["suspended"] += bool(spec.get("suspend"))
         return [{"name": name, **count} for name, count in counts.items()]
@@ -221,8 +221,8 @@ def _job(jobset: Object, replicated: Object, index: int, restarts: int) -> Objec
     job_spec = template.get("spec", {})
     pod = job_spec.setdefault("template", {})
     own, pod_own = template.get("metadata") or {}, pod.get("metadata") or {}
-    given = own.get("annotations") or {}
-    annotations |= {key: value for key, value in given.items() if key.startswith("alpha.jobset.sigs.k8s.io/")}
+    policies = own.get("annotations") or {}
+    annotations |= {key: value for key, value in policies.items() if key.startswith("alpha.jobset.sigs.k8s.io/")}
     pod["metadata"] = {
         **pod_own,
         "labels": {**(pod_own.get("labels") or {}), **marks},

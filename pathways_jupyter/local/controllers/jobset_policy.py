@@ -54,7 +54,7 @@ def succeeded(jobset: Object, jobs: Sequence[Object]) -> bool:
     """Whether the success policy is fulfilled."""
     policy = jobset["spec"].get("successPolicy") or {}
     targets = policy.get("targetReplicatedJobs") or ()
-    wanted = [
+    replicas = [
         (each["name"], each.get("replicas", 1))
         for each in jobset["spec"].get("replicatedJobs") or ()
         if not targets or each["name"] in targets
@@ -65,8 +65,8 @@ def succeeded(jobset: Object, jobs: Sequence[Object]) -> bool:
         if condition(job.get("status", {}), "Complete")
     ]
     if policy.get("operator") == "Any":
-        return any(name in done for name, _ in wanted)
-    return bool(wanted) and all(done.count(name) >= count for name, count in wanted)
+        return any(name in done for name, _ in replicas)
+    return bool(replicas) and all(done.count(name) >= count for name, count in replicas)
 
 
 def startable(jobset: Object, replicated: Object, counts: Mapping[str, Object]) -> bool:

@@ -84,11 +84,11 @@ class NodeController(Reconciler):
         self._missing.pop(name, None)
         # A node that is not ready has a taint.
         taints = node["spec"].get("taints") or []
-        wanted = [each for each in taints if each["key"] != NOT_READY]
+        updated = [each for each in taints if each["key"] != NOT_READY]
         if condition(node.get("status", {}), "Ready") is None:
-            wanted.append({"key": NOT_READY, "effect": "NoExecute"})
-        if len(wanted) != len(taints):
-            self._store.update(NODES, {**node, "spec": {**node["spec"], "taints": wanted}})
+            updated.append({"key": NOT_READY, "effect": "NoExecute"})
+        if len(updated) != len(taints):
+            self._store.update(NODES, {**node, "spec": {**node["spec"], "taints": updated}})
         if not any(each["effect"] == "NoExecute" for each in node["spec"].get("taints") or ()):
             return None
         for pod in self._pods_on(name):
