@@ -139,16 +139,29 @@ def _wrap(array: jax.Array, to: Channel) -> tuple[jax.Array, dict[str, Any]]:
     return wrapped, {"shape": array.shape, "sharding": shardings.write(array.sharding), "keys": implementation}
 
 
-def take(call: str, specs: Mapping[str, Any], chosen: Sequence[Host]) -> dict[str, jax.Array]:
-    """Return the arrays that `call` left on its hosts, by name: one program for all that are on the same devices."""
+def fetch(
+    call: str, specs: Mapping[int, Sequence[dict[str, Any]]], chosen: Sequence[Host], *, on_cpu: bool, what: str = ""
+) -> dict[str, jax.Array]:
+    """Return the arrays that `call` left on its hosts, by name: one program for all that are on the same devices.
+
+    They go to the chips beside their CPU devices, unless `on_cpu`.
+
+    Args:
+      specs: What each host says of them, by its index; see :func:`agree`.
+      what: What the arrays are called together, if hosts do not agree on them.
+
+    Raises:
+      ColocatedError: Hosts do not agree.
+    """
+    agreed = agree(specs, chosen, what)
     groups: dict[frozenset[Any], dict[str, Any]] = {}
-    for name, spec in specs.items():
+    for name, spec in agreed.items():
         groups.setdefault(frozenset(spec.sharding.device_set), {})[name] = spec
     found: dict[str, jax.Array] = {}
     for devices, group in groups.items():
         on = [host for host in chosen if devices & set(host.cpus)]
         found |= channel(on, devices).take(call, group)
-    return {name: found[name] for name in specs}
+    return {name: found[name] if on_cpu else to_chips(name, found[name], chosen) for name in agreed}
 
 
 def to_chips(name: str, array: jax.Array, chosen: Sequence[Host]) -> jax.Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -104,8 +104,10 @@ def run_cell(
     for each in result.hosts:
         MEMORY.note_names(each.host, each.boot)
     if outputs and result.error() is None:
-        numbers = array_moves.numbers({answer.host.index: answer.head["outputs"] for answer in answers})
-        arrays = take(chosen, call, answers, without=numbers, on_cpu=on_cpu)
+        specs = {answer.host.index: answer.head["outputs"] for answer in answers}
+        numbers = array_moves.numbers(specs)
+        specs = {index: [spec for spec in each if spec["name"] not in numbers] for index, each in specs.items()}
+        arrays = array_moves.fetch(call, specs, chosen, on_cpu=on_cpu)
         found = trees.join(arrays, answers, unpickle=trusted) | trees.agree(numbers)
         # Nothing else: which variables of the notebook are set is not the hosts' choice.
         result = replace(result, outputs={name: found[name] for name in outputs if name in found})
@@ -195,27 +197,3 @@ def trusts(unpickle: bool | None) -> bool:
 def result_of(call: str, answers: Sequence[Answer], *, unpickle: bool) -> results.CallResult:
     """Combine the answers to a call."""
     return results.CallResult(call, tuple(results.read(answer, unpickle=unpickle) for answer in answers))
-
-
-def take(
-    chosen: Sequence[Host],
-    call: str,
-    answers: Sequence[Answer],
-    *,
-    on_cpu: bool,
-    what: str = "",
-    without: Collection[str] = (),
-) -> dict[str, jax.Array]:
-    """Fetch the arrays that a call kept on its hosts, by name, but for those in `without`.
-
-    They go to the chips beside their CPU devices, unless `on_cpu`.
-
-    Raises:
-      ColocatedError: Hosts do not agree on them; `what` is their name in the message.
-    """
-    specs = {
-        answer.host.index: [spec for spec in answer.head["outputs"] if spec["name"] not in without]
-        for answer in answers
-    }
-    arrays = array_moves.take(call, array_moves.agree(specs, chosen, what), chosen)
-    return arrays if on_cpu else {name: array_moves.to_chips(name, array, chosen) for name, array in arrays.items()}

@@ -115,11 +115,7 @@ class Batches(Iterator[Any]):
 
         try:
             answers = uninterrupted(wait(self._channel.hosts, read))
-            parts = [
-                results.HostResult(answer.host, (), failure=results.failure(answer.host, answer.head["error"]))
-                for answer in answers
-            ]
-            error = results.CallResult(self._key, tuple(parts)).error()
+            error = results.error_of([results.failure(answer.host, answer.head["error"]) for answer in answers])
             if error is not None:
                 raise error
             if any(answer.head["end"] for answer in answers):

@@ -196,7 +196,8 @@ def _call(
         of._present |= {host.index for host in chosen}
     outputs: dict[str, jax.Array] = {}
     if any(answer.head["outputs"] for answer in answers):
-        outputs = cell_run.take(chosen, call, answers, on_cpu=where.on_cpu, what="The result")
+        specs = {answer.host.index: answer.head["outputs"] for answer in answers}
+        outputs = array_moves.fetch(call, specs, chosen, on_cpu=where.on_cpu, what="The result")
     found: dict[int, Any] = {}
     for answer in answers:
         reader = Reader(f"What {name} returned", answer.parts, outputs, unpickle=trusted)

@@ -118,17 +118,7 @@ class CallResult:
 
     def error(self) -> HostError | None:
         """Return what hosts raised, equal exceptions counted as one; None when none did."""
-        groups: dict[tuple[str, ...], list[Failure]] = {}
-        for result in self.hosts:
-            if result.failure is not None:
-                failure = result.failure
-                # Without what differs between hosts that do the same: addresses of objects, numbers of devices.
-                key = (failure.type, *(_HOSTS_OWN.sub("", each) for each in (failure.message, failure.traceback)))
-                groups.setdefault(key, []).append(failure)
-        failures = [
-            replace(alike[0], hosts=tuple(index for each in alike for index in each.hosts)) for alike in groups.values()
-        ]
-        return HostError(failures, len(self.hosts)) if failures else None
+        return error_of([result.failure for result in self.hosts])
 
 
 def read(answer: Answer, *, unpickle: bool) -> HostResult:
@@ -168,6 +158,20 @@ def read(answer: Answer, *, unpickle: bool) -> HostResult:
         failure=failure(answer.host, head["error"]),
         boot=head["boot"],
     )
+
+
+def error_of(failures: Sequence[Failure | None]) -> HostError | None:
+    """Return what hosts raised, from each host's failure, if any; equal exceptions count as one."""
+    groups: dict[tuple[str, ...], list[Failure]] = {}
+    for each in failures:
+        if each is not None:
+            # Without what differs between hosts that do the same: addresses of objects, numbers of devices.
+            key = (each.type, *(_HOSTS_OWN.sub("", text) for text in (each.message, each.traceback)))
+            groups.setdefault(key, []).append(each)
+    merged = [
+        replace(alike[0], hosts=tuple(index for each in alike for index in each.hosts)) for alike in groups.values()
+    ]
+    return HostError(merged, len(failures)) if merged else None
 
 
 def failure(host: Host, error: Mapping[str, Any] | None) -> Failure | None:
