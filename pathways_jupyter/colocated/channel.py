@@ -83,8 +83,11 @@ class Channel:
             raise explain(error) from error
 
     def read(self, rows: jax.Array) -> tuple[Answer, ...]:
-        """Return the hosts' answers in `rows`, where they fit into them."""
-        return self._answers(self._per_host(rows, ROW_BYTES))
+        """Return the hosts' answers in `rows`, where they fit into them; raises what :meth:`ask` raises."""
+        try:
+            return self._answers(self._per_host(rows, ROW_BYTES))
+        except Exception as error:
+            raise explain(error) from error
 
     def row_spec(self, row_bytes: int = ROW_BYTES) -> jax.ShapeDtypeStruct:
         """Return what an answer is, before it is there."""

@@ -6,6 +6,7 @@ that the next one is on its way while a step computes.
 
 from __future__ import annotations
 
+import math
 import uuid
 import weakref
 from collections import deque
@@ -87,12 +88,20 @@ class Batches(Iterator[Any]):
         try:
             while len(self._coming) <= self._ahead:
                 self._coming.append(self._step(self._request))
-        except Exception as error:
+            row, *batch = self._coming[0]
+            answers = uninterrupted(wait(self._channel.hosts, lambda: self._channel.read(row)))
+            error = results.error_of([results.failure(answer.host, answer.head["error"]) for answer in answers])
+            if error is not None:
+                raise error
+            if any(answer.head["end"] for answer in answers):
+                raise StopIteration
+        # Not after an Interrupt: the batch is still there.
+        except (StopIteration, ColocatedError):
             self.close()
-            raise explain(error) from error
-        row, *batch = self._coming[0]
-        self._require_batch(row)
-        # Only now, so that an interrupt loses none.
+            raise
+        except Exception as failed:
+            self.close()
+            raise explain(failed) from failed
         self._coming.popleft()
         if not self._on_cpu:
             batch = [array_moves.to_chips("batch", array, self._channel.hosts) for array in batch]
@@ -103,27 +112,6 @@ class Batches(Iterator[Any]):
         self._over = True
         self._coming.clear()
         MEMORY.release(self._key)
-
-    def _require_batch(self, row: Any) -> None:
-        """Wait for what the hosts say of the batch; raise what :meth:`__next__` raises when they have none."""
-
-        def read() -> tuple[Answer, ...]:
-            try:
-                return self._channel.read(row)
-            except Exception as error:
-                raise explain(error) from error
-
-        try:
-            answers = uninterrupted(wait(self._channel.hosts, read))
-            error = results.error_of([results.failure(answer.host, answer.head["error"]) for answer in answers])
-            if error is not None:
-                raise error
-            if any(answer.head["end"] for answer in answers):
-                raise StopIteration
-        except Exception:
-            # Not after an Interrupt: the batch is still there.
-            self.close()
-            raise
 
 
 def iterator(
@@ -190,9 +178,7 @@ def _parts(answers: Sequence[Answer], sharding: Any) -> tuple[int, int]:
     """Return into how many parts the first axis is cut, and how many of them lie on each host."""
     axes = sharding.spec[0] if len(sharding.spec) else None
     names = axes if isinstance(axes, tuple) else (axes,) if axes is not None else ()
-    parts = 1
-    for name in names:
-        parts *= sharding.mesh.shape[name]
+    parts = math.prod(sharding.mesh.shape[name] for name in names)
     indices = sharding.devices_indices_map((parts,)) if parts > 1 else {}
     counts = {
         len({indices[cpu][0].start or 0 for cpu in answer.host.cpus if cpu in indices}) or 1 for answer in answers

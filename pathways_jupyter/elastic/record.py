@@ -93,6 +93,7 @@ class Record:
       ended: When it ended; None while it goes on.
       total_steps: The steps that it is to do; None if that is not known.
       total_slices: The slices that it may use; 0 if that is not known.
+      latest: The step that was completed last.
       newest: The newest value of each metric.
     """
 
@@ -112,7 +113,7 @@ class Record:
         self.total_slices = 0
         self.newest: dict[str, float] = {}
         self._slices: deque[tuple[float, int]] = deque(maxlen=_SLICE_CHANGES)
-        self._latest: StepNote | None = None
+        self.latest: StepNote | None = None
         self._publisher: Publisher | None = None
 
     def add(
@@ -138,7 +139,7 @@ class Record:
     @property
     def done(self) -> int:
         """The number of steps done."""
-        return self._latest.step + 1 if self._latest is not None else 0
+        return self.latest.step + 1 if self.latest is not None else 0
 
     def step(self, step: int, metrics: Mapping[str, float], *, slices: int, losses: int) -> None:
         """Note that `step` is complete; a step that is repeated after a loss replaces its earlier note."""
@@ -146,7 +147,7 @@ class Record:
         with self._lock:
             # At the end again, so that they are in the order of time.
             self._steps.pop(step, None)
-            self._steps[step] = self._latest = note
+            self._steps[step] = self.latest = note
             self.newest.update(note.metrics)
             self._use(slices, note.at)
         shown = " ".join(f"{name}={value:.6g}" for name, value in metrics.items())
@@ -208,18 +209,13 @@ class Record:
             self._publisher = None
 
     @property
-    def latest(self) -> StepNote | None:
-        """The step that was completed last."""
-        return self._latest
-
-    @property
     def slices(self) -> list[tuple[float, int]]:
         """The number of slices in use: when it changed, in seconds since the epoch, and to what."""
         with self._lock:
             return list(self._slices)
 
     def summary(self) -> dict[str, Any]:
-        """Return a row of the list of runs, as JSON values in the words of :meth:`now`."""
+        """Return a row of the list of runs: ``ended`` is null while it goes on, ``goodput`` is from 0 to 1."""
         return {
             "run": self.id,
             "name": self.name,
@@ -235,9 +231,7 @@ class Record:
     def now(self) -> Event:
         """Return the run as it is now, in the form in which the session's log has it; see docs/session-protocol.md.
 
-        Its ``runs`` is the list of this process's runs, oldest first: of each its :meth:`summary`, that is ``run``
-        (the id), ``name``, ``phase``, ``begun``, ``ended`` (null while it goes on), ``step``, ``steps`` (null if
-        unknown), ``goodput`` (0 to 1) and ``losses``.
+        Its ``runs`` is the list of this process's runs, oldest first: of each its :meth:`summary`.
         """
         changes, metrics = self.slices[-_SENT_CHANGES:], list(self.newest.items())[:_SENT_METRICS]
         name = metrics[0][0] if metrics else ""
