@@ -26,14 +26,12 @@ _LARGEST_CONTROL = 64 << 10
 _REFILL = 1 << 29
 """Bytes after which a client's window is refilled, so early that it is never exhausted."""
 
-_SETTINGS = frames.settings(
-    {
-        Setting.HEADER_TABLE_SIZE: 0,
-        Setting.MAX_CONCURRENT_STREAMS: 1 << 30,
-        Setting.INITIAL_WINDOW_SIZE: frames.LARGEST_WINDOW,
-        Setting.MAX_FRAME_SIZE: 1 << 20,
-        Setting.ALLOW_TRUE_BINARY_METADATA: 1,
-    }
+_SETTINGS = (
+    (Setting.HEADER_TABLE_SIZE, 0),
+    (Setting.MAX_CONCURRENT_STREAMS, 1 << 30),
+    (Setting.INITIAL_WINDOW_SIZE, frames.LARGEST_WINDOW),
+    (Setting.MAX_FRAME_SIZE, 1 << 20),
+    (Setting.ALLOW_TRUE_BINARY_METADATA, 1),
 )
 
 
@@ -74,7 +72,9 @@ class _Connection:
     def run(self) -> None:
         """Serve until the client disconnects."""
         try:
-            self._sender.control(_SETTINGS + frames.window_update(0, frames.LARGEST_WINDOW - frames.FIRST_WINDOW))
+            settings = b"".join(struct.pack(">HI", *each) for each in _SETTINGS)
+            self._sender.control(frames.frame(Kind.SETTINGS, 0, 0, settings))
+            self._sender.control(frames.window_update(0, frames.LARGEST_WINDOW - frames.FIRST_WINDOW))
             self._socket.recv(len(frames.PREFACE), socket.MSG_WAITALL)
             self._read()
         except OSError as error:

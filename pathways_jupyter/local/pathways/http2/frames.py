@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Mapping
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 """The first bytes of every connection."""
@@ -49,11 +48,6 @@ def header(length: int, kind: Kind, flags: int, stream: int) -> bytes:
 def frame(kind: Kind, flags: int, stream: int, payload: bytes = b"") -> bytes:
     """A whole frame, for small ones."""
     return header(len(payload), kind, flags, stream) + payload
-
-
-def settings(values: Mapping[Setting, int]) -> bytes:
-    """A SETTINGS frame."""
-    return frame(Kind.SETTINGS, 0, 0, b"".join(struct.pack(">HI", key, value) for key, value in values.items()))
 
 
 def window_update(stream: int, increment: int) -> bytes:

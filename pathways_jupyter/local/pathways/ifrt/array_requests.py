@@ -47,7 +47,7 @@ def make_sharded_arrays(session: Session, message: Any, body: Any) -> None:
 
 def assemble(session: Session, message: Any, body: Any) -> None:
     """Single-device arrays become one array."""
-    sources = [session.array(handle) for handle in message.single_device_array_handles]
+    sources = [session.arrays[handle] for handle in message.single_device_array_handles]
     kind = message.dtype.kind or next((each.spec.kind for each in sources if each.spec), 0)
     spec = Spec(kind, tuple(message.shape.dims), session.machine.shardings.read(message.sharding))
     handles, arrays = session.bind_new([message.result_handle], [spec])
@@ -62,7 +62,7 @@ def assemble(session: Session, message: Any, body: Any) -> None:
 
 def disassemble(session: Session, message: Any, body: Any) -> None:
     """An array becomes one array for each of its devices."""
-    source = session.array(message.array_handle)
+    source = session.arrays[message.array_handle]
     specs = _shard_specs(session, source)
     handles, arrays = session.bind_new(message.result_handles, specs)
     session_arrays.launch(
@@ -78,7 +78,7 @@ def disassemble(session: Session, message: Any, body: Any) -> None:
 
 def first_shard(session: Session, message: Any, body: Any) -> None:
     """One shard of an array that is the same on all devices."""
-    source = session.array(message.array_handle)
+    source = session.arrays[message.array_handle]
     spec = _shard_specs(session, source)[0]
     handles, arrays = session.bind_new([message.result_handle], [spec])
     session_arrays.launch(lambda found: ([values.join(spec, [values.split(found[0])[0]])], None), [source], arrays)
@@ -88,7 +88,7 @@ def first_shard(session: Session, message: Any, body: Any) -> None:
 def copy(session: Session, message: Any, body: Any) -> None:
     """Arrays go to other devices, or to another kind of memory."""
     memory_kind = message.memory_kind if message.HasField("memory_kind") else None
-    sources = [_described(session.array(handle)) for handle in message.array_handles]
+    sources = [_described(session.arrays[handle]) for handle in message.array_handles]
     targets = []
     for source in sources:
         spec = source.spec
@@ -101,7 +101,7 @@ def copy(session: Session, message: Any, body: Any) -> None:
 
 def remap(session: Session, message: Any, body: Any) -> None:
     """Shards of some arrays become shards of others."""
-    sources = [session.array(handle) for handle in message.array_handles]
+    sources = [session.arrays[handle] for handle in message.array_handles]
     specs = [values.read_spec(each, session.machine.shardings) for each in message.plan.output_specs]
     handles, arrays = session.bind_new(message.result_handles, specs)
     mappings = list(message.plan.mappings)
@@ -126,7 +126,7 @@ def remap(session: Session, message: Any, body: Any) -> None:
 
 def reshard(session: Session, message: Any, body: Any) -> None:
     """Arrays get other shardings, over whatever devices these name."""
-    sources = [session.array(handle) for handle in message.array_handles]
+    sources = [session.arrays[handle] for handle in message.array_handles]
     targets = [values.read_spec(each, session.machine.shardings) for each in message.array_specs]
     _launch_each(session, message, body, _resharded, sources, targets)
 
@@ -134,7 +134,7 @@ def reshard(session: Session, message: Any, body: Any) -> None:
 def read_array(session: Session, message: Any, body: Any) -> Promise:
     """An array's bytes become a host buffer, which the client fetches over another stream."""
     del body
-    array = session.array(message.array_handle)
+    array = session.arrays[message.array_handle]
     ready = array.ready(session.machine.queues.of)
     strides = tuple(message.byte_strides.strides) if message.HasField("byte_strides") else None
     done = Promise()
@@ -161,18 +161,18 @@ def read_array(session: Session, message: Any, body: Any) -> Promise:
 def check_ready(session: Session, message: Any, body: Any) -> Promise:
     """Wait until values are available, and report any error."""
     del body
-    return promises.all_of([session.array(each).ready(session.machine.queues.of) for each in message.value_handles])
+    return promises.all_of([session.arrays[each].ready(session.machine.queues.of) for each in message.value_handles])
 
 
 def is_deleted(session: Session, message: Any, body: Any) -> None:
     """Whether an array was deleted or its memory reused."""
-    body.deleted = session.array(message.array_handle).deleted
+    body.deleted = session.arrays[message.array_handle].deleted
 
 
 def delete(session: Session, message: Any, body: Any) -> Promise:
     """Frees memory; the handles stay."""
     for array in message.array_handle:
-        session.array(array).delete()
+        session.arrays[array].delete()
     body.deletion_future_handle = session.new_handle()
     session.futures[body.deletion_future_handle] = UNCOUNTED
     return UNCOUNTED
@@ -181,7 +181,8 @@ def delete(session: Session, message: Any, body: Any) -> Promise:
 def destruct(session: Session, message: Any, body: Any) -> Promise:
     """Frees handles."""
     del body
-    session.forget(message.array_handle)
+    for handle in message.array_handle:
+        session.arrays.pop(handle, None)
     return UNCOUNTED
 
 

@@ -10,7 +10,7 @@ import itertools
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,11 +68,11 @@ class Session:
         self.machine = machine
         self.buffers = HostBuffers()
         self.order = Order()
+        self.arrays: dict[int, Array] = {}
         self.executables: dict[int, XlaExecutable | PythonExecutable] = {}
         self.futures: dict[int, Promise] = {}
         self._handlers = handlers
         self._deliver = deliver
-        self._arrays: dict[int, Array] = {}
         self._handles = itertools.count(messages.FIRST_SERVER_HANDLE + 1)
         self._answer_lock = threading.Lock()
         self._sequence = itertools.count()
@@ -123,14 +123,10 @@ class Session:
         else:
             promise.then(answer)
 
-    def array(self, handle: int) -> Array:
-        """The array with this handle."""
-        return self._arrays[handle]
-
     def bind(self, handle: int, array: Array) -> int:
         """Gives `array` the client's handle, or a new one if that is 0; returns it."""
         handle = handle or self.new_handle()
-        self._arrays[handle] = array
+        self.arrays[handle] = array
         return handle
 
     def bind_new(self, handles: Sequence[int], specs: Sequence[Spec]) -> tuple[list[int], list[Array]]:
@@ -138,11 +134,6 @@ class Session:
         arrays = [Array(spec) for spec in specs]
         pairs = zip(handles or [0] * len(arrays), arrays, strict=True)
         return [self.bind(handle, array) for handle, array in pairs], arrays
-
-    def forget(self, handles: Iterable[int]) -> None:
-        """Frees handles."""
-        for handle in handles:
-            self._arrays.pop(handle, None)
 
     def new_handle(self) -> int:
         """A handle that the client cannot have made."""
@@ -152,7 +143,7 @@ class Session:
         """Puts `error` in place of every array with a shard on one of these devices; returns how many there were."""
         lost = [
             array
-            for array in list(self._arrays.values())
+            for array in list(self.arrays.values())
             if array.spec is not None and not device_ids.isdisjoint(array.spec.sharding.device_ids)
         ]
         for array in lost:
@@ -161,9 +152,9 @@ class Session:
 
     def end(self) -> tuple[int, int]:
         """Frees everything, and returns how many arrays and executables; work that is under way ends into nothing."""
-        freed = len(self._arrays), len(self.executables)
+        freed = len(self.arrays), len(self.executables)
         self.buffers.end()
-        self._arrays.clear()
+        self.arrays.clear()
         self.futures.clear()
         executables = list(self.executables.values())
         self.executables.clear()
@@ -182,8 +173,8 @@ class Session:
                 continue
             value = getattr(message, name)
             for handle in [value] if isinstance(value, int) else value:
-                if handle and handle not in self._arrays:
-                    self._arrays[handle] = _failed(error)
+                if handle and handle not in self.arrays:
+                    self.arrays[handle] = _failed(error)
         if "result_status_handle" in fields and message.result_status_handle:
             self.futures.setdefault(message.result_status_handle, promises.failed(error))
 

@@ -83,8 +83,8 @@ class PythonExecutable:
         self._code: bytes = message.serialized_program_text
         self._inputs = [values.read_spec(each, shardings) for each in message.input_specs]
         self._outputs = [values.read_spec(each, shardings) for each in message.output_specs]
-        self._number = sidecars.new_function()
-        self._hosts = devices.hosts(self.device_ids)
+        self._number = next(sidecars.function_numbers)
+        self._hosts = sorted({devices.all[each].host for each in self.device_ids})
         for number in self._hosts:
             self._load_on(sidecars.host(number))
 
@@ -140,7 +140,7 @@ class PythonExecutable:
         def forget() -> None:
             for number in self._hosts:
                 # A host that is lost has forgotten it already: connecting again would only start a process there.
-                host = self._sidecars.connected(number)
+                host = self._sidecars.connected.get(number)
                 if host is not None and self._number in host.loaded:
                     host.loaded.discard(self._number)
                     host.notify("release", function=self._number)

@@ -6,7 +6,7 @@ the CPU devices beside them, on which colocated Python runs. A chip and its CPU 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -72,7 +72,8 @@ class Devices:
         chips = list(_chips(self.slices))
         beside = [Device(self.chips + chip.id, chip.id, chip.slice_index, chip.host, "cpu", None) for chip in chips]
         self.all: tuple[Device, ...] = (*chips, *beside)
-        self._down: frozenset[int] = frozenset()
+        self.down: frozenset[int] = frozenset()
+        """The slices that are down now."""
 
     @cached_property
     def client(self) -> Any:
@@ -99,26 +100,13 @@ class Devices:
         text: bytes = layout.__getstate__()[0]
         return text
 
-    def hosts(self, device_ids: Iterable[int]) -> list[int]:
-        """The hosts on which these devices are."""
-        return sorted({self.all[each].host for each in device_ids})
-
-    @property
-    def down(self) -> frozenset[int]:
-        """The slices that are down now."""
-        return self._down
-
-    def set_down(self, slices: Collection[int]) -> None:
-        """Says which slices are down from now on."""
-        self._down = frozenset(slices)
-
     def check_up(self, device_ids: Iterable[int]) -> None:
         """Refuses devices of slices that are down.
 
         Raises:
           StatusError: DATA_LOSS, which is what elastic training looks for.
         """
-        if self._down and (lost := self._down.intersection(self.all[each].slice_index for each in device_ids)):
+        if self.down and (lost := self.down.intersection(self.all[each].slice_index for each in device_ids)):
             raise slice_down(lost)
 
 

@@ -63,7 +63,7 @@ def describe(session: Session, message: Any, body: Any) -> None:
 def execute(session: Session, message: Any, body: Any) -> None:
     """Start a program; its results carry any error."""
     executable = session.executables[message.loaded_executable_handle]
-    inputs = [session.array(handle) for handle in message.args_handles]
+    inputs = [session.arrays[handle] for handle in message.args_handles]
     specs = executable.outputs(inputs, message.device_ids)
     handles, outputs = session.bind_new(message.result_array_handle, specs)
     started = executable.execute(inputs, outputs, message.execute_options)

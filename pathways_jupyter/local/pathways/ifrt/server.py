@@ -52,7 +52,7 @@ class Server:
         """Takes slices away, and gives back the others: what was on a slice that went down is lost for good."""
         known = self._machine.devices
         before = known.down
-        known.set_down(slices)
+        known.down = frozenset(slices)
         for slice_index in sorted(set(slices) - before):
             lost = frozenset(each.id for each in known.all if each.slice_index == slice_index)
             error = devices.slice_down([slice_index])

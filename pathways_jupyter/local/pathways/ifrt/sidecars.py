@@ -10,6 +10,7 @@ import itertools
 import logging
 import socket
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from concurrent import futures
 from typing import Any
@@ -38,20 +39,18 @@ class Sidecars:
         self._present = present
         self._devices = devices
         self._paths: dict[int, str] = {}
-        self._hosts: dict[int, Host] = {}
+        self.connected: dict[int, Host] = {}
+        """The connections to sidecars, by host; some may be lost."""
         self._locks = {each.host: threading.Lock() for each in devices.all}
-        self._numbers = itertools.count(1)
+        self.function_numbers = itertools.count(1)
+        """Sidecars know functions by their number."""
 
     def set_paths(self, paths: Mapping[int, str]) -> None:
         """Says where each host's sidecar listens; calls on hosts that have moved or gone are failed."""
         self._paths = dict(paths)
-        for number, host in list(self._hosts.items()):
+        for number, host in list(self.connected.items()):
             if self._paths.get(number) != host.path:
                 host.close("its slice went down")
-
-    def new_function(self) -> int:
-        """A number for a function; the sidecars know functions by their number."""
-        return next(self._numbers)
 
     def host(self, number: int) -> Host:
         """The connection to a host's sidecar, made if there is none that works.
@@ -64,18 +63,14 @@ class Sidecars:
         # Two calls must not make two connections, which would be two processes over there.
         with self._locks[number]:
             path = self._paths.get(number)
-            found = self._hosts.get(number)
-            if found is not None and found.alive and found.path == path:
+            found = self.connected.get(number)
+            if found is not None and not found.ended and found.path == path:
                 return found
             if path is None:
                 raise StatusError(Code.UNAVAILABLE, f"host {number} has no sidecar now")
             beside = {str(each.id): each.host for each in self._devices.all if not each.is_chip}
-            made = self._hosts[number] = Host(number, path, {"host": number, "devices": beside})
-            return made
-
-    def connected(self, number: int) -> Host | None:
-        """The connection to a host's sidecar, if there is one."""
-        return self._hosts.get(number)
+            host = self.connected[number] = Host(number, path, {"host": number, "devices": beside})
+            return host
 
 
 class Host:
@@ -88,7 +83,8 @@ class Host:
         self._answers: dict[int, futures.Future[HostAnswer]] = {}
         self._ids = itertools.count(1)
         self._lock = threading.Lock()
-        self._ended = ""
+        self.ended = ""
+        """Why the connection was closed; empty while requests can be sent."""
         try:
             self._connection = Connection(_connected(path))
             self._connection.send(hello)
@@ -97,19 +93,11 @@ class Host:
             raise StatusError(Code.UNAVAILABLE, f"the sidecar of host {number} cannot be reached: {error}") from error
         threading.Thread(target=self._read, name=f"sidecar {number}", daemon=True).start()
 
-    @property
-    def alive(self) -> bool:
-        """Whether requests can be sent."""
-        return not self._ended
-
     def request(self, op: str, parts: Sequence[memoryview | bytes] = (), **fields: Any) -> futures.Future[HostAnswer]:
         """Sends a request; its answer, or what went wrong, is in the future."""
         answer: futures.Future[HostAnswer] = futures.Future()
+        number = next(self._ids)
         with self._lock:
-            if self._ended:
-                answer.set_exception(self._lost())
-                return answer
-            number = next(self._ids)
             self._answers[number] = answer
         try:
             self._connection.send({"op": op, "id": number, **fields}, parts)
@@ -125,16 +113,13 @@ class Host:
     def close(self, reason: str) -> None:
         """Ends the connection, and fails all that wait for an answer."""
         with self._lock:
-            self._ended = self._ended or reason
+            self.ended = self.ended or reason
             waiting = list(self._answers.values())
             self._answers.clear()
         self._connection.close()
+        lost = StatusError(Code.UNAVAILABLE, f"the sidecar of host {self.number} is gone: {self.ended}")
         for answer in waiting:
-            if not answer.done():
-                answer.set_exception(self._lost())
-
-    def _lost(self) -> StatusError:
-        return StatusError(Code.UNAVAILABLE, f"the sidecar of host {self.number} is gone: {self._ended}")
+            answer.set_exception(lost)
 
     def _read(self) -> None:
         try:
@@ -151,20 +136,20 @@ class Host:
                     answer.set_result((header, parts))
         except WireError as error:
             _log.warning("Lost the sidecar of host %d: %s", self.number, error)
-            self.close("its process ended" if self.alive else self._ended)
+            self.close("its process ended")
 
 
 def _connected(path: str) -> socket.socket:
     """Connects to a sidecar, which may be about to start."""
-    ended = threading.Event()
-    for _ in range(int(_CONNECT_SECONDS / _RETRY_SECONDS)):
+    deadline = time.monotonic() + _CONNECT_SECONDS
+    while True:
         peer = socket.socket(socket.AF_UNIX)
         try:
             peer.connect(path)
             return peer
-        except OSError as error:
+        except OSError:
             peer.close()
-            last = error
+            if time.monotonic() > deadline:
+                raise
         # A socket file cannot be waited for in any way that works everywhere.
-        ended.wait(_RETRY_SECONDS)
-    raise last
+        time.sleep(_RETRY_SECONDS)
