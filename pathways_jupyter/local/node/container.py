@@ -19,7 +19,7 @@ from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.backoff import BackOff
 from pathways_jupyter.local.node import pid_one, programs
 from pathways_jupyter.local.node.container_logs import ContainerLog
-from pathways_jupyter.local.node.environment import SpecError, arguments
+from pathways_jupyter.local.node.environment import SpecError, expand
 from pathways_jupyter.local.node.exec import Exec
 from pathways_jupyter.local.node.probes import Probe
 from pathways_jupyter.local.node.programs import ImageError
@@ -108,8 +108,8 @@ class Container:
             status["containerID"] = f"local://{self._pod.uid}/{self.name}/{self.restarts}"
         return status
 
-    async def run(self, again: Callable[[int], bool]) -> None:
-        """Run the container, and restart it until `again` returns False for its exit code or it is stopped."""
+    async def run(self, policy: str) -> None:
+        """Run the container, and restart it by the restart policy, until it is stopped."""
         while not self._stop.is_set():
             began = time.monotonic()
             try:
@@ -126,7 +126,7 @@ class Container:
                 self._pod.record("Failed", f"Error: {error}", warning=True)
                 await self._pause(_CONFIG_RETRY_SECONDS)
                 continue
-            if self._stop.is_set() or not again(code):
+            if self._stop.is_set() or policy == "Never" or (policy == "OnFailure" and code == 0):
                 return
             if time.monotonic() - began > self._pod.restarts.forgotten_seconds:
                 self._failures = 0
@@ -191,8 +191,8 @@ class Container:
         variables = self._pod.environment(self.spec)
         program, argv = programs.resolve(
             self.spec["image"],
-            arguments(self.spec.get("command"), variables),
-            arguments(self.spec.get("args"), variables),
+            [expand(word, variables) for word in self.spec.get("command") or ()],
+            [expand(word, variables) for word in self.spec.get("args") or ()],
             container=self.name,
         )
         probes = self._probes()

@@ -35,6 +35,7 @@ class ContainerLog(asyncio.Protocol):
 
     def __init__(self, path: Path, *, limit: int = LIMIT) -> None:
         self._path = path
+        self._older = path.with_name(f"{path.name}.1")
         self._limit = limit
         self._rest = b""
         self._generation = 0
@@ -50,7 +51,7 @@ class ContainerLog(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Write complete lines; the piece after the last line end waits for the rest of its line."""
         *lines, self._rest = (self._rest + data).split(b"\n")
-        time = _now()
+        time = _format(datetime.now(UTC))
         entries = [b"%s F %s\n" % (time, line) for line in lines]
         while len(self._rest) >= _PIECE:
             entries.append(b"%s P %s\n" % (time, self._rest[:_PIECE]))
@@ -66,7 +67,7 @@ class ContainerLog(asyncio.Protocol):
         if self.ended.is_set():
             return
         if self._rest:
-            self._write(b"%s P %s\n" % (_now(), self._rest))
+            self._write(b"%s P %s\n" % (_format(datetime.now(UTC)), self._rest))
             self._rest = b""
         self._file.close()
         self.ended.set()
@@ -75,7 +76,7 @@ class ContainerLog(asyncio.Protocol):
     def remove(self) -> None:
         """End the log and remove its files."""
         self.close()
-        for path in self._paths():
+        for path in (self._older, self._path):
             path.unlink(missing_ok=True)
 
     async def read(
@@ -86,7 +87,7 @@ class ContainerLog(asyncio.Protocol):
         """
         generation = self._generation
         files: list[IO[bytes]] = []
-        for path in self._paths():
+        for path in (self._older, self._path):
             with contextlib.suppress(FileNotFoundError):
                 files.append(path.open("rb"))
         try:
@@ -148,7 +149,7 @@ class ContainerLog(asyncio.Protocol):
             return
         if self._size and self._size + len(data) > self._limit:
             self._file.close()
-            self._path.replace(self._older())
+            self._path.replace(self._older)
             self._file = self._path.open("ab", buffering=0)
             self._generation += 1
             self._size = 0
@@ -162,16 +163,6 @@ class ContainerLog(asyncio.Protocol):
         for woken in self._waiting:
             if not woken.done():
                 woken.set_result(None)
-
-    def _older(self) -> Path:
-        return self._path.with_name(f"{self._path.name}.1")
-
-    def _paths(self) -> tuple[Path, Path]:
-        return self._older(), self._path
-
-
-def _now() -> bytes:
-    return _format(datetime.now(UTC))
 
 
 def _format(time: datetime) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +72,6 @@ def point_jax(variables: dict[str, str], socket: Callable[[str, int], Path | Non
     if match is not None and (path := socket(match["host"], int(match["port"]))) is not None:
         variables[_TARGET_VARIABLE] = f"grpc://unix:{path}"
         variables.setdefault("IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS", "true")
-
-
-def arguments(words: Sequence[str] | None, variables: Mapping[str, str]) -> list[str]:
-    """A container's ``command`` or ``args`` with references expanded."""
-    return [expand(word, variables) for word in words or ()]
 
 
 def field(pod: Object, path: str) -> str:

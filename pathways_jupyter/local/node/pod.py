@@ -69,6 +69,7 @@ class Pod:
             ),
             *(Container(each, Role.MAIN, self) for each in spec["containers"]),
         ]
+        self._default_grace = float(spec.get("terminationGracePeriodSeconds", 30))
         self._shares_node = bool(spec.get("hostNetwork"))
         node = host.node_address(spec["nodeName"])
         self.address = node if self._shares_node else host.network.assign()
@@ -112,19 +113,15 @@ class Pod:
             self._failed = "DeadlineExceeded"
             message = "Pod was active on the node longer than the specified deadline"
             self.record("DeadlineExceeded", message, warning=True)
-            self.terminate(self._default_grace())
+            self.terminate(self._default_grace)
 
         deadline = spec.get("activeDeadlineSeconds")
         timer = asyncio.get_running_loop().call_later(deadline, on_deadline) if deadline is not None else None
         try:
             if await self._initialize(running, stopping):
-
-                def restart(code: int) -> bool:
-                    return self._policy == "Always" or (self._policy == "OnFailure" and code != 0)
-
                 mains = [each for each in self.containers if each.role is Role.MAIN]
                 for container in mains:
-                    running[container] = asyncio.create_task(container.run(restart))
+                    running[container] = asyncio.create_task(container.run(self._policy))
                 # Ends when all main containers have ended for good, or when termination was requested; _end then
                 # stops what still runs. Waiting does not cancel the containers' tasks: they end by being stopped.
                 await asyncio.wait(
@@ -275,11 +272,8 @@ class Pod:
             if container.role is Role.MAIN:
                 continue
             sidecar = container.role is Role.SIDECAR
-
-            def restart(code: int, sidecar: bool = sidecar) -> bool:
-                return sidecar or (code != 0 and self._policy != "Never")
-
-            task = running[container] = asyncio.create_task(container.run(restart))
+            policy = "Always" if sidecar else "Never" if self._policy == "Never" else "OnFailure"
+            task = running[container] = asyncio.create_task(container.run(policy))
             # A sidecar runs beside the next containers, so only its start is awaited; an init container has to end.
             awaited = asyncio.create_task(container.started.wait()) if sidecar else task
             await asyncio.wait([awaited, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -296,7 +290,7 @@ class Pod:
 
     async def _end(self, running: dict[Container, asyncio.Task[None]]) -> None:
         loop = asyncio.get_running_loop()
-        grace = 0.0 if self._killed else self._grace if self._stop.is_set() else self._default_grace()
+        grace = 0.0 if self._killed else self._grace if self._stop.is_set() else self._default_grace
         deadline = loop.time() + grace
         # Sidecars outlive the containers that use them, and end in reverse order of their start, as in Kubernetes.
         others = [each for each in running if each.role is not Role.SIDECAR]
@@ -316,6 +310,3 @@ class Pod:
             with contextlib.suppress(asyncio.CancelledError):
                 if error := task.exception():
                     raise error
-
-    def _default_grace(self) -> float:
-        return float(self.object["spec"].get("terminationGracePeriodSeconds", 30))

@@ -271,13 +271,13 @@ def _become(request: Request, descriptors: list[int], *, life: int, parent: int)
     os.environ.clear()
     os.environ.update(environment)
     if not watched:
-        threading.Thread(target=_end_with_daemon, args=(3,), name="life", daemon=True).start()
+
+        def end_with_daemon() -> None:
+            os.read(3, 1)
+            os.killpg(0, signal.SIGKILL)
+
+        threading.Thread(target=end_with_daemon, name="life", daemon=True).start()
     os._exit(_run(request))
-
-
-def _end_with_daemon(life: int) -> None:
-    os.read(life, 1)
-    os.killpg(0, signal.SIGKILL)
 
 
 def _run(request: Request) -> int:
