@@ -75,8 +75,6 @@ class Proxy:
         self._instance_types = instance_types
         self._devices = Devices(instance_types)
         self._placed = Promise()
-        self._ended = threading.Event()
-        self._exit_code = 0
         self._sidecars = Sidecars(self._devices, present=sidecars)
         self._queues = DeviceQueues()
         self._server = Server(
@@ -90,11 +88,11 @@ class Proxy:
         self._server.listen(path)
         _log.info("Pathways Server serving on %s", path.name)
         name = os.environ.get("HOSTNAME") or socket.gethostname()
-        Placement(resource_manager, name, self._instance_types, self).start(self._failed)
-        self._ended.wait()
-        return self._exit_code
+        reason = asyncio.run(Placement(resource_manager, name, self._instance_types, self).run())
+        self._placed.fail(StatusError(Code.FAILED_PRECONDITION, reason))
+        return 1
 
-    # Called by the placement, on its thread.
+    # Called by the placement.
 
     def placed(self, slices: Sequence[PlacedSlice]) -> None:
         """Open the sessions that wait for slices."""
@@ -118,17 +116,6 @@ class Proxy:
     def stopped(self, slices: Collection[int]) -> None:
         """Hold computations on these slices back until their workers go on."""
         self._queues.hold(each.id for each in self._devices.all if each.slice_index in slices)
-
-    def refused(self, reason: str) -> None:
-        """Fail the waiting session, and end."""
-        self._placed.fail(StatusError(Code.FAILED_PRECONDITION, reason))
-        self._exit_code = 1
-        self._ended.set()
-
-    def _failed(self, error: BaseException) -> None:
-        _log.error("Following the resource manager failed", exc_info=error)
-        self._exit_code = 1
-        self._ended.set()
 
 
 def keep_freed_memory() -> None:

@@ -1,15 +1,13 @@
 """A proxy's connection to the resource manager: requests slices, and follows their state.
 
-It runs on a thread with an event loop of its own, beside the threads that serve the client. When the resource manager
-is lost, the proxy keeps its slices and asks for the same ones again.
+It runs on the main thread, beside the threads that serve the client. When the resource manager is lost, the proxy keeps
+its slices and asks for the same ones again.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -21,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class Listener(Protocol):
-    """Receives the state of the slices; called on the placement's thread."""
+    """Receives the state of the slices."""
 
     def placed(self, slices: Sequence[PlacedSlice]) -> None:
         """All slices are granted: for the first time, or again after the resource manager was lost."""
@@ -31,9 +29,6 @@ class Listener(Protocol):
 
     def stopped(self, slices: Collection[int]) -> None:
         """On these of the proxy's slices nothing is computed for now, because a worker is stopped."""
-
-    def refused(self, reason: str) -> None:
-        """The request for slices was refused for good."""
 
 
 @dataclass(frozen=True)
@@ -67,25 +62,16 @@ class Placement:
     _slices: list[PlacedSlice] = field(default_factory=list)
     _stopped: set[int] = field(default_factory=set)
 
-    def start(self, failed: Callable[[BaseException], None]) -> None:
-        """Start on a thread of its own; `failed` is called with an unexpected error."""
-
-        def run() -> None:
-            try:
-                asyncio.run(self._run())
-            except BaseException as error:
-                failed(error)
-
-        threading.Thread(target=run, name="placement", daemon=True).start()
-
-    async def _run(self) -> None:
+    async def run(self) -> str:
+        """Follow the slices until the request is refused for good, and return the reason."""
         async for link in links.connections(self.resource_manager):
             try:
-                await self._follow(link)
+                return await self._follow(link)
             except LinkError as error:
                 _log.warning("Lost the resource manager: %s", error)
+        raise AssertionError("unreachable")
 
-    async def _follow(self, link: Link) -> None:
+    async def _follow(self, link: Link) -> str:
         _log.info("Signaling to RM at %s", self.resource_manager)
         link.send(
             "hello",
@@ -120,7 +106,8 @@ class Placement:
                     _log.info("Waiting for slices: %s", reason)
                 case "refused":
                     _log.error("FAILED_PRECONDITION: %s", message["message"])
-                    self.listener.refused(message["message"])
+                    return str(message["message"])
+        raise AssertionError("unreachable")
 
     def _placed(self, found: Sequence[Mapping[str, Any]]) -> None:
         before = self._slices
