@@ -166,7 +166,7 @@ def test_what_cannot_be_is_refused_before_anything_starts(arguments, word, tmp_p
 
 
 def test_the_embedded_cluster_that_runs_is_taken_as_it_is(tmp_path_factory, monkeypatch):
-    from pathways_jupyter.actions.cluster import resolve, start_local_if_needed
+    from pathways_jupyter.actions.cluster import locate, resolve
     from pathways_jupyter.local import cluster
 
     home = tmp_path_factory.mktemp("home")
@@ -174,7 +174,7 @@ def test_the_embedded_cluster_that_runs_is_taken_as_it_is(tmp_path_factory, monk
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(home))
     running = cluster.up({"tpuv5e:2x2": 3}, idle_seconds=600, wait=False)
     try:
-        found = start_local_if_needed(resolve({"local": True}))
+        found = locate(resolve({"local": True}))
         assert (found.instances, found.kubeconfig) == ({"tpuv5e:2x2": 3}, str(running.kubeconfig))
     finally:
         cluster.down()

@@ -1,6 +1,6 @@
 """Turn a user's arguments into a config for a session; the only place where the interfaces reach `local`.
 
-:func:`resolve` validates and starts nothing. For ``local=True``, :func:`start_local_if_needed` ensures that the
+:func:`resolve` validates and starts nothing. For ``local=True``, :func:`locate` ensures that the
 embedded cluster is running and fills in its kubeconfig and context. From there on it is a cluster like any other.
 """
 
@@ -43,18 +43,34 @@ def resolve(arguments: Mapping[str, Any]) -> ConnectConfig:
     return checked
 
 
-def start_local_if_needed(asked: ConnectConfig) -> ConnectConfig:
-    """Return `asked`; if it means the embedded cluster, start or grow that if needed and fill in its kubeconfig.
+def locate(asked: ConnectConfig, *, start: bool = True) -> ConnectConfig:
+    """Return `asked`; if it means the embedded cluster, with that one's kubeconfig filled in.
+
+    Args:
+      start: Start the embedded cluster if it is not running, and add the slices that it lacks.
 
     Raises:
-      LocalClusterError: The embedded cluster does not start.
+      LocalClusterError: The embedded cluster does not start; or it is not running and `start` is false.
     """
+    if not asked.local:
+        return asked
+    from pathways_jupyter.local import cluster as embedded
+
     # A cluster that is started now has no jobs.
-    return on_local_cluster(asked, start=not asked.job) if asked.local else asked
+    running = embedded.ensure(asked.instances) if start and not asked.job else embedded.find()
+    if running is None:
+        raise embedded.absence()
+    return dataclasses.replace(
+        asked,
+        # A job has its own slices, which are not those of the cluster's service.
+        instances=asked.instances or ({} if asked.job else running.instances),
+        kubeconfig=str(running.kubeconfig),
+        context=running.context,
+    )
 
 
 def embedded_stage(asked: ConnectConfig) -> str:
-    """Return what :func:`start_local_if_needed` has to do for `asked`, as a stage of connecting."""
+    """Return what :func:`locate` has to do for `asked`, as a stage of connecting."""
     from pathways_jupyter.local import cluster as embedded
 
     running = embedded.find()
@@ -70,31 +86,7 @@ def resolve_readonly(arguments: Mapping[str, Any]) -> ConnectConfig:
       ConfigError: A value is invalid.
       LocalClusterError: The embedded cluster is requested, but not running.
     """
-    asked = resolve(arguments)
-    return on_local_cluster(asked, start=False) if asked.local else asked
-
-
-def on_local_cluster(asked: ConnectConfig, *, start: bool = True) -> ConnectConfig:
-    """Return `asked` with the kubeconfig of the embedded cluster filled in.
-
-    Args:
-      start: Start it if it is not running, and add the slices that it lacks.
-
-    Raises:
-      LocalClusterError: It does not start; or it is not running and `start` is false.
-    """
-    from pathways_jupyter.local import cluster as embedded
-
-    running = embedded.ensure(asked.instances) if start else embedded.find()
-    if running is None:
-        raise embedded.absence()
-    return dataclasses.replace(
-        asked,
-        # A job has its own slices, which are not those of the cluster's service.
-        instances=asked.instances or ({} if asked.job else running.instances),
-        kubeconfig=str(running.kubeconfig),
-        context=running.context,
-    )
+    return locate(resolve(arguments), start=False)
 
 
 def revive(asked: ConnectConfig, state: SessionState) -> None:
@@ -106,7 +98,7 @@ def revive(asked: ConnectConfig, state: SessionState) -> None:
       LocalClusterError: It does not start.
     """
     if asked.local and not asked.job and state is SessionState.LOST:
-        on_local_cluster(dataclasses.replace(asked, kubeconfig="", context=""))
+        locate(dataclasses.replace(asked, kubeconfig="", context=""))
 
 
 def named(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def up(shell: Shell, values: Values) -> View | None:
       ServiceError: It cannot start.
     """
     name, port = _name(values), _port(values)
-    where = cluster.start_local_if_needed(cluster.resolve(cluster.named(values)))
+    where = cluster.locate(cluster.resolve(cluster.named(values)))
     image = values.get("image") or ""
     if not image and not where.local:
         raise ConfigError(

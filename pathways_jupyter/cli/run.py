@@ -42,7 +42,7 @@ def run(program: tuple[str, ...], quiet: bool, tcp: bool, **values: Any) -> None
     try:
         if asked.local:
             progress.show(cluster.embedded_stage(asked))
-        session = ProgramSession(cluster.start_local_if_needed(asked), program, tcp=tcp)
+        session = ProgramSession(cluster.locate(asked), program, tcp=tcp)
         with session:
             for event in session.events():
                 progress.add(event)

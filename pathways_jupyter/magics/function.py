@@ -59,12 +59,12 @@ def connect(asked: Mapping[str, Any], *, progress: bool | None) -> Session:
     try:
         checked = cluster.resolve(_without_unused(asked))
         if not progress:
-            made = session.connect(cluster.start_local_if_needed(checked), revive=cluster.revive)
+            made = session.connect(cluster.locate(checked), revive=cluster.revive)
         else:
             with Waiting(connection.screen if connection is not None else _Errors()) as waiting:
                 if checked.local:
                     waiting.enter(cluster.embedded_stage(checked))
-                located = cluster.start_local_if_needed(checked)
+                located = cluster.locate(checked)
                 made = waiting.through(session.start(located, revive=cluster.revive)).session
                 waiting.done()
     except PathwaysError as error:

@@ -61,7 +61,7 @@ def connect(connection: Connection, values: Values, place: Place | None = None) 
     if current is not None:
         there = current.config
         if asked.local and there.local:
-            # As cluster.start_local_if_needed() has filled it in.
+            # As cluster.locate() has filled it in.
             instances = asked.instances or there.instances
             asked = dataclasses.replace(asked, instances=instances, kubeconfig=there.kubeconfig, context=there.context)
         if current.has_devices and asked == there:
@@ -74,7 +74,7 @@ def connect(connection: Connection, values: Values, place: Place | None = None) 
         with Waiting(connection.screen, place) as waiting:
             if asked.local:
                 waiting.enter(cluster.embedded_stage(asked))
-            config = cluster.start_local_if_needed(asked)
+            config = cluster.locate(asked)
             attempt = waiting.through(session.start(config, connection.variables, revive=cluster.revive))
     except KeyboardInterrupt:
         if connection.session is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pathways_jupyter.base.events import SLICE_EVENTS, Event, EventKind, SessionSlice, SessionState
@@ -20,6 +20,7 @@ from pathways_jupyter.render import text
 from pathways_jupyter.render.events import News, tone
 from pathways_jupyter.render.events import notice as picture
 from pathways_jupyter.render.parts import Tone
+from pathways_jupyter.render.view import View
 from pathways_jupyter.widgets.live import Place
 
 ADVICE: Mapping[EventKind, str] = {
@@ -30,41 +31,30 @@ ADVICE: Mapping[EventKind, str] = {
     EventKind.WARNING: "",
 }
 """The events that cause a notice, with advice for each."""
-_PROXY_EVENTS = {EventKind.PROXY_LOST, EventKind.SUPERVISOR_LOST}
+_LOSSES = {EventKind.SLICE_DOWN, EventKind.PROXY_LOST, EventKind.SUPERVISOR_LOST}
+_CONNECTION = "connection"
 _INTERRUPTED = "Cells wait, and continue once the connection is back. Interrupt stops a cell."
 
 
 @dataclass
 class _Notice:
-    """The events during one cell.
+    """The events during one cell, by what they are about; see :func:`_subject`.
 
     Attributes:
-      outages: By JAX's index, the events of each slice that went down or recovered.
-      way: The last interruption of the way to the cluster, or its end.
-      proxy: The last loss of the proxy, or of the supervisor.
       after: The state that ended what was lost before: connected to another proxy, or closed.
-      others: Everything else.
     """
 
     cell: int
     place: Place | None
-    outages: dict[int, list[Event]] = field(default_factory=dict)
-    way: Event | None = None
-    proxy: Event | None = None
+    events: dict[Hashable, list[Event]] = field(default_factory=dict)
     after: Event | None = None
-    others: list[Event] = field(default_factory=list)
 
-    def news(self) -> list[News]:
-        news = [_of_slice(events, self.after) for events in self.outages.values()]
-        if self.way is not None:
-            news.append(News(tone(self.way), _at(self.way), _INTERRUPTED if _is_interrupted(self.way) else ""))
-        if self.proxy is not None:
-            news.append(_of_loss(self.proxy, self.after))
-        return news + [News(tone(each), _at(each), ADVICE.get(each.kind, "")) for each in self.others]
+    def view(self) -> View:
+        return picture([_summary(events, self.after) for events in self.events.values()])
 
     def draw(self) -> None:
         if self.place is not None:
-            self.place.draw(picture(self.news()))
+            self.place.draw(self.view())
 
 
 class Notices:
@@ -85,11 +75,8 @@ class Notices:
         self._changed = changed
         self._cell = cell
         self._latest: _Notice | None = None
-        self._lost_in: dict[int, _Notice] = {}
-        # The notice of the interruption that is not over.
-        self._cut_in: _Notice | None = None
-        # The notice of the lost proxy that has no successor yet.
-        self._proxy_lost_in: _Notice | None = None
+        # The notice of each loss or interruption, by its subject, until that is over.
+        self._open: dict[Hashable, _Notice] = {}
         self._closed = False
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._wait, name="pathways-notices", daemon=True)
@@ -109,11 +96,9 @@ class Notices:
             kept = self._latest if not self._screen.in_place else None
             if kept is not None:
                 self._latest = None
-                self._lost_in.clear()
-                self._cut_in = None
-                self._proxy_lost_in = None
+                self._open.clear()
         if kept is not None:
-            self._screen.line(picture(kept.news()).text)
+            self._screen.line(kept.view().text)
 
     def _wait(self) -> None:
         # Iterating blocks until the next event, so `close` cannot interrupt it: a closed object's thread ends at the
@@ -121,7 +106,7 @@ class Notices:
         for event in self._events:
             if self._closed:
                 return
-            of_connection = _is_interrupted(event) or (self._cut_in is not None and event.kind is EventKind.STATE)
+            of_connection = event.kind is EventKind.STATE and (_is_interrupted(event) or _CONNECTION in self._open)
             if of_connection or (event.kind in ADVICE and not _is_reported_by_a_call(event)):
                 with self._lock:
                     self._add(event)
@@ -132,31 +117,23 @@ class Notices:
             self._changed()
 
     def _add(self, event: Event) -> None:
-        if event.kind is EventKind.STATE:
-            notice = self._cut_in or self._current()
-            notice.way = event
-            self._cut_in = notice if _is_interrupted(event) else None
-        elif event.kind in _PROXY_EVENTS:
-            notice = self._proxy_lost_in = self._current()
-            notice.proxy = event
-        elif event.kind not in SLICE_EVENTS:
-            notice = self._current()
-            notice.others.append(event)
-        else:
-            index = int(event.data["slice"])
-            # If a call's error reported the loss, there is no notice to update, and the recovery gets its own.
-            lost_in = self._lost_in.get(index) if event.kind is EventKind.SLICE_HEALED else None
-            notice = self._lost_in[index] = lost_in or self._current()
-            notice.outages.setdefault(index, []).append(event)
+        subject = _subject(event)
+        # What is over is drawn where it began. If a call's error reported the loss, the recovery gets its own notice.
+        begun = self._open.get(subject) if event.kind in {EventKind.STATE, EventKind.SLICE_HEALED} else None
+        notice = begun or self._current()
+        notice.events.setdefault(subject, []).append(event)
+        if event.kind in _LOSSES or _is_interrupted(event):
+            self._open[subject] = notice
+        elif event.kind is EventKind.STATE:
+            self._open.pop(subject, None)
         notice.draw()
 
     def _end_losses(self, event: Event) -> None:
         """Draw the notices of lost slices and of a lost proxy again: `event` is another proxy, or the session's end."""
-        for notice in filter(None, [self._proxy_lost_in, *self._lost_in.values()]):
+        for subject in self._open.keys() - {_CONNECTION}:
+            notice = self._open.pop(subject)
             notice.after = event
             notice.draw()
-        self._proxy_lost_in = None
-        self._lost_in.clear()
 
     def _current(self) -> _Notice:
         """The notice of the cell that runs, or ran last."""
@@ -166,37 +143,35 @@ class Notices:
         return self._latest
 
 
-def _of_slice(events: list[Event], after: Event | None) -> News:
-    """One line that sums up the events of one slice."""
-    losses = [event for event in events if event.kind is EventKind.SLICE_DOWN]
-    last = events[-1]
-    if not losses:
-        return News(tone(last), _at(last), ADVICE[last.kind])
-    if last.kind is EventKind.SLICE_DOWN:
-        before = f" It had been down {text.count(len(losses) - 1, 'time')} before." if len(losses) > 1 else ""
-        return _of_loss(last, after, before)
-    name = str(SessionSlice(last.data.get("number"), last.data["slice"], up=True))
-    often = f"down {text.count(len(losses), 'time')}, the last time" if len(losses) > 1 else "down"
-    when = f"from {text.moment(losses[-1].at)} to {text.later(last.at, losses[-1].at)}"
-    return News(tone(last), f"{name[:1].upper()}{name[1:]} was {often} {when}.", ADVICE[last.kind])
+def _subject(event: Event) -> Hashable:
+    """Return what `event` is about: the connection, the proxy, a slice by JAX's index, or else something of its own."""
+    if event.kind is EventKind.STATE:
+        return _CONNECTION
+    if event.kind in SLICE_EVENTS:
+        return int(event.data["slice"])
+    return "proxy" if event.kind in _LOSSES else id(event)
 
 
-def _of_loss(lost: Event, after: Event | None, before: str = "") -> News:
-    """One line about a loss, with advice until it is over."""
-    if after is None or after.at < lost.at:
-        return News(tone(lost), f"{_at(lost)}{before}", ADVICE[lost.kind])
+def _summary(events: list[Event], after: Event | None) -> News:
+    """One line that sums up the events about one subject, with advice until it is over."""
+    last, losses = events[-1], [event for event in events if event.kind is EventKind.SLICE_DOWN]
+    if losses and last.kind is EventKind.SLICE_HEALED:
+        name = str(SessionSlice(last.data.get("number"), last.data["slice"], up=True))
+        often = f"down {text.count(len(losses), 'time')}, the last time" if len(losses) > 1 else "down"
+        when = f"from {text.moment(losses[-1].at)} to {text.later(last.at, losses[-1].at)}"
+        return News(tone(last), f"{name[:1].upper()}{name[1:]} was {often} {when}.", ADVICE[last.kind])
+    before = f" It had been down {text.count(len(losses) - 1, 'time')} before." if len(losses) > 1 else ""
+    said = f"{text.moment(last.at)}  {last.message}{before}"
+    if last.kind not in _LOSSES or after is None or after.at < last.at:
+        return News(tone(last), said, _INTERRUPTED if _is_interrupted(last) else ADVICE.get(last.kind, ""))
     if after.data["state"] == SessionState.CLOSED:
-        return News(Tone.NONE, f"{_at(lost)}{before} The session has ended.")
-    since = f"A new proxy is connected since {text.later(after.at, lost.at)}."
-    return News(tone(after), f"{_at(lost)}{before} {since}", "Arrays on the previous one remain lost.")
+        return News(Tone.NONE, f"{said} The session has ended.")
+    since = f"A new proxy is connected since {text.later(after.at, last.at)}."
+    return News(tone(after), f"{said} {since}", "Arrays on the previous one remain lost.")
 
 
 def _is_interrupted(event: Event) -> bool:
     return event.kind is EventKind.STATE and event.data.get("state") == SessionState.INTERRUPTED
-
-
-def _at(event: Event) -> str:
-    return f"{text.moment(event.at)}  {event.message}"
 
 
 def _is_reported_by_a_call(event: Event) -> bool:
