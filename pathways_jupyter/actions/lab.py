@@ -126,7 +126,7 @@ def _forward(shell: Shell, where: ConnectConfig, name: str, *, port: int, browse
             url = f"http://{forwarding.address}/lab?token={token}"
             shell.line(f"JupyterLab: {url}", name=name, url=url)
             shell.say("Ctrl-C ends this forward; the lab keeps running.")
-            if browser and not await asyncio.to_thread(_open, pages.enter_context(_page(url, name))):
+            if browser and not await asyncio.to_thread(webbrowser.open, pages.enter_context(_page(url, name)).as_uri()):
                 shell.say("No browser could be opened: open the address above.")
             await forward.follow(forwarding, name, shell.say)
         shell.say(f"The lab {name} has ended.")
@@ -153,13 +153,6 @@ def _page(url: str, name: str) -> Iterator[Path]:
         yield path
     finally:
         path.unlink(missing_ok=True)
-
-
-def _open(page: Path) -> bool:
-    try:
-        return webbrowser.open(page.as_uri())
-    except webbrowser.Error:
-        return False
 
 
 ACTIONS: Mapping[str, Action] = {"lab up": up, "lab open": open_, "lab status": status, "lab down": down}

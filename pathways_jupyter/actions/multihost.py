@@ -156,8 +156,8 @@ def stop(shell: Shell, values: Values) -> View:
     """End a run on all hosts, and wait until it has ended."""
     record = _record(values)
     ended = blocking.run(run_actions.stop(record))
-    view = picture.hosts(record, ended, logs=True)
-    return _with_errors(view, not all(each.phase.over and not each.message for each in ended))
+    failed = not all(each.phase.over and not each.message for each in ended)
+    return dataclasses.replace(picture.hosts(record, ended, logs=True), exit_code=int(failed))
 
 
 def create(shell: Shell, values: Values) -> View:
@@ -205,10 +205,6 @@ def _record(values: Values) -> Record:
 
 def _place(values: Values) -> tuple[str, str]:
     return values.get("project", ""), values.get("zone", "")
-
-
-def _with_errors(view: View, failed: bool) -> View:
-    return dataclasses.replace(view, exit_code=int(failed))
 
 
 def _wanted(values: Values) -> targets.Wanted:

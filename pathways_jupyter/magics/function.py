@@ -26,18 +26,6 @@ _UNUSED: Mapping[str, str] = {
 _GKE = ("cluster", "project", "region")
 
 
-class _Errors(Screen):
-    """A script's standard error: its standard output is the script's own."""
-
-    def __init__(self) -> None:
-        super().__init__(None)
-
-    @property
-    def out(self) -> Any:
-        """Standard error."""
-        return sys.stderr
-
-
 def connect(asked: Mapping[str, Any], *, progress: bool | None) -> Session:
     """Connect with the options in `asked`, see :func:`pathways_jupyter.connect`.
 
@@ -61,11 +49,8 @@ def connect(asked: Mapping[str, Any], *, progress: bool | None) -> Session:
         if not progress:
             made = session.connect(cluster.locate(checked), revive=cluster.revive)
         else:
-            with Waiting(connection.screen if connection is not None else _Errors()) as waiting:
-                if checked.local:
-                    waiting.enter(cluster.embedded_stage(checked))
-                located = cluster.locate(checked)
-                made = waiting.through(session.start(located, revive=cluster.revive)).session
+            with Waiting(connection.screen if connection is not None else Screen(None)) as waiting:
+                made = waiting.connect(checked).session
                 waiting.done()
     except PathwaysError as error:
         # Even in a notebook this was a call from Python, so hints must name keywords, not flags of the magic.

@@ -72,10 +72,7 @@ def connect(connection: Connection, values: Values, place: Place | None = None) 
         )
     try:
         with Waiting(connection.screen, place) as waiting:
-            if asked.local:
-                waiting.enter(cluster.embedded_stage(asked))
-            config = cluster.locate(asked)
-            attempt = waiting.through(session.start(config, connection.variables, revive=cluster.revive))
+            attempt = waiting.connect(asked, connection.variables)
     except KeyboardInterrupt:
         if connection.session is None:
             error = SessionError("Connecting was interrupted; everything that it had created was removed.")

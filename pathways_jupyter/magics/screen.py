@@ -6,7 +6,7 @@ import dis
 import shutil
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TextIO
 
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.hints import Face
@@ -52,7 +52,11 @@ def _is_discarded() -> bool:
 
 
 class Screen:
-    """The outputs of one shell; the :class:`~pathways_jupyter.actions.shell.Shell` of the magics."""
+    """The outputs of one shell; the :class:`~pathways_jupyter.actions.shell.Shell` of the magics.
+
+    Args:
+      shell: IPython's; None in a script.
+    """
 
     face = Face.NOTEBOOK
 
@@ -106,7 +110,7 @@ class Screen:
 
     def passing(self, text: str) -> None:
         """Print a line that the next one replaces in a terminal; elsewhere an ordinary line."""
-        if not self.out.isatty():
+        if not self._out.isatty():
             self.line(text)
             return
         self._write(f"{self._erased()}{text}")
@@ -125,14 +129,14 @@ class Screen:
         return (f"\x1b[{above}A" if above else "") + _ERASE
 
     @property
-    def out(self) -> Any:
-        """The stream that lines are written to."""
-        return sys.stdout
+    def _out(self) -> TextIO:
+        # A script's standard output is its own.
+        return sys.stdout if self._shell is not None else sys.stderr
 
     def _write(self, text: str) -> None:
         if text:
-            self.out.write(text)
-            self.out.flush()
+            self._out.write(text)
+            self._out.flush()
 
     def place(self) -> Place:
         """A new output in a notebook that can be updated."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 import threading
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pathways_jupyter.actions import cluster
+from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.magics.repeated import Repeated
 from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.render.progress import Progress
@@ -49,6 +51,14 @@ class Waiting:
         """Enter a stage before those of the attempt to connect."""
         with self._lock:
             self._progress.enter(stage)
+
+    def connect(self, asked: ConnectConfig, variables: dict[str, Any] | None = None) -> ConnectionAttempt[Session]:
+        """Start the embedded cluster if `asked` means it, and connect; raises what :meth:`through` does."""
+        from pathways_jupyter.session.kernel import session
+
+        if asked.local:
+            self.enter(cluster.embedded_stage(asked))
+        return self.through(session.start(cluster.locate(asked), variables, revive=cluster.revive))
 
     def through(self, attempt: ConnectionAttempt[Session]) -> ConnectionAttempt[Session]:
         """Show the progress of `attempt`, and return it when it is connected.
