@@ -71,11 +71,7 @@ CONNECT = Command(
         Option(
             "--tunnel", "in a pod of the cluster: go through the API server instead of connecting directly", Kind.FLAG
         ),
-        Option(
-            "--job",
-            "attach to the proxy of this headless PathwaysJob, instead of making one",
-            metavar="NAME",
-        ),
+        Option("--job", "attach to the proxy of this headless PathwaysJob, instead of making one", metavar="NAME"),
         Option(
             "--proxy-image",
             "image of the proxy",

@@ -63,16 +63,8 @@ COMMANDS = (
         },
         in_terminal='With --json each line is an object with "pod" and "line".',
     ),
-    Command(
-        "events",
-        "The events of this session: stages, slices down and healed, proxy lost.",
-        only=Face.NOTEBOOK,
-    ),
-    Command(
-        "sessions",
-        "Sessions of all notebooks and scripts on this machine.",
-        examples={"sessions": "all of them"},
-    ),
+    Command("events", "The events of this session: stages, slices down and healed, proxy lost.", only=Face.NOTEBOOK),
+    Command("sessions", "Sessions of all notebooks and scripts on this machine.", examples={"sessions": "all of them"}),
     Command(
         "sessions disconnect",
         "End a session, and wait until it is removed.",
@@ -94,10 +86,7 @@ COMMANDS = (
     Command(
         "clean",
         "Remove proxies whose owner is gone, and files of sessions that ended.",
-        options=(
-            Option("--dry-run", "only list what would be removed", Kind.FLAG),
-            *CLUSTER,
-        ),
+        options=(Option("--dry-run", "only list what would be removed", Kind.FLAG), *CLUSTER),
         examples={"clean --dry-run": "look first"},
         details="A proxy counts as abandoned once its Lease has expired; live sessions are never touched.",
         in_terminal="Exit code 1 if something could not be removed.",
