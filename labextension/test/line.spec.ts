@@ -123,7 +123,7 @@ describe('jobConnectCell', () => {
 
   it('names the cluster of the job', () => {
     expect(jobConnectCell({ ...scope, local: true, namespace: 'default' }, 'lab')).toBe(
-      '%load_ext pathways_jupyter\n%pathways job connect lab --local --namespace default'
+      '%load_ext pathways_jupyter\n%pathways connect --job lab --local --namespace default'
     );
     expect(jobConnectCell({ ...scope, context: 'my cluster' }, 'lab')).toContain('lab --context "my cluster"');
   });

@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.cli.terminal import Terminal
 from pathways_jupyter.commands.declaration import JSON, Command, Kind, Option, Source
-from pathways_jupyter.commands.tables import GROUPS, MAGIC, TERMINAL
+from pathways_jupyter.commands.tables import GROUPS, TERMINAL
 from pathways_jupyter.render.view import View
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -49,18 +49,6 @@ def show(terminal: Terminal, action: Callable[[Terminal], View | None]) -> None:
         sys.exit(view.exit_code)
 
 
-class _Group(click.Group):
-    """A group of declared commands; one that only a magic has is refused with what to do instead."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        about = MAGIC.get(f"{self.name} {args[0]}")
-        if about is not None and about.name not in TERMINAL:
-            raise click.UsageError(refusal(about, args[1:]))
-        return super().resolve_command(ctx, args)
-
-
 def group(
     name: str, callback: Callable[..., Any] | None = None, parameters: Sequence[click.Parameter] = ()
 ) -> click.Group:
@@ -80,7 +68,7 @@ def group(
                 context.invoke(own, **values)
 
         parameters = own.params
-    made = _Group(
+    made = click.Group(
         name,
         help=GROUPS[name],
         epilog=examples(*(next(iter(each.examples or {})) for each in members[:3])),
@@ -92,14 +80,6 @@ def group(
         if each.name != name:
             made.add_command(command(each))
     return made
-
-
-def refusal(about: Command, words: list[str]) -> str:
-    """Return what to say of a command that only a notebook has."""
-    place = next((each for each in words if not each.startswith("-")), "NAME") if about.words else ""
-    line = f"{about.name} {place}".strip()
-    said = f"{about.name} works in notebooks only: %pathways {line}."
-    return f"{said} {about.in_terminal.format(name=place)}" if about.in_terminal else said
 
 
 def takes(about: Command, *, as_json: bool = True) -> Callable[[Decorated], Decorated]:

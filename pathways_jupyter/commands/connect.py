@@ -115,6 +115,7 @@ CONNECT = Command(
         "connect --context my-gke --tpu tpuv6e:2x2=2": "the only service in that cluster's namespace",
         "connect --context my-gke --tpu tpuv6e:2x2=2 --keep 28800": "arrays outlive a night without a network",
         "connect --profile team --wait": "settings from pathways.toml; wait until slices are free",
+        "connect --job lab --local": "to a headless job, which stays when the notebook disconnects",
         "connect --service pathways-cluster-pathways-head-0-0.pathways-cluster:29001 --tpu tpuv5e:4x4=1": "by address",
     },
     only=Face.NOTEBOOK,

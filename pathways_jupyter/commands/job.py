@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathways_jupyter.base.hints import Face
-from pathways_jupyter.commands.connect import CONNECT
 from pathways_jupyter.commands.declaration import CLUSTER, Command, Kind, Option, Source, Word
 
 _JOB = Word("name", "the job's name", required=True)
@@ -92,29 +91,6 @@ COMMANDS = (
         words=(_JOB,),
         options=CLUSTER,
         examples={"job resume train": "start it again"},
-    ),
-    Command(
-        "job connect",
-        "Attach this notebook to a headless job: JAX uses its proxy and slices. The job stays when the notebook ends.",
-        words=(Word("name", "the job's name", required=True),),
-        options=(
-            *CLUSTER,
-            Option(
-                "--wait",
-                "wait for a job that has not started, for SECONDS or without limit",
-                Kind.SECONDS,
-                default="as --timeout",
-            ),
-            *(option for option in CONNECT.options if option.name in {"timeout", "tunnel"}),
-        ),
-        examples={
-            "job connect lab": "the job that job new lab --tpu ... without a program describes",
-            "job connect lab --wait": "it may have to wait for nodes",
-        },
-        details="Several notebooks may be attached to one job, each with arrays of its own. %pathways disconnect lets "
-        "go of the job; %pathways job delete ends it.",
-        in_terminal="A program runs on the job's slices with: pathways-jupyter run --job {name} -- python train.py",
-        only=Face.NOTEBOOK,
     ),
     Command(
         "job delete",

@@ -13,7 +13,7 @@ from typing import Any
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.commands import colocated, job, multihost
 from pathways_jupyter.commands.tables import MAGIC
-from pathways_jupyter.magics import completion, job_fields
+from pathways_jupyter.magics import completion
 from pathways_jupyter.magics.colocated import ColocatedMagics
 from pathways_jupyter.magics.pathways import PathwaysMagics
 
@@ -47,7 +47,6 @@ class _Extension:
             completion.matcher("%pathways", MAGIC),
             completion.matcher("%colocated", colocated.LINE),
             *(completion.matcher(each.CELL.name, {each.CELL.name: each.CELL}) for each in (colocated, job, multihost)),
-            job_fields.matcher(),
         ]
         self._colocated = ColocatedMagics(shell)
         shell.register_magics(self.magics, self._colocated)

@@ -83,11 +83,6 @@ def connect(connection: Connection, values: Values, place: Place | None = None) 
     return None
 
 
-def job_connect(connection: Connection, values: Values) -> View | None:
-    """Attach this notebook to the proxy of a headless job."""
-    return connect(connection, {("job" if name == "name" else name): value for name, value in values.items()})
-
-
 def reconnect(connection: Connection, values: Values, place: Place | None = None) -> None:
     """Replace the proxy of this notebook's session; arguments as for :func:`connect`."""
     current = connection.need()
@@ -188,7 +183,6 @@ def _show(connection: Connection, attempt: ConnectionAttempt[Session], place: Pl
 
 _COMMANDS: Mapping[str, Callable[[Connection, Values], Any]] = {
     "connect": connect,
-    "job connect": job_connect,
     "disconnect": disconnect,
     "reconnect": reconnect,
     "status": status,

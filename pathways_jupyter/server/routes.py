@@ -1,7 +1,7 @@
 """The REST routes of the sidebar, in one table at the end.
 
 There is no route that attaches a notebook to a job: like every other connection that begins in the sidebar, that is a
-cell (``%pathways job connect NAME``), so that the notebook says what it runs on.
+cell (``%pathways connect --job NAME``), so that the notebook says what it runs on.
 
 A page names a run on many hosts and a host of it; where the hosts are and how to log in to them comes from the run's
 own record.

@@ -3,11 +3,9 @@
 import json
 import re
 
-import pytest
 import yaml
 from pathways_jobs import headless, training
 
-from pathways_jupyter.magics.job_fields import complete
 from pathways_jupyter.service.pathwaysjob import yaml_text
 
 NEW = ("--tpu", "ct6e-standard-4t:2x2=2", "--gcs-bucket", "gs://b/t", "--image", "python:3.12")
@@ -208,23 +206,6 @@ spec:
     topology: 2x2
   controller:
     deploymentMode: default""".splitlines()
-
-
-@pytest.mark.parametrize(
-    ("above", "line", "expected"),
-    [
-        (0, "sp", ["spec:"]),
-        (5, "  wor", ["workers:"]),
-        (6, "  - ty", ["type: "]),
-        (7, "    num", ["numSlices: "]),
-        (6, "  - type: ct6e", ["ct6e-standard-4t", "ct6e-standard-8t"]),
-        (9, "    dep", ["deploymentMode: "]),
-        (9, "    deploymentMode: col", ["colocate_head_with_workers"]),
-        (10, "    enableMetricsCollection: t", ["true"]),
-    ],
-)
-def test_fields_and_values_are_completed(above, line, expected):
-    assert complete(CELL[:above], line)[1] == expected
 
 
 def test_a_path_leads_to_its_line():

@@ -84,7 +84,7 @@ export function jobConnectCell(scope: IScope, job: string): string | null {
   if (scope.session || !(scope.local || scope.context)) {
     return null;
   }
-  const words = [`%pathways job connect ${job}`, scope.local ? '--local' : `--context ${quoted(scope.context)}`];
+  const words = [`%pathways connect --job ${job}`, scope.local ? '--local' : `--context ${quoted(scope.context)}`];
   if (scope.namespace) {
     words.push(`--namespace ${quoted(scope.namespace)}`);
   }

@@ -79,7 +79,7 @@ test('a notebook attaches to a headless job from its row', async ({ page }) => {
     await expect(page.locator('.Toastify')).toContainText('No notebook is in front.');
     await newNotebook(page);
     await attach.click();
-    await expect(page.locator('.jp-CodeCell').first()).toContainText('%pathways job connect lab --local');
+    await expect(page.locator('.jp-CodeCell').first()).toContainText('%pathways connect --job lab --local');
     await expect(panel.locator('.pw-session')).toHaveAttribute('data-state', 'connected');
     await expect(panel.locator('.pw-session')).toContainText('lab');
     await expect(indicator(page)).toHaveAttribute('data-status', 'idle');

@@ -1,16 +1,15 @@
-"""PathwaysJobs as YAML text: reading them, the lines of their fields, and the names of the fields."""
+"""PathwaysJobs as YAML text: reading them, and the lines of their fields."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
 
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.service.pathwaysjob import definition
 
 MOST = 4_000_000
 """Characters and values of a job; an API server takes less."""
@@ -98,33 +97,6 @@ def line_of(text: str, path: str) -> int:
             break
         line = key.start_mark.line + 1
     return line
-
-
-def fields_at(path: Sequence[str]) -> dict[str, str]:
-    """Return the fields below a path of field names, and the kind of value of each; lists are passed through.
-
-    Empty where the definition has no fields of its own, such as in a pod's template.
-    """
-    properties = _properties_at(path)
-    kinds = {"object": "mapping", "array": "list"}
-    return {name: kinds.get(str(each.get("type")), "value") for name, each in properties.items() if name != "status"}
-
-
-def values_at(path: Sequence[str]) -> tuple[str, ...]:
-    """Return the allowed values of a field, where they are listed."""
-    *above, last = path
-    found = _properties_at(above).get(last, {})
-    return tuple(found.get("enum") or (("true", "false") if found.get("type") == "boolean" else ()))
-
-
-def _properties_at(path: Sequence[str]) -> Mapping[str, Any]:
-    """Return the schemas of the fields below a path."""
-    found = {"": definition.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]}
-    for step in ("", *path):
-        schema = found.get(step, {})
-        items = schema.get("items")
-        found = (items if isinstance(items, dict) else schema).get("properties") or {}
-    return found
 
 
 def _child(node: Any, step: str) -> tuple[Any, Any]:
