@@ -10,6 +10,7 @@ from pathways_jupyter.base.errors import ClusterError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.tunnel.carrier import Carrier, PortRefused
+from pathways_jupyter.tunnel.relay.stream import StreamEnd
 from pathways_jupyter.tunnel.relay.wire import (
     ACCEPTED,
     FULL,
@@ -35,7 +36,7 @@ class AttachedCarrier:
     """A carrier to the relay, for as long as it is a stream's.
 
     Args:
-      resume: Called with the relay's answer, before the first bytes that follow it.
+      end: This end of the stream, which goes on from where the relay's answer says.
       received: Called with bytes of the stream.
 
     Attributes:
@@ -43,13 +44,11 @@ class AttachedCarrier:
       problem: Why it has to end, where that is known before the carrier knows.
     """
 
-    def __init__(
-        self, carrier: Carrier, resume: Callable[[Welcome], None], received: Callable[[memoryview], Awaitable[None]]
-    ) -> None:
+    def __init__(self, carrier: Carrier, end: StreamEnd, received: Callable[[memoryview], Awaitable[None]]) -> None:
         self.carrier = carrier
         self.problem: ClusterError | None = None
         self._welcome: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
-        self._resume = resume
+        self._end = end
         self._received = received
         self._head = b""
         self.listening = asyncio.create_task(carrier.deliver(self._take))
@@ -92,8 +91,9 @@ class AttachedCarrier:
                 if len(self._head) < WELCOME_BYTES:
                     return
                 welcome = Welcome.decode(self._head)
-                # At once, because the stream's own bytes may follow in the same message.
-                self._resume(welcome)
+                if welcome.code == ACCEPTED:
+                    # At once, because the stream's own bytes may follow in the same message.
+                    self._end.resume(welcome.received)
                 self._welcome.set_result(welcome)
             if data and self._welcome.result().code == ACCEPTED:
                 await self._received(data)

@@ -22,7 +22,6 @@ from pathways_jupyter.tunnel.carrier import Carrier, PortRefused, Target
 from pathways_jupyter.tunnel.local_connection import Inbox
 from pathways_jupyter.tunnel.outage import Outage
 from pathways_jupyter.tunnel.relay.stream import Pool, StreamEnd
-from pathways_jupyter.tunnel.relay.wire import ACCEPTED, Welcome
 
 logger = logging.getLogger(__name__)
 
@@ -219,7 +218,7 @@ class ResumableStream:
         try:
             async with asyncio.timeout(ATTACH_SECONDS):
                 carrier = await Carrier.open(self._relay.target, patience=0)
-                attached = AttachedCarrier(carrier, self._resume, self._received)
+                attached = AttachedCarrier(carrier, self._end, self._received)
                 try:
                     await attached.greet(self._end.hello(self._relay.secret, self._id, is_new=not self._known))
                 except BaseException:
@@ -233,10 +232,6 @@ class ResumableStream:
         self.answered.set()
         self._spawn(self._pump())
         return attached
-
-    def _resume(self, welcome: Welcome) -> None:
-        if welcome.code == ACCEPTED:
-            self._end.resume(welcome.received)
 
     async def _received(self, data: memoryview) -> None:
         """Take in bytes of the carrier; the next ones come when this returns."""
