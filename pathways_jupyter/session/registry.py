@@ -324,21 +324,17 @@ def remove(record: SessionRecord) -> None:
     """
     session, directory = record.id, Path(record.socket).parent
     paths = [Path(record.socket), Path(record.tunnel), Path(record.log), *runtime_dir().glob(f"{session}.*.tmp")]
-    problems = []
-    for path in paths:
-        try:
-            path.unlink(missing_ok=True)
-        except OSError as error:
-            problems.append(error)
-    if directory != runtime_dir() and directory.name.startswith("pathways-"):
+    problems: list[OSError] = []
+    for path in (*paths, record_path(session)):
+        # The record only when nothing else is left: without it the next sweep would not find the rest.
+        if not (problems and path == record_path(session)):
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                problems.append(error)
+    if directory != runtime_dir() and directory.name.startswith(TEMPORARY_PREFIX):
         with contextlib.suppress(OSError):
             directory.rmdir()
-    try:
-        # Only when nothing else is left: without the record the next sweep would not find the rest.
-        if not problems:
-            record_path(session).unlink(missing_ok=True)
-    except OSError as error:
-        problems.append(error)
     if problems:
         raise SessionError(
             f"Files of session {session} in {runtime_dir()} could not be removed: {problems[0].strerror}.",

@@ -42,8 +42,9 @@ class LeaseKeeper:
         self._on_gone = on_gone
         self._keep = keep
         self._seconds = session_log.config.lease_seconds
-        # On a clock that goes on while the computer sleeps.
-        self._renewed = boot_seconds()
+        # When the Lease was renewed last, on a clock that goes on while the computer sleeps, and how long after the
+        # renewal before: on waking, it may still be there for a moment when its Job is gone.
+        self._renewed, self._gap = boot_seconds(), 0.0
 
     async def check(self) -> None:
         """Renew the Lease once, right away, so that a missing permission surfaces before the proxy is used.
@@ -74,7 +75,8 @@ class LeaseKeeper:
                 if not await self._renew():
                     self._on_gone(say("The proxy's Lease was deleted, by a sweep or by hand."))
                     return
-                failures, self._renewed = 0, boot_seconds()
+                now, failures = boot_seconds(), 0
+                self._gap, self._renewed = now - self._renewed, now
             except ClusterError as error:
                 logger.warning("lease: %s", error)
                 failures += 1
@@ -88,7 +90,7 @@ class LeaseKeeper:
 
     def explain(self, reason: str) -> str:
         """Return why the proxy was removed: `reason`, or that its Lease had expired."""
-        silent = boot_seconds() - self._renewed
+        silent = max(self._gap, boot_seconds() - self._renewed)
         if silent < max(self._seconds, self._keep):
             return reason
         option, ended = "--lease-seconds", f"its lease expires after {self._seconds:.0f} s"
