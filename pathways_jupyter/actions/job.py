@@ -118,7 +118,7 @@ def create(shell: Shell, text: str, values: Values, *, source: str) -> View:
         for info in clusters.stream(
             where, lambda client, namespace: jobs.until_settled(client, name, namespace=namespace)
         ):
-            shell.say(picture.line(info))
+            shell.say(picture.summary(info))
     except KeyboardInterrupt:
         raise Interrupted(f"No longer following; job {name} runs on.") from None
     if jobs.idles(info):

@@ -136,7 +136,7 @@ def _follow(shell: Shell, steps: Iterable[Any], name: str) -> None:
     """Show the steps of a start as they come."""
     try:
         for step in steps:
-            shell.say(picture.line(step, shell.face))
+            shell.say(picture.step(step, shell.face))
     except KeyboardInterrupt:
         raise Interrupted(
             f"Interrupted. Service {name} stays if it was created.",

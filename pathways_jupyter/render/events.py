@@ -63,7 +63,7 @@ def tone(event: Event) -> Tone:
     return _TONES.get(event.kind, Tone.NONE)
 
 
-def one(event: Event) -> Part:
+def event_line(event: Event) -> Part:
     """One event on a line."""
     return line(toned(tone(event)), muted(text.clock(event.at)), event.message)
 

@@ -6,8 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from pathways_jupyter.render import text
-from pathways_jupyter.render.parts import Part, Tone, as_of, code, joined, spaced, table, toned
-from pathways_jupyter.render.parts import line as part_line
+from pathways_jupyter.render.parts import Part, Tone, as_of, code, joined, line, spaced, table, toned
 from pathways_jupyter.render.view import View, drawn, listed
 from pathways_jupyter.service.jobs import JobPicture
 from pathways_jupyter.service.pathwaysjob import conditions
@@ -49,7 +48,7 @@ def details(picture: JobPicture, *, note: str = "") -> View:
     job, now = picture.job, time.time()
     # Only the state in its tone, which does not wrap: a reason may be long.
     state = joined(toned(_TONES[job.state], job.state.lower()), _about(job))
-    shown = [Part(line(job), part_line(code(job.name), state).html)]
+    shown = [Part(summary(job), line(code(job.name), state).html)]
     if pods := [(pod.name, pod.role, pod.state, str(pod.restarts), pod.node) for pod in picture.pods]:
         shown.append(spaced(table(("pod", "role", "state", "restarts", "node"), pods)))
     events = [
@@ -60,7 +59,7 @@ def details(picture: JobPicture, *, note: str = "") -> View:
     return drawn(picture, *shown, spaced(as_of(now, note)))
 
 
-def line(job: JobInfo) -> str:
+def summary(job: JobInfo) -> str:
     """One line about a job, for progress."""
     return f"{_TONES[job.state].mark} Job {job.name}: {job.state.lower()}{_about(job)}"
 

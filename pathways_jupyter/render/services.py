@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathways_jupyter.base.hints import Face
 from pathways_jupyter.base.sentences import worded
 from pathways_jupyter.render import text
-from pathways_jupyter.render.parts import Tone, as_of, card, code, fields, head, indented, muted, table, toned
-from pathways_jupyter.render.parts import line as part_line
+from pathways_jupyter.render.parts import Tone, as_of, card, code, fields, head, indented, line, muted, table, toned
 from pathways_jupyter.render.slicemap import TONES
 from pathways_jupyter.render.view import View, drawn, listed
 from pathways_jupyter.service.checks import Finding
@@ -47,7 +46,7 @@ def view(services: Sequence[Overview]) -> View:
     return listed(
         list(services),
         table(_HEADERS, rows),
-        *(part_line(toned(Tone.WARN), note) for note in notes),
+        *(line(toned(Tone.WARN), note) for note in notes),
         none="There is no Pathways service that you may see.",
         now=now,
     )
@@ -82,12 +81,12 @@ def details(service: Overview) -> View:
         tone,
         head(service.name, toned(tone, state), mark=tone.mark),
         fields(pairs),
-        indented(part_line(muted("In a notebook:"), code(connect))),
+        indented(line(muted("In a notebook:"), code(connect))),
     )
     return drawn(service, shown, as_of(now))
 
 
-def line(found: Finding | Step, face: Face) -> str:
+def step(found: Finding | Step, face: Face) -> str:
     """A finding of the checks, or a step of a start, as one line; advice on a second one."""
     if isinstance(found, Step):
         return f"{_STEPS[found.kind].mark} {found.message}"

@@ -12,10 +12,8 @@ from pathlib import PurePath
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.events import Event, EventKind, SessionSlice, SessionState
 from pathways_jupyter.render import events as timeline
-from pathways_jupyter.render import slicemap, text
+from pathways_jupyter.render import parts, slicemap, text
 from pathways_jupyter.render.parts import Part, Tone, code, fields, head, indented, line, muted, toned
-from pathways_jupyter.render.parts import card as frame
-from pathways_jupyter.render.parts import table as part_table
 from pathways_jupyter.render.slicemap import THIS_NOTEBOOK, Box, Owner
 from pathways_jupyter.render.view import View, drawn, listed
 from pathways_jupyter.service.podstate import State
@@ -70,7 +68,7 @@ def card(
     """
     now = time.time() if now is None else now
     tone, state = _tone(record), state_words(record)
-    shown = [event for event in events[:listed] if event.kind in _NEWS][-_RECENT:]
+    news = [event for event in events[:listed] if event.kind in _NEWS][-_RECENT:]
     job, is_known = record.pathways_job, not record.supervisor
     about = [
         ("service", record.service),
@@ -88,14 +86,14 @@ def card(
     elif _is_useless(record):
         advice = "All arrays on TPUs are lost. New workers restore the slices."
     has_map = devices and is_known and record.state.is_connected
-    lines = [*map(timeline.one, shown), *([line(advice)] if advice else [])]
-    parts = [
+    lines = [*map(timeline.event_line, news), *([line(advice)] if advice else [])]
+    shown = [
         head(f"Session {record.id}", toned(tone, state), muted(_when(record, events, now)), mark=tone.mark),
         fields(about),
         slicemap.picture(_boxes(record, devices)) if has_map else Part("", ""),
         *map(indented, lines),
     ]
-    return drawn(record, frame(tone, *parts))
+    return drawn(record, parts.card(tone, *shown))
 
 
 def no_session() -> View:
@@ -132,7 +130,7 @@ def table(records: Sequence[SessionRecord], *, mine: str = "", now: float | None
                 str(record.pid),
             )
         )
-    shown = part_table(("session", "state", "for", "slices", "service", "notebook", "age", "pid"), rows)
+    shown = parts.table(("session", "state", "for", "slices", "service", "notebook", "age", "pid"), rows)
     return listed(list(records), shown, none="No sessions on this machine.", now=now)
 
 
