@@ -41,14 +41,13 @@ async def place(contents: Any) -> str:
 
 def notebook() -> dict[str, Any]:
     """Return the notebook as JSON values."""
+    cells: list[dict[str, Any]] = []
+    for index, (kind, source) in enumerate(_CELLS):
+        cell = {"id": f"quickstart-{index}", "cell_type": kind, "metadata": {}, "source": source}
+        cells.append(cell | ({"outputs": [], "execution_count": None} if kind == "code" else {}))
     return {
-        "cells": [_cell(kind, source, index) for index, (kind, source) in enumerate(_CELLS)],
+        "cells": cells,
         "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
         "nbformat": 4,
         "nbformat_minor": 5,
     }
-
-
-def _cell(kind: str, source: str, index: int) -> dict[str, Any]:
-    cell: dict[str, Any] = {"id": f"quickstart-{index}", "cell_type": kind, "metadata": {}, "source": source}
-    return cell | ({"outputs": [], "execution_count": None} if kind == "code" else {})

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from importlib.metadata import version
 from typing import Any
 
-from jupyter_core.utils import ensure_async
+from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.base.websocket import WebSocketMixin
-from tornado import web
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from pathways_jupyter.base.errors import ConfigError
@@ -42,13 +42,9 @@ class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHand
         self._beating: asyncio.Task[None] | None = None
         self._showing: asyncio.Task[None] | None = None
 
+    @authorized  # type: ignore[untyped-decorator]
     async def get(self, *words: str, **named: str) -> None:
         """Admit the same users as the REST routes."""
-        user = self.current_user
-        if user is None:
-            raise web.HTTPError(403)
-        if not await ensure_async(self.authorizer.is_authorized(self, user, "read", self.auth_resource)):
-            raise web.HTTPError(403)
         await super().get(*words, **named)
 
     async def open(self, *words: str, **named: str) -> None:
@@ -89,8 +85,6 @@ class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHand
 
     def _send(self, message: dict[str, Any]) -> None:
         """Send `message` unless the page is gone. Never raises: the publisher has other pages to serve."""
-        if self.ws_connection is None:
-            return
         try:
             text = json.dumps(message, separators=(",", ":"), allow_nan=False)
         except ValueError:
@@ -98,23 +92,9 @@ class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHand
             # it the full state again would fail again.
             self.log.exception("pathways_jupyter: a message of type %s is not JSON", message["type"])
             text = '{"type":"unreadable"}'
-        try:
-            sending = self.write_message(text)
-        except WebSocketClosedError:
-            # Raised directly, not through the future, during the closing handshake; on_close() follows.
-            return
-        except Exception:
-            # This page missed a message. Closing its socket makes it reconnect, and it then receives the full state.
-            self.log.exception("pathways_jupyter: a message could not be sent")
-            self.close(1011, "a message could not be sent")
-            return
-        sending.add_done_callback(self._sent)
-
-    def _sent(self, sending: asyncio.Future[None]) -> None:
-        error = None if sending.cancelled() else sending.exception()
-        if error is not None and not isinstance(error, WebSocketClosedError):
-            self.log.error("pathways_jupyter: a message could not be sent: %s", error)
-            self.close(1011, "a message could not be sent")
+        # Raised here during the closing handshake, and by the future once the connection is gone; on_close() follows.
+        with contextlib.suppress(WebSocketClosedError):
+            self.write_message(text).add_done_callback(lambda sending: sending.cancelled() or sending.exception())
 
 
 def _requested(message: Any) -> Scope | None:
