@@ -15,7 +15,7 @@ from pathways_jupyter.render.events import ELASTIC_TONES
 from pathways_jupyter.render.parts import Part, Tone, head, line, muted, table, toned
 from pathways_jupyter.render.view import View, drawn, said
 
-_EVENTS = 50
+_MAX_EVENTS = 50
 """Newest events that are listed."""
 _PHASE_TONES = {Phase.RECOVERING: Tone.WAIT, Phase.WAITING: Tone.WAIT, Phase.STOPPED: Tone.FAIL}
 _NAMES: Mapping[Spent, tuple[str, str]] = {
@@ -60,7 +60,7 @@ def view(record: Record, metrics: Sequence[str] = ()) -> View:
     top = head(title, toned(_PHASE_TONES.get(record.phase, Tone.OK), record.phase), muted(summary))
     rows = [
         (toned(ELASTIC_TONES.get(each.kind, Tone.NONE)), muted(text.clock(each.at)), each.message)
-        for each in record.events[-_EVENTS:]
+        for each in record.events[-_MAX_EVENTS:]
     ]
     return drawn(
         record,
@@ -95,7 +95,7 @@ def _bar(spent: Mapping[Spent, float], total: float) -> Part:
 _WIDTH = 640
 _MARGIN = 3
 _SLICES_HEIGHT, _METRIC_HEIGHT = 44, 72
-_MARKED = 60
+_MAX_MARKS = 60
 """Newest events that are marked in the curves."""
 
 
@@ -112,7 +112,7 @@ def _curves(record: Record, metrics: Sequence[str]) -> Part:
         return f"{min(1.0, max(0.0, share)) * _WIDTH:.1f}"
 
     marks = ""
-    for event in record.events[-_MARKED:]:
+    for event in record.events[-_MAX_MARKS:]:
         tone, title = ELASTIC_TONES.get(event.kind, Tone.NONE), escape(f"{text.clock(event.at)}  {event.message}")
         marks += (
             f'<line class="pw-{tone}" x1="{x(event.at)}" x2="{x(event.at)}" y1="0" y2="{_METRIC_HEIGHT}" '

@@ -42,7 +42,7 @@ class Box:
 
     Attributes:
       word: What one can do with it, in a word or two.
-      kept: Whether the session that holds it is silent.
+      reclaimable: Whether the session that holds it is silent.
       detail: Its holder, or what it waits for.
       down: Indices of hosts that do not run.
     """
@@ -52,7 +52,7 @@ class Box:
     health: State
     word: str
     owner: Owner = Owner.NONE
-    kept: bool = False
+    reclaimable: bool = False
     detail: str = ""
     down: tuple[int, ...] = ()
 
@@ -68,7 +68,7 @@ def picture(boxes: Sequence[Box]) -> Part:
 def _box(box: Box) -> str:
     tone = TONES[box.health]
     label = f"slice {box.index}, {box.instance_type}, {box.word}{f', {box.detail}' if box.detail else ''}"
-    held = "kept" if box.kept else "held" if box.owner and box.health is State.READY else "free"
+    held = "kept" if box.reclaimable else "held" if box.owner and box.health is State.READY else "free"
     title = f"<b>slice {box.index}</b> {box.owner} {muted(box.instance_type).html}"
     words = f"{toned(tone, box.word).html} {muted(box.detail).html}"
     return (

@@ -31,7 +31,7 @@ class Viewer:
     session: str = ""
     user: str = ""
 
-    def has(self, each: Slice) -> Owner:
+    def ownership(self, each: Slice) -> Owner:
         """Whether this notebook or another session holds a slice, or has lost it."""
         if each.held_by is None:
             return Owner.NONE
@@ -75,7 +75,7 @@ def _service(service: Service, viewer: Viewer, now: float) -> Part:
         rows.append(
             (
                 TONES[each.state].mark,
-                f"{each.index} {viewer.has(each)}".rstrip(),
+                f"{each.index} {viewer.ownership(each)}".rstrip(),
                 ", ".join(filter(None, [word, detail])),
                 since,
                 f"{ready}/{len(each.hosts)}{f' ({why})' if why else ''}",
@@ -87,13 +87,13 @@ def _service(service: Service, viewer: Viewer, now: float) -> Part:
                 service.instance_type,
                 each.state,
                 word,
-                viewer.has(each),
-                kept=service.availability(each) is Availability.RECLAIMABLE,
+                viewer.ownership(each),
+                reclaimable=service.availability(each) is Availability.RECLAIMABLE,
                 detail=" · ".join(filter(None, [detail, since, why])),
                 down=tuple(host.index for host in each.hosts if host.state is State.DOWN),
             )
         )
-    notes = _loose(service, viewer, now) + ([_WHAT_RECLAIMABLE_MEANS] if service.reclaimable else [])
+    notes = _holders_without_slice(service, viewer, now) + ([_WHAT_RECLAIMABLE_MEANS] if service.reclaimable else [])
     lines = [f"{service.name}: {summary}", f"  {service.address}", text.table(_HEADERS, rows, indent="  ")]
     title = head(service.name, toned(tone, summary), code(service.address))
     rich = card(tone, title, slicemap.picture(boxes), remarks(notes)).html
@@ -123,7 +123,7 @@ def _words(each: Slice, service: Service, viewer: Viewer, now: float) -> tuple[s
     return word, f"{owner}{silent}"
 
 
-def _loose(service: Service, viewer: Viewer, now: float) -> list[str]:
+def _holders_without_slice(service: Service, viewer: Viewer, now: float) -> list[str]:
     """Lines about holders without a slice: they wait, or their log does not say which slices they have."""
     drawn = {each.held_by.job for each in service.slices if each.held_by is not None}
     found = [holder for holder in service.holders if holder.job not in drawn]

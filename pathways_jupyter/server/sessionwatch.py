@@ -30,9 +30,9 @@ STATUS_SECONDS = 2.5
 """Delay before a supervisor is queried again; a stopped one accepts connections all the while."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 5.0
 """Between two subscriptions to the events of a session whose connection breaks."""
-REMEMBERED = 1000
+MAX_EVENTS = 1000
 """Number of events kept per session."""
-ENDED = 20
+MAX_ENDED = 20
 """Number of ended sessions kept."""
 
 logger = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class SessionWatch(PolledFeed):
         for each in gone:
             over = {"state": SessionState.CLOSED, "state_since": time.time(), "alive": False, "slices": []}
             self._ended[each["id"]] = {**each, **over}
-        for session in list(self._ended)[:-ENDED]:
+        for session in list(self._ended)[:-MAX_ENDED]:
             del self._ended[session]
             self._events.pop(session, None)
             self._runs.pop(session, None)
@@ -157,7 +157,7 @@ class SessionWatch(PolledFeed):
                 if value in known:
                     continue
                 events.append(value)
-                del events[:-REMEMBERED]
+                del events[:-MAX_EVENTS]
                 # Events from before this follower started are history; pages must not notify the user of them.
                 self.publish(_message(record.id, [value], news=event.at >= since))
 

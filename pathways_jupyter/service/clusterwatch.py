@@ -36,9 +36,9 @@ from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.service.tables import EMPTY, RowCache, Tables, differences, tables
 
-OUTLINED = frozenset({JOBS, JOBSETS})
+OUTLINE_KINDS = frozenset({JOBS, JOBSETS})
 """What an outline is drawn from."""
-OUTLINED_SLICES = 100
+OUTLINE_MIN_SLICES = 100
 """From so many slices on, an outline is drawn; with fewer, it would flicker for the moment until the pods are there."""
 
 COLLECT_SECONDS = 0.05
@@ -169,7 +169,7 @@ class ClusterWatch(Feed):
                         self._publish_state("lost", change.error)
                     elif change.type is ChangeType.SYNCED:
                         self._synced.add(resource)
-                        if self._synced >= OUTLINED:
+                        if self._synced >= OUTLINE_KINDS:
                             self._outlined.set()
                     elif change.type is ChangeType.DELETED:
                         changed = self._known.drop(resource, change.object)
@@ -193,11 +193,11 @@ class ClusterWatch(Feed):
 
     def _redraw(self, client: Client) -> None:
         if len(self._synced) < len(RESOURCES):
-            if self._tables is EMPTY and self._synced >= OUTLINED:
+            if self._tables is EMPTY and self._synced >= OUTLINE_KINDS:
                 # The first time, when the pods are still on their way: draw an outline.
                 jobs = self._known.objects[JOBS].values()
                 infos = discovery.of_jobsets(list(self._known.objects[JOBSETS].values()))
-                if sum(info.slices for info in infos) < OUTLINED_SLICES:
+                if sum(info.slices for info in infos) < OUTLINE_MIN_SLICES:
                     return
                 drawn = [(info, outline(info, jobs)) for info in infos]
                 self._as_of, self._tables = time.time(), tables(drawn, heads={}, me=self._me, jobs=())

@@ -194,7 +194,7 @@ async def test_the_timeline_of_a_session_outlives_it(connect, watching, cluster)
 
 
 async def test_only_so_many_ended_sessions_are_kept(connect, watching, monkeypatch):
-    monkeypatch.setattr("pathways_jupyter.server.sessionwatch.ENDED", 1)
+    monkeypatch.setattr("pathways_jupyter.server.sessionwatch.MAX_ENDED", 1)
     page = Page()
     watching.add(page)
     made = []
