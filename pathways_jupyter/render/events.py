@@ -10,7 +10,7 @@ from pathways_jupyter.base.events import Event, EventKind, SessionState
 from pathways_jupyter.elastic.event_kinds import Kind
 from pathways_jupyter.render import text
 from pathways_jupyter.render.parts import Part, Tone, card, line, muted, table, toned
-from pathways_jupyter.render.view import View, drawn, listed
+from pathways_jupyter.render.view import View, drawn, listing
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def view(events: Sequence[Event], *, note: str = "", now: float | None = None) -
         or after.kind is not EventKind.STATE
         or not after.message.startswith(each.message)
     ]
-    return listed(list(events), table((), rows), none="No events yet.", now=now, note=note)
+    return listing(list(events), table((), rows), none="No events yet.", now=now, note=note)
 
 
 def notice(news: Sequence[News]) -> View:

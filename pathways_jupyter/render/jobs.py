@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from pathways_jupyter.render import text
 from pathways_jupyter.render.parts import Part, Tone, as_of, code, joined, line, spaced, table, toned
-from pathways_jupyter.render.view import View, drawn, listed
+from pathways_jupyter.render.view import View, drawn, listing
 from pathways_jupyter.service.jobs import JobPicture
 from pathways_jupyter.service.pathwaysjob import conditions
 from pathways_jupyter.service.pathwaysjob.description import JobInfo
@@ -36,7 +36,7 @@ def view(found: Sequence[JobInfo]) -> View:
         for job in found
     ]
     shown = table(("job", "state", "slices", "restarts", "kind", "age"), rows)
-    return listed(list(found), shown, none="No jobs in this namespace.", now=now)
+    return listing(list(found), shown, none="No jobs in this namespace.", now=now)
 
 
 def details(picture: JobPicture, *, note: str = "") -> View:

@@ -15,7 +15,7 @@ from pathways_jupyter.multihost.records import Record
 from pathways_jupyter.multihost.run_events import HostStatus, Phase
 from pathways_jupyter.render import text
 from pathways_jupyter.render.parts import Part, Tone, as_of, head, line, muted, table, toned
-from pathways_jupyter.render.view import View, drawn, listed
+from pathways_jupyter.render.view import View, drawn, listing
 
 _LINE_LENGTH = 100
 _LOG_LINES = 200
@@ -66,7 +66,7 @@ def runs(records: Sequence[Record]) -> View:
     ]
     value = [{**each.__dict__, "state": each.state} for each in records]
     shown = table(("run", "state", "exit code", "hosts", "age", "command"), rows)
-    return listed(value, shown, none="No runs on this machine.", now=now)
+    return listing(value, shown, none="No runs on this machine.", now=now)
 
 
 def queued(found: Sequence[Queued]) -> View:
@@ -77,7 +77,7 @@ def queued(found: Sequence[Queued]) -> View:
         kind = each.nodes[0].accelerator if each.nodes else ""
         rows.append((toned(tone), each.name, each.state, each.tier, kind, _nodes(each), each.reason))
     shown = table(("", "name", "state", "tier", "type", "nodes", ""), rows)
-    return listed(list(found), shown, none="There are no queued resources in this zone.")
+    return listing(list(found), shown, none="There are no queued resources in this zone.")
 
 
 def queued_line(now: Queued) -> str:

@@ -10,7 +10,7 @@ from pathways_jupyter.base.sentences import worded
 from pathways_jupyter.render import text
 from pathways_jupyter.render.parts import Tone, as_of, card, code, fields, head, indented, line, muted, table, toned
 from pathways_jupyter.render.slicemap import TONES
-from pathways_jupyter.render.view import View, drawn, listed
+from pathways_jupyter.render.view import View, drawn, listing
 from pathways_jupyter.service.checks import Finding
 from pathways_jupyter.service.overview import Overview
 from pathways_jupyter.service.rollout import Step, StepKind
@@ -43,7 +43,7 @@ def view(services: Sequence[Overview]) -> View:
             notes.append(f"{each.name}: {each.reason}.")
         if each.disagrees:
             notes.append(f"{each.name}: its workers connect to {each.seen}, not to {each.address}.")
-    return listed(
+    return listing(
         list(services),
         table(_HEADERS, rows),
         *(line(toned(Tone.WARN), note) for note in notes),

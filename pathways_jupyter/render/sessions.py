@@ -15,7 +15,7 @@ from pathways_jupyter.render import events as timeline
 from pathways_jupyter.render import parts, slicemap, text
 from pathways_jupyter.render.parts import Part, Tone, code, fields, head, indented, line, muted, toned
 from pathways_jupyter.render.slicemap import THIS_NOTEBOOK, Box, Owner
-from pathways_jupyter.render.view import View, drawn, listed
+from pathways_jupyter.render.view import View, drawn, listing
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.registry import SessionRecord
@@ -131,7 +131,7 @@ def table(records: Sequence[SessionRecord], *, mine: str = "", now: float | None
             )
         )
     shown = parts.table(("session", "state", "for", "slices", "service", "notebook", "age", "pid"), rows)
-    return listed(list(records), shown, none="No sessions on this machine.", now=now)
+    return listing(list(records), shown, none="No sessions on this machine.", now=now)
 
 
 def _is_useless(record: SessionRecord) -> bool:
@@ -179,12 +179,12 @@ def _devices(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> str
     slices = _slices(record, devices)
     total = sum(len(kinds) for kinds in devices.values())
     up = sum(len(devices[each.index]) for each in slices if each.up)
-    parts = [
+    by_slice = [
         f"{each}: {f'{len(kinds)} × {kinds[0]}' if each.up else 'down'}"
         for each in slices
         if (kinds := devices[each.index])
     ]
-    return f"{up if up == total else f'{up} of {total}'} ({', '.join(parts)})" if parts else ""
+    return f"{up if up == total else f'{up} of {total}'} ({', '.join(by_slice)})" if by_slice else ""
 
 
 def _boxes(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> list[Box]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathways_jupyter.render import slicemap, text
 from pathways_jupyter.render.parts import Part, card, code, head, remarks, spaced, toned
 from pathways_jupyter.render.slicemap import THIS_NOTEBOOK, TONES, Box, Owner
-from pathways_jupyter.render.view import View, listed
+from pathways_jupyter.render.view import View, listing
 from pathways_jupyter.service.model import Availability, Holder, Service, Slice
 from pathways_jupyter.service.names import short_path
 from pathways_jupyter.service.podstate import State
@@ -61,7 +61,7 @@ def view(services: Sequence[Service], *, viewer: Viewer = NO_VIEWER, note: str =
     now = time.time() if now is None else now
     shown = [spaced(_service(service, viewer, now)) for service in services]
     none = "There is no Pathways service in this namespace."
-    return listed(list(services), *shown, none=none, now=now, note=note)
+    return listing(list(services), *shown, none=none, now=now, note=note)
 
 
 def _service(service: Service, viewer: Viewer, now: float) -> Part:

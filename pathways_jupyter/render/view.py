@@ -40,7 +40,7 @@ def drawn(value: Any, *shown: Part, exit_code: int = 0) -> View:
     return View(value, whole.text.strip("\n"), html.page(whole.html), exit_code)
 
 
-def listed(value: Any, *shown: Part, none: str, now: float | None = None, note: str = "") -> View:
+def listing(value: Any, *shown: Part, none: str, now: float | None = None, note: str = "") -> View:
     """A list as `shown`, and when it was drawn.
 
     Args:

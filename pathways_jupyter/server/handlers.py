@@ -51,7 +51,6 @@ class Request(request_checks.SameSiteMixin, APIHandler):  # type: ignore[misc]  
       parameters: Its parameters, by name.
     """
 
-    auth_resource = RESOURCE
     _streaming: asyncio.Task[None] | None = None
 
     def initialize(self, hub: Hub, route: Route) -> None:
@@ -75,13 +74,13 @@ class Request(request_checks.SameSiteMixin, APIHandler):  # type: ignore[misc]  
 
     # Two methods, because `authorized` derives the action from the method of the first request, and keeps it.
     @web.authenticated
-    @authorized  # type: ignore[untyped-decorator]
+    @authorized(resource=RESOURCE)  # type: ignore[untyped-decorator]
     async def get(self, *words: str) -> None:
         """Called by tornado."""
         await self._answer(words)
 
     @web.authenticated
-    @authorized  # type: ignore[untyped-decorator]
+    @authorized(resource=RESOURCE)  # type: ignore[untyped-decorator]
     async def post(self, *words: str) -> None:
         """Called by tornado."""
         await self._answer(words)

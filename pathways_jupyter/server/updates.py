@@ -33,7 +33,6 @@ class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHand
     A browser sends the Origin of the page that opens a WebSocket, which Jupyter checks; there is no XSRF token.
     """
 
-    auth_resource = RESOURCE
     max_message_size = request_checks.LONGEST_MESSAGE_BYTES
 
     def initialize(self, hub: Hub) -> None:
@@ -42,7 +41,7 @@ class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHand
         self._beating: asyncio.Task[None] | None = None
         self._showing: asyncio.Task[None] | None = None
 
-    @authorized  # type: ignore[untyped-decorator]
+    @authorized(resource=RESOURCE)  # type: ignore[untyped-decorator]
     async def get(self, *words: str, **named: str) -> None:
         """Admit the same users as the REST routes."""
         await super().get(*words, **named)

@@ -4,7 +4,7 @@ import pytest
 
 from pathways_jupyter.render import parts
 from pathways_jupyter.render.parts import Tone
-from pathways_jupyter.render.view import drawn, listed
+from pathways_jupyter.render.view import drawn, listing
 
 EVIL = "<script>alert(1)</script>"
 BLOCKS = {
@@ -40,6 +40,6 @@ def test_parts_below_each_other_leave_out_what_has_no_text():
 
 def test_a_list_that_is_empty_says_so_and_one_that_is_not_shows_its_rows():
     table = parts.table(("name",), [("one",)])
-    assert listed([], table, none="There is none.", now=0.0).text == "There is none."
-    assert listed(["one"], table, none="There is none.", note="Old.").text == "name\none\nOld."
-    assert "<td>one</td>" in listed(["one"], table, none="There is none.").html
+    assert listing([], table, none="There is none.", now=0.0).text == "There is none."
+    assert listing(["one"], table, none="There is none.", note="Old.").text == "name\none\nOld."
+    assert "<td>one</td>" in listing(["one"], table, none="There is none.").html
