@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
 from collections.abc import Iterator
 
 from pathways_jupyter.local.apiserver.api_discovery import REVIEWS
@@ -17,7 +17,7 @@ from pathways_jupyter.local.apiserver.resources import (
 )
 from pathways_jupyter.local.apiserver.route import Route
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.apiserver.users import SERVICE_ACCOUNT_PREFIX, Question, Rule, User
+from pathways_jupyter.local.apiserver.users import SERVICE_ACCOUNT_PREFIX, Question, Rule, User, allows
 
 REVIEW_PATHS = {
     f"/apis/{group}/{version}/{plural}": Route("create", ResourceType(group, version, kind, plural, namespaced=False))
@@ -28,7 +28,7 @@ REVIEW_PATHS = {
 
 def may(store: Store, user: User, question: Question) -> bool:
     """Whether a rule of the user's token, or one that a binding in the cluster grants, allows it."""
-    return user.may(question) or dataclasses.replace(user, rules=tuple(_bound_rules(store, user))).may(question)
+    return any(allows(rule, question) for rule in itertools.chain(user.rules, _bound_rules(store, user)))
 
 
 def refusal(user: User, route: Route, verb: str) -> StatusError:

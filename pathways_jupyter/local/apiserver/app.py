@@ -224,7 +224,7 @@ class ApiServer:
         route = find_route(self._store.resources, request.method, path, request.query)
         if route is None:
             verb = request.method.lower()
-            if user is ANONYMOUS and not user.may(Question(verb, path=path)):
+            if user is ANONYMOUS and not may(self._store, user, Question(verb, path=path)):
                 raise StatusError(403, f'forbidden: User "{user.name}" cannot {verb} path "{path}"')
             if request.method not in ("GET", "HEAD"):
                 raise api_errors.no_such_resource()

@@ -6,7 +6,6 @@ which is the back-pressure.
 
 from __future__ import annotations
 
-import asyncio
 import struct
 import zlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -88,7 +87,6 @@ class SpdyConnection:
         self._buffer = bytearray()
         self._inflate = zlib.decompressobj(zdict=DICTIONARY)
         self._deflate = zlib.compressobj(zdict=DICTIONARY)
-        self._sending = asyncio.Lock()
 
     async def feed(self, data: bytes | memoryview) -> None:
         """Handle what the peer sent, and wait while a stream's sink does not take its part.
@@ -108,8 +106,7 @@ class SpdyConnection:
 
     async def send_data(self, number: int, data: bytes, flags: int) -> None:
         """Send a data frame."""
-        async with self._sending:
-            await self._send(struct.pack(">II", number, flags << 24 | len(data)) + data)
+        await self._send(struct.pack(">II", number, flags << 24 | len(data)) + data)
 
     def _frames(self) -> Iterator[tuple[int, int, bytes]]:
         """Yield complete frames: the first word, the flags and the payload of each."""
@@ -140,8 +137,7 @@ class SpdyConnection:
                 if stream is not None and stream.sink is not None:
                     await stream.sink(b"")
             elif kind == _PING:
-                async with self._sending:
-                    await self._send(_control_frame(_PING, payload[:4]))
+                await self._send(_control_frame(_PING, payload[:4]))
             elif kind in (_HEADERS, _SYN_REPLY):
                 self._headers(payload[4:])
         except (struct.error, zlib.error, UnicodeDecodeError) as error:
@@ -153,14 +149,12 @@ class SpdyConnection:
         if number in self.streams or not number % 2:
             raise SpdyError(f"stream {number} opened out of turn")
         self.streams[number] = stream
-        accepted = self._on_stream(stream)
-        async with self._sending:
-            if not accepted:
-                del self.streams[number]
-                await self._send(_control_frame(_RST_STREAM, struct.pack(">II", number, _REFUSED)))
-                return
-            block = self._deflate.compress(struct.pack(">I", 0)) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
-            await self._send(_control_frame(_SYN_REPLY, struct.pack(">I", number) + block))
+        if not self._on_stream(stream):
+            del self.streams[number]
+            await self._send(_control_frame(_RST_STREAM, struct.pack(">II", number, _REFUSED)))
+            return
+        block = self._deflate.compress(struct.pack(">I", 0)) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
+        await self._send(_control_frame(_SYN_REPLY, struct.pack(">I", number) + block))
         if flags & _FIN and stream.sink is not None:
             await stream.sink(b"")
 

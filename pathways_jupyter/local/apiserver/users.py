@@ -44,10 +44,6 @@ class User:
     groups: tuple[str, ...] = ("system:authenticated",)
     extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    def may(self, question: Question) -> bool:
-        """Whether one of the user's rules allows it."""
-        return any(_allows(rule, question) for rule in self.rules)
-
 
 ANONYMOUS = User(
     "system:anonymous",
@@ -121,7 +117,9 @@ class Users:
         os.replace(draft, self._path)
 
 
-def _allows(rule: Rule, question: Question) -> bool:
+def allows(rule: Rule, question: Question) -> bool:
+    """Whether a rule grants a permission."""
+
     def has(field: str, value: str) -> bool:
         values = rule.get(field) or ()
         return "*" in values or value in values

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import ssl
 import stat
 
 import psutil
@@ -168,3 +169,23 @@ async def test_a_request_on_behalf_of_another_user_is_refused(bench, header) -> 
 
     assert (code, refused["reason"]) == (400, "BadRequest")
     assert "on behalf of another user" in refused["message"]
+
+
+async def test_the_certificate_passes_strict_verification(bench) -> None:
+    strict = ssl.create_default_context(cafile=bench.server.ca)
+    strict.verify_flags |= ssl.VERIFY_X509_STRICT
+
+    async with bench.http.get(bench.server.url + "/version", ssl=strict) as response:
+        assert response.status == 200
+
+
+async def test_a_cluster_role_can_open_a_path_to_everyone(bench) -> None:
+    rbac, group = "/apis/rbac.authorization.k8s.io/v1", "rbac.authorization.k8s.io"
+    role = {"metadata": {"name": "open"}, "rules": [{"nonResourceURLs": ["/api*"], "verbs": ["get"]}]}
+    subject = {"kind": "Group", "name": "system:unauthenticated", "apiGroup": group}
+    bound = {"metadata": {"name": "open"}, "roleRef": {"kind": "ClusterRole", "name": "open", "apiGroup": group}}
+    await bench.call("POST", f"{rbac}/clusterroles", role)
+    await bench.call("POST", f"{rbac}/clusterrolebindings", {**bound, "subjects": [subject]})
+
+    async with bench.http.get(bench.server.url + "/apis") as opened, bench.http.get(bench.server.url + "/") as closed:
+        assert (opened.status, closed.status) == (200, 403)
