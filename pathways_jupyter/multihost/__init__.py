@@ -6,10 +6,10 @@
     ----------------------------------                                  -------------------------------
     options -> Wanted, Request
     targets, tpuvm, pod_hosts -> Target ...
-         |                                                              remote/, carried over the connection:
-    host_connections -- ssh ------ asyncssh --------------------------> serve    answers requests
+         |                                                              remote/, sent as text over the connection:
+    host_connections -- ssh ------ asyncssh --------------------------> run      does one step after another
          |           +- pod_hosts  exec into a pod ------------------->   +- sync      compares the manifest,
-    hostsession  one per connection: requests and answers                 |            unpacks the tar stream
+    program      one per host and run: requests and answers               |            unpacks the tar stream
          |                                                                +- keeper    detached: starts the command,
     hostrun      one per host: sends, starts, follows, reconnects         |            keeps its output and its end
          |  +-- pack (manifest, tar)   output (log files)                 +- processes finds and ends processes
@@ -19,6 +19,6 @@
          |
     records      one file per run: what the sidebar, and another process, know of it
 
-A run goes on without its connection, and ends with its client, unless it is detached. ``cloud``, ``oslogin`` and
+A run goes on without its connection, and ends with its client, unless it is detached. ``cloud`` and
 ``queued_resources`` are Google's API for TPU VMs.
 """

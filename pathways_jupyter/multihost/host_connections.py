@@ -18,12 +18,12 @@ from typing import Any
 from pathways_jupyter.base import blocking
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.extras import require
-from pathways_jupyter.multihost.hostsession import Channel, Connect, HostSession
+from pathways_jupyter.multihost.errors import HostError
+from pathways_jupyter.multihost.program import Connect, Connection, Program
 from pathways_jupyter.multihost.targets import Target, Wanted, from_hosts
 
-KEPT_SECONDS = 600.0
-"""How long a connection without use is kept."""
 _CLOSE_SECONDS = 2.0
+_IDLE_START_SECONDS = 5.0
 
 
 @dataclass
@@ -32,32 +32,17 @@ class Kept:
 
     background: blocking.Background = field(default_factory=blocking.Background)
     process: int = field(default_factory=os.getpid)
-    free: dict[tuple[str, Target], tuple[HostSession, asyncio.TimerHandle]] = field(default_factory=dict)
-
-    def take(self, key: tuple[str, Target]) -> HostSession | None:
-        """Return the connection with `key`, which is the caller's from now on; None if there is none."""
-        session, timer = self.free.pop(key, (None, None))
-        if timer is not None:
-            timer.cancel()
-        return session
-
-    def put(self, key: tuple[str, Target], session: HostSession) -> None:
-        """Keep `session` for a while."""
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(KEPT_SECONDS, lambda: loop.create_task(self._expire(key)))
-        self.free[key] = (session, timer)
+    free: dict[tuple[str, Target], Connection] = field(default_factory=dict)
 
     async def close(self) -> None:
         """Close all connections."""
-        await asyncio.gather(*(self._expire(key) for key in list(self.free)), return_exceptions=True)
-
-    async def _expire(self, key: tuple[str, Target]) -> None:
-        if (session := self.take(key)) is not None:
-            await session.close()
+        found = list(self.free.values())
+        self.free.clear()
+        await asyncio.gather(*(each.close() for each in found), return_exceptions=True)
 
 
-class Sessions:
-    """Opens sessions, and closes or keeps them after their use.
+class Connections:
+    """Starts the program on hosts, and closes or keeps the connections after their use.
 
     Args:
       kept: Where to keep them; None to close them.
@@ -67,22 +52,36 @@ class Sessions:
     def __init__(self, connect: Connect, kept: Kept | None = None, login: str = "") -> None:
         self._connect, self._kept, self._login = connect, kept, login
 
-    async def open(self, target: Target) -> HostSession:
-        """Return a session with `target`, one that was kept if it still works; see :meth:`HostSession.open`."""
-        session = None if self._kept is None else self._kept.take((self._login, target))
-        if session is not None:
-            if await session.works():
-                return session
-            await session.close()
-        return await HostSession.open(target, self._connect)
+    async def open(self, target: Target) -> Program:
+        """Start the program on `target`, over a connection that was kept if it still works.
 
-    async def release(self, session: HostSession) -> None:
-        """Keep `session`, or close it: also if something on it is unfinished, or another one is kept already."""
-        key = (self._login, session.target)
-        if self._kept is not None and session.idle and key not in self._kept.free:
-            self._kept.put(key, session)
+        Raises:
+          HostUnreachable: The host cannot be reached.
+          HostError: It refuses the login.
+        """
+        connection = None if self._kept is None else self._kept.free.pop((self._login, target), None)
+        if connection is not None:
+            try:
+                # A connection that was idle may have been lost without a sign.
+                async with asyncio.timeout(_IDLE_START_SECONDS):
+                    return await Program.start(target, connection)
+            except (HostError, TimeoutError):
+                await connection.close()
+        connection = await self._connect(target)
+        try:
+            return await Program.start(target, connection)
+        except BaseException:
+            await connection.close()
+            raise
+
+    async def release(self, program: Program) -> None:
+        """End a program and keep its connection, or close it, also if another one is kept already."""
+        await program.close()
+        key = (self._login, program.target)
+        if self._kept is not None and key not in self._kept.free:
+            self._kept.free[key] = program.connection
         else:
-            await session.close()
+            await program.connection.close()
 
 
 _kept: Kept | None = None
@@ -159,8 +158,8 @@ async def find(wanted: Wanted) -> Hosts:
 
 
 @contextlib.asynccontextmanager
-async def connecting(connection: Mapping[str, Any], kept: Kept | None = None) -> AsyncIterator[Sessions]:
-    """Yield what opens sessions with the hosts that were found with `connection`.
+async def connecting(connection: Mapping[str, Any], kept: Kept | None = None) -> AsyncIterator[Connections]:
+    """Yield what connects to the hosts that were found with `connection`.
 
     Args:
       kept: Where to keep connections over SSH afterwards.
@@ -175,14 +174,14 @@ async def connecting(connection: Mapping[str, Any], kept: Kept | None = None) ->
 
         async with Client(await clusters.resolve(protocol.config_from_json(connection["config"]))) as client:
 
-            async def to_pod(target: Target, command: list[str]) -> Channel:
-                return await pod_hosts.connect(client, target, command)
+            async def to_pod(target: Target) -> Connection:
+                return pod_hosts.PodConnection(client, target)
 
             # Not kept: the client and its connection to the API server end with this block.
-            yield Sessions(to_pod)
+            yield Connections(to_pod)
         return
     require("hosts", "SSH", "asyncssh")
     from pathways_jupyter.multihost.ssh import Ssh, SshOptions
 
     options = SshOptions(tuple(connection["keys"]), connection["known_hosts"], connection["accept_new"])
-    yield Sessions(Ssh(options).connect, kept, json.dumps(dict(connection), sort_keys=True))
+    yield Connections(Ssh(options).connect, kept, json.dumps(dict(connection), sort_keys=True))

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from pathways_jupyter.base.retry import Backoff
 from pathways_jupyter.multihost.errors import HostError, HostUnreachable
-from pathways_jupyter.multihost.host_connections import Sessions
-from pathways_jupyter.multihost.hostsession import HostSession, Outcome
+from pathways_jupyter.multihost.host_connections import Connections
 from pathways_jupyter.multihost.output import HostLog
 from pathways_jupyter.multihost.pack import Sending
+from pathways_jupyter.multihost.program import Program, frame
 from pathways_jupyter.multihost.run_events import Changed, Event, HostStatus, Output, Phase
 from pathways_jupyter.multihost.targets import Target
 
@@ -25,6 +26,10 @@ PATIENCE_SECONDS = 120.0
 _HURRIED_SECONDS = 10.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.3, 5.0
 _PROGRESS_SECONDS = 0.2
+_PING_SECONDS = 2.0
+"""Much shorter than the lease of a run, so that a busy moment here ends nothing there."""
+_STOP_PAUSE_SECONDS = 1.0
+_SEND_BYTES = 256 * 1024
 _LAST_LINE_CHARACTERS = 300
 _REASONS = {
     "abandoned": "{} ended it, because no client was connected.",
@@ -45,14 +50,14 @@ class HostRun:
         self,
         known: HostStatus,
         run: str,
-        sessions: Sessions,
+        connections: Connections,
         log: HostLog,
         publish: Callable[[Event], Awaitable[None]],
     ) -> None:
         self.status = known
         self._log = log
-        self._run, self._sessions, self._publish = run, sessions, publish
-        self._session: HostSession | None = None
+        self._run, self._connections, self._publish = run, connections, publish
+        self._program: Program | None = None
         self._reached = False
 
     @property
@@ -68,24 +73,18 @@ class HostRun:
         """
         await self._change(phase=Phase.CONNECTING)
 
-        async def work(session: HostSession) -> None:
+        async def work(program: Program) -> None:
             if sending is None:
                 return
             packed = await sending.packed()
             await self._change(phase=Phase.SENDING)
             # After a lost connection again from here: the host still has what it has received for this run.
-            missing = await session.missing(packed, directory, self._run)
-            total, reported = sum(packed.contents[each].size for each in missing), 0.0
-            await self._change(sent=0, total=total)
-
-            async def sent(share: float) -> None:
-                nonlocal reported
-                self.status = replace(self.status, sent=round(share * total))
-                if time.monotonic() - reported > _PROGRESS_SECONDS:
-                    reported = time.monotonic()
-                    await self._change()
-
-            await session.apply(await sending.archive(missing) if missing else None, sent)
+            answer = await program.ask("sync", packed.manifest, directory=directory, name=self._run)
+            missing = tuple(answer["missing"])
+            await self._change(sent=0, total=sum(packed.contents[each].size for each in missing))
+            if missing:
+                await self._send(program, await sending.archive(missing))
+            await program.answer()
 
         try:
             await self._steadily(work)
@@ -98,7 +97,7 @@ class HostRun:
     async def start(self, spec: dict[str, Any]) -> bool:
         """Start the command; return whether it runs. A second request after a lost answer does not start it twice."""
         try:
-            await self._steadily(lambda session: session.start({**spec, "run": self._run}))
+            await self._steadily(lambda program: program.ask("start", run=self._run, spec={**spec, "run": self._run}))
         except HostError as error:
             await self.fail(error)
             return False
@@ -108,25 +107,37 @@ class HostRun:
     async def follow(self, stopping: asyncio.Event) -> None:
         """Read the output until the run's end on this host, and end it when `stopping` is set."""
 
-        async def stop_when_requested(session: HostSession) -> None:
-            await stopping.wait()
-            await session.stop(self._run)
+        async def ping(program: Program) -> None:
+            with contextlib.suppress(HostUnreachable):
+                while True:
+                    await asyncio.sleep(_PING_SECONDS)
+                    await program.write(b".")
 
-        async def work(session: HostSession) -> Outcome:
-            if self.status.phase is not Phase.RUNNING:
-                known, outcome = await session.status(self._run)
-                if known and outcome is None:
-                    # Its end may have come while no one followed it.
-                    await self._change(phase=Phase.RUNNING)
-            stopper = asyncio.create_task(stop_when_requested(session))
+        async def stop_when_requested(program: Program) -> None:
+            await stopping.wait()
+            while True:
+                # Repeated, because following may go on where only this request fails.
+                with contextlib.suppress(HostError):
+                    return await self._stop_beside(program)
+                await asyncio.sleep(_STOP_PAUSE_SECONDS)
+
+        async def work(program: Program) -> dict[str, Any]:
+            state = await program.ask("follow", run=self._run, offset=self._log.size, once=False)
+            if not state["known"]:
+                raise HostError(f"{self.target.name}: this host does not know the run.")
+            if state["running"] and self.status.phase is not Phase.RUNNING:
+                # Its end may have come while no one followed it.
+                await self._change(phase=Phase.RUNNING)
+            beside = [asyncio.create_task(ping(program)), asyncio.create_task(stop_when_requested(program))]
             try:
-                async for piece in session.follow(self._run, self._log.size):
-                    if isinstance(piece, Outcome):
-                        return piece
-                    await self._show(self._log.add(piece))
+                while "outcome" not in (part := await program.answer()):
+                    await self._show(self._log.add(await program.receive(part["bytes"])))
             finally:
-                stopper.cancel()
-            raise HostUnreachable(f"{self.target.name} sent no outcome.")
+                for each in beside:
+                    each.cancel()
+                # A program that is being started for it must not be left on the host.
+                await asyncio.gather(*beside, return_exceptions=True)
+            return dict(part["outcome"])
 
         try:
             outcome = await self._steadily(work, stopping)
@@ -137,17 +148,17 @@ class HostRun:
             await self.fail(error)
             return
         await self._show(self._log.close())
-        await self._finish(outcome)
+        await self._finish(**outcome)
 
     async def refresh(self) -> None:
         """Fetch the output until now, and find out whether the run has ended on this host."""
 
-        async def work(session: HostSession) -> tuple[bool, Outcome | None]:
-            # The state first: if it has ended, all of the output is there.
-            state = await session.status(self._run)
-            while data := await session.read(self._run, self._log.size):
-                self._log.add(data)
-            return state
+        async def work(program: Program) -> tuple[bool, dict[str, Any] | None]:
+            state = await program.ask("follow", run=self._run, offset=self._log.size, once=True)
+            part: dict[str, Any] = {"outcome": None}
+            while state["known"] and "outcome" not in (part := await program.answer()):
+                self._log.add(await program.receive(part["bytes"]))
+            return state["known"], part["outcome"]
 
         try:
             known, outcome = await self._steadily(work)
@@ -160,12 +171,12 @@ class HostRun:
         elif outcome is None:
             await self._change(phase=Phase.RUNNING)
         else:
-            await self._finish(outcome)
+            await self._finish(**outcome)
 
     async def stop(self) -> None:
         """Ask the host to end the run; a host that cannot be reached is left alone."""
         with contextlib.suppress(HostError):
-            await self._steadily(lambda session: session.stop(self._run))
+            await self._steadily(lambda program: program.ask("stop", run=self._run))
 
     async def fail(self, error: HostError) -> None:
         """Set the status of a host that could not start."""
@@ -179,20 +190,41 @@ class HostRun:
     async def close(self) -> None:
         """Close connection and log; what runs on the host goes on."""
         self._log.close()
-        session, self._session = self._session, None
-        if session is not None:
-            await self._sessions.release(session)
+        program, self._program = self._program, None
+        if program is not None:
+            await self._connections.release(program)
 
-    async def _finish(self, outcome: Outcome) -> None:
-        phase = {"exited": Phase.EXITED, "stopped": Phase.STOPPED}.get(outcome.why, Phase.LOST)
-        message = _REASONS.get(outcome.why, "").format(self.target.name)
+    async def _stop_beside(self, following: Program) -> None:
+        """Ask the host to end the run with another program, because one that follows reads no requests."""
+        program = await Program.start(self.target, following.connection)
+        try:
+            await program.ask("stop", run=self._run)
+        finally:
+            await program.close()
+
+    async def _send(self, program: Program, archive: IO[bytes]) -> None:
+        # Read by position, because many hosts are sent to from one file.
+        file, position, size = archive.fileno(), 0, archive.seek(0, os.SEEK_END)
+        reported = 0.0
+        await program.write(frame(size))
+        while position < size:
+            piece = os.pread(file, _SEND_BYTES, position)
+            await program.write(piece)
+            position += len(piece)
+            self.status = replace(self.status, sent=round(position / size * self.status.total))
+            if time.monotonic() - reported > _PROGRESS_SECONDS:
+                reported = time.monotonic()
+                await self._change()
+
+    async def _finish(self, code: int, why: str, seconds: float | None = None) -> None:
+        phase = {"exited": Phase.EXITED, "stopped": Phase.STOPPED}.get(why, Phase.LOST)
+        message = _REASONS.get(why, "").format(self.target.name)
         # By the host's clock, because this one may have come back to the run long after its end.
-        known = self.status.began and outcome.seconds is not None
-        ended = self.status.began + (outcome.seconds or 0.0) if known else time.time()
-        await self._change(phase=phase, code=outcome.code, ended=ended, message=message)
+        ended = self.status.began + seconds if self.status.began and seconds is not None else time.time()
+        await self._change(phase=phase, code=code, ended=ended, message=message)
 
     async def _steadily(
-        self, work: Callable[[HostSession], Awaitable[Answer]], stopping: asyncio.Event | None = None
+        self, work: Callable[[Program], Awaitable[Answer]], stopping: asyncio.Event | None = None
     ) -> Answer:
         """Do `work`, again after each lost connection, until the host was out of reach for too long.
 
@@ -203,18 +235,18 @@ class HostRun:
         give_up_at, pauses = 0.0, Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         while True:
             try:
-                if self._session is None:
-                    self._session = await self._sessions.open(self.target)
+                if self._program is None:
+                    self._program = await self._connections.open(self.target)
                     self._reached = True
-                return await work(self._session)
+                return await work(self._program)
             except HostUnreachable:
-                session, self._session = self._session, None
-                if session is not None:
-                    await session.close()
+                program, self._program = self._program, None
+                if program is not None:
+                    await program.connection.close()
                 if not self._reached:
                     # A wrong address does not become right by waiting.
                     raise
-                if session is not None and session.progressed:
+                if program is not None and program.answered:
                     give_up_at = 0.0
                     pauses.reset()
                 patience = _HURRIED_SECONDS if stopping is not None and stopping.is_set() else PATIENCE_SECONDS

@@ -6,12 +6,10 @@ import asyncio
 import contextlib
 import functools
 import hashlib
-import json
 import os
 import stat
 import tarfile
 import tempfile
-import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -21,6 +19,7 @@ from typing import IO, TYPE_CHECKING, BinaryIO
 
 from pathways_jupyter.base.extras import require
 from pathways_jupyter.multihost.errors import PackError
+from pathways_jupyter.multihost.program import frame
 from pathways_jupyter.multihost.remote.sync import DIRECTORY, FILE, LINK
 
 if TYPE_CHECKING:
@@ -84,8 +83,7 @@ class Packed:
     @functools.cached_property
     def manifest(self) -> bytes:
         """The entries as hosts read them; made once for all of them."""
-        entries = [[each.path, each.kind, each.mode, each.content, each.size] for each in self.entries]
-        return zlib.compress(json.dumps(entries).encode(), 1)
+        return frame([[each.path, each.kind, each.mode, each.content, each.size] for each in self.entries])
 
 
 def pack(root: Path, exclude: Sequence[str] = ()) -> Packed:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import objects
@@ -58,50 +60,62 @@ async def _workers(client: Client, namespace: str, jobset: str, what: str) -> tu
     return ordered(found, what)
 
 
+@dataclass(frozen=True)
+class PodConnection:
+    """Starts programs in a pod, each over a connection of its own."""
+
+    client: Client
+    target: Target
+
+    async def start(self, command: list[str]) -> PodChannel:
+        """Start a program.
+
+        Raises:
+          HostError: The pod is gone, or commands may not be run in it.
+          HostUnreachable: The API server cannot be reached.
+        """
+        target = self.target
+        try:
+            running = await execute(
+                self.client, target.pod, command, namespace=target.namespace, container=target.container
+            )
+        except ApiError as error:
+            raise HostError(f"{target.name}: {error}", hint=error.hint) from error
+        except ClusterError as error:
+            raise _lost(target, error) from error
+        return PodChannel(target, running)
+
+    async def close(self) -> None:
+        """Do nothing: the client belongs to the caller."""
+
+
 class PodChannel:
-    """A program in a pod."""
+    """A program in a pod; see :class:`~pathways_jupyter.multihost.program.Channel` for its methods."""
 
     def __init__(self, target: Target, execution: Execution) -> None:
         self._target, self._execution = target, execution
 
     async def write(self, data: bytes) -> None:
-        """See :class:`~pathways_jupyter.multihost.hostsession.Channel`."""
+        """Send `data`."""
         try:
             await self._execution.write(data)
         except ClusterError as error:
             raise _lost(self._target, error) from error
 
     async def read(self) -> bytes:
-        """See :class:`~pathways_jupyter.multihost.hostsession.Channel`."""
+        """Return some output."""
         try:
             return await self._execution.read()
         except ClusterError as error:
             raise _lost(self._target, error) from error
 
     async def close(self) -> None:
-        """See :class:`~pathways_jupyter.multihost.hostsession.Channel`."""
+        """Close input and output."""
         self._execution.close()
 
-    def complaint(self) -> str:
-        """See :class:`~pathways_jupyter.multihost.hostsession.Channel`."""
-        text = self._execution.complaint.decode(errors="replace").strip()
-        return text.splitlines()[-1][:200] if text else ""
-
-
-async def connect(client: Client, target: Target, command: list[str]) -> PodChannel:
-    """Run `command` in the pod of `target`.
-
-    Raises:
-      HostError: The pod is gone, or commands may not be run in it.
-      HostUnreachable: The API server cannot be reached.
-    """
-    try:
-        running = await execute(client, target.pod, command, namespace=target.namespace, container=target.container)
-    except ApiError as error:
-        raise HostError(f"{target.name}: {error}", hint=error.hint) from error
-    except ClusterError as error:
-        raise _lost(target, error) from error
-    return PodChannel(target, running)
+    async def complaint(self) -> str:
+        """Return the last line of the standard error, or why the program could not run."""
+        return self._execution.complaint.decode(errors="replace").strip().rpartition("\n")[2][:200]
 
 
 def _lost(target: Target, error: ClusterError) -> HostUnreachable:

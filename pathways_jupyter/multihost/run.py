@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.text import count, size
-from pathways_jupyter.multihost.host_connections import Sessions
+from pathways_jupyter.multihost.host_connections import Connections
 from pathways_jupyter.multihost.hostrun import HostRun
 from pathways_jupyter.multihost.output import HostLog
 from pathways_jupyter.multihost.pack import Sending
@@ -71,7 +71,7 @@ class Runner:
     def __init__(
         self,
         record: Record,
-        sessions: Sessions,
+        connections: Connections,
         request: Request | None = None,
         *,
         owner: bool = True,
@@ -89,7 +89,7 @@ class Runner:
             # What has become of it since has to be read from the host.
             began = known.began if request else known.began or record.started
             before = HostStatus(known.target, began=began, last_line=log.last_line)
-            self._hosts.append(HostRun(before, record.on(known.target), sessions, log, self._publish))
+            self._hosts.append(HostRun(before, record.on(known.target), connections, log, self._publish))
 
     @property
     def hosts(self) -> tuple[HostStatus, ...]:

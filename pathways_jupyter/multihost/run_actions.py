@@ -39,10 +39,10 @@ async def start(hosts: Hosts, request: Request, kept: Kept | None = None) -> Asy
         connection=hosts.connection,
         started=time.time(),
     )
-    async with host_connections.connecting(hosts.connection, kept) as sessions:
+    async with host_connections.connecting(hosts.connection, kept) as connections:
         # First, so that an interrupt while the hosts are being prepared can show what it has ended.
         yield record
-        async with contextlib.aclosing(Runner(record, sessions, request).events()) as events:
+        async with contextlib.aclosing(Runner(record, connections, request).events()) as events:
             async for event in events:
                 yield event
 
@@ -53,9 +53,9 @@ async def attach(record: Record, *, stop: bool = False) -> AsyncGenerator[Event,
     Raises:
       MultihostError: Another process of this machine follows it.
     """
-    async with host_connections.connecting(record.connection) as sessions:
+    async with host_connections.connecting(record.connection) as connections:
         # Detaching must not end what another process started.
-        runner = Runner(record, sessions, owner=False)
+        runner = Runner(record, connections, owner=False)
         if stop:
             runner.stopping.set()
         async with contextlib.aclosing(runner.events()) as events:
@@ -78,8 +78,8 @@ async def stop(record: Record) -> tuple[HostStatus, ...]:
     # The process that follows the run has its log files open; it sees the end and keeps the output. The hosts are asked
     # too, because that process may hang.
     record.request_stop()
-    async with host_connections.connecting(record.connection) as sessions:
-        await Runner(record, sessions, owner=False).stop()
+    async with host_connections.connecting(record.connection) as connections:
+        await Runner(record, connections, owner=False).stop()
     for _ in range(_END_POLLS):
         if not record.attended:
             return await refresh(records.read(record.id))
@@ -102,6 +102,6 @@ async def refresh(record: Record) -> tuple[HostStatus, ...]:
     """Bring states and logs of a run up to date, unless another process does so all the time; return the states."""
     if not record.attended and not record.ended:
         with contextlib.suppress(RunIsFollowed):
-            async with host_connections.connecting(record.connection) as sessions:
-                return await Runner(record, sessions, owner=False).refresh()
+            async with host_connections.connecting(record.connection) as connections:
+                return await Runner(record, connections, owner=False).refresh()
     return records.read(record.id).states

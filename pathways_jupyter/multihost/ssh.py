@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import shlex
-from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +22,6 @@ _KEEPALIVE_SECONDS, _KEEPALIVE_COUNT = 15, 4
 _HANDSHAKES = 16
 """Handshakes at once: they are all CPU, and with hundreds at once the slowest would time out."""
 _READ_BYTES = 256 * 1024
-_COMPLAINT_BYTES = 2000
 _GOOGLE_KEY = "google_compute_engine"
 _KNOWN_HOSTS = ("known_hosts", "google_compute_known_hosts")
 """The second one is gcloud's."""
@@ -69,8 +67,8 @@ class Ssh:
             if not os.path.isfile(key):
                 raise ConfigError(f"There is no key {key}.", hint="Make one: ssh-keygen -f FILE.")
 
-    async def connect(self, target: Target, command: list[str]) -> SshChannel:
-        """Run `command` on `target`.
+    async def connect(self, target: Target) -> SshConnection:
+        """Log in to `target`.
 
         Raises:
           HostError: The host's key is unknown or has changed, or the host refuses the login.
@@ -96,12 +94,7 @@ class Ssh:
                 )
         except (OSError, asyncssh.Error, TimeoutError) as error:
             raise _refused(target, login, error) from error
-        try:
-            process = await connection.create_process(shlex.join(command), encoding=None)
-        except (OSError, asyncssh.Error) as error:
-            connection.abort()
-            raise HostUnreachable(f"{target.name} does not run commands: {error}.") from error
-        return SshChannel(target, connection, process)
+        return SshConnection(target, connection)
 
     def known(self, target: Target, host: str, address: str) -> bool:
         """Whether a key of this host is known, right or wrong."""
@@ -155,35 +148,22 @@ class _Login(asyncssh.SSHClient):
         return str(path)
 
 
-class SshChannel:
-    """A program on a host over its own connection."""
+class SshConnection:
+    """A connection to a host, which runs programs side by side."""
 
-    def __init__(
-        self, target: Target, connection: asyncssh.SSHClientConnection, process: asyncssh.SSHClientProcess[bytes]
-    ) -> None:
-        self._target, self._connection, self._process = target, connection, process
-        self._complaints: deque[bytes] = deque(maxlen=16)
-        self._listening = asyncio.create_task(self._listen())
+    def __init__(self, target: Target, connection: asyncssh.SSHClientConnection) -> None:
+        self._target, self._connection = target, connection
 
-    async def write(self, data: bytes) -> None:
-        """See :class:`~pathways_jupyter.multihost.hostsession.Channel`."""
+    async def start(self, command: list[str]) -> SshChannel:
+        """See :class:`~pathways_jupyter.multihost.program.Connection`."""
         try:
-            self._process.stdin.write(data)
-            await self._process.stdin.drain()
+            process = await self._connection.create_process(shlex.join(command), encoding=None)
         except (OSError, asyncssh.Error) as error:
-            raise self._lost() from error
-
-    async def read(self) -> bytes:
-        """See :class:`~pathways_jupyter.multihost.hostsession.Channel`."""
-        try:
-            return await self._process.stdout.read(_READ_BYTES)
-        except (OSError, asyncssh.Error) as error:
-            raise self._lost() from error
+            raise HostUnreachable(f"{self._target.name} does not run commands: {error}.") from error
+        return SshChannel(self._target, process)
 
     async def close(self) -> None:
-        """See :class:`~pathways_jupyter.multihost.hostsession.Channel`."""
-        self._listening.cancel()
-        self._process.close()
+        """See :class:`~pathways_jupyter.multihost.program.Connection`."""
         self._connection.close()
         try:
             async with asyncio.timeout(1):
@@ -191,16 +171,38 @@ class SshChannel:
         except (TimeoutError, OSError, asyncssh.Error):
             self._connection.abort()
 
-    def complaint(self) -> str:
-        """See :class:`~pathways_jupyter.multihost.hostsession.Channel`."""
-        text = b"".join(self._complaints).decode(errors="replace").strip()
-        return text.splitlines()[-1][:200] if text else ""
 
-    async def _listen(self) -> None:
-        # Read, or a program that complains a lot would block.
+class SshChannel:
+    """A program on a host; see :class:`~pathways_jupyter.multihost.program.Channel` for its methods."""
+
+    def __init__(self, target: Target, process: asyncssh.SSHClientProcess[bytes]) -> None:
+        self._target, self._process = target, process
+
+    async def write(self, data: bytes) -> None:
+        """Send `data`."""
+        try:
+            self._process.stdin.write(data)
+            await self._process.stdin.drain()
+        except (OSError, asyncssh.Error) as error:
+            raise self._lost() from error
+
+    async def read(self) -> bytes:
+        """Return some output."""
+        try:
+            return await self._process.stdout.read(_READ_BYTES)
+        except (OSError, asyncssh.Error) as error:
+            raise self._lost() from error
+
+    async def close(self) -> None:
+        """Close input and output."""
+        self._process.close()
+
+    async def complaint(self) -> str:
+        """Return the last line of the standard error."""
+        text = b""
         with contextlib.suppress(OSError, asyncssh.Error):
-            while data := await self._process.stderr.read(_COMPLAINT_BYTES):
-                self._complaints.append(data)
+            text = await self._process.stderr.read()
+        return text.decode(errors="replace").strip().rpartition("\n")[2][:200]
 
     def _lost(self) -> HostUnreachable:
         return HostUnreachable(f"The connection to {self._target.name} was lost.", hint="Check the network.")

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from pathways_jupyter.base import carried
-from pathways_jupyter.multihost import hostsession
+from pathways_jupyter.multihost import program
 from pathways_jupyter.tunnel.relay import container
 
 OLDEST = (3, 9)
@@ -33,7 +33,8 @@ def test_modules_find_each_other_without_their_package():
 
 
 @pytest.mark.parametrize(
-    ("package", "names"), [(hostsession.PACKAGE, hostsession.MODULES), (container.PACKAGE, container.MODULES)]
+    ("package", "names"),
+    [(program.PACKAGE, program.MODULES), (container.PACKAGE, container.MODULES)],
 )
 def test_a_program_needs_nothing_but_an_old_python(package, names):
     sent: set[str] = set()

@@ -35,14 +35,13 @@ def run(lab, connections, command, **given):
     raise AssertionError("the run did not end")
 
 
-def servers(lab, count):
-    """The processes at the other ends of `count` connections, once a keeper that has just ended is gone too."""
+def logins(lab, count):
+    """The processes of sshd for `count` connections, once those that have just ended are gone."""
     deadline = time.monotonic() + DEADLINE
     while True:
         found = set()
-        for each in (each for host in lab.farm.hosts for each in host.processes()):
-            with contextlib.suppress(psutil.Error):
-                found |= {each.pid} if "-I" in each.cmdline() else set()
+        for host in lab.farm.hosts:
+            found |= {each.pid for each in psutil.Process(host.process.pid).children()}
         if len(found) == count:
             return found
         assert time.monotonic() < deadline, found
@@ -52,11 +51,11 @@ def servers(lab, count):
 def test_the_next_run_uses_the_same_connections(lab, connections):
     first, lines = run(lab, connections, "echo one $WORKER", name="kept")
     assert (first.code, lines) == (0, ["one 0", "one 1"])
-    open_then = servers(lab, 2)
+    open_then = logins(lab, 2)
     (lab.code / "main.py").write_text("print('changed')\n")
     second, lines = run(lab, connections, "python3 main.py", name="kept")
     assert (second.code, lines) == (0, ["changed", "changed"])
-    assert servers(lab, 2) == open_then
+    assert logins(lab, 2) == open_then
 
 
 def test_a_connection_that_broke_meanwhile_is_made_again(lab, connections):
@@ -65,13 +64,6 @@ def test_a_connection_that_broke_meanwhile_is_made_again(lab, connections):
         assert host.cut()
     done, lines = run(lab, connections, "echo again")
     assert (done.code, lines) == (0, ["again", "again"])
-
-
-def test_connections_are_closed_when_they_are_not_used_for_long(lab, connections, monkeypatch):
-    monkeypatch.setattr(host_connections, "KEPT_SECONDS", 0.1)
-    assert run(lab, connections, "true")[0].code == 0
-    assert lab.farm.left() == []
-    assert not connections.free
 
 
 def test_a_run_that_is_left_ends_on_the_hosts(lab, connections):

@@ -100,12 +100,10 @@ async def test_a_key_that_gcloud_has_accepted_is_known_by_the_vms_own_name(lab):
     known = lab.directory / ".ssh" / "google_compute_known_hosts"
     known.write_text(f"tpu.2000-0 {' '.join(host.known.split()[1:])}\n")
     ssh = Ssh(SshOptions(keys=(str(lab.farm.key),)))
-    connection = await ssh.connect(Target("vm", address="127.0.0.1", port=host.port, key_alias="tpu.2000-0"), ["true"])
+    connection = await ssh.connect(Target("vm", address="127.0.0.1", port=host.port, key_alias="tpu.2000-0"))
     await connection.close()
     with pytest.raises(HostError, match="has changed"):
-        await ssh.connect(
-            Target("vm", address="127.0.0.1", port=lab.farm.hosts[1].port, key_alias="tpu.2000-0"), ["true"]
-        )
+        await ssh.connect(Target("vm", address="127.0.0.1", port=lab.farm.hosts[1].port, key_alias="tpu.2000-0"))
 
 
 async def test_a_host_that_cannot_be_reached_is_named(lab):
@@ -142,7 +140,7 @@ async def test_accepting_one_host_does_not_forget_the_keys_of_others(lab):
     known.parent.mkdir()
     known.write_text(f"[127.0.0.1]:{changed.port} {' '.join(other)}\n")
     ssh = Ssh(SshOptions(keys=(str(lab.farm.key),), accept_new=True))
-    channel = await ssh.connect(Target("new", address="127.0.0.1", port=new.port), ["true"])
+    channel = await ssh.connect(Target("new", address="127.0.0.1", port=new.port))
     await channel.close()
     with pytest.raises(HostError, match="has changed"):
-        await ssh.connect(Target("changed", address="127.0.0.1", port=changed.port), ["true"])
+        await ssh.connect(Target("changed", address="127.0.0.1", port=changed.port))

@@ -7,6 +7,7 @@ import tarfile
 import pytest
 
 from pathways_jupyter.multihost.pack import Sending, pack
+from pathways_jupyter.multihost.remote import step
 from pathways_jupyter.multihost.remote import sync as remote
 from pathways_jupyter.multihost.remote.sync import Sync
 
@@ -252,6 +253,6 @@ def test_what_has_not_been_used_for_long_is_removed(tmp_path):
     (tmp_path / "file").touch()
     for name in ("old", "used", "file"):
         os.utime(tmp_path / name, (0, 0))
-    remote.remove_old(str(tmp_path), 60.0, lambda path: path.endswith("used"))
+    step.remove_old(str(tmp_path), 60.0, lambda path: path.endswith("used"))
     assert {each.name for each in tmp_path.iterdir()} == {"young", "used"}
-    remote.remove_old(str(tmp_path / "nowhere"), 60.0)
+    step.remove_old(str(tmp_path / "nowhere"), 60.0)

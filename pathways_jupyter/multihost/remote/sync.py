@@ -14,8 +14,10 @@ import contextlib
 import errno
 import json
 import os
-import time
+import select
 from collections import Counter
+
+from pathways_jupyter.multihost.remote.step import HOME, STATE, answer, remove_old
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +36,54 @@ _RECORD_SECONDS = 30 * 24 * 3600.0
 _ARRIVED_SECONDS = 24 * 3600.0
 """How long the client of a lost connection may stay away until what it has sent is removed."""
 _COPY_BYTES = 1024 * 1024
+_SILENCE_SECONDS = 600.0
+"""Longer than a client needs to make an archive."""
+
+
+def synchronize(take: Callable[[], Any], directory: str, name: str) -> None:
+    """Compare a directory with the manifest that the client sends, receive what is missing, and apply it.
+
+    Args:
+      take: Returns the next frame.
+    """
+    sync = Sync(STATE, name, f"{HOME}/{directory}", take())
+    answer(missing=sync.compare())
+    stream = _Stream(take() if sync.missing else 0)
+    try:
+        if sync.missing:
+            sync.receive(stream)
+        sync.apply()
+    except OSError:
+        # For instance because the disk is full. Of a lost connection everything is kept.
+        sync.discard()
+        raise
+    finally:
+        # To its end, because the client reads an error only when it has sent everything.
+        while stream.read(_COPY_BYTES):
+            pass
+    answer()
+
+
+class _Stream:
+    """The next `size` bytes of standard input, as a file."""
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+
+    def read(self, size: int) -> bytes:
+        """Return some of them, at most `size`; nothing at the end.
+
+        Raises:
+          EOFError: The client has gone.
+        """
+        if not self._left:
+            return b""
+        readable, _, _ = select.select([0], [], [], _SILENCE_SECONDS)
+        data = os.read(0, min(size, self._left)) if readable else b""
+        if not data:
+            raise EOFError
+        self._left -= len(data)
+        return data
 
 
 class Sync:
@@ -202,16 +252,6 @@ class Sync:
     def _contains(self, folder: str) -> bool:
         root = os.path.realpath(self._directory)
         return os.path.commonpath((root, os.path.realpath(folder))) == root
-
-
-def remove_old(folder: str, seconds: float, in_use: Callable[[str], bool] = lambda path: False) -> None:
-    """Remove what is in `folder` and has not changed for so long, unless it is `in_use`."""
-    import shutil
-
-    with contextlib.suppress(OSError):
-        for each in os.scandir(folder):
-            if time.time() - each.stat().st_mtime > seconds and not in_use(each.path):
-                shutil.rmtree(each.path) if each.is_dir() else os.unlink(each.path)
 
 
 def _move(source: str, target: str) -> None:

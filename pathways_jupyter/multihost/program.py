@@ -1,0 +1,166 @@
+"""The program on a host, sent as text: requests go in as frames, lines of JSON and bytes come back."""
+
+from __future__ import annotations
+
+import functools
+import json
+import zlib
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from pathways_jupyter.base import carried
+from pathways_jupyter.multihost.errors import HostError, HostUnreachable
+from pathways_jupyter.multihost.targets import Target
+
+PACKAGE = "pathways_jupyter.multihost.remote"
+MODULES = ("step", "sync", "processes", "keeper", "run")
+_BOOTSTRAP = f"""{carried.LOADER}
+import json, os, zlib
+def take():
+    data, size = b"", 4
+    while len(data) < size:
+        piece = os.read(0, size - len(data))
+        if not piece:
+            sys.exit(0)
+        data += piece
+        size = 4 + int.from_bytes(data[:4], "big") if len(data) >= 4 else 4
+    return json.loads(zlib.decompress(data[4:]))
+load("{PACKAGE}", take()).main(take)
+"""
+"""The argument of ``python3 -c`` on a host; it reads the program from its standard input and runs it."""
+_HINTS = {
+    "full": "Free space there, or send less: --exclude.",
+    "directory": "Run once without --use-existing-folder, so that it is sent.",
+}
+
+
+class Channel(Protocol):
+    """A running program on a host, with bytes in and out.
+
+    Its methods raise :class:`~pathways_jupyter.multihost.errors.HostUnreachable` when the connection is lost.
+    """
+
+    async def write(self, data: bytes) -> None:
+        """Send `data` to the program; waits while the connection is full."""
+
+    async def read(self) -> bytes:
+        """Return what the program has written; empty at its end."""
+
+    async def close(self) -> None:
+        """Close the program's input and output, which ends it."""
+
+    async def complaint(self) -> str:
+        """Return the last line that the program wrote to its standard error, once its output has ended."""
+
+
+class Connection(Protocol):
+    """A connection to a host that starts programs there."""
+
+    async def start(self, command: list[str]) -> Channel:
+        """Start a program, given as its arguments.
+
+        Raises:
+          HostError: It cannot be started.
+          HostUnreachable: The connection is lost.
+        """
+
+    async def close(self) -> None:
+        """Close the connection; a run on the host goes on."""
+
+
+Connect = Callable[[Target], Awaitable[Connection]]
+
+
+def frame(value: Any) -> bytes:
+    """Return `value` as the programs on hosts read it: a length, and compressed JSON."""
+    packed = zlib.compress(json.dumps(value).encode(), 1)
+    return len(packed).to_bytes(4, "big") + packed
+
+
+@functools.cache
+def _sources() -> bytes:
+    return frame(carried.sources(PACKAGE, MODULES))
+
+
+class Program:
+    """A program that runs on a host, and does one step after another.
+
+    Attributes:
+      connection: It may run other programs beside this one.
+      answered: Whether it has written anything; connecting alone is no progress.
+    """
+
+    def __init__(self, target: Target, connection: Connection, channel: Channel) -> None:
+        self.target, self.connection = target, connection
+        self.answered = False
+        self.write, self.close = channel.write, channel.close
+        self._channel = channel
+        self._received = bytearray()
+
+    @classmethod
+    async def start(cls, target: Target, connection: Connection) -> Program:
+        """Start it on a host; the connection stays open also when that fails.
+
+        Raises:
+          HostError: It cannot be started.
+          HostUnreachable: The connection is lost.
+        """
+        channel = await connection.start(["python3", "-I", "-S", "-c", _BOOTSTRAP])
+        try:
+            await channel.write(_sources())
+        except BaseException:
+            await channel.close()
+            raise
+        return cls(target, connection, channel)
+
+    async def ask(self, step: str, *frames: bytes, **values: Any) -> dict[str, Any]:
+        """Begin a step of ``remote/run.py``, and return its first answer; raises as :meth:`answer` does.
+
+        Args:
+          frames: What the step reads after its request.
+        """
+        await self.write(b"".join((frame({"step": step, **values}), *frames)))
+        return await self.answer()
+
+    async def answer(self) -> dict[str, Any]:
+        """Return its next answer.
+
+        Raises:
+          HostError: The step has failed on the host.
+          HostUnreachable: The connection is lost.
+        """
+        while (end := self._received.find(b"\n")) < 0:
+            await self._receive_more()
+        line = await self.receive(end + 1)
+        try:
+            found = json.loads(line)
+            error = found.get("error", "")
+        except (ValueError, AttributeError) as problem:
+            raise HostError(
+                f"{self.target.name} does not answer as expected: {line[:60]!r}.",
+                hint="A login script there must print nothing when no terminal is connected.",
+            ) from problem
+        if error:
+            path = f" ({found['path']})" if found["path"] else ""
+            raise HostError(f"{self.target.name}: {found['message']}{path}.", hint=_HINTS.get(error, ""))
+        return dict(found)
+
+    async def receive(self, size: int) -> bytes:
+        """Return the next `size` bytes; raises as :meth:`answer` does."""
+        while len(self._received) < size:
+            await self._receive_more()
+        data = bytes(self._received[:size])
+        del self._received[:size]
+        return data
+
+    async def _receive_more(self) -> None:
+        if data := await self._channel.read():
+            self.answered = True
+            self._received += data
+            return
+        # A shell that finds no python3 has ended too, and says why; that does not get better by trying again.
+        complaint, name = await self._channel.complaint(), self.target.name
+        if "not found" in complaint or "No such file" in complaint:
+            raise HostError(f"{name} has no python3: {complaint}.", hint="Install Python 3.9 or later there.")
+        reason = f": {complaint}" if complaint else ""
+        raise HostUnreachable(f"The connection to {name} was lost{reason}.", hint="Check the network.")

@@ -1,0 +1,106 @@
+"""The steps of a run on a host, one after another as the client requests them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import time
+
+from pathways_jupyter.multihost.remote import keeper
+from pathways_jupyter.multihost.remote.step import HOME, STATE, answer, explained, remove_old
+from pathways_jupyter.multihost.remote.sync import synchronize
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+RUNS = f"{STATE}/runs"
+_RUN_SECONDS = 30 * 24 * 3600.0
+_SEND_BYTES = 256 * 1024
+_QUICK_SECONDS, _IDLE_SECONDS = 0.005, 0.2
+_SILENCE_SECONDS = 90.0
+"""The client writes more often than this while it follows a run; without, the connection is dead."""
+
+
+def main(take: Callable[[], Any]) -> None:
+    """Do the steps that the client requests, until it closes the connection.
+
+    Args:
+      take: Returns the next frame, and ends the program if there is none.
+    """
+    steps: dict[str, Callable[..., None]] = {"start": start, "follow": follow, "stop": stop}
+    while True:
+        request = take()
+        step = request.pop("step")
+        with explained():
+            if step == "sync":
+                synchronize(take, **request)
+            else:
+                steps[step](**request)
+
+
+def start(run: str, spec: dict[str, Any]) -> None:
+    """Start a run; no-op if it was started before. See :func:`keeper.start`."""
+    cwd = f"{HOME}/{spec['cwd']}"
+    if not os.path.isdir(cwd):
+        answer(error="directory", message="there is no such directory", path=cwd)
+        return
+    keeper.start(f"{RUNS}/{run}", {**spec, "cwd": cwd})
+    answer()
+    remove_old(RUNS, _RUN_SECONDS, keeper.is_running)
+
+
+def stop(run: str) -> None:
+    """Ask the keeper of a run to end it; :func:`follow` reports the end."""
+    keeper.ask_to_stop(f"{RUNS}/{run}")
+    answer()
+
+
+def follow(run: str, offset: int, *, once: bool) -> None:
+    """Send the output of a run from the byte `offset` on until its end, or with `once` until now, and its outcome.
+
+    What the client sends meanwhile are signs of life; without any, a run with a lease ends. So it is a program's last
+    step.
+    """
+    directory = f"{RUNS}/{run}"
+    known = os.path.isdir(directory)
+    answer(known=known, running=known and keeper.outcome(directory) is None)
+    if not known:
+        return
+    # A client that reads slowly must not keep this program from receiving its signs of life.
+    os.set_blocking(1, False)
+    waiting, ended, pause, received_at = b"", False, _QUICK_SECONDS, time.monotonic()
+    while waiting or not ended:
+        readable, _, _ = select.select([0], [1] if waiting else [], [], pause)
+        if readable:
+            if not os.read(0, _SEND_BYTES):
+                return
+            received_at = time.monotonic()
+            os.utime(f"{directory}/{keeper.CLIENT}")
+        elif time.monotonic() - received_at > _SILENCE_SECONDS:
+            return
+        if waiting:
+            with contextlib.suppress(BlockingIOError):
+                waiting = waiting[os.write(1, waiting) :]
+            continue
+        # Before the output is read: so all of it was there when nothing more is found.
+        outcome, data = keeper.outcome(directory), b""
+        with contextlib.suppress(OSError), open(f"{directory}/{keeper.OUTPUT}", "rb", buffering=0) as output:
+            output.seek(offset)
+            data = output.read(_SEND_BYTES)
+        if data:
+            waiting, offset, pause = _line(bytes=len(data)) + data, offset + len(data), _QUICK_SECONDS
+        elif outcome is not None or once:
+            if outcome is not None and outcome["why"] == "lost":
+                # The keeper was killed; end what it can no longer end.
+                keeper.ask_to_stop(directory)
+            waiting, ended = _line(outcome=outcome), True
+        else:
+            pause = min(2 * pause, _IDLE_SECONDS)
+
+
+def _line(**values: Any) -> bytes:
+    return json.dumps(values).encode() + b"\n"
