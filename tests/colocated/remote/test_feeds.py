@@ -1,0 +1,76 @@
+"""An iterator on a host: read ahead, a batch at a time, up to its end or its error."""
+
+from __future__ import annotations
+
+import threading
+
+import jax
+import numpy as np
+import pytest
+
+from pathways_jupyter.colocated.remote import feeds
+from pathways_jupyter.colocated.remote.feeds import Feed
+
+DEADLINE = 30.0
+
+
+def targets(rows: int):
+    sharding = jax.sharding.SingleDeviceSharding(jax.devices("cpu")[0])
+    return [((rows, 2), np.dtype(np.float32), sharding)]
+
+
+def batches(*rows: int):
+    for number in rows:
+        yield np.full((number, 2), number, np.float32)
+
+
+def test_the_first_batch_is_seen_before_and_comes_again() -> None:
+    feed = Feed(lambda: iter("abc"), ahead=1)
+    assert feed.first() == "a"
+    assert [feed.next() for _ in range(3)] == ["a", "b", "c"]
+    for _ in range(2):
+        with pytest.raises(StopIteration):
+            feed.next()
+
+
+def test_it_reads_no_further_ahead_than_it_may_and_not_at_all_when_it_is_closed() -> None:
+    drawn = []
+    is_over = threading.Event()
+
+    def make():
+        try:
+            for number in range(100):
+                drawn.append(number)
+                yield number
+        finally:
+            is_over.set()
+
+    feed = Feed(make, ahead=2)
+    assert feed.next() == 0
+    feed.close()
+    assert is_over.wait(DEADLINE)
+    # One that was taken, two that waited, and one that had no room; closing makes room for two.
+    assert len(drawn) <= 6
+
+
+def test_a_smaller_last_batch_ends_it_and_another_shape_is_an_error() -> None:
+    feed = Feed(lambda: batches(4, 3), ahead=1)
+    state, (array,) = feeds.step(feed, targets(4))
+    assert state == {"end": False, "error": None}
+    assert np.asarray(array).tolist() == [[4.0, 4.0]] * 4
+    state, (array,) = feeds.step(feed, targets(4))
+    assert (state["end"], np.asarray(array).tolist()) == (True, [[0.0, 0.0]] * 4)
+    state, _ = feeds.step(Feed(lambda: batches(5), ahead=1), targets(4))
+    assert state["error"]["message"] == "A batch has shape [5, 2], the first one had [4, 2]."
+
+
+def test_an_error_of_the_iterator_comes_every_time() -> None:
+    def make():
+        raise OSError("no such file")
+        yield
+
+    feed = Feed(make, ahead=1)
+    for _ in range(2):
+        state, arrays = feeds.step(feed, targets(4))
+        assert (state["error"]["type"], state["error"]["message"]) == ("OSError", "no such file")
+        assert len(arrays) == 1

@@ -1,0 +1,28 @@
+"""Copies that outlive the arrays they were made of, and how much memory they may take."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from pathways_jupyter.elastic import host_memory
+
+
+def test_copies_are_on_the_same_devices_and_outlive_what_they_were_made_of(steady):
+    import jax
+
+    (device, *_), (other, *_) = steady.slices()[0], steady.slices()[2]
+    leaves = [jax.device_put(np.arange(4.0), device), np.arange(3), jax.device_put(np.arange(2), other)]
+    assert host_memory.on_hosts([leaves[0], leaves[2]])
+    copies = host_memory.copied(leaves)
+    for leaf in (leaves[0], leaves[2]):
+        leaf.delete()
+    assert [np.asarray(copy).tolist() for copy in copies] == [[0, 1, 2, 3], [0, 1, 2], [0, 1]]
+    assert [copies[place].devices() for place in (0, 2)] == [{device}, {other}]
+    assert copies[0].sharding.memory_kind == "pinned_host"
+
+
+def test_a_part_of_this_machines_memory_may_be_taken():
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert 0 < host_memory.limit() <= machine / 2
