@@ -59,9 +59,7 @@ class Slice:
         return {
             "slice": self.index,
             "job": self.job,
-            "hosts": [
-                {"host": host.index, "pod": host.pod, "sidecar": host.sidecar} for _, host in sorted(self.hosts.items())
-            ],
+            "sidecars": [host.sidecar for _, host in sorted(self.hosts.items())],
         }
 
 
@@ -86,7 +84,8 @@ class Slices:
 
     def __init__(self, instance_types: Sequence[InstanceType]) -> None:
         self.slices = [Slice(index, each) for index, each in enumerate(instance_types)]
-        self._waiting: list[Request] = []
+        self.waiting: list[Request] = []
+        """The queue of proxies' requests."""
 
     @property
     def ready(self) -> int:
@@ -133,14 +132,10 @@ class Slices:
                 return f"{requested} slices of {instance} are wanted, and this service has {have}"
         return ""
 
-    def enqueue(self, request: Request) -> None:
-        """Add a proxy's request to the queue."""
-        self._waiting.append(request)
-
     def release(self, request: Request) -> list[Slice]:
         """Remove a proxy's request; return the slices that become free."""
-        if request in self._waiting:
-            self._waiting.remove(request)
+        if request in self.waiting:
+            self.waiting.remove(request)
         freed, request.granted = request.granted, []
         for each in freed:
             each.holder = None
@@ -152,13 +147,13 @@ class Slices:
         A request that waits keeps all later ones for the same instance type waiting, so that a large one gets its turn.
         """
         kept_back: set[str] = set()
-        for request in list(self._waiting):
+        for request in list(self.waiting):
             kinds = set(map(str, request.instance_types))
             granted = None if kinds & kept_back else self._match(request)
             if granted is None:
                 kept_back |= kinds
                 continue
-            self._waiting.remove(request)
+            self.waiting.remove(request)
             request.granted = granted
             for each in granted:
                 each.holder = request
@@ -166,15 +161,15 @@ class Slices:
 
     def why_waiting(self, request: Request) -> str:
         """The reason to show to the user of a waiting proxy."""
-        taken = [
-            each for each in self.slices if each.holder is not None and each.instance_type in request.instance_types
-        ]
-        down = [each for each in self.slices if not each.ready and each.instance_type in request.instance_types]
-        # A slice that is held and down is listed once, by its holder.
-        reasons = [f"slice {each.index} is held by {each.holder.name}" for each in taken if each.holder is not None]
-        reasons += [f"slice {each.index} is not ready" for each in down if each.holder is None]
-        ahead = self._waiting.index(request) if request in self._waiting else 0
-        if ahead:
+        reasons = []
+        for each in self.slices:
+            if each.instance_type not in request.instance_types:
+                continue
+            if each.holder is not None:
+                reasons.append(f"slice {each.index} is held by {each.holder.name}")
+            elif not each.ready:
+                reasons.append(f"slice {each.index} is not ready")
+        if ahead := self.waiting.index(request) if request in self.waiting else 0:
             reasons.append(f"{ahead} ahead in the queue")
         return "; ".join(reasons) or "other requests are ahead in the queue"
 

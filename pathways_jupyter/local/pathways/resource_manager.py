@@ -129,7 +129,7 @@ class ResourceManager:
         if reason := self._slices.impossible(request):
             raise ValueError(reason)
         self._proxies[request] = link
-        self._slices.enqueue(request)
+        self._slices.waiting.append(request)
         _log.info("Proxy %s wants %s", request.name, ", ".join(map(str, request.instance_types)))
         self._place()
         try:

@@ -97,8 +97,9 @@ class Placement:
                 case "healed":
                     virtual = message["virtual"]
                     self._slices[virtual] = _read(message, up=True)
-                    self._log_placed(virtual, self._slices[virtual])
+                    # Before the log says so: a reader of the log may use the slice at once.
                     self.listener.changed(tuple(self._slices))
+                    self._log_placed(virtual, self._slices[virtual])
                 case "stopped" | "continues":
                     self._stop(message["virtual"], message["type"] == "stopped")
                 case "waiting" if message["reason"] != reason:
@@ -153,5 +154,5 @@ async def inventory(resource_manager: str) -> list[InstanceType]:
 
 
 def _read(message: Mapping[str, Any], *, up: bool) -> PlacedSlice:
-    sidecars = tuple(str(each["sidecar"]) for each in message["hosts"]) if up else ()
+    sidecars = tuple(message["sidecars"]) if up else ()
     return PlacedSlice(int(message["slice"]), str(message["job"]), up, sidecars)

@@ -24,7 +24,7 @@ def test_a_request_is_met_as_a_whole_or_not_at_all():
     slices = _ready(SMALL, SMALL, LARGE)
     first, both = Request("first", [SMALL]), Request("both", [SMALL, SMALL])
     for each in (first, both):
-        slices.enqueue(each)
+        slices.waiting.append(each)
     assert _placed(slices) == ["first"]
     assert both.granted == []
     slices.release(first)
@@ -35,7 +35,7 @@ def test_a_request_is_met_as_a_whole_or_not_at_all():
 def test_requests_for_the_same_type_are_served_in_order_and_others_are_not_kept_back():
     slices = _ready(SMALL, SMALL, LARGE)
     for name, wanted in (("first", [SMALL]), ("both", [SMALL, SMALL]), ("late", [SMALL]), ("other", [LARGE])):
-        slices.enqueue(Request(name, wanted))
+        slices.waiting.append(Request(name, wanted))
     assert _placed(slices) == ["first", "other"]
 
 
@@ -43,7 +43,7 @@ def test_a_slice_that_is_not_ready_is_not_granted():
     slices = Slices([LARGE])
     slices.add(Host(0, 1, "worker-0", "pod"))
     request = Request("proxy", [LARGE])
-    slices.enqueue(request)
+    slices.waiting.append(request)
     assert _placed(slices) == []
     assert slices.why_waiting(request) == "slice 0 is not ready"
     slices.add(Host(0, 0, "worker-0", "pod"))
@@ -64,7 +64,7 @@ def test_a_worker_that_was_replaced_takes_nothing_with_it_when_it_is_missed():
 def test_a_proxy_takes_back_what_it_had_and_nothing_else():
     slices = Slices([SMALL, SMALL])
     returning = Request("returning", [SMALL], held=(1,))
-    slices.enqueue(returning)
+    slices.waiting.append(returning)
     assert _placed(slices) == ["returning"]
     assert [each.index for each in returning.granted] == [1]
     assert not returning.granted[0].ready

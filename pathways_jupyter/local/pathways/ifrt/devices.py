@@ -47,11 +47,6 @@ class Device:
         """Whether this is a chip and not the CPU device beside one."""
         return self.coords is not None
 
-    @property
-    def platform(self) -> str:
-        """The platform that is reported to clients."""
-        return PLATFORM if self.is_chip else "cpu"
-
     def __str__(self) -> str:
         where = f"vtask={self.host},slice={self.slice_index}"
         if self.coords is None:

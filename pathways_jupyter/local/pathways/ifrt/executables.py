@@ -208,5 +208,5 @@ class XlaExecutable:
                 sharding = self._shardings.partitioned(where, partitioning, memory_kind)
             spec = Spec(kind, shape, sharding)
             specs.append(spec)
-            handlers.append(pxla.global_aval_to_result_handler(values.aval(spec), sharding.jax, True))
+            handlers.append(pxla.global_aval_to_result_handler(values.aval(kind, shape), sharding.jax, True))
         return specs, handlers

@@ -179,7 +179,7 @@ def _describe(response: Any, device: Device) -> None:
         id=device.id,
         local_device_id=device.id,
         local_hardware_id=device.id,
-        platform_name=device.platform,
+        platform_name=PLATFORM if device.is_chip else "cpu",
         device_kind=device.kind,
         debug_string=str(device),
         to_string=str(device),

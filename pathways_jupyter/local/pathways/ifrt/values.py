@@ -50,9 +50,14 @@ def read_spec(message: Any, shardings: Shardings) -> Spec:
     return Spec(message.dtype.kind, tuple(message.shape.dims), shardings.read(message.sharding))
 
 
-def aval(spec: Spec) -> Any:
+@lru_cache(maxsize=4096)
+def aval(kind: int, shape: tuple[int, ...]) -> Any:
     """JAX's abstract value of a numeric array, or of the array without elements that stands for a token."""
-    return _aval(spec.kind, spec.shape)
+    from jax._src import core
+
+    if kind == dtypes.TOKEN:
+        return core.get_token_aval()
+    return core.ShapedArray(shape, dtypes.to_numpy(kind))
 
 
 def join(spec: Spec, shards: Sequence[Any]) -> jax.Array | Strings:
@@ -62,7 +67,7 @@ def join(spec: Spec, shards: Sequence[Any]) -> jax.Array | Strings:
     if spec.is_strings:
         return Strings(tuple(shards))
     # Checking each shard's shape again is left out: the client's IFRT has done so.
-    return xc.ArrayImpl(aval(spec), spec.sharding.jax, list(shards), True, True)
+    return xc.ArrayImpl(aval(spec.kind, spec.shape), spec.sharding.jax, list(shards), True, True)
 
 
 def split(value: Any) -> Sequence[Any]:
@@ -79,7 +84,7 @@ def from_host(spec: Spec, shards: Sequence[Any], devices: Sequence[jax.Device]) 
 
     if spec.is_strings:
         return Strings(tuple(shards))
-    return xc.batched_device_put(aval(spec), spec.sharding.jax, list(shards), list(devices), True)
+    return xc.batched_device_put(aval(spec.kind, spec.shape), spec.sharding.jax, list(shards), list(devices), True)
 
 
 def to_host(value: Any, strides: tuple[int, ...] | None) -> memoryview:
@@ -108,15 +113,6 @@ def read_host(raw: memoryview, spec_kind: int, shape: tuple[int, ...], strides: 
         return np.zeros(shape, dtype)
     # Not as_strided: that cannot take all of ml_dtypes' types.
     return np.ndarray(shape, dtype, buffer=raw, strides=strides)
-
-
-@lru_cache(maxsize=4096)
-def _aval(kind: int, shape: tuple[int, ...]) -> Any:
-    from jax._src import core
-
-    if kind == dtypes.TOKEN:
-        return core.get_token_aval()
-    return core.ShapedArray(shape, dtypes.to_numpy(kind))
 
 
 def _laid_out(array: np.ndarray, strides: tuple[int, ...]) -> np.ndarray:
