@@ -1,8 +1,8 @@
 """Documents about the API itself: groups, versions and resources, and the part of OpenAPI that kubectl needs.
 
-OpenAPI version 3 lists paths, by which kubectl knows that the server validates fields; it has no schemas. Version 2
-names no kind. kubectl reads it, only as protobuf, when it meets a kind that version 3 does not have: without a document
-its message would be about the document instead of the kind.
+OpenAPI version 3 lists paths, by which kubectl knows that the server validates fields; its schemas have no fields.
+Version 2 names no kind. kubectl reads it, only as protobuf, when it meets a kind that version 3 does not have: without a
+document its message would be about the document instead of the kind.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ REVIEWS = (
 """Kinds that can be posted but are not stored: group, version, kind, plural."""
 
 _INFO = {"title": "Kubernetes", "version": VERSION["gitVersion"]}
+_NO_FIELDS = "The embedded cluster does not describe fields; see https://kubernetes.io/docs/reference/kubernetes-api/."
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 _SUBRESOURCES: dict[str, tuple[str, list[str], Object]] = {
     "eviction": ("Eviction", ["create"], {"group": "policy", "version": "v1"}),
@@ -123,27 +124,32 @@ def _resources(registry: Registry, group: str, version: str) -> Object:
 
 def _openapi(registry: Registry, place: str) -> Object | None:
     """The document of OpenAPI version 3 at `place`, or the list of all when that is empty."""
-    places: dict[str, dict[str, Object]] = {}
+    places: dict[str, Object] = {}
     for each in registry:
         home = f"apis/{each.api_version}" if each.group else f"api/{each.version}"
         root = f"/{home}/namespaces/{{namespace}}/{each.plural}" if each.namespaced else f"/{home}/{each.plural}"
+        kind = {"group": each.group, "version": each.version, "kind": each.kind}
         operation = {
-            "x-kubernetes-group-version-kind": {"group": each.group, "version": each.version, "kind": each.kind},
+            "x-kubernetes-group-version-kind": kind,
             "parameters": [
                 {"name": name, "in": "query", "schema": {"type": "string"}}
                 for name in ("fieldValidation", "dryRun", "fieldManager")
             ],
             "responses": {"200": {"description": "OK"}},
         }
-        paths = places.setdefault(home, {})
-        paths[root] = {"post": {"x-kubernetes-action": "post", **operation}}
-        verbs = ("get", "put", "patch", "delete")
-        paths[f"{root}/{{name}}"] = {verb: {"x-kubernetes-action": verb, **operation} for verb in verbs}
-    if not place:
-        addresses = {}
-        for home, paths in places.items():
-            # By the hash, clients can cache a document until it changes.
-            mark = hashlib.sha256(encode(paths)).hexdigest()[:32].upper()
-            addresses[home] = {"serverRelativeURL": f"/openapi/v3/{home}?hash={mark}"}
-        return {"paths": addresses}
-    return {"openapi": "3.0.0", "info": _INFO, "paths": places[place]} if place in places else None
+        empty: Object = {"openapi": "3.0.0", "info": _INFO, "paths": {}, "components": {"schemas": {}}}
+        document = places.setdefault(home, empty)
+        document["paths"][root] = {"post": {"x-kubernetes-action": "post", **operation}}
+        document["paths"][f"{root}/{{name}}"] = {
+            verb: {"x-kubernetes-action": verb, **operation} for verb in ("get", "put", "patch", "delete")
+        }
+        schema = {"type": "object", "description": _NO_FIELDS, "x-kubernetes-group-version-kind": [kind]}
+        document["components"]["schemas"][each.kind] = schema
+    if place:
+        return places.get(place)
+    addresses = {}
+    for home, document in places.items():
+        # By the hash, clients can cache a document until it changes.
+        mark = hashlib.sha256(encode(document)).hexdigest()[:32].upper()
+        addresses[home] = {"serverRelativeURL": f"/openapi/v3/{home}?hash={mark}"}
+    return {"paths": addresses}

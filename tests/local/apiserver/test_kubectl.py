@@ -115,6 +115,11 @@ async def test_it_asks_what_may_be_done(bench) -> None:
     assert "Unauthorized" in await bench.kubectl("--token", "wrong", "get", "jobs", code=1)
 
 
+async def test_it_explains_where_fields_are_described(bench) -> None:
+    for kind in ("pod", "jobset"):
+        assert "The embedded cluster does not describe fields" in await bench.kubectl("explain", kind)
+
+
 async def test_it_reads_logs_and_follows_them(bench) -> None:
     pod = await bench.running_pod("p", lines=(b"one", b"two"))
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import json
 from typing import Any
 
@@ -8,9 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.apiserver.patch import clone, merge_patch, strategic_patch
-from pathways_jupyter.local.apiserver.selectors import label_test, matches_selector
 
 settings.register_profile("quick", max_examples=60, deadline=None)
 settings.load_profile("quick")
@@ -50,21 +47,6 @@ def test_a_strategic_patch_either_applies_twice_alike_or_is_refused(target, patc
 
     assert strategic_patch(once, patch) == once
     assert json.dumps(target) == before
-
-
-@given(st.text(alphabet="ab=!,() inot", max_size=24), st.dictionaries(st.sampled_from("ab"), st.sampled_from("ab")))
-def test_a_selector_is_either_understood_or_refused(text: str, labels) -> None:
-    with contextlib.suppress(StatusError):
-        assert label_test(text)({"metadata": {"labels": labels}}) in (True, False)
-
-
-@given(st.dictionaries(st.sampled_from("abc"), st.sampled_from("xyz"), min_size=1))
-def test_a_selector_made_of_an_objects_labels_selects_it(labels) -> None:
-    text = ",".join(f"{key}={value}" for key, value in labels.items())
-
-    assert label_test(text)({"metadata": {"labels": labels}})
-    assert not label_test(text)({"metadata": {}})
-    assert label_test(",".join(f"{key}!=other" for key in labels))({"metadata": {"labels": labels}})
 
 
 def test_a_copy_shares_nothing() -> None:
@@ -133,13 +115,3 @@ def test_a_list_is_merged_by_a_key_only_if_every_element_has_it(elements, merged
     patched = strategic_patch({"ports": elements[:1]}, {"ports": elements[1:]})
 
     assert patched == {"ports": elements if merged else elements[1:]}
-
-
-@pytest.mark.parametrize(
-    ("operator", "fits"),
-    [("In", {"x"}), ("NotIn", {"y", None}), ("Exists", {"x", "y"}), ("DoesNotExist", {None}), ("Perhaps", set())],
-)
-def test_an_expression_of_a_selector_fits_labels(operator, fits) -> None:
-    selector = {"matchExpressions": [{"key": "a", "operator": operator, "values": ["x"]}]}
-
-    assert {value for value in ("x", "y", None) if matches_selector(selector, {"a": value} if value else {})} == fits

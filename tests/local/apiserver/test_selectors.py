@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.apiserver.resources import PODS
@@ -73,3 +77,20 @@ def test_a_field_selector_selects_by_the_fields_that_its_kind_has() -> None:
     for text in ("spec.image=x", "metadata.name"):
         with pytest.raises(StatusError):
             field_test(text, PODS)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(alphabet="ab=!,() inot", max_size=24), st.dictionaries(st.sampled_from("ab"), st.sampled_from("ab")))
+def test_a_selector_is_either_understood_or_refused(text: str, labels) -> None:
+    with contextlib.suppress(StatusError):
+        assert label_test(text)({"metadata": {"labels": labels}}) in (True, False)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.dictionaries(st.sampled_from("abc"), st.sampled_from("xyz"), min_size=1))
+def test_a_selector_made_of_an_objects_labels_selects_it(labels) -> None:
+    text = ",".join(f"{key}={value}" for key, value in labels.items())
+
+    assert label_test(text)({"metadata": {"labels": labels}})
+    assert not label_test(text)({"metadata": {}})
+    assert label_test(",".join(f"{key}!=other" for key in labels))({"metadata": {"labels": labels}})
