@@ -178,7 +178,6 @@ def test_jobs_from_a_notebook(machine, shared_notebook, cluster):
     both = cell.replace("2x2", "9x9").replace("celled", "other").replace("controller:", "controller:\n    wrong: 1")
     bad = shared_notebook.run(f"%%pathwaysjob --local\n{both}")
     assert "spec.controller.wrong: unknown field" in bad.shown
-    assert "of the cell: spec.workers[0].topology" in bad.shown
     request = shared_notebook.begin("%pathways job delete celled --local")
     question = shared_notebook.client.get_stdin_msg(timeout=60)["content"]["prompt"]
     assert question.startswith("Delete job celled (completed) from namespace default")

@@ -12,9 +12,6 @@ from pathways_jupyter.service import discovery, names, untrusted
 from pathways_jupyter.service.pathwaysjob import conditions, fields, reasons
 from pathways_jupyter.service.podstate import restarts, waiting
 
-_LONGEST_MESSAGE = 1024
-"""Of an event, as Kubernetes' own controllers write it."""
-
 
 @dataclass(frozen=True)
 class JobInfo:

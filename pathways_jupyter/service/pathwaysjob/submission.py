@@ -104,7 +104,7 @@ async def apply(
             raise await _not_installed(client, as_jobset) from error
         if error.status == 409:
             return await _replace(client, resource, name, body, query)
-        raise await _explained(client, resource, body, error) from error
+        raise _invalid(error) from error
     return "created"
 
 
@@ -147,48 +147,27 @@ async def _replace(client: Client, resource: Resource, name: str, body: Object, 
             "PATCH", path, query=query, body=change, content_type="application/merge-patch+json"
         )
     except ApiError as error:
-        raise _invalid(error, _problems(error)) from error
+        raise _invalid(error) from error
     same = after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
     return "unchanged" if same else "updated"
 
 
-async def _explained(client: Client, resource: Resource, body: Object, error: ApiError) -> ApiError | InvalidJob:
-    """The refusal of a new job, with everything that is wrong: a server that finds unknown fields looks no further."""
-    problems = _problems(error)
-    if "strict decoding error" in str(error):
-        query = {"fieldValidation": "Ignore", "dryRun": "All"}
-        metadata = body["metadata"]
-        try:
-            await client.request("POST", resource.path(metadata["namespace"]), query=query, body=body)
-        except ApiError as further:
-            if further.status in {400, 422}:
-                problems += _problems(further)
-            elif further.status == 409:
-                try:
-                    await _replace(client, resource, metadata["name"], body, query)
-                except InvalidJob as refused:
-                    problems += refused.problems
-    return _invalid(error, problems)
-
-
-def _invalid(error: ApiError, problems: Sequence[Problem]) -> ApiError | InvalidJob:
+def _invalid(error: ApiError) -> ApiError | InvalidJob:
+    """Return the refusal with the fields that the server's message names; all of it where it names none."""
     if error.status not in {400, 422}:
         return error
+    text = str(error)
+    problems = [Problem(path, what) for what, path in _EXTRA.findall(text)]
+    if not problems:
+        starts = [*((found.start(), found[1]) for found in _PATH.finditer(text)), (len(text), "")]
+        problems = [
+            Problem(path, text[start + len(path) : end].strip(' :,"[]')) for (start, path), (end, _) in pairwise(starts)
+        ]
+    if not problems or not all(each.message for each in problems):
+        problems = [Problem("", text)]
     immutable = any("is immutable" in each.message for each in problems)
     hint = "Fields of a job cannot change: apply it under another name." if immutable else ""
-    return InvalidJob(str(error), problems, hint=hint)
-
-
-def _problems(error: ApiError) -> list[Problem]:
-    """Read a server's message; it is one problem as a whole where it names no field."""
-    text = str(error)
-    if extra := [Problem(path, what) for what, path in _EXTRA.findall(text)]:
-        return extra
-    starts = [*((found.start(), found[1]) for found in _PATH.finditer(text)), (len(text), "")]
-    problems = [
-        Problem(path, text[start + len(path) : end].strip(' :,"[]')) for (start, path), (end, _) in pairwise(starts)
-    ]
-    return problems if problems and all(each.message for each in problems) else [Problem("", text)]
+    return InvalidJob(text, problems, hint=hint)
 
 
 async def _not_installed(client: Client, as_jobset: bool) -> ServiceError:

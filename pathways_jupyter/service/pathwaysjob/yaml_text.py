@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import re
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +12,7 @@ import yaml
 from pathways_jupyter.base.errors import ConfigError
 
 MOST = 4_000_000
-"""Characters and values of a job; an API server takes less."""
+"""Characters of a job; an API server takes less."""
 _STEP = re.compile(r"\w+|\[\d+\]")
 
 
@@ -34,6 +34,8 @@ def parse(text: str) -> dict[str, Any]:
     """
     try:
         documents = [each for each in yaml.load_all(text, Loader=_Loader) if each is not None]
+        # Raises for what YAML can hold and JSON cannot.
+        json.dumps(documents, allow_nan=False)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error)
@@ -41,42 +43,12 @@ def parse(text: str) -> dict[str, Any]:
         raise ConfigError(f"{where}{problem}.", hint="Check indentation and quotation marks.") from None
     except RecursionError:
         raise ConfigError("The YAML is nested too deeply.", hint="Check its brackets.") from None
-    except ValueError as error:
-        # Of a number that is too long for Python, for example.
+    except (TypeError, ValueError) as error:
+        # Also of a number that is too long for Python.
         raise ConfigError(f"The YAML has a value that cannot be read: {error}.", hint="Quote it.") from None
     if len(documents) != 1 or not isinstance(documents[0], dict):
         raise ConfigError("This is not one PathwaysJob.", hint="Give one YAML document that begins with apiVersion.")
-    _check_json(documents[0])
     return documents[0]
-
-
-def _check_json(document: dict[str, Any]) -> None:
-    """Refuse what YAML can hold and JSON cannot, and aliases that stand for more than an API server takes.
-
-    Raises:
-      ConfigError: There is such a value.
-    """
-    left, size = [document], 0
-    while left:
-        value: Any = left.pop()
-        # Each occurrence of an alias counts: in JSON it is written out, and one within itself never ends.
-        size += len(value) if isinstance(value, str) else 1
-        if size > MOST:
-            raise ConfigError("The YAML stands for too much data for a job.", hint="Check its aliases (*NAME).")
-        if isinstance(value, dict):
-            for key in value:
-                if not isinstance(key, str):
-                    raise ConfigError(f"The YAML has the key {key!r}, which is no text.", hint="Quote it.")
-            left += value.values()
-        elif isinstance(value, list):
-            left += value
-        elif isinstance(value, int | float) and not abs(value) <= sys.float_info.max:
-            # Python reads any number of hexadecimal digits, and refuses to write so many as decimal ones.
-            number = "a number of hundreds of digits" if isinstance(value, int) else f"the number {value}"
-            raise ConfigError(f"The YAML has {number}, which JSON has not.", hint="Quote it, or correct it.")
-        elif not isinstance(value, str | int | float | None):
-            kind = type(value).__name__
-            raise ConfigError(f"The YAML has a value of type {kind}, which JSON has not.", hint="Write it as text.")
 
 
 def dump(manifest: Mapping[str, Any]) -> str:
