@@ -48,7 +48,7 @@ def examine(
         *(checking.PLATFORM_NEEDS if platform else ()),
         *(checking.FAULT_NEEDS if faults else ()),
     )
-    findings = blocking.run(checking.examine(config, versions=versions, leftovers=left, further=further, lab=lab))
+    findings = blocking.run(checking.examine(config, versions=versions, leftovers=left, further=further))
     unreachable = any(each.level is Level.FAIL and each.name in {"cluster", "reachable"} for each in findings)
     if unreachable and embedded is not None and blocking.run(embedded.is_ending()):
         return tuple(

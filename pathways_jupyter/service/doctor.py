@@ -26,13 +26,11 @@ from pathways_jupyter.service import (
     proxy_job,
     status,
     unreadable,
-    untrusted,
 )
 from pathways_jupyter.service.checks import NEEDS, Finding, Level, Need, failed, jobsets, permission
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.images import Versions, differences, of_image
 from pathways_jupyter.service.lab.manifests import SERVICE_ACCOUNTS
-from pathways_jupyter.service.names import current_user, label_value
 from pathways_jupyter.service.pathwaysjob import installation
 from pathways_jupyter.service.podstate import State
 
@@ -76,7 +74,6 @@ async def examine(
     versions: Versions | None = None,
     leftovers: Sequence[str] = (),
     further: Sequence[Need] = (),
-    lab: bool = False,
 ) -> tuple[Finding, ...]:
     """Run every check that can be run.
 
@@ -85,7 +82,6 @@ async def examine(
       versions: Python and JAX of the kernel that would connect.
       leftovers: What dead sessions left on this machine, each in a few words.
       further: Permissions to check besides :data:`NEEDS`.
-      lab: Also say who can read the token of a lab in the cluster.
     """
     found: list[Finding] = []
     here = [_left(leftovers)] if leftovers else []
@@ -107,7 +103,6 @@ async def examine(
         if served.level is not Level.FAIL:
             found += await _service(client, namespace, config, versions or Versions())
         found += await _network(client, namespace)
-        found += await _secrets(client, namespace) if lab else []
         found += await _unreadable(client, namespace)
         found += await _operator(client, namespace)
         return (*found, await _leftovers(client, namespace, leftovers))
@@ -223,22 +218,6 @@ async def _network(client: Client, namespace: str) -> list[Finding]:
     message = f"Other pods can reach the proxies in namespace {namespace}, and run code on TPU hosts: {why}."
     hint = f"Close their ports: pathways-jupyter network-policy | kubectl apply -n {namespace} -f -"
     return [Finding("network", Level.WARN, message, hint)]
-
-
-async def _secrets(client: Client, namespace: str) -> list[Finding]:
-    """Say who can read a lab's token: no permission keeps who may create Jobs from it, so this is a warning always."""
-    try:
-        jobs = (await objects.list_(client, JOBS, namespace=namespace)).items
-    except PathwaysError:
-        jobs = ()
-    others = {untrusted.SessionLabels.of(each).user for each in jobs} - {"", label_value(current_user())}
-    seen = f"; sessions of {some(sorted(others))} run there" if others else ""
-    message = f"Who may create Jobs in namespace {namespace} can read every Secret in it, a lab's token too{seen}."
-    hint = (
-        "Start labs in a namespace of those who trust each other, with Pod Security `restricted` and no other Secrets: "
-        "docs/permissions.md, Who trusts whom."
-    )
-    return [Finding("secrets", Level.WARN, message, hint)]
 
 
 async def _unreadable(client: Client, namespace: str) -> list[Finding]:

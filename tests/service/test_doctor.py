@@ -214,17 +214,6 @@ async def test_a_service_of_more_slices_than_any_cluster_has_is_named_and_not_dr
     assert "JobSet default/vast (it asks for more slices or hosts than any cluster has)" in found.message
 
 
-async def test_who_wants_a_lab_is_warned_of_those_who_can_read_its_token(bench):
-    async with bench.client() as client:
-        await bench.proxy(client, "s1", user="mallory")
-    found = await examine(bench, lab=True)
-    assert found["secrets"].level is Level.WARN
-    assert "Who may create Jobs in namespace default can read every Secret in it" in found["secrets"].message
-    assert "sessions of mallory run there" in found["secrets"].message
-    assert "docs/permissions.md" in found["secrets"].hint
-    assert "secrets" not in await examine(bench)
-
-
 async def test_an_operator_that_no_longer_renews_its_lease_is_reported(bench, monkeypatch):
     assert "operator" not in await examine(bench)
     async with bench.client() as client:
