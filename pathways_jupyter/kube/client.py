@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
@@ -46,6 +47,8 @@ _IDEMPOTENT = {"GET", "PUT", "PATCH", "DELETE"}
 _BUSY = {429, 503}
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 2.0
+# A 403 of an API server in its first second, when it has read no roles.
+_WITHOUT_ROLES = re.compile(r"RBAC: .*not found", re.DOTALL)
 _ROLES_SECONDS = 3.0
 """How long a 403 of an API server that does not know its roles yet is retried; it learns them within a second."""
 
@@ -341,7 +344,7 @@ class Client:
                 if error.status == 401 and not renewed and await self.cluster.credentials.renew():
                     renewed = True
                     continue
-                if problems.is_without_roles(error):
+                if error.status == 403 and _WITHOUT_ROLES.search(str(error)):
                     # Nothing was done, so any request may be sent again. With a limit of its own, because a watch has
                     # no patience, and because the answer stays the same where a binding names a role that is gone.
                     roles = roles or Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=_ROLES_SECONDS)

@@ -236,14 +236,11 @@ def _entries(content: Mapping[str, Any], section: str, file: Path) -> list[tuple
         named = [(str(each["name"]), dict(each.get(kind) or {})) for each in listed]
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise _unreadable(file, f"its {section} are not a list of named entries") from error
-    return [(name, Entry(file, f"{kind} {name!r}", _absolute(fields, file.parent))) for name, fields in named]
-
-
-def _absolute(fields: Mapping[str, Any], directory: Path) -> Mapping[str, Any]:
-    return {
-        key: str(directory / Path(value).expanduser()) if key in _PATHS and value and isinstance(value, str) else value
-        for key, value in fields.items()
-    }
+    for _, fields in named:
+        for key in _PATHS & fields.keys():
+            if fields[key] and isinstance(fields[key], str):
+                fields[key] = str(file.parent / Path(fields[key]).expanduser())
+    return [(name, Entry(file, f"{kind} {name!r}", fields)) for name, fields in named]
 
 
 def _unreadable(file: Path, problem: str) -> ConfigError:

@@ -14,7 +14,7 @@ from typing import Any
 
 import aiohttp
 from kubernetes.aio.client import ApiClient, Configuration
-from kubernetes.aio.stream.ws_client import WsApiClient, get_websocket_url
+from kubernetes.aio.stream.ws_client import get_websocket_url
 from yarl import URL
 
 from pathways_jupyter.base.errors import ClusterError
@@ -143,14 +143,29 @@ class Api(ApiClient):  # type: ignore[misc]  # The package is not typed.
     async def connect(self, request: tuple[Any, ...], protocols: Sequence[str]) -> Socket:
         """Open a WebSocket.
 
+        The package's own client ignores the proxy and the TLS server name, ends a connection whose message exceeds
+        4 MiB, and its heartbeat ends one whose reader is slow, because the pong is behind unread data.
+
         Raises:
           Refused: The server answered, but not with a WebSocket.
           ClusterError: It could not be reached, or the connection was lost.
         """
         method, url, headers, *_ = request
-        streams = _Streams(self, protocols)
+        rest = self.rest_client
+        if rest.pool_manager is None:
+            rest.pool_manager = rest._create_pool_manager()
         try:
-            opened: Socket = await (await streams.request(method, url, headers=headers, _preload_content=False))
+            opened: Socket = await rest.pool_manager.ws_connect(
+                URL(get_websocket_url(url), encoded=True),
+                method=method,
+                headers={name: value for name, value in headers.items() if name != "Content-Type"},
+                protocols=protocols,
+                proxy=rest.proxy,
+                server_hostname=self.configuration.tls_server_name,
+                max_msg_size=0,
+                autoping=False,
+                timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS),
+            )
         except aiohttp.WSServerHandshakeError as error:
             raise lost(f"the answer to the upgrade request is invalid ({error.message.lower()})") from error
         except READ_ERRORS as error:
@@ -209,37 +224,6 @@ def _frame_head(size: int) -> bytes:
     if size < 1 << 16:
         return struct.pack("!BBH4x", 0x82, 0x80 | 126, size)
     return struct.pack("!BBQ4x", 0x82, 0x80 | 127, size)
-
-
-class _Streams(WsApiClient):  # type: ignore[misc]
-    """The package's WebSocket client, on the connections of an :class:`Api`.
-
-    The package's own request ignores the proxy and the TLS server name, ends a connection whose message exceeds 4 MiB,
-    and its heartbeat ends one whose reader is slow, because the pong is behind unread data.
-    """
-
-    def __init__(self, api: Api, protocols: Sequence[str]) -> None:
-        super().__init__(api.configuration)
-        self.rest_client = api.rest_client
-        self._protocols = protocols
-
-    async def request(self, method: str, url: str, *_: Any, headers: dict[str, str], **__: Any) -> Any:
-        """Return what opens the WebSocket when it is awaited."""
-        rest = self.rest_client
-        if rest.pool_manager is None:
-            rest.pool_manager = rest._create_pool_manager()
-        headers.pop("Content-Type", None)
-        return rest.pool_manager.ws_connect(
-            URL(get_websocket_url(url), encoded=True),
-            method=method,
-            headers=headers,
-            protocols=self._protocols,
-            proxy=rest.proxy,
-            server_hostname=self.configuration.tls_server_name,
-            max_msg_size=0,
-            autoping=False,
-            timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS),
-        )
 
 
 async def _explain_refused_upgrade(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from datetime import UTC, datetime
 
 from pathways_jupyter.base.errors import ApiError, ClusterError
 from pathways_jupyter.base.retry import Backoff
@@ -129,27 +128,18 @@ class _LogPosition:
         self.started = True
         stamp, _, line = stamped.partition(" ")
         if self._again:
-            order = _order(stamp), _order(self._again)
-            if order[0] < order[1]:
+            # RFC 3339 in UTC, so texts are in the order of time, but for fractions without their zeros at the end.
+            this, last = (each.rstrip("Z").partition(".") for each in (stamp, self._again))
+            if (this[0], this[2].ljust(9, "0")) < (last[0], last[2].ljust(9, "0")):
                 return None
-            if order[0] == order[1] and self._skip:
+            if stamp != self._again:
+                self._again = ""
+            elif self._skip:
                 self._skip -= 1
                 return None
-            if order[0] > order[1]:
-                self._again = ""
         self._count = self._count + 1 if stamp == self._stamp else 1
         self._stamp = stamp
         return line
-
-
-def _order(stamp: str) -> tuple[float, str]:
-    """Sort key of RFC 3339 timestamps with any number of fractional digits."""
-    whole, _, fraction = stamp.rstrip("Z").partition(".")
-    try:
-        seconds = datetime.fromisoformat(whole).replace(tzinfo=UTC).timestamp()
-    except ValueError:
-        return float("inf"), stamp
-    return seconds, fraction.ljust(9, "0")
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[str]:

@@ -17,7 +17,6 @@ UPGRADE = "UPGRADE"
 
 _UPGRADED = {"pods/attach", "pods/exec", "pods/portforward"}
 _DENIED = re.compile(r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"')
-_WITHOUT_ROLES = re.compile(r"RBAC: .*not found", re.DOTALL)
 _SILENT: Mapping[type[BaseException], str] = {
     ConnectionResetError: "the connection was reset",
     ConnectionAbortedError: "the connection was aborted",
@@ -132,11 +131,6 @@ def refused(
         429: say("The API server is overloaded; try again in a moment."),
     }
     return ApiError(detail, status=status, reason=reason, hint=hints.get(status, say("Try again in a moment.")))
-
-
-def is_without_roles(error: ApiError) -> bool:
-    """Whether an API server refused because it could not find a role, as in its first second, when it has read none."""
-    return error.status == 403 and _WITHOUT_ROLES.search(str(error)) is not None
 
 
 def unreachable(error: BaseException, server: str) -> Unreachable:

@@ -7,8 +7,9 @@ has stopped answering.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pathways_jupyter.kube.problems import ConnectionLost, lost
 
@@ -74,11 +75,18 @@ class WebSocket:
 
         try:
             while True:
-                message = await self._next()
+                # A reader that has just begun to wait, after work on the last message, says nothing about the server.
+                self._received = self._waiting = True
+                try:
+                    message = await self._socket.receive()
+                finally:
+                    self._received, self._waiting = True, False
                 if message.type is WSMsgType.BINARY:
                     yield message.data
                 elif message.type is WSMsgType.PING:
-                    await self._pong(message.data)
+                    # Where the connection has ended, the next read reports it.
+                    with contextlib.suppress(OSError, RuntimeError):
+                        await self._socket.pong(message.data)
                 elif message.type not in {WSMsgType.PONG, WSMsgType.TEXT}:
                     break
         finally:
@@ -93,21 +101,6 @@ class WebSocket:
             raise self._fail(f"it sent an invalid frame ({message.data})")
         elif self._closing is None:
             raise self._fail("it ended without a close frame")
-
-    async def _next(self) -> Any:
-        # A reader that has just begun to wait, after work on the last message, says nothing about the server.
-        self._received = self._waiting = True
-        try:
-            return await self._socket.receive()
-        finally:
-            self._received, self._waiting = True, False
-
-    async def _pong(self, data: bytes) -> None:
-        try:
-            await self._socket.pong(data)
-        except (OSError, RuntimeError):
-            # The connection has ended, which the next read reports.
-            return
 
     def close(self) -> None:
         """Close the connection behind all earlier messages; a server that does not answer is not waited for long."""
