@@ -1,8 +1,8 @@
 """Documents about the API itself: groups, versions and resources, and the part of OpenAPI that kubectl needs.
 
 OpenAPI version 3 lists paths, by which kubectl knows that the server validates fields; its schemas have no fields.
-Version 2 names no kind. kubectl reads it, only as protobuf, when it meets a kind that version 3 does not have: without a
-document its message would be about the document instead of the kind.
+Version 2 names no kind. kubectl reads it, only as protobuf, when it meets a kind that version 3 does not have: without
+a document its message would be about the document instead of the kind.
 """
 
 from __future__ import annotations
