@@ -181,7 +181,7 @@ async def connecting(connection: Mapping[str, Any], kept: Kept | None = None) ->
             yield Connections(to_pod)
         return
     require("hosts", "SSH", "asyncssh")
-    from pathways_jupyter.multihost.ssh import Ssh, SshOptions
+    from pathways_jupyter.multihost.ssh import Ssh
 
-    options = SshOptions(tuple(connection["keys"]), connection["known_hosts"], connection["accept_new"])
-    yield Connections(Ssh(options).connect, kept, json.dumps(dict(connection), sort_keys=True))
+    ssh = Ssh(connection["keys"], connection["known_hosts"], accept_new=connection["accept_new"])
+    yield Connections(ssh.connect, kept, json.dumps(dict(connection), sort_keys=True))

@@ -173,11 +173,6 @@ class HostRun:
         else:
             await self._finish(**outcome)
 
-    async def stop(self) -> None:
-        """Ask the host to end the run; a host that cannot be reached is left alone."""
-        with contextlib.suppress(HostError):
-            await self._steadily(lambda program: program.ask("stop", run=self._run))
-
     async def fail(self, error: HostError) -> None:
         """Set the status of a host that could not start."""
         await self._change(phase=Phase.FAILED, ended=time.time(), message=str(error), hint=error.hint)

@@ -140,12 +140,6 @@ class Runner:
                 self._save()
         return self.hosts
 
-    async def stop(self) -> None:
-        """Ask the hosts to end the run, and do not wait for that."""
-        self._muted = True
-        await _all(host.stop() for host in self._hosts)
-        await asyncio.gather(*(host.close() for host in self._hosts), return_exceptions=True)
-
     async def _work(self) -> None:
         try:
             if self._request is None:

@@ -75,18 +75,15 @@ async def stop(record: Record) -> tuple[HostStatus, ...]:
             if isinstance(event, Ended):
                 hosts = event.hosts
         return hosts
-    # The process that follows the run has its log files open; it sees the end and keeps the output. The hosts are asked
-    # too, because that process may hang.
+    # The process that follows the run has its log files open; it ends the run and keeps the output.
     record.request_stop()
-    async with host_connections.connecting(record.connection) as connections:
-        await Runner(record, connections, owner=False).stop()
     for _ in range(_END_POLLS):
         if not record.attended:
             return await refresh(records.read(record.id))
         await asyncio.sleep(_POLL_SECONDS)
     raise MultihostError(
-        f"The hosts were asked to end run {record.name}, but the process that follows it does not react.",
-        hint=advice("End that process; then {multihost_status} shows what the hosts say."),
+        f"The process that follows run {record.name} was asked to end it, but does not react.",
+        hint=advice("End that process; then {multihost_stop} ends the run on the hosts."),
     )
 
 

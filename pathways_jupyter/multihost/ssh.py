@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import shlex
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import asyncssh
@@ -35,34 +35,25 @@ _CIPHERS = (
 )
 
 
-@dataclass(frozen=True)
-class SshOptions:
-    """How to log in.
+class Ssh:
+    """Opens connections that share known hosts.
 
-    Attributes:
+    Args:
       keys: Private keys; empty for the agent's, the usual ones in ``~/.ssh``, and ``google_compute_engine``.
       known_hosts: File with the keys of hosts, instead of those in ``~/.ssh``.
       accept_new: Accept and remember the key of a host that is not known yet. A changed key is never accepted.
     """
 
-    keys: tuple[str, ...] = ()
-    known_hosts: str = ""
-    accept_new: bool = False
-
-
-class Ssh:
-    """Opens connections that share options and known hosts."""
-
-    def __init__(self, options: SshOptions) -> None:
-        self._options = options
+    def __init__(self, keys: Sequence[str] = (), known_hosts: str = "", accept_new: bool = False) -> None:
+        self._accept_new = accept_new
         self._handshakes = asyncio.Semaphore(_HANDSHAKES)
         self._ours = config.profiles_path().with_name("pathways_known_hosts")
-        if options.known_hosts:
-            self._ours = Path(options.known_hosts).expanduser()
-        theirs = [] if options.known_hosts else [Path.home() / ".ssh" / name for name in _KNOWN_HOSTS]
+        if known_hosts:
+            self._ours = Path(known_hosts).expanduser()
+        theirs = [] if known_hosts else [Path.home() / ".ssh" / name for name in _KNOWN_HOSTS]
         self._paths = {*theirs, self._ours}
         self._read()
-        self._keys = [os.path.expanduser(key) for key in options.keys]
+        self._keys = [os.path.expanduser(key) for key in keys]
         for key in self._keys:
             if not os.path.isfile(key):
                 raise ConfigError(f"There is no key {key}.", hint="Make one: ssh-keygen -f FILE.")
@@ -104,7 +95,7 @@ class Ssh:
 
     def accept(self, target: Target, host: str, key: asyncssh.SSHKey) -> bool:
         """Remember the key of a new host if that is allowed; return whether it is."""
-        if not self._options.accept_new:
+        if not self._accept_new:
             return False
         name = host if target.port == SSH_PORT or target.key_alias else f"[{host}]:{target.port}"
         self._ours.parent.mkdir(parents=True, exist_ok=True)
@@ -131,7 +122,7 @@ class _Login(asyncssh.SSHClient):
 
     def __init__(self, ssh: Ssh, target: Target) -> None:
         self._ssh, self._target = ssh, target
-        self._offered = bool(ssh._options.keys)
+        self._offered = bool(ssh._keys)
         self.seen = ""
         self.changed = False
 

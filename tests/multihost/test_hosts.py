@@ -10,7 +10,7 @@ from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.multihost import targets
 from pathways_jupyter.multihost.errors import HostError
 from pathways_jupyter.multihost.run_events import Phase
-from pathways_jupyter.multihost.ssh import Ssh, SshOptions
+from pathways_jupyter.multihost.ssh import Ssh
 from pathways_jupyter.multihost.targets import Target
 
 
@@ -99,7 +99,7 @@ async def test_a_key_that_gcloud_has_accepted_is_known_by_the_vms_own_name(lab):
     (lab.directory / ".ssh").mkdir()
     known = lab.directory / ".ssh" / "google_compute_known_hosts"
     known.write_text(f"tpu.2000-0 {' '.join(host.known.split()[1:])}\n")
-    ssh = Ssh(SshOptions(keys=(str(lab.farm.key),)))
+    ssh = Ssh([str(lab.farm.key)])
     connection = await ssh.connect(Target("vm", address="127.0.0.1", port=host.port, key_alias="tpu.2000-0"))
     await connection.close()
     with pytest.raises(HostError, match="has changed"):
@@ -139,7 +139,7 @@ async def test_accepting_one_host_does_not_forget_the_keys_of_others(lab):
     known = lab.directory / ".ssh" / "known_hosts"
     known.parent.mkdir()
     known.write_text(f"[127.0.0.1]:{changed.port} {' '.join(other)}\n")
-    ssh = Ssh(SshOptions(keys=(str(lab.farm.key),), accept_new=True))
+    ssh = Ssh([str(lab.farm.key)], accept_new=True)
     channel = await ssh.connect(Target("new", address="127.0.0.1", port=new.port))
     await channel.close()
     with pytest.raises(HostError, match="has changed"):

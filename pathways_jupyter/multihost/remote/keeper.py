@@ -121,13 +121,12 @@ def _become_keeper(directory: str, spec: dict[str, Any], ready: int) -> None:
             # Else the connection would stay open as long as the run.
             os.dup2(nothing, standard)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        reaper = False
-        with contextlib.suppress(ImportError, OSError, AttributeError):
-            import ctypes
+        import ctypes
 
-            # Descendants that lose their parent become children of the keeper, so that none escapes it.
-            reaper = ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-        keeper = _Keeper(directory, spec, reaper=reaper)
+        # Descendants that lose their parent become children of the keeper, so that none escapes it.
+        if ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+            raise OSError("the system does not support PR_SET_CHILD_SUBREAPER")
+        keeper = _Keeper(directory, spec)
     except BaseException as error:
         os.write(ready, str(error).encode() or b"unknown")
         return
@@ -136,8 +135,8 @@ def _become_keeper(directory: str, spec: dict[str, Any], ready: int) -> None:
 
 
 class _Keeper:
-    def __init__(self, directory: str, spec: dict[str, Any], *, reaper: bool) -> None:
-        self._directory, self._spec, self._reaper = directory, spec, reaper
+    def __init__(self, directory: str, spec: dict[str, Any]) -> None:
+        self._directory, self._spec = directory, spec
         self._left = int(spec["limit"])
         self._full = self._requested = False
         self._why = "exited"
@@ -191,11 +190,6 @@ class _Keeper:
             self._why = "abandoned"
 
     def _alive(self) -> set[int]:
-        if not self._reaper:
-            found = processes.of_run(self._spec["run"])
-            # After the look: what is missing in it has ended before, so that its exit code is there.
-            self._reap()
-            return found
         # All that the command has started descends from the keeper, because it adopts what loses its parent. So nothing
         # is left when it has no child, which needs no look at all processes of the host.
         while self._reap():
