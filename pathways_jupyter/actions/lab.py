@@ -17,7 +17,8 @@ from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError, ServiceError
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.render import text
-from pathways_jupyter.render.view import View, for_kubectl, preformatted, said
+from pathways_jupyter.render.parts import fields, indented, line
+from pathways_jupyter.render.view import View, drawn, for_kubectl, said
 from pathways_jupyter.service.lab import forward, lifecycle, manifests
 from pathways_jupyter.service.lab.lifecycle import Lab
 from pathways_jupyter.service.names import current_user
@@ -112,7 +113,7 @@ def _view(lab: Lab) -> View:
         ("home volume", lab.volume or "gone"),
     ]
     title = f"Lab {lab.name}: {lab.state}{f', {lab.reason}' if lab.reason else ''}"
-    return preformatted("\n".join([title, text.fields(pairs), "  Open it: pathways-jupyter lab open"]), lab)
+    return drawn(lab, line(title), fields(pairs), indented(line("Open it: pathways-jupyter lab open")))
 
 
 def _forward(shell: Shell, where: ConnectConfig, name: str, *, port: int, browser: bool) -> None:

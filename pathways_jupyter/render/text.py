@@ -38,11 +38,6 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str 
     )
 
 
-def fields(pairs: Sequence[tuple[str, str]], *, indent: str = "  ") -> str:
-    """Names and values below each other; pairs without a value are left out."""
-    return table((), [pair for pair in pairs if pair[1]], indent=indent)
-
-
 def _width(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 

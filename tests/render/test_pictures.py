@@ -3,17 +3,27 @@
 import dataclasses
 import re
 import time
+from pathlib import Path
 
 import pytest
 
 from pathways_jupyter.base.events import Event, EventKind, SessionSlice, SessionState, Stage
+from pathways_jupyter.commands.declaration import Command, Option
+from pathways_jupyter.multihost.queued_resources import Queued
+from pathways_jupyter.multihost.records import Record
+from pathways_jupyter.multihost.run_events import HostStatus, Phase
+from pathways_jupyter.multihost.targets import Target
 from pathways_jupyter.render import (
     array_notes,
+    connection_settings,
     doctor,
     events,
+    help,
     jobs,
+    multihost,
     parts,
     progress,
+    services,
     sessions,
     slices,
     text,
@@ -21,6 +31,7 @@ from pathways_jupyter.render import (
 from pathways_jupyter.service.checks import Finding, Level
 from pathways_jupyter.service.jobs import JobPicture
 from pathways_jupyter.service.model import Holder, Host, Reclaimable, Service, Slice
+from pathways_jupyter.service.overview import Overview
 from pathways_jupyter.service.pathwaysjob.description import JobInfo
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.session import registry
@@ -73,6 +84,18 @@ def service(count=3, hosts=4, **changes):
     return Service(**{**values, **changes})
 
 
+def overview(said):
+    return Overview(
+        said, said, said, said, said, 1, State.DOWN, 1, 0, 0, 0, (said,), said, said, said, NOW - 60, reason=said
+    )
+
+
+def run(said):
+    target = Target(said)
+    lost = HostStatus(target, Phase.LOST, last_line=said, message=said, hint=said)
+    return Record("r-00000000", said, said, (target,), said, started=NOW - 60, code=1, hosts=(lost,))
+
+
 DEVICES = {0: ["TPU v6 lite"] * 4, 1: ["TPU v6 lite"] * 4}
 DOWN = Event(EventKind.SLICE_DOWN, "Slice 1 is down.", NOW - 5, {"slice": 1})
 FAILED = JobInfo("train", "default", "Failed", f"ValueError: {EVIL}", 0, "tpuv6e:2x2", 1, False, "PathwaysJob", 0.0)
@@ -84,6 +107,14 @@ PICTURES = {
     "job": lambda: jobs.details(JobPicture(FAILED, (), (), ())),
     "notice": lambda: events.notice([events.News(parts.Tone.WARN, EVIL, EVIL)]),
     "doctor": lambda: doctor.view([Finding(EVIL, Level.FAIL, EVIL, EVIL)]),
+    "service": lambda: services.details(overview(EVIL)),
+    "services": lambda: services.view([overview(EVIL)]),
+    "hosts": lambda: multihost.hosts(run(EVIL), run(EVIL).states),
+    "runs": lambda: multihost.runs([run(EVIL)]),
+    "queued": lambda: multihost.queued([Queued(EVIL, "FAILED", EVIL, EVIL, ())]),
+    "help": lambda: help.command(Command(EVIL, EVIL, (Option("--x", EVIL),), examples={EVIL: EVIL}), EVIL),
+    "profiles": lambda: connection_settings.profiles({EVIL: {"tpu": EVIL}}, Path(EVIL)),
+    "environment": lambda: connection_settings.environment({"X": EVIL}, shared=True, embedded=False),
     "arrays": lambda: array_notes.disconnected(EVIL, [NamedArray(EVIL, (1,), "int8", 1)], EVIL),
 }
 
