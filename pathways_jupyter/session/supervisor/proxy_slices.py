@@ -20,6 +20,7 @@ from pathways_jupyter.kube.objects import JOBS
 from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.service import discovery, leases, names, placement, status
 from pathways_jupyter.service.discovery import ServiceInfo
+from pathways_jupyter.service.model import Service
 from pathways_jupyter.service.names import job_name
 from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.session import sweep
@@ -55,6 +56,7 @@ class ProxySlices:
         self._config = session_log.config
         self.instances: Mapping[str, int] = self._config.instances
         self.reclaimed: list[str] = []
+        self._reported = ""
         self._placement = Placement()
         self._down: set[int] = set()
         self._all_placed = asyncio.Event()
@@ -102,7 +104,7 @@ class ProxySlices:
         config, began, next_sweep = self._config, time.monotonic(), 0.0
         if config.wait and not config.at_least:
             return
-        enough, reported = config.at_least or self._requested, ""
+        enough, limit = config.at_least or self._requested, max(config.wait, CAPACITY_CHECK_SECONDS)
         # The slices of this session's former proxy count as free: it is replaced.
         job = job_name(self._session_log.record.user, self._session_log.record.id)
         while True:
@@ -119,14 +121,21 @@ class ProxySlices:
                     continue
                 next_sweep = time.monotonic() + CAPACITY_REFRESH_SECONDS
             waited = time.monotonic() - began
-            # A slice that just became free, or a worker that just started, may not show for a moment.
-            if waited >= max(config.wait, CAPACITY_CHECK_SECONDS):
-                self.instances = dict.fromkeys(self.instances, enough) if config.at_least else self.instances
-                raise status.capacity_error(picture, self.instances, waited=waited if config.wait else 0.0)
-            if config.wait and (message := status.capacity_error(picture, self.instances).sentence) != reported:
-                reported = message
-                self._session_log.waits(message)
+            if config.at_least and waited >= limit:
+                self.instances = dict.fromkeys(self.instances, enough)
+            # Not at once: a slice that just became free, or a worker that just started, may not show for a moment.
+            self._wait_or_fail(picture, waited, limit)
             await asyncio.sleep(min(_CHOICE_SECONDS, CAPACITY_REFRESH_SECONDS))
+
+    def _wait_or_fail(self, picture: Service, waited: float, limit: float) -> None:
+        """Report who holds the slices; raise CapacityError once `waited` seconds are the limit."""
+        if waited >= limit:
+            # Without --wait, report no waiting time: it would be the duration of the query.
+            raise status.capacity_error(picture, self.instances, waited=waited if self._config.wait else 0.0)
+        message = status.capacity_error(picture, self.instances).sentence
+        if self._config.wait and message != self._reported:
+            self._reported = message
+            self._session_log.waits(message)
 
     def _take(self, service: ServiceInfo, number: int) -> None:
         if number >= self._requested:
@@ -158,7 +167,7 @@ class ProxySlices:
         """
         if await self._placed_within(CAPACITY_CHECK_SECONDS, lost, ended):
             return
-        began, reported = time.monotonic(), ""
+        began = time.monotonic()
         while True:
             # Check the service again on each round: it may end for good in the meantime.
             self.check(await discovery.find(self._client, service.namespace, service.name))
@@ -170,13 +179,7 @@ class ProxySlices:
             seconds = CAPACITY_CHECK_SECONDS
             if picture.available_to(self._session_log.record.job) < self._requested:
                 if not await self._sweep(service):
-                    if waited >= self._config.wait:
-                        # Without --wait, report no waiting time: it would be the duration of the query above.
-                        waited = waited if self._config.wait else 0.0
-                        raise status.capacity_error(picture, self.instances, waited=waited)
-                    if (message := status.capacity_error(picture, self.instances).sentence) != reported:
-                        reported = message
-                        self._session_log.waits(message)
+                    self._wait_or_fail(picture, waited, self._config.wait)
                     seconds = min(CAPACITY_REFRESH_SECONDS, max(0.0, self._config.wait - waited))
             elif self._log_unreadable.is_set():
                 self._stage(
