@@ -6,21 +6,16 @@ To the hosts it is pickled, as they run this notebook's code anyway; what they s
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.errors import ColocatedError, name_hosts
-from pathways_jupyter.colocated.value_reader import Reader
+from pathways_jupyter.colocated.value_reader import FirstClasses, Reader
 
 if TYPE_CHECKING:
     import jax
-
-
-_CLASS_ID = re.compile(rb"(?<=\x8c\x20)[0-9a-f]{32}")
-"""cloudpickle's id of a class that a pickle defines: a string of 32 hexadecimal digits."""
 
 
 @dataclass(frozen=True)
@@ -89,11 +84,12 @@ def join(arrays: Mapping[str, jax.Array], answers: Sequence[Answer], *, unpickle
 
     found: dict[str, Any] = dict(arrays)
     for name in answers[0].head["written"]:
+        first_classes: FirstClasses = {}
         used: set[str] = set()
         values: dict[int, Any] = {}
         for answer in answers:
             parts = answer.parts[answer.head["parts"] :]
-            reader = Reader(f"Output {name}", parts, arrays, unpickle=unpickle)
+            reader = Reader(f"Output {name}", parts, arrays, unpickle=unpickle, first=first_classes)
             values[answer.host.index] = reader.read(answer.head["written"].get(name))
             used |= reader.used
         (first, value), *others = values.items()
@@ -132,6 +128,7 @@ def equal(one: Any, other: Any) -> bool:
 
 def _equal_leaves(left: Any, right: Any) -> bool:
     import numpy as np
+    from jax.experimental.colocated_python import serialization
 
     if left is right:
         return True
@@ -140,18 +137,7 @@ def _equal_leaves(left: Any, right: Any) -> bool:
         arrays = isinstance(left, np.ndarray) or isinstance(right, np.ndarray)
         if np.array_equal(left, right) if arrays else left == right:
             return True
-    # What does not equal itself, as NaN and NaT do not, and what cannot be compared, may still be the same; so may what
-    # is of a class that every host has defined, and that has an id of its own from each.
+    # What does not equal itself, as NaN and NaT do not, and what cannot be compared, may still be the same.
     with contextlib.suppress(Exception):
-        return _pickled(left) == _pickled(right)
+        return type(left) is type(right) and bool(serialization._serialize(left) == serialization._serialize(right))
     return False
-
-
-def _pickled(value: Any) -> bytes:
-    """Return the pickle of `value`, without the ids of the classes that it defines."""
-    from cloudpickle import cloudpickle
-    from jax.experimental.colocated_python import serialization
-
-    known = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID
-    data = serialization._serialize(value)
-    return _CLASS_ID.sub(lambda found: b"" if found[0].decode() in known else found[0], data)

@@ -40,7 +40,6 @@ class Slices:
     Attributes:
       slice_to_devices: Devices by slice index.
       all_slice_indices: The indices of all slices.
-      inactive_slice_indices: Those that the computation does not use.
       elastic_down_event_count: How often slices in use were lost.
 
     Raises:
@@ -65,7 +64,6 @@ class Slices:
         self._settle_seconds = settle_seconds
         self._record = record
         self._own_record: Record | None = None
-        self._lock = threading.Lock()
         if self.session is not None and threading.current_thread() is threading.main_thread():
             # There may be a new proxy since JAX was used last: from outside, or after an interrupted reconnect.
             self.session.settle()
@@ -80,7 +78,6 @@ class Slices:
         self.health = Health(self.slice_to_devices, self.session, settle_seconds=self._settle_seconds)
         self.health.listeners.extend(listeners)
         self._active: frozenset[int] = frozenset()
-        self.inactive_slice_indices = self.all_slice_indices
         self.active_slice_indices = self._answering()
 
     def _answering(self) -> frozenset[int]:
@@ -153,9 +150,12 @@ class Slices:
                 f"active_slice_indices has {sorted(unknown)}, which are not this manager's.",
                 hint=f"Its slices are {sorted(self.all_slice_indices)}.",
             )
-        with self._lock:
-            self._active = frozenset(indices)
-            self.inactive_slice_indices = self.all_slice_indices - self._active
+        self._active = frozenset(indices)
+
+    @property
+    def inactive_slice_indices(self) -> frozenset[int]:
+        """The slices that the computation does not use."""
+        return self.all_slice_indices - self._active
 
     @property
     def available_inactive_slices(self) -> frozenset[int]:
