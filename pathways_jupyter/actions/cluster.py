@@ -43,8 +43,8 @@ def resolve(arguments: Mapping[str, Any]) -> ConnectConfig:
     return checked
 
 
-def locate(asked: ConnectConfig, *, start: bool = True) -> ConnectConfig:
-    """Return `asked`; if it means the embedded cluster, with that one's kubeconfig filled in.
+def locate(requested: ConnectConfig, *, start: bool = True) -> ConnectConfig:
+    """Return `requested`; if it means the embedded cluster, with that one's kubeconfig filled in.
 
     Args:
       start: Start the embedded cluster if it is not running, and add the slices that it lacks.
@@ -52,31 +52,31 @@ def locate(asked: ConnectConfig, *, start: bool = True) -> ConnectConfig:
     Raises:
       LocalClusterError: The embedded cluster does not start; or it is not running and `start` is false.
     """
-    if not asked.local:
-        return asked
+    if not requested.local:
+        return requested
     from pathways_jupyter.local import cluster as embedded
 
     # A cluster that is started now has no jobs.
-    running = embedded.ensure(asked.instances) if start and not asked.job else embedded.find()
+    running = embedded.ensure(requested.instances) if start and not requested.job else embedded.find()
     if running is None:
         raise embedded.absence()
     return dataclasses.replace(
-        asked,
+        requested,
         # A job has its own slices, which are not those of the cluster's service.
-        instances=asked.instances or ({} if asked.job else running.instances),
+        instances=requested.instances or ({} if requested.job else running.instances),
         kubeconfig=str(running.kubeconfig),
         context=running.context,
     )
 
 
-def embedded_stage(asked: ConnectConfig) -> str:
-    """Return what :func:`locate` has to do for `asked`, as a stage of connecting."""
+def embedded_stage(requested: ConnectConfig) -> str:
+    """Return what :func:`locate` has to do for `requested`, as a stage of connecting."""
     from pathways_jupyter.local import cluster as embedded
 
     running = embedded.find()
     if running is None:
         return "start the embedded cluster"
-    return f"{'add slices to' if running.lacks(asked.instances) else 'find'} the embedded cluster"
+    return f"{'add slices to' if running.lacks(requested.instances) else 'find'} the embedded cluster"
 
 
 def resolve_readonly(arguments: Mapping[str, Any]) -> ConnectConfig:
@@ -89,7 +89,7 @@ def resolve_readonly(arguments: Mapping[str, Any]) -> ConnectConfig:
     return locate(resolve(arguments), start=False)
 
 
-def revive(asked: ConnectConfig, state: SessionState) -> None:
+def revive(requested: ConnectConfig, state: SessionState) -> None:
     """Restart the embedded cluster before a reconnect, if the session may have been lost together with it.
 
     The session finds the new cluster, because it has the same name.
@@ -97,8 +97,8 @@ def revive(asked: ConnectConfig, state: SessionState) -> None:
     Raises:
       LocalClusterError: It does not start.
     """
-    if asked.local and not asked.job and state is SessionState.LOST:
-        locate(dataclasses.replace(asked, kubeconfig="", context=""))
+    if requested.local and not requested.job and state is SessionState.LOST:
+        locate(dataclasses.replace(requested, kubeconfig="", context=""))
 
 
 def named(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,12 +29,12 @@ def prepare(target: Target, values: Values) -> Callable[[], Fault]:
       ConfigError: The arguments make no sense, or the slice is not one of the target's.
     """
     fault, number, yes = values["fault"], _slice(values["slice"]), bool(values.get("yes"))
-    given = values.get("seconds")
+    time = values.get("seconds")
     if fault == "slice-down":
-        act = partial(faults.slice_down, target, number, seconds=parsing.seconds("--for", given or 0.0), yes=yes)
+        act = partial(faults.slice_down, target, number, seconds=parsing.seconds("--for", time or 0.0), yes=yes)
     else:
         default = faults.DRAIN_SECONDS if fault == "drain-node" else faults.SLOW_SECONDS
-        seconds = parsing.seconds("--for", default if given is None else given)
+        seconds = parsing.seconds("--for", default if time is None else time)
         if not seconds:
             raise ConfigError("A fault must last longer than 0 s.", hint="For example: 30s, or 2m.")
         if fault == "drain-node":

@@ -47,8 +47,8 @@ def up(shell: Shell, values: Values) -> View | None:
         from pathways_jupyter.local.node import programs
 
         image = programs.reference(programs.LAB_IMAGE)
-    given = {each: values[each] for each in ("cpu", "memory", "volume", "storage_class") if values.get(each)}
-    spec = manifests.LabSpec(name=name, namespace="", user=current_user(), image=image, **given)
+    resources = {each: values[each] for each in ("cpu", "memory", "volume", "storage_class") if values.get(each)}
+    spec = manifests.LabSpec(name=name, namespace="", user=current_user(), image=image, **resources)
     if values.get("dry_run"):
         made = clusters.ask(where, lambda client, namespace: lifecycle.manifests_of(client, spec.within(namespace)))
         return for_kubectl([manifest for _, manifest in made])

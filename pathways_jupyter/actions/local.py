@@ -21,9 +21,9 @@ _LONGEST_AWAY_SECONDS = 600.0
 
 def up(shell: Shell, values: Values) -> View:
     """Start the cluster, or add the slices that it lacks, and wait until its service is ready."""
-    given, spare = values.get("tpu", "tpuv6e:2x2"), values.get("spare")
-    instances = tpu.parse_instances(given)
-    if "=" not in given:
+    slices, spare = values.get("tpu", "tpuv6e:2x2"), values.get("spare")
+    instances = tpu.parse_instances(slices)
+    if "=" not in slices:
         instances = dict.fromkeys(instances, 2)
     running = cluster.up(
         instances,

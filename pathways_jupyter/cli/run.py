@@ -37,12 +37,12 @@ def run(program: tuple[str, ...], quiet: bool, tcp: bool, **values: Any) -> None
     """
     from pathways_jupyter.session.program.program_session import SIGNALLED, Cancelled, ProgramSession
 
-    asked, progress, code = cluster.resolve(given(values)), _Connecting(quiet), SIGNALLED + signal.SIGINT
+    requested, progress, code = cluster.resolve(given(values)), _Connecting(quiet), SIGNALLED + signal.SIGINT
     session: ProgramSession | None = None
     try:
-        if asked.local:
-            progress.show(cluster.embedded_stage(asked))
-        session = ProgramSession(cluster.locate(asked), program, tcp=tcp)
+        if requested.local:
+            progress.show(cluster.embedded_stage(requested))
+        session = ProgramSession(cluster.locate(requested), program, tcp=tcp)
         with session:
             for event in session.events():
                 progress.add(event)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -33,32 +34,32 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         # `--in x, y` is one list.
         return parser.run_cell(_SPACED_COMMA.sub(",", line), CELL, lambda values: self._cell(values, cell))
 
-    def _cell(self, given: Mapping[str, Any], cell: str) -> Values | None:
+    def _cell(self, values: Mapping[str, Any], cell: str) -> Values | None:
         from pathways_jupyter.colocated import cell_run, live_output, show, trees
         from pathways_jupyter.colocated.results import Interrupted
 
-        names = _names(given.get("inputs", ""))
+        names = _names(values.get("inputs", ""))
         absent = [name for name in names if name not in self.shell.user_ns]
         if absent:
             raise ConfigError(f"--in names {', '.join(absent)}, which this notebook does not have.")
-        quiet = bool(given.get("quiet"))
-        follower = live_output.Follower(_write) if not quiet and not given.get("collapse") else None
+        quiet = bool(values.get("quiet"))
+        follower = live_output.Follower(_write) if not quiet and not values.get("collapse") else None
 
         def shown(result: CallResult) -> None:
             already = follower.shown if follower else {}
-            for piece in show.output(result, shown=already, quiet=quiet, collapse=bool(given.get("collapse"))):
+            for piece in show.output(result, shown=already, quiet=quiet, collapse=bool(values.get("collapse"))):
                 self._show(piece)
 
         try:
             result = cell_run.run_cell(
                 cell,
                 inputs={name: self.shell.user_ns[name] for name in names},
-                outputs=_names(given.get("outputs", "")),
-                slices=given.get("slices"),
-                hosts=given.get("hosts"),
-                once=bool(given.get("once")),
-                on_cpu=bool(given.get("on_cpu")),
-                unpickle=given.get("unpickle") or None,
+                outputs=_names(values.get("outputs", "")),
+                slices=values.get("slices"),
+                hosts=values.get("hosts"),
+                once=bool(values.get("once")),
+                on_cpu=bool(values.get("on_cpu")),
+                unpickle=values.get("unpickle") or None,
                 follow=follower.start if follower else None,
                 warn=_warn,
             )
@@ -75,12 +76,12 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
             if isinstance(output, trees.PerHost):
                 indices = ", ".join(f"{name}[{index}]" for index in output)
                 _warn(f"{name} is not the same on all hosts; it holds each host's value: {indices}.")
-        values = show.values(result)
-        if values is not None and values.rich:
-            for piece in values.pieces():
+        last = show.values(result)
+        if last is not None and last.rich:
+            for piece in last.pieces():
                 self._show(piece)
             return None
-        return values
+        return last
 
     def _show(self, piece: Piece) -> None:
         if piece.stream:
@@ -88,7 +89,12 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
             return
         from IPython.display import display
 
-        display(_encoded(piece.data), raw=True)
+        # MIME data as Jupyter's messages carry it.
+        encoded = {
+            kind: base64.b64encode(value).decode() if isinstance(value, bytes) else value
+            for kind, value in piece.data.items()
+        }
+        display(encoded, raw=True)
 
 
 _written_last = [""]
@@ -108,17 +114,8 @@ def _warn(line: str) -> None:
     _write("stderr", f"{line}\n")
 
 
-def _names(given: str) -> list[str]:
-    return [name.strip() for name in given.split(",") if name.strip()]
-
-
-def _encoded(data: Mapping[str, str | bytes]) -> dict[str, str]:
-    """MIME data as Jupyter's messages carry it."""
-    import base64
-
-    return {
-        kind: base64.b64encode(value).decode() if isinstance(value, bytes) else value for kind, value in data.items()
-    }
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _table(value: Any, headers: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, empty: str) -> View:
@@ -128,11 +125,11 @@ def _table(value: Any, headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]
     return drawn(value, table(headers, rows) if rows else remarks([empty]))
 
 
-def _who(given: Mapping[str, Any]) -> View:
+def _who(values: Mapping[str, Any]) -> View:
     from pathways_jupyter.colocated.errors import name_hosts
     from pathways_jupyter.colocated.host_commands import who
 
-    found = who(slices=given.get("slices"), hosts=given.get("hosts"))
+    found = who(slices=values.get("slices"), hosts=values.get("hosts"))
     where: dict[tuple[str, str], list[int]] = {}
     for index, names in found.items():
         for each in names.items():
@@ -141,27 +138,27 @@ def _who(given: Mapping[str, Any]) -> View:
     return _table(found, ("name", "type", "on"), rows, empty="No names are defined on the hosts.")
 
 
-def _reset(given: Mapping[str, Any]) -> None:
+def _reset(values: Mapping[str, Any]) -> None:
     from pathways_jupyter.colocated.host_commands import reset
 
-    reset(slices=given.get("slices"), hosts=given.get("hosts"))
+    reset(slices=values.get("slices"), hosts=values.get("hosts"))
 
 
-def _restart(given: Mapping[str, Any]) -> View:
+def _restart(values: Mapping[str, Any]) -> View:
     from pathways_jupyter.colocated.errors import name_hosts
     from pathways_jupyter.colocated.host_commands import restart
     from pathways_jupyter.render import array_notes
 
-    restarted = restart(slices=given.get("slices"), hosts=given.get("hosts"))
+    restarted = restart(slices=values.get("slices"), hosts=values.get("hosts"))
     indices = name_hosts([host.index for host in restarted])
     return array_notes.notes([f"{indices} restarted; names of earlier cells are gone there."])
 
 
-def _hosts(given: Mapping[str, Any]) -> View:
+def _hosts(values: Mapping[str, Any]) -> View:
     from pathways_jupyter.colocated.host import choose, hosts
     from pathways_jupyter.colocated.memory import MEMORY
 
-    chosen = choose(hosts(), slices=given.get("slices"), hosts=given.get("hosts"))
+    chosen = choose(hosts(), slices=values.get("slices"), hosts=values.get("hosts"))
     known = MEMORY.facts(chosen, fresh=True)
     rows = [
         (

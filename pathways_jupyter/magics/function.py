@@ -26,8 +26,8 @@ _UNUSED: Mapping[str, str] = {
 _GKE = ("cluster", "project", "region")
 
 
-def connect(asked: Mapping[str, Any], *, progress: bool | None) -> Session:
-    """Connect with the options in `asked`, see :func:`pathways_jupyter.connect`.
+def connect(arguments: Mapping[str, Any], *, progress: bool | None) -> Session:
+    """Connect with the options in `arguments`, see :func:`pathways_jupyter.connect`.
 
     In a notebook this loads the magics, so that notices about the session appear there as well.
 
@@ -45,7 +45,7 @@ def connect(asked: Mapping[str, Any], *, progress: bool | None) -> Session:
     if progress is None:
         progress = connection is not None or sys.stderr.isatty()
     try:
-        checked = cluster.resolve(_without_unused(asked))
+        checked = cluster.resolve(_without_unused(arguments))
         if not progress:
             made = session.connect(cluster.locate(checked), revive=cluster.revive)
         else:
@@ -66,9 +66,9 @@ def connect(asked: Mapping[str, Any], *, progress: bool | None) -> Session:
     return made
 
 
-def _without_unused(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `asked` without what scripts written for pathwaysutils pass, but has no effect here; warn about each."""
-    left = dict(asked)
+def _without_unused(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `arguments` without those of pathwaysutils that have no effect here; warn about each."""
+    left = dict(arguments)
     ignored = [f"{name} is not used: {instead}." for name, instead in _UNUSED.items() if left.pop(name)]
     # Such a script names its cluster, and must run unchanged where the environment chooses the embedded one.
     if left["local"] is None and any(left[name] for name in _GKE) and config.resolve(left).local:

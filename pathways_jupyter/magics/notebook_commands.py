@@ -56,15 +56,17 @@ def connect(connection: Connection, values: Values, place: Place | None = None) 
 
     Where this notebook has such a session already, because the cell is run again, show that one.
     """
-    asked = cluster.resolve(values)
+    requested = cluster.resolve(values)
     current = connection.session
     if current is not None:
         there = current.config
-        if asked.local and there.local:
+        if requested.local and there.local:
             # As cluster.locate() has filled it in.
-            instances = asked.instances or there.instances
-            asked = dataclasses.replace(asked, instances=instances, kubeconfig=there.kubeconfig, context=there.context)
-        if current.has_devices and asked == there:
+            instances = requested.instances or there.instances
+            requested = dataclasses.replace(
+                requested, instances=instances, kubeconfig=there.kubeconfig, context=there.context
+            )
+        if current.has_devices and requested == there:
             return status(connection, values)
         raise SessionError(
             f"This notebook is connected already (session {current.id}).",
@@ -72,7 +74,7 @@ def connect(connection: Connection, values: Values, place: Place | None = None) 
         )
     try:
         with Waiting(connection.screen, place) as waiting:
-            attempt = waiting.connect(asked, connection.variables)
+            attempt = waiting.connect(requested, connection.variables)
     except KeyboardInterrupt:
         if connection.session is None:
             error = SessionError("Connecting was interrupted; everything that it had created was removed.")

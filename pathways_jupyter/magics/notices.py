@@ -93,12 +93,12 @@ class Notices:
         """Show the notices that were kept back; only terminals keep any."""
         # Called on the user's thread while `_wait` may add an event: take the notice under the lock, print it outside.
         with self._lock:
-            kept = self._latest if not self._screen.in_place else None
-            if kept is not None:
+            pending = self._latest if not self._screen.in_place else None
+            if pending is not None:
                 self._latest = None
                 self._open.clear()
-        if kept is not None:
-            self._screen.line(kept.view().text)
+        if pending is not None:
+            self._screen.line(pending.view().text)
 
     def _wait(self) -> None:
         # Iterating blocks until the next event, so `close` cannot interrupt it: a closed object's thread ends at the

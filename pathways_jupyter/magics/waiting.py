@@ -52,13 +52,13 @@ class Waiting:
         with self._lock:
             self._progress.enter(stage)
 
-    def connect(self, asked: ConnectConfig, variables: dict[str, Any] | None = None) -> ConnectionAttempt[Session]:
-        """Start the embedded cluster if `asked` means it, and connect; raises what :meth:`through` does."""
+    def connect(self, requested: ConnectConfig, variables: dict[str, Any] | None = None) -> ConnectionAttempt[Session]:
+        """Start the embedded cluster if `requested` means it, and connect; raises what :meth:`through` does."""
         from pathways_jupyter.session.kernel import session
 
-        if asked.local:
-            self.enter(cluster.embedded_stage(asked))
-        return self.through(session.start(cluster.locate(asked), variables, revive=cluster.revive))
+        if requested.local:
+            self.enter(cluster.embedded_stage(requested))
+        return self.through(session.start(cluster.locate(requested), variables, revive=cluster.revive))
 
     def through(self, attempt: ConnectionAttempt[Session]) -> ConnectionAttempt[Session]:
         """Show the progress of `attempt`, and return it when it is connected.
