@@ -30,7 +30,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
     def colocated(self, line: str, cell: str | None = None) -> Any:
         """Run a cell on TPU hosts; see ``%%colocated --help``."""
         if cell is None:
-            return parser.run(line, LINE, "%colocated", lambda command, values: _COMMANDS[command](values))
+            return parser.run(line, LINE, "%colocated", lambda command, values: _COMMANDS[command](values), cell=CELL)
         # `--in x, y` is one list.
         return parser.run_cell(_SPACED_COMMA.sub(",", line), CELL, lambda values: self._cell(values, cell))
 

@@ -38,13 +38,21 @@ class Call:
     values: Mapping[str, Any]
 
 
-def run(line: str, commands: Mapping[str, Command], program: str, act: Callable[[str, Mapping[str, Any]], Any]) -> Any:
+def run(
+    line: str,
+    commands: Mapping[str, Command],
+    program: str,
+    act: Callable[[str, Mapping[str, Any]], Any],
+    *,
+    cell: Command | None = None,
+) -> Any:
     """Run a magic's line, or show the help that it asks for; return what the cell shows.
 
     Args:
       commands: Those that the line may name.
       program: The magic, for help.
       act: Runs the command of a name, with the values of its options and words.
+      cell: The cell magic of the same name, whose help comes first in that of all commands.
 
     Raises:
       ConfigError: The line cannot be parsed; nothing was done.
@@ -60,7 +68,7 @@ def run(line: str, commands: Mapping[str, Command], program: str, act: Callable[
     members = {each: about for each, about in commands.items() if name and each.startswith(f"{name} ")}
     if name and not members:
         raise _unknown(name, commands)
-    return shown(picture.overview(members or commands, program))
+    return shown(picture.overview(members or commands, program, cell=None if name else cell))
 
 
 def run_cell(line: str, command: Command, act: Callable[[Mapping[str, Any]], Any]) -> Any:

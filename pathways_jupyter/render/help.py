@@ -9,15 +9,19 @@ from pathways_jupyter.render.parts import Part, code, line, remarks, spaced, tab
 from pathways_jupyter.render.view import View, drawn
 
 
-def overview(commands: Mapping[str, Command], program: str) -> View:
-    """All commands with their summaries."""
+def overview(commands: Mapping[str, Command], program: str, *, cell: Command | None = None) -> View:
+    """All commands with their summaries, below the help of `cell`."""
     rows = [(code(f"{program} {command.name}"), command.summary) for command in commands.values()]
     ending = remarks([f"{program} COMMAND --help shows its options and examples."])
-    return drawn(commands, table((), rows), spaced(ending))
+    return drawn(commands, *(_parts(cell, "") if cell else ()), spaced(table((), rows)), spaced(ending))
 
 
 def command(about: Command, program: str) -> View:
     """One command with its options and examples."""
+    return drawn(about, *_parts(about, program))
+
+
+def _parts(about: Command, program: str) -> list[Part]:
     # A cell magic is its own program.
     before = f"{program} " if program else ""
     usage = " ".join([f"{before}{about.name}", *map(_place, about.words), *(["[options]"] if about.options else [])])
@@ -37,7 +41,7 @@ def command(about: Command, program: str) -> View:
         plain = "\n".join(f"  {typed}\n      {purpose}" for typed, purpose in examples)
         rich = table((), [(code(typed), purpose) for typed, purpose in examples]).html
         shown += [spaced(line("Examples:")), Part(plain, rich)]
-    return drawn(about, *shown)
+    return shown
 
 
 def _place(word: Word) -> str:
