@@ -18,7 +18,7 @@ from pathways_jupyter.render import jobs as picture
 from pathways_jupyter.render.view import View, for_kubectl, preformatted, said
 from pathways_jupyter.service import jobs
 from pathways_jupyter.service.pathwaysjob import conditions, installation, submission, yaml_text
-from pathways_jupyter.service.pathwaysjob.validation import InvalidJob
+from pathways_jupyter.service.pathwaysjob.definition import InvalidJob
 from pathways_jupyter.session import clusters
 
 

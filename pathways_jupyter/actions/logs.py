@@ -11,6 +11,7 @@ from pathways_jupyter.base import parsing
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.kube import pods
 from pathways_jupyter.service import jobs
 from pathways_jupyter.service import logs as reading
 from pathways_jupyter.session import clusters
@@ -61,7 +62,12 @@ def logs(shell: Shell, values: Values) -> None:
             client, namespace, program, which=values.get("slice") or "", service=where.service, job=job
         ),
     )
-    lines = clusters.stream(where, lambda client, namespace: reading.lines(client, found, follow=follow, tail=tail))
+    lines = clusters.stream(
+        where,
+        lambda client, namespace: pods.logs(
+            client, found.pod, namespace=found.namespace, container=found.container, follow=follow, tail=tail
+        ),
+    )
     show_lines(shell, lines, follow=follow, pod=found.pod)
 
 

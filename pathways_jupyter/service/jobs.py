@@ -19,7 +19,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import EVENTS, JOBSETS, PATHWAYS_JOBS, PODS, Object, Resource
 from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.service import names, untrusted
-from pathways_jupyter.service.pathwaysjob import conditions, expansion, fields, reasons
+from pathways_jupyter.service.pathwaysjob import conditions, description, expansion, fields
 from pathways_jupyter.service.pathwaysjob.description import (
     EventInfo,
     JobInfo,
@@ -118,10 +118,10 @@ async def _with_reason(client: Client, manifest: Object, listed: Sequence[Object
     """Describe a job, with what its pods say of why it does not start or has failed."""
     info = job_info(manifest)
     if info.state in {conditions.PENDING, conditions.RUNNING}:
-        return replace(info, reason=reasons.stuck(listed) or info.reason)
+        return replace(info, reason=description.stuck(listed) or info.reason)
     failed = None
     if info.state == conditions.FAILED:
-        failed = reasons.failure(listed, info.reason, main=main_container(manifest))
+        failed = description.failure(listed, info.reason, main=main_container(manifest))
     if failed is None:
         return info
     lines: list[str] = []

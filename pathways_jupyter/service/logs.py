@@ -1,14 +1,13 @@
-"""Find the pod of a resource manager, a worker or a proxy, and read its log."""
+"""Find the container of a resource manager, a worker or a proxy, to read its log."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from pathways_jupyter.base.errors import ConfigError, ServiceError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import count
-from pathways_jupyter.kube import objects, pods
+from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS
 from pathways_jupyter.service import discovery, names, status, untrusted
@@ -67,16 +66,6 @@ async def find(
         hint = "Try again when it is back."
         raise ServiceError(f"The worker of slice {index} has no pod: {worker.reason}.", hint=hint)
     return LogPlace(worker.pod, names.WORKER_CONTAINER, found.namespace)
-
-
-async def lines(
-    client: Client, place: LogPlace, *, follow: bool = False, tail: int | None = None
-) -> AsyncIterator[str]:
-    """Yield the log's lines; see :func:`pathways_jupyter.kube.pods.logs`."""
-    async for line in pods.logs(
-        client, place.pod, namespace=place.namespace, container=place.container, follow=follow, tail=tail
-    ):
-        yield line
 
 
 async def _newest(client: Client, namespace: str, labels: str, job: str | None = None) -> str:

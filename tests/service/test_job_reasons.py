@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from pathways_jupyter.service.pathwaysjob import reasons
+from pathways_jupyter.service.pathwaysjob import description
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from pathways_jupyter.service.pathwaysjob import reasons
 )  # fmt: skip
 def test_the_last_error_of_a_real_traceback(program, said):
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    found = reasons.last_error((ran.stdout + ran.stderr).splitlines())
+    found = description.last_error((ran.stdout + ran.stderr).splitlines())
     assert found.startswith(said) if said else not found
 
 
@@ -56,20 +56,20 @@ WORKER = pod("worker", job="t-worker-0", main=[("pathways-worker", 137, "09")])
 
 
 def test_the_container_that_failed_first_is_the_reason_and_no_sidecar_that_was_stopped_after_it():
-    found = reasons.failure([HEAD], "jobset failed", main="main")
+    found = description.failure([HEAD], "jobset failed", main="main")
     assert (found.container, found.reason([])) == ("main", "exit code 3")
     data = pod("pathways-head", init=[("data", 1, "02")])
-    assert reasons.failure([data], "", main="main").reason([]) == "head, container data: exit code 1"
+    assert description.failure([data], "", main="main").reason([]) == "head, container data: exit code 1"
 
 
 def test_the_pods_of_the_job_that_the_cluster_names_are_the_reason():
-    found = reasons.failure([HEAD, WORKER], "job t-worker-0 failed: backoff limit", main="main")
+    found = description.failure([HEAD, WORKER], "job t-worker-0 failed: backoff limit", main="main")
     assert found.reason([]) == "slice 0 host 1, container pathways-worker: exit code 137 (SIGKILL)"
 
 
 def test_a_job_whose_pods_all_succeeded_or_are_gone_has_no_failed_container():
-    assert reasons.failure([pod("pathways-head", main=[("main", 0, "01")])], "", main="main") is None
-    assert reasons.failure([], "DeadlineExceeded", main="main") is None
+    assert description.failure([pod("pathways-head", main=[("main", 0, "01")])], "", main="main") is None
+    assert description.failure([], "DeadlineExceeded", main="main") is None
 
 
 def test_the_most_serious_reason_of_waiting_pods_is_shown_with_their_number():
@@ -79,9 +79,9 @@ def test_the_most_serious_reason_of_waiting_pods_is_shown_with_their_number():
 
     scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
     nowhere = pod("worker", phase="Pending", conditions=[scheduled])
-    assert reasons.stuck([waiting("worker", "ContainerCreating"), HEAD]) == ""
-    assert reasons.stuck([nowhere]) == "slice 0 host 1: Unschedulable: 0/3 nodes"
-    found = reasons.stuck([nowhere, waiting("worker", "ErrImageNeverPull", "no\nimage")])
+    assert description.stuck([waiting("worker", "ContainerCreating"), HEAD]) == ""
+    assert description.stuck([nowhere]) == "slice 0 host 1: Unschedulable: 0/3 nodes"
+    found = description.stuck([nowhere, waiting("worker", "ErrImageNeverPull", "no\nimage")])
     assert found.startswith("slice 0 host 1: ErrImageNeverPull: its image is not on the node: no")
     assert found.endswith("(and 1 more pod)")
     assert "\n" not in found

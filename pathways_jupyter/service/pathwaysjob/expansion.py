@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from pathways_jupyter.service import names, service_jobset
-from pathways_jupyter.service.pathwaysjob import fields, validation
+from pathways_jupyter.service.pathwaysjob import definition, fields
+from pathways_jupyter.service.pathwaysjob.definition import InvalidJob, Problem
 from pathways_jupyter.service.pathwaysjob.fields import Component, Job, Manifest
-from pathways_jupyter.service.pathwaysjob.validation import InvalidJob, Problem
 
 JOB_LABEL = "pathways-jupyter/pathwaysjob"
 """On the JobSet: the name of its PathwaysJob."""
@@ -38,7 +38,7 @@ def expand(manifest: Mapping[str, Any], *, strict: bool = False) -> Manifest:
       ConfigError: The job cannot be run: it does not fit its schema, its TPU type does not exist, or its name is too
         long for its pods' names.
     """
-    validation.check(manifest, strict=strict)
+    definition.check(manifest, strict=strict)
     job = fields.read(manifest)
     elastic = job.elastic_slices > 0
     made = service_jobset.manifest(

@@ -15,7 +15,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS, Object, Resource
 from pathways_jupyter.service import service_jobset
 from pathways_jupyter.service.pathwaysjob import expansion, fields
-from pathways_jupyter.service.pathwaysjob.validation import InvalidJob, Problem
+from pathways_jupyter.service.pathwaysjob.definition import InvalidJob, Problem
 
 _PATH = re.compile(r"(?<![\w.])((?:spec|metadata)(?:\.\w+|\[\d+\])*)(?=[:\"])")
 _EXTRA = re.compile(r'((?:unknown|duplicate) field) "([^"]+)"')
