@@ -188,7 +188,7 @@ class Person:
             try:
                 for wanted in (names.DEFAULT_SERVICE, ""):
                     (target, *_) = await hosts.of_service(client, names.DEFAULT_NAMESPACE, wanted)
-                channel = await hosts.connect(client, target, ["/bin/sh", "-c", "echo here"])
+                channel = await hosts.PodConnection(client, target).start(["/bin/sh", "-c", "echo here"])
                 said = await channel.read()
                 await channel.close()
                 assert said == b"here\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import shlex
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -41,7 +42,8 @@ class RunFailed(MultihostError):
 def run(shell: Shell, values: Values) -> None:
     """Send a directory to all hosts, and run the command of the line on them."""
     words = values.get("command", ())
-    start(shell, values, options.shell(words) if words else "")
+    # A single word is a command for a shell already.
+    start(shell, values, words[0] if len(words) == 1 else shlex.join(words))
 
 
 def start(shell: Shell, values: Values, command: str) -> None:
@@ -214,7 +216,7 @@ def _wanted(values: Values) -> targets.Wanted:
       ConfigError: A value is invalid.
       SessionError: There is no such session.
     """
-    if not options.in_cluster(values):
+    if not any(values.get(name) for name in ("service", "job", "session")):
         return options.wanted(values, None)
     if session := values.get("session"):
         record = cluster.find_session(session)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +25,6 @@ def wanted(values: Mapping[str, Any], cluster: ConnectConfig | None, session_ser
     """
     given = {name: values[name] for name in _SSH if values.get(name)}
     return Wanted(**given, keys=tuple(values.get("keys") or ()), session=session_service, cluster=cluster)
-
-
-def in_cluster(values: Mapping[str, Any]) -> bool:
-    """Whether `values` name hosts in a cluster."""
-    return any(values.get(name) for name in ("service", "job", "session"))
 
 
 def request(values: Mapping[str, Any], command: str) -> Request:
@@ -70,8 +64,3 @@ def wish(values: Mapping[str, Any], nodes: int) -> Wish:
     given = {name: values[name] for name in ("prefix", "network", "internal_only") if values.get(name)}
     runtime, tier = values.get("runtime") or DEFAULT_RUNTIME, tiers[0] if tiers else "on-demand"
     return Wish(values["name"], values["accelerator"], runtime, nodes=nodes, tier=tier, **given)
-
-
-def shell(words: Sequence[str]) -> str:
-    """Return the words of a command line as a command for a shell; a single word is one already."""
-    return words[0] if len(words) == 1 else shlex.join(words)
