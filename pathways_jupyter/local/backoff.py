@@ -32,20 +32,8 @@ class BackOff:
         return min(self.first_seconds * 2.0 ** min(doublings, 32), self.max_seconds) if doublings >= 0 else 0.0
 
 
-@dataclass(frozen=True)
-class Backoffs:
-    """The waits of a cluster: of a Job before its next pod, of a kubelet before a container's next start."""
-
-    jobs: BackOff
-    containers: BackOff
-
-
-KUBERNETES = Backoffs(
-    # Only a pod that succeeds makes the Job controller forget.
-    jobs=BackOff(first_seconds=10.0, max_seconds=600.0),
-    containers=BackOff(first_seconds=10.0, max_seconds=300.0, at_once=1, forgotten_seconds=600.0),
-)
-FAST = Backoffs(
-    jobs=BackOff(first_seconds=1.0, max_seconds=2.0, at_once=1, forgotten_seconds=60.0),
-    containers=BackOff(first_seconds=1.0, max_seconds=2.0, at_once=1, forgotten_seconds=60.0),
-)
+JOB_RESTARTS = BackOff(first_seconds=10.0, max_seconds=600.0)
+"""Before a Job's next pod, as in Kubernetes: only a pod that succeeds makes the Job controller forget."""
+CONTAINER_RESTARTS = BackOff(first_seconds=10.0, max_seconds=300.0, at_once=1, forgotten_seconds=600.0)
+"""Before a container's next start, as in Kubernetes."""
+FAST_RESTARTS = BackOff(first_seconds=1.0, max_seconds=2.0, at_once=1, forgotten_seconds=60.0)

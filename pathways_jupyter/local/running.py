@@ -10,10 +10,10 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from pathways_jupyter.local import backoff
 from pathways_jupyter.local.apiserver.app import ADMIN, ApiServer
 from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.backoff import FAST, KUBERNETES
 from pathways_jupyter.local.controllers.garbage import GarbageCollector
 from pathways_jupyter.local.controllers.job import JobController
 from pathways_jupyter.local.controllers.jobset import JobSetController
@@ -48,7 +48,6 @@ class RunningCluster:
     def __init__(self, directory: Path, settings: Settings, *, cold: Spawner, warm: Spawner) -> None:
         self._directory = directory
         self.settings = settings
-        self._backoffs = FAST if settings.fast_heal else KUBERNETES
         self._cold = cold
         self._warm = warm
         self.network = Network(directory)
@@ -58,7 +57,7 @@ class RunningCluster:
             network=self.network,
             cold=self._cold,
             warm=self._warm,
-            restarts=self._backoffs.containers,
+            restarts=backoff.FAST_RESTARTS if settings.fast_heal else backoff.CONTAINER_RESTARTS,
             account=lambda pod: pod_account(pod, directory=directory / "pods" / pod["metadata"]["uid"], api=self.api),
             forget=lambda uid: self.api.revoke_tokens(POD_UID, uid),
         )
@@ -180,6 +179,7 @@ class RunningCluster:
 
     def _start_controllers(self, nodes: list[Object]) -> None:
         recorder = Recorder(self._store)
+        job_restarts = backoff.FAST_RESTARTS if self.settings.fast_heal else backoff.JOB_RESTARTS
         self._nodes = NodeController(
             self._store,
             recorder,
@@ -191,7 +191,7 @@ class RunningCluster:
             NodePoolController(self._store, self._nodes),
             Scheduler(self._store, recorder),
             JobSetController(self._store, recorder),
-            JobController(self._store, recorder, backoff=self._backoffs.jobs),
+            JobController(self._store, recorder, backoff=job_restarts),
             GarbageCollector(self._store),
             OperatorController(self._store),
             VolumeCleaner(self._store, self._directory),

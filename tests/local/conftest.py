@@ -9,7 +9,7 @@ import pytest
 
 from pathways_jupyter.local.apiserver.resources import JOBS, PODS, Object, ResourceType
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.backoff import FAST
+from pathways_jupyter.local.backoff import FAST_RESTARTS
 from pathways_jupyter.local.controllers.garbage import GarbageCollector
 from pathways_jupyter.local.controllers.job import JobController
 from pathways_jupyter.local.controllers.jobset import JobSetController
@@ -115,7 +115,7 @@ async def machine(tmp_path: Path):
     cold, warm = Spawner(log=tmp_path / "cold.log"), Spawner(log=tmp_path / "warm.log")
     cold.start()
     store = Store()
-    kubelet = Kubelet(tmp_path, network=network, cold=cold, warm=warm, restarts=FAST.containers)
+    kubelet = Kubelet(tmp_path, network=network, cold=cold, warm=warm, restarts=FAST_RESTARTS)
     kubelet.attach(store, Recorder(store))
     yield Machine(store, kubelet, cold, network)
     await asyncio.wait_for(kubelet.close(), DEADLINE)
@@ -137,7 +137,7 @@ async def controlled(machine: Machine):
         ),
         Scheduler(store, recorder),
         JobSetController(store, recorder),
-        JobController(store, recorder, backoff=FAST.jobs),
+        JobController(store, recorder, backoff=FAST_RESTARTS),
         GarbageCollector(store),
     ]
     for controller in controllers:

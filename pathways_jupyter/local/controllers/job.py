@@ -18,7 +18,7 @@ from pathways_jupyter.local.apiserver.resources import JOBS, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType
-from pathways_jupyter.local.backoff import KUBERNETES, BackOff
+from pathways_jupyter.local.backoff import JOB_RESTARTS, BackOff
 from pathways_jupyter.local.controllers.reconciler import (
     Key,
     Reconciler,
@@ -48,7 +48,7 @@ class JobController(Reconciler):
       backoff: Wait before a failed pod is replaced.
     """
 
-    def __init__(self, store: Store, recorder: Recorder, *, backoff: BackOff = KUBERNETES.jobs) -> None:
+    def __init__(self, store: Store, recorder: Recorder, *, backoff: BackOff = JOB_RESTARTS) -> None:
         super().__init__(store, {JOBS: self._of_job, PODS: owned_by("Job")})
         self._backoff = backoff
         self._recorder = recorder

@@ -22,7 +22,7 @@ from pathways_jupyter.local.apiserver.resources import PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType, Watch
-from pathways_jupyter.local.backoff import KUBERNETES, BackOff
+from pathways_jupyter.local.backoff import CONTAINER_RESTARTS, BackOff
 from pathways_jupyter.local.event_recorder import Recorder
 from pathways_jupyter.local.node import environment, pid_one, pod_python, volumes
 from pathways_jupyter.local.node.container import Container
@@ -68,7 +68,7 @@ class Kubelet:
         network: Network,
         cold: Spawner,
         warm: Spawner,
-        restarts: BackOff = KUBERNETES.containers,
+        restarts: BackOff = CONTAINER_RESTARTS,
         account: Callable[[Object], Mapping[str, str]] = lambda _pod: {},
         forget: Callable[[str], None] = lambda _uid: None,
     ) -> None:

@@ -4,8 +4,9 @@ import pytest
 
 from pathways_jupyter.base import parsing
 from pathways_jupyter.base.text import ranges
+from pathways_jupyter.local import backoff
 from pathways_jupyter.local.apiserver.resources import CONFIG_MAPS, EVENTS, JOBS, PODS
-from pathways_jupyter.local.backoff import FAST, KUBERNETES, BackOff
+from pathways_jupyter.local.backoff import BackOff
 from pathways_jupyter.local.controllers.job import JobController
 from pathways_jupyter.local.event_recorder import Recorder
 from pathways_jupyter.service import names
@@ -74,10 +75,10 @@ async def test_a_deleted_pod_is_replaced_and_counted(controlled):
 
 
 def test_the_wait_before_the_next_pod_is_kubernetes_own():
-    assert [KUBERNETES.jobs.wait(failures) for failures in range(9)] == [0, 10, 20, 40, 80, 160, 320, 600, 600]
-    assert [KUBERNETES.containers.wait(failures) for failures in range(8)] == [0, 0, 10, 20, 40, 80, 160, 300]
-    assert [FAST.jobs.wait(failures) for failures in range(5)] == [0, 0, 1, 2, 2]
-    assert FAST.containers.wait(100) == 2
+    assert [backoff.JOB_RESTARTS.wait(failures) for failures in range(9)] == [0, 10, 20, 40, 80, 160, 320, 600, 600]
+    assert [backoff.CONTAINER_RESTARTS.wait(failures) for failures in range(8)] == [0, 0, 10, 20, 40, 80, 160, 300]
+    assert [backoff.FAST_RESTARTS.wait(failures) for failures in range(5)] == [0, 0, 1, 2, 2]
+    assert backoff.FAST_RESTARTS.wait(100) == 2
 
 
 async def test_a_pod_that_failed_is_not_replaced_before_its_time(machine):
