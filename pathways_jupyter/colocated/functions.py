@@ -166,6 +166,7 @@ def _call(
     """
     import jax
 
+    # Arrays travel as arrays, and the rest of the tree, with gaps where they were, in a pickle.
     leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
     arrays = {place: leaf for place, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)}
     values = [None if place in arrays else leaf for place, leaf in enumerate(leaves)]
@@ -173,6 +174,7 @@ def _call(
     named = {f"argument {place}": array for place, array in arrays.items()}
     data = [preflight.pickled((called, tree, values, list(arrays)), names={name: called, **parts})]
     chosen = cell_run.choose_for(named, where.slices, where.hosts, where.once)
+    # An object is made by the first call that reaches its host.
     if of is not None and any(host.index not in of._present for host in chosen):
         data.append(preflight.pickled(of._made, names={of._made[0].__name__: of._made}))
     preflight.check(chosen, (), b"".join(data))

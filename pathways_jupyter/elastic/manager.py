@@ -1,16 +1,23 @@
-"""Decorators that call a training function again when slices change.
+"""The slices that a training run uses, and decorators that call a function again when they change.
 
 The names and their meanings follow pathwaysutils' ``elastic.manager.Manager`` (version 0.1.13), so that a program can
-change from one to the other by its import.
+change from one to the other by its import. The difference is how changes are noticed: here a session's event wakes a
+waiting run at once, and polling is only the fallback.
+
+The user's own loop says less about itself than `train_loop`. Its run begins with the first call of the Manager that
+takes part in one, and its steps are known only if the loop notes them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
-from typing import Any, TypeVar
+import sys
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.sentences import say
 from pathways_jupyter.elastic.arguments import (
     ArgumentError,
@@ -19,23 +26,229 @@ from pathways_jupyter.elastic.arguments import (
     check_slices,
     check_whole,
 )
-from pathways_jupyter.elastic.errors import ElasticRuntimeError, ScaleUpSignalError, is_slice_down
-from pathways_jupyter.elastic.event_kinds import Kind, listed, paused_words
+from pathways_jupyter.elastic.errors import ElasticRuntimeError, ScaleUpSignalError, is_proxy_gone, is_slice_down
+from pathways_jupyter.elastic.event_kinds import Kind, listed, lost_words, paused_words
 from pathways_jupyter.elastic.goodput import Spent
-from pathways_jupyter.elastic.run_slices import Slices
+from pathways_jupyter.elastic.health import SETTLE_SECONDS, Health, by_slice
+from pathways_jupyter.elastic.record import Record
+from pathways_jupyter.session.kernel import process
 
+if TYPE_CHECKING:
+    import jax
+
+    from pathways_jupyter.session.kernel.session import Session
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 RetryPolicy = Callable[[int, Exception], bool]
 
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-class Manager(Slices):
+class Manager:
     """The slices of this process, and those that its computation uses.
 
     Args:
-      devices, session, settle_seconds, record: As for :class:`~pathways_jupyter.elastic.run_slices.Slices`.
+      devices: The devices to manage; default: all of JAX's.
+      session: The session whose events report losses; default: this process's. Without one, slices are probed.
+      settle_seconds: How long a slice that was lost must be up before it is used again; doubles with each loss.
+      record: Where the events of the user's own loop go; default: a new one for each run.
+
+    Attributes:
+      slice_to_devices: Devices by slice index.
+      all_slice_indices: The indices of all slices.
+      elastic_down_event_count: How often slices in use were lost.
+
+    Raises:
+      ArgumentError: There is no device, or the time cannot be used.
     """
+
+    def __init__(
+        self,
+        devices: Sequence[jax.Device] | None = None,
+        *,
+        session: Session | None = None,
+        settle_seconds: float = SETTLE_SECONDS,
+        record: Record | None = None,
+    ) -> None:
+        import jax
+
+        check_seconds("settle_seconds", settle_seconds)
+        if devices is not None and not len(devices):
+            raise ArgumentError("devices is empty.", hint="Leave it out for all of JAX's devices.")
+        self.session = session if session is not None else process.session()
+        self.elastic_down_event_count = 0
+        self._settle_seconds = settle_seconds
+        self._record = record
+        self._own_record: Record | None = None
+        if self.session is not None and threading.current_thread() is threading.main_thread():
+            # There may be a new proxy since JAX was used last: from outside, or after an interrupted reconnect.
+            self.session.settle()
+        self._manage(jax.devices() if devices is None else devices)
+
+    def _manage(
+        self, devices: Sequence[jax.Device], listeners: Sequence[Callable[[int, bool, str], None]] = ()
+    ) -> None:
+        """Make `devices` the ones that are managed; `listeners` are those of their health."""
+        self.slice_to_devices: Mapping[int, Sequence[jax.Device]] = by_slice(devices)
+        self.all_slice_indices = frozenset(self.slice_to_devices)
+        self.health = Health(self.slice_to_devices, self.session, settle_seconds=self._settle_seconds)
+        self.health.listeners.extend(listeners)
+        self._active: frozenset[int] = frozenset()
+        self.active_slice_indices = self._answering()
+
+    def _answering(self) -> frozenset[int]:
+        """Return the slices that answer; none without a proxy, or with one that JAX does not use yet."""
+        import jax
+
+        if self.session is None:
+            return self.health.check()
+        if not self.session.has_devices:
+            return frozenset()
+        try:
+            return self.health.check()
+        except jax.errors.JaxRuntimeError as error:
+            # A broken connection is noticed here before the session reports the loss.
+            if not is_proxy_gone(error):
+                raise
+            return frozenset()
+
+    def reconnect(self) -> tuple[str, ...]:
+        """Get a new proxy for the session, and manage the same devices of it; all arrays are lost.
+
+        Call it on the thread that runs the user's code. Compiled functions and meshes have to be made again.
+
+        Returns:
+          The user's variables that have become unusable.
+
+        Raises:
+          SessionError: There is no session, it is over, or the new proxy did not come up; then it can be tried again.
+        """
+        import jax
+
+        if self.session is None:
+            raise SessionError("This process has no session whose proxy could be replaced.")
+        managed = [device for devices in self.slice_to_devices.values() for device in devices]
+        listeners = self.health.listeners
+        self.health.close()
+        # With other devices than JAX's, these are of a proxy that has been replaced already.
+        is_replaced = self.session.has_devices and not set(managed) & set(jax.devices())
+        unusable = () if is_replaced else self.session.reconnect().unusable
+        ids = {device.id for device in managed}
+        self._manage([device for device in jax.devices() if device.id in ids], listeners)
+        self.health.start()
+        return tuple(each.name for each in unusable)
+
+    def start_monitoring(self, poll_interval: float = 10) -> None:
+        """Start to watch the slices; `poll_interval` is in seconds, and counts only where there is no session."""
+        self.health.start(poll_interval)
+
+    def close(self, *, done: bool | None = None) -> None:
+        """Stop to watch, and end the record of the user's own loop.
+
+        Args:
+          done: Whether that loop has come to its end; default: if no exception is being handled.
+        """
+        self.health.close()
+        own, self._own_record = self._own_record, None
+        if own is not None:
+            self.health.listeners.remove(own.slice_changed)
+            own.end(done=sys.exc_info()[0] is None if done is None else done)
+
+    @property
+    def active_slice_indices(self) -> frozenset[int]:
+        """The slices that the computation uses."""
+        return self._active
+
+    @active_slice_indices.setter
+    def active_slice_indices(self, indices: Collection[int]) -> None:
+        if unknown := set(indices) - self.all_slice_indices:
+            raise ArgumentError(
+                f"active_slice_indices has {sorted(unknown)}, which are not this manager's.",
+                hint=f"Its slices are {sorted(self.all_slice_indices)}.",
+            )
+        self._active = frozenset(indices)
+
+    @property
+    def inactive_slice_indices(self) -> frozenset[int]:
+        """The slices that the computation does not use."""
+        return self.all_slice_indices - self._active
+
+    @property
+    def available_inactive_slices(self) -> frozenset[int]:
+        """Slices that the computation does not use and could: they are up and have settled."""
+        return self.health.trusted - self._active
+
+    @property
+    def total_slice_count(self) -> int:
+        """The number of all slices."""
+        return len(self.slice_to_devices)
+
+    @property
+    def active_slice_count(self) -> int:
+        """The number of slices that the computation uses."""
+        return len(self._active)
+
+    @property
+    def active_devices(self) -> list[jax.Device]:
+        """The devices of the active slices, slice by slice."""
+        return [device for index in sorted(self._active) for device in self.slice_to_devices[index]]
+
+    @property
+    def default_device(self) -> jax.Device:
+        """A device of an active slice.
+
+        Raises:
+          ValueError: No slice is active.
+        """
+        if not self._active:
+            raise ValueError("No slice is active.")
+        return self.slice_to_devices[min(self._active)][0]
+
+    def scale_by_active_slices(self, x: int | float) -> int | float:
+        """Return `x` times the share of slices that are active.
+
+        Raises:
+          ValueError: `x` is an integer and the result would not be one; or it is no number.
+        """
+        if isinstance(x, bool) or not isinstance(x, (int, float)):
+            raise ValueError(f"{x!r} is no number.")
+        if isinstance(x, float):
+            return x * self.active_slice_count / self.total_slice_count
+        quotient, remainder = divmod(x * self.active_slice_count, self.total_slice_count)
+        if remainder:
+            raise ValueError(f"{x} cannot be scaled to {self.active_slice_count} of {self.total_slice_count} slices.")
+        return quotient
+
+    def note_loss(self, error: Exception | None = None) -> frozenset[int]:
+        """Find out which active slices are gone, after `error` said that some are; return the remaining ones."""
+        record, before = self.own_record(), self._active
+        remaining = self.find_loss()
+        if record.latest is not None:
+            # Otherwise it is not known what of the time so far was in vain.
+            record.goodput.waste()
+        record.add(Kind.DETECTED, lost_words(before - remaining, error), slices=tuple(sorted(remaining)))
+        return remaining
+
+    def find_loss(self) -> frozenset[int]:
+        """The same as :meth:`note_loss`, for a loop that keeps a record of its own."""
+        self.elastic_down_event_count += 1
+        # The error may be faster than the event, so ask the devices.
+        answered = self.health.check(self._active)
+        self.active_slice_indices = answered
+        return answered
+
+    def note_step(self, step: int, **metrics: float) -> None:
+        """Note that step number `step` of the user's own loop is complete, for its record, the log and the panel."""
+        record = self.own_record()
+        record.goodput.step(step)
+        record.step(step, metrics, slices=self.active_slice_count, losses=self.elastic_down_event_count)
+
+    def own_record(self, name: str = "") -> Record:
+        """Return the record of the user's own loop, whose function is `name`; its run begins with the first call."""
+        if self._own_record is None:
+            record = self._own_record = self._record or Record()
+            record.begin(name=name, slices=self.total_slice_count, session=self.session)
+            record.goodput.begin_steps()
+            self.health.listeners.append(record.slice_changed)
+        return self._own_record
 
     def elastic_retry(
         self,
