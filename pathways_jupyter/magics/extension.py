@@ -18,24 +18,13 @@ from pathways_jupyter.magics.colocated import ColocatedMagics
 from pathways_jupyter.magics.pathways import PathwaysMagics
 
 _loaded: weakref.WeakKeyDictionary[Any, _Extension] = weakref.WeakKeyDictionary()
-
-
 _SESSION = ("pathways_jupyter.session.kernel.session", "Session")
 
 
-def _as_html(session: Any) -> str:
+def _display(session: Any) -> dict[str, str]:
     from pathways_jupyter.magics.notebook_session import card_of
 
-    return card_of(session).html
-
-
-def _as_text(session: Any, printer: Any, cycle: bool) -> None:
-    from pathways_jupyter.magics.notebook_session import card_of
-
-    printer.text(card_of(session).text)
-
-
-_SESSION_DISPLAYS = {"text/html": _as_html, "text/plain": _as_text}
+    return card_of(session)._repr_mimebundle_()
 
 
 class _Extension:
@@ -51,16 +40,15 @@ class _Extension:
         self._colocated = ColocatedMagics(shell)
         shell.register_magics(self.magics, self._colocated)
         shell.Completer.custom_matchers.extend(self.matchers)
-        for mimetype, show in _SESSION_DISPLAYS.items():
-            shell.display_formatter.formatters[mimetype].for_type_by_name(*_SESSION, show)
+        # By its name: importing the class takes long.
+        shell.display_formatter.mimebundle_formatter.for_type_by_name(*_SESSION, _display)
         shell.events.register("pre_run_cell", self.magics.before_cell)
         shell.events.register("post_run_cell", self.magics.after_cell)
         threading.Thread(target=_prepare, name="pathways-prepare", daemon=True).start()
 
     def undo(self, shell: Any) -> None:
-        for mimetype in _SESSION_DISPLAYS:
-            with contextlib.suppress(KeyError):
-                shell.display_formatter.formatters[mimetype].pop(".".join(_SESSION))
+        with contextlib.suppress(KeyError):
+            shell.display_formatter.mimebundle_formatter.pop(".".join(_SESSION))
         shell.events.unregister("pre_run_cell", self.magics.before_cell)
         shell.events.unregister("post_run_cell", self.magics.after_cell)
         if shell.custom_exceptions == self.magics.shown_errors:
