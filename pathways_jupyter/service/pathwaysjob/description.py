@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.text import count
 from pathways_jupyter.kube.objects import JOBSETS, created
@@ -100,10 +101,12 @@ def is_headless(manifest: Mapping[str, Any]) -> bool:
 
 def _shape(manifest: Mapping[str, Any]) -> tuple[str, int, bool]:
     try:
-        job = fields.read(manifest)
-    except ConfigError:
+        (slices,), controller = manifest["spec"]["workers"], manifest["spec"]["controller"]
+        kind = tpu.parse_instance_type(f"{slices['type']}:{slices['topology']}")
+        return str(kind), int(slices["numSlices"]), controller.get("template") is None
+    except (ConfigError, KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        # An API server with another definition may store anything.
         return "", 0, False
-    return str(job.instance_type), job.slices, job.headless
 
 
 def _jobset_shape(jobset: Mapping[str, Any]) -> tuple[str, int, bool]:

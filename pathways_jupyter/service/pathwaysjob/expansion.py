@@ -11,10 +11,12 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from pathways_jupyter.base import tpu
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.service import names, service_jobset
 from pathways_jupyter.service.pathwaysjob import definition, fields
 from pathways_jupyter.service.pathwaysjob.definition import InvalidJob, Problem
-from pathways_jupyter.service.pathwaysjob.fields import Component, Job, Manifest
+from pathways_jupyter.service.pathwaysjob.fields import Manifest
 
 JOB_LABEL = "pathways-jupyter/pathwaysjob"
 """On the JobSet: the name of its PathwaysJob."""
@@ -39,92 +41,106 @@ def expand(manifest: Mapping[str, Any], *, strict: bool = False) -> Manifest:
         long for its pods' names.
     """
     definition.check(manifest, strict=strict)
-    job = fields.read(manifest)
-    elastic = job.elastic_slices > 0
+    metadata, spec = manifest["metadata"], manifest["spec"]
+    name, controller = str(metadata.get("name") or ""), spec["controller"]
+    if len(spec["workers"]) != 1:
+        raise ConfigError(
+            f"PathwaysJob {name!r} needs one entry in spec.workers.", hint="All slices of a job are of one type."
+        )
+    (slices,) = spec["workers"]
+    if (restarts := slices.get("maxSliceRestarts")) is None:
+        restarts = 1
     made = service_jobset.manifest(
         service_jobset.ServiceSpec(
-            job.instance_type,
-            job.slices,
-            f"{names.IMAGE_REPOSITORY}/{names.SERVER_IMAGE}:{job.version}",
-            name=job.name,
-            namespace=job.namespace,
-            gcs_scratch_location=job.directory,
-            sidecar_image=_component(job, fields.SIDECAR).image,
-            max_restarts=job.max_restarts,
-            max_slice_restarts=job.max_slice_restarts if elastic else RIGID_RESTARTS,
+            tpu.parse_instance_type(f"{slices['type']}:{slices['topology']}"),
+            slices["numSlices"],
+            f"{names.IMAGE_REPOSITORY}/{names.SERVER_IMAGE}:{_version(spec)}",
+            name=name,
+            namespace=metadata.get("namespace") or "",
+            gcs_scratch_location=spec.get("pathwaysDir") or "",
+            sidecar_image=_component(spec, fields.SIDECAR).get("image") or "",
+            max_restarts=spec.get("maxRestarts") or 0,
+            max_slice_restarts=restarts if controller.get("elasticSlices") else RIGID_RESTARTS,
             host_network=True,
-            labels={**job.labels, JOB_LABEL: job.name},
+            labels={**(metadata.get("labels") or {}), JOB_LABEL: name},
         )
     )
-    if not job.namespace:
+    if not metadata.get("namespace"):
         del made["metadata"]["namespace"]
     # All but kubectl's copy of the PathwaysJob, with which `kubectl apply` would compare the JobSet.
-    annotations = {key: value for key, value in job.annotations.items() if key != _LAST_APPLIED}
+    annotations = {key: each for key, each in (metadata.get("annotations") or {}).items() if key != _LAST_APPLIED}
     if annotations:
         made["metadata"]["annotations"] = annotations
     head, workers = made["spec"]["replicatedJobs"]
-    _finish_workers(workers, job)
-    _finish_head(head, job, annotations, workers["template"]["spec"]["template"]["spec"]["nodeSelector"])
-    if not job.headless:
+    _finish_workers(workers, spec)
+    _finish_head(head, name, spec, annotations, workers["template"]["spec"]["template"]["spec"]["nodeSelector"])
+    if controller.get("template") is not None:
         # Workers never end by themselves: the job is complete when the user's containers are.
         made["spec"]["successPolicy"] = {"operator": "All", "targetReplicatedJobs": [names.HEAD_JOB]}
-    if job.suspended:
+    if annotations.get(fields.START_SUSPENDED_ANNOTATION) == "true":
         made["spec"]["suspend"] = True
     return made
 
 
-def _finish_workers(workers: Manifest, job: Job) -> None:
+def _finish_workers(workers: Manifest, spec: Mapping[str, Any]) -> None:
+    (slices,) = spec["workers"]
     pod = workers["template"]["spec"]["template"]["spec"]
     (worker,) = pod["containers"]
-    if job.metrics:
+    if spec["controller"].get("enableMetricsCollection"):
         worker["args"].append(_METRICS)
-    _customize(worker, _component(job, fields.WORKER))
+    _customize(worker, _component(spec, fields.WORKER))
     for sidecar in pod.get("initContainers") or ():
-        _customize(sidecar, _component(job, fields.SIDECAR))
+        _customize(sidecar, _component(spec, fields.SIDECAR))
     # The job's own selectors come last: other nodes cannot run its slices.
-    pod["nodeSelector"] = {**job.node_selector, **pod["nodeSelector"]}
-    if job.grace_seconds is not None:
-        pod["terminationGracePeriodSeconds"] = job.grace_seconds
-    if job.priority_class:
-        pod["priorityClassName"] = job.priority_class
+    pod["nodeSelector"] = {**(slices.get("nodeSelector") or {}), **pod["nodeSelector"]}
+    if slices.get("terminationGracePeriodSeconds") is not None:
+        pod["terminationGracePeriodSeconds"] = slices["terminationGracePeriodSeconds"]
+    if slices.get("priorityClassName"):
+        pod["priorityClassName"] = slices["priorityClassName"]
 
 
-def _finish_head(head: Manifest, job: Job, annotations: Mapping[str, str], worker_nodes: Mapping[str, str]) -> None:
+def _finish_head(
+    head: Manifest, name: str, spec: Mapping[str, Any], annotations: Mapping[str, str], worker_nodes: Mapping[str, str]
+) -> None:
+    controller = spec["controller"]
+    user = controller.get("template")
     template = head["template"]["spec"]["template"]
     (manager,) = template["spec"]["containers"]
-    programs = [manager, _proxy(job)]
+    programs = [manager, _proxy(spec)]
     for program, kind in zip(programs, (fields.SERVER, fields.PROXY), strict=True):
-        if job.metrics:
+        if controller.get("enableMetricsCollection"):
             program["args"].append(_METRICS)
-        _customize(program, _component(job, kind))
-    if job.elastic_slices:
+        _customize(program, _component(spec, kind))
+    if controller.get("elasticSlices"):
         # After the job's own flags: of two with one name the last counts, and that has to be `elasticSlices`.
-        programs[1]["args"].append(f"--num_elastic_slices={job.elastic_slices}")
+        programs[1]["args"].append(f"--num_elastic_slices={controller['elasticSlices']}")
+    colocated = controller.get("deploymentMode") == fields.COLOCATE_MODE
     # Beside its own workers, the head must not have a host to itself.
-    own = {} if job.mode == fields.COLOCATE_MODE else {_EXCLUSIVE: "kubernetes.io/hostname"}
+    own = {} if colocated else {_EXCLUSIVE: "kubernetes.io/hostname"}
     head["template"]["metadata"] = {"annotations": {**annotations, **own}}
-    theirs = (job.template or {}).get("metadata") or {}
+    theirs = (user or {}).get("metadata") or {}
     template["metadata"] = {
         "annotations": {**(theirs.get("annotations") or {}), **annotations, **own},
         **({"labels": dict(theirs["labels"])} if theirs.get("labels") else {}),
     }
-    pod = _user_pod(job, programs) if job.template is not None else {"restartPolicy": "Never", "containers": programs}
-    if job.mode == fields.COLOCATE_MODE:
-        _colocate(pod, job, worker_nodes)
+    pod: Manifest = {"restartPolicy": "Never", "containers": programs}
+    if user is not None:
+        pod = _user_pod(user, controller.get("mainContainerName") or fields.MAIN_CONTAINER, programs)
+    if colocated:
+        _colocate(pod, name, worker_nodes)
     template["spec"] = pod
 
 
-def _user_pod(job: Job, programs: list[Manifest]) -> Manifest:
+def _user_pod(template: Mapping[str, Any], main: str, programs: list[Manifest]) -> Manifest:
     """The user's pod with Pathways' programs as sidecars, which start before the user's containers and end after."""
-    assert job.template is not None
-    pod: Manifest = copy.deepcopy(job.template.get("spec") or {})
+    pod: Manifest = copy.deepcopy(template.get("spec") or {})
     pod.setdefault("restartPolicy", "Never")
     sidecars = [{**program, "restartPolicy": "Always"} for program in programs]
     # The user's come first: they may prepare what the programs need.
     pod["initContainers"] = [*(pod.get("initContainers") or ()), *sidecars]
-    mains = [each for each in pod["containers"] if each["name"] == job.main_container]
+    mains = [each for each in pod["containers"] if each["name"] == main]
     if not mains:
-        path, problem = "spec.controller.mainContainerName", f"the template has no container {job.main_container!r}"
+        path, problem = "spec.controller.mainContainerName", f"the template has no container {main!r}"
         raise InvalidJob(f"{path}: {problem}.", [Problem(path, problem)])
     for container in mains:
         _set_environment(container)
@@ -144,17 +160,17 @@ def _set_environment(container: Manifest) -> None:
     container["env"] = [*ours, *(each for each in container.get("env") or () if each["name"] not in named)]
 
 
-def _proxy(job: Job) -> Manifest:
+def _proxy(spec: Mapping[str, Any]) -> Manifest:
     arguments = [
         f"--server_port={names.PROXY_PORT}",
         f"--resource_manager_address=$(PATHWAYS_HEAD):{names.RESOURCE_MANAGER_PORT}",
-        f"--gcs_scratch_location={job.directory}",
+        f"--gcs_scratch_location={spec.get('pathwaysDir') or ''}",
     ]
-    if _component(job, fields.SIDECAR).image:
+    if _component(spec, fields.SIDECAR).get("image"):
         arguments.append("--sidecar_name=external")
     return {
         "name": names.PROXY_CONTAINER,
-        "image": f"{names.IMAGE_REPOSITORY}/{names.PROXY_IMAGE}:{job.version}",
+        "image": f"{names.IMAGE_REPOSITORY}/{names.PROXY_IMAGE}:{_version(spec)}",
         "imagePullPolicy": "Always",
         "args": arguments,
         "env": [
@@ -166,10 +182,10 @@ def _proxy(job: Job) -> Manifest:
     }
 
 
-def _colocate(pod: Manifest, job: Job, nodes: Mapping[str, str]) -> None:
+def _colocate(pod: Manifest, name: str, nodes: Mapping[str, str]) -> None:
     """Put the head on the nodes of its own workers, which `nodes` selects, and of no other job's."""
-    own = {"key": names.JOBSET_NAME_LABEL, "operator": "In", "values": [job.name]}
-    other = {"key": names.JOBSET_NAME_LABEL, "operator": "NotIn", "values": [job.name]}
+    own = {"key": names.JOBSET_NAME_LABEL, "operator": "In", "values": [name]}
+    other = {"key": names.JOBSET_NAME_LABEL, "operator": "NotIn", "values": [name]}
     any_job = {"key": "job-name", "operator": "Exists"}
     # Not the template's own: where the workers are is decided by theirs.
     pod["nodeSelector"] = dict(nodes)
@@ -189,16 +205,23 @@ def _required(*expressions: Manifest) -> Manifest:
     return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
 
 
-def _customize(container: Manifest, component: Component) -> None:
-    if component.image:
-        container["image"] = component.image
-    container["args"] = [*(container.get("args") or ()), *component.flags]
+def _customize(container: Manifest, component: Mapping[str, Any]) -> None:
+    if component.get("image"):
+        container["image"] = component["image"]
+    container["args"] = [*(container.get("args") or ()), *(component.get("customFlags") or ())]
     if not container["args"]:
         del container["args"]
-    named = {each["name"] for each in component.env}
-    kept = [each for each in container.get("env") or () if each["name"] not in named]
-    container["env"] = [*kept, *(dict(each) for each in component.env)]
+    added = component.get("customEnv") or ()
+    replaced = {each["name"] for each in added}
+    others = [each for each in container.get("env") or () if each["name"] not in replaced]
+    container["env"] = [*others, *(dict(each) for each in added)]
 
 
-def _component(job: Job, kind: str) -> Component:
-    return job.components.get(kind, Component())
+def _component(spec: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """Return what the job changes about one of Pathways' programs."""
+    return next((each for each in spec.get("customComponents") or () if each["componentType"] == kind), {})
+
+
+def _version(spec: Mapping[str, Any]) -> str:
+    """Return the tag of the Pathways images."""
+    return str(spec.get("pathwaysVersion") or "latest")
