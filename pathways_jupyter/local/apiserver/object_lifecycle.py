@@ -90,7 +90,7 @@ SYSTEM_FIELDS = (
     *("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"),
     *("selfLink", "managedFields"),
 )
-"""Metadata that only the server writes, or that no object has here."""
+"""Metadata that only the server writes."""
 _LASTING_NAMESPACES = ("default", "kube-system", "kube-public")
 _PROPAGATION_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 

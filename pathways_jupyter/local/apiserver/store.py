@@ -268,6 +268,9 @@ class Store:
         self.revision += 1
         metadata = obj["metadata"]
         metadata["resourceVersion"] = str(self.revision)
+        # By this, clients see when the server received a write, whatever the clock of its author says.
+        writer = {"manager": "unknown", "operation": "Update", "apiVersion": obj["apiVersion"], "time": strategy.now()}
+        metadata["managedFields"] = [{**writer, "fieldsType": "FieldsV1", "fieldsV1": {}}]
         place: Place = (resource.key, metadata.get("namespace", ""), metadata["name"])
         record, deleted = Record(obj), kind is ChangeType.DELETED
         # Written before watchers see it: a restart must not take back a change that a client has seen.

@@ -325,3 +325,13 @@ async def test_some_namespaces_stay_and_one_that_ends_takes_nothing_new(bench) -
 async def test_some_kinds_are_made_by_replacing_them(bench, path, body) -> None:
     body = {**body, "metadata": {"name": "s"}}
     assert [(await bench.call("PUT", path, body))[0] for _ in range(2)] == [201, 200]
+
+
+async def test_every_object_says_when_the_server_received_its_last_change(bench) -> None:
+    _, made = await bench.call("POST", LEASES, lease())
+    (entry,) = made["metadata"]["managedFields"]
+    assert entry["time"] == made["metadata"]["creationTimestamp"]
+
+    forged = {"metadata": {"managedFields": [{"time": "2099-01-01T00:00:00Z"}]}}
+    _, same = await bench.call("PATCH", f"{LEASES}/l", forged, headers=MERGE)
+    assert same == made
