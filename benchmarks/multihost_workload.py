@@ -30,11 +30,11 @@ def _run(hosts: str, key: str, known_hosts: str, directory: str, command: str, p
     from pathways_jupyter.multihost import host_connections, run_actions
     from pathways_jupyter.multihost.run import Request
     from pathways_jupyter.multihost.run_events import Ended
-    from pathways_jupyter.multihost.targets import Wanted
+    from pathways_jupyter.multihost.targets import Selection
 
-    wanted = Wanted(hosts=hosts, keys=(key,), known_hosts=known_hosts)
+    selection = Selection(hosts=hosts, keys=(key,), known_hosts=known_hosts)
     request = Request(command, Path(directory), "bench", logs=Path(place) / "logs")
-    found = blocking.run(host_connections.find(wanted))
+    found = blocking.run(host_connections.find(selection))
     connections = host_connections.here()
     for event in blocking.iterate(lambda: run_actions.start(found, request, connections), connections.background):
         if isinstance(event, Ended) and event.code:

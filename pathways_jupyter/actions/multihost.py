@@ -57,7 +57,7 @@ def start(shell: Shell, values: Values, command: str) -> None:
 
     async def events() -> AsyncIterator[Any]:
         # Finding the hosts may take long, and is interrupted like the run itself.
-        found = await host_connections.find(_wanted(values))
+        found = await host_connections.find(_selection(values))
         async with contextlib.aclosing(run_actions.start(found, request, connections)) as started:
             async for event in started:
                 yield event
@@ -164,9 +164,9 @@ def stop(shell: Shell, values: Values) -> View:
 
 def create(shell: Shell, values: Values) -> View:
     """Ask for TPU VMs; return the queued resource."""
-    wish = options.wish(values, parsing.whole_number("--node-count", values.get("nodes") or 1))
-    queued_resources.create(*_place(values), wish)
-    return picture.queued(queued_resources.list_(*_place(values), wish.name))
+    spec = options.queued_resource(values, parsing.whole_number("--node-count", values.get("nodes") or 1))
+    queued_resources.create(*_place(values), spec)
+    return picture.queued(queued_resources.list_(*_place(values), spec.name))
 
 
 def list_(shell: Shell, values: Values) -> View:
@@ -209,7 +209,7 @@ def _place(values: Values) -> tuple[str, str]:
     return values.get("project", ""), values.get("zone", "")
 
 
-def _wanted(values: Values) -> targets.Wanted:
+def _selection(values: Values) -> targets.Selection:
     """Return the hosts that the options name; starts nothing.
 
     Raises:
@@ -217,11 +217,11 @@ def _wanted(values: Values) -> targets.Wanted:
       SessionError: There is no such session.
     """
     if not any(values.get(name) for name in ("service", "job", "session")):
-        return options.wanted(values, None)
+        return options.selection(values, None)
     if session := values.get("session"):
         record = cluster.find_session(session)
-        return options.wanted(values, cluster.of_session(record), record.service)
-    return options.wanted(values, cluster.where({**values, "service": ""}))
+        return options.selection(values, cluster.of_session(record), record.service)
+    return options.selection(values, cluster.where({**values, "service": ""}))
 
 
 ACTIONS: Mapping[str, Action] = {

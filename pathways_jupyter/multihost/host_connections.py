@@ -20,14 +20,14 @@ from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.extras import require
 from pathways_jupyter.multihost.errors import HostError
 from pathways_jupyter.multihost.program import Connect, Connection, Program
-from pathways_jupyter.multihost.targets import Target, Wanted, from_hosts
+from pathways_jupyter.multihost.targets import Selection, Target, from_hosts
 
 _CLOSE_SECONDS = 2.0
 _IDLE_START_SECONDS = 5.0
 
 
 @dataclass
-class Kept:
+class IdleConnections:
     """The open connections without use, by login and target, and the loop that they belong to."""
 
     background: blocking.Background = field(default_factory=blocking.Background)
@@ -45,12 +45,12 @@ class Connections:
     """Starts the program on hosts, and closes or keeps the connections after their use.
 
     Args:
-      kept: Where to keep them; None to close them.
+      idle: Where to keep them; None to close them.
       login: The kind of connection, which those that are kept have to share.
     """
 
-    def __init__(self, connect: Connect, kept: Kept | None = None, login: str = "") -> None:
-        self._connect, self._kept, self._login = connect, kept, login
+    def __init__(self, connect: Connect, idle: IdleConnections | None = None, login: str = "") -> None:
+        self._connect, self._idle, self._login = connect, idle, login
 
     async def open(self, target: Target) -> Program:
         """Start the program on `target`, over a connection that was kept if it still works.
@@ -59,7 +59,7 @@ class Connections:
           HostUnreachable: The host cannot be reached.
           HostError: It refuses the login.
         """
-        connection = None if self._kept is None else self._kept.free.pop((self._login, target), None)
+        connection = None if self._idle is None else self._idle.free.pop((self._login, target), None)
         if connection is not None:
             try:
                 # A connection that was idle may have been lost without a sign.
@@ -78,36 +78,36 @@ class Connections:
         """End a program and keep its connection, or close it, also if another one is kept already."""
         await program.close()
         key = (self._login, program.target)
-        if self._kept is not None and key not in self._kept.free:
-            self._kept.free[key] = program.connection
+        if self._idle is not None and key not in self._idle.free:
+            self._idle.free[key] = program.connection
         else:
             await program.connection.close()
 
 
-_kept: Kept | None = None
+_idle: IdleConnections | None = None
 
 
-def here() -> Kept:
+def here() -> IdleConnections:
     """Return the connections of this process."""
-    global _kept
+    global _idle
     # After a fork there is no background thread.
-    if _kept is None or _kept.process != os.getpid():
-        _kept = Kept()
+    if _idle is None or _idle.process != os.getpid():
+        _idle = IdleConnections()
         atexit.register(close)
-    return _kept
+    return _idle
 
 
 def close() -> None:
     """Close the connections of this process."""
-    if _kept is None or _kept.process != os.getpid():
+    if _idle is None or _idle.process != os.getpid():
         return
 
-    async def in_time(kept: Kept) -> None:
+    async def in_time(idle: IdleConnections) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
-                await kept.close()
+                await idle.close()
 
-    blocking.run(in_time(_kept), _kept.background)
+    blocking.run(in_time(_idle), _idle.background)
 
 
 @dataclass(frozen=True)
@@ -122,47 +122,52 @@ class Hosts:
     connection: Mapping[str, Any]
 
 
-async def find(wanted: Wanted) -> Hosts:
+async def find(selection: Selection) -> Hosts:
     """Return the hosts.
 
     Raises:
       ConfigError: Not exactly one kind of hosts is named, or there is none.
       ClusterError: The cluster cannot be reached.
     """
-    named = [name for name in ("hosts", "tpu_prefix", "job", "service", "session") if getattr(wanted, name)]
+    named = [name for name in ("hosts", "tpu_prefix", "job", "service", "session") if getattr(selection, name)]
     if len(named) != 1:
         raise ConfigError(
             "Which hosts?" if not named else f"Hosts are named in {len(named)} ways: {', '.join(named)}.",
             hint="Give one of --hosts FILE, --tpu-prefix NAME, --service NAME, --job NAME.",
         )
-    ssh = {"kind": "ssh", "keys": list(wanted.keys), "known_hosts": wanted.known_hosts, "accept_new": wanted.accept_new}
-    if wanted.hosts:
-        return Hosts(from_hosts(wanted.hosts, wanted.user), ssh)
-    if wanted.tpu_prefix:
+    ssh = {
+        "kind": "ssh",
+        "keys": list(selection.keys),
+        "known_hosts": selection.known_hosts,
+        "accept_new": selection.accept_new,
+    }
+    if selection.hosts:
+        return Hosts(from_hosts(selection.hosts, selection.user), ssh)
+    if selection.tpu_prefix:
         from pathways_jupyter.multihost import tpuvm
 
-        return Hosts(await tpuvm.find(wanted), ssh)
-    assert wanted.cluster is not None
+        return Hosts(await tpuvm.find(selection), ssh)
+    assert selection.cluster is not None
     # Imported here, and tpuvm above: hosts of a list need no cluster and no Google.
     from pathways_jupyter.kube.client import Client
     from pathways_jupyter.multihost import pod_hosts
     from pathways_jupyter.session import clusters, protocol
 
-    async with Client(await clusters.resolve(wanted.cluster)) as client:
-        namespace = wanted.cluster.namespace or client.namespace
-        if wanted.job:
-            targets = await pod_hosts.of_job(client, namespace, wanted.job)
+    async with Client(await clusters.resolve(selection.cluster)) as client:
+        namespace = selection.cluster.namespace or client.namespace
+        if selection.job:
+            targets = await pod_hosts.of_job(client, namespace, selection.job)
         else:
-            targets = await pod_hosts.of_service(client, namespace, wanted.service or wanted.session)
-    return Hosts(targets, {"kind": "pods", "config": protocol.config_to_json(wanted.cluster)})
+            targets = await pod_hosts.of_service(client, namespace, selection.service or selection.session)
+    return Hosts(targets, {"kind": "pods", "config": protocol.config_to_json(selection.cluster)})
 
 
 @contextlib.asynccontextmanager
-async def connecting(connection: Mapping[str, Any], kept: Kept | None = None) -> AsyncIterator[Connections]:
+async def connecting(connection: Mapping[str, Any], idle: IdleConnections | None = None) -> AsyncIterator[Connections]:
     """Yield what connects to the hosts that were found with `connection`.
 
     Args:
-      kept: Where to keep connections over SSH afterwards.
+      idle: Where to keep connections over SSH afterwards.
 
     Raises:
       ConfigError: A key or the kubeconfig is missing.
@@ -184,4 +189,4 @@ async def connecting(connection: Mapping[str, Any], kept: Kept | None = None) ->
     from pathways_jupyter.multihost.ssh import Ssh
 
     ssh = Ssh(connection["keys"], connection["known_hosts"], accept_new=connection["accept_new"])
-    yield Connections(ssh.connect, kept, json.dumps(dict(connection), sort_keys=True))
+    yield Connections(ssh.connect, idle, json.dumps(dict(connection), sort_keys=True))

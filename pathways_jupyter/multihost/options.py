@@ -9,14 +9,14 @@ from typing import Any
 from pathways_jupyter.base import parsing
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.multihost.queued_resources import DEFAULT_RUNTIME, TIERS, Wish
+from pathways_jupyter.multihost.queued_resources import DEFAULT_RUNTIME, TIERS, Spec
 from pathways_jupyter.multihost.run import LOG_FOLDER, Request
-from pathways_jupyter.multihost.targets import Wanted
+from pathways_jupyter.multihost.targets import Selection
 
 _SSH = ("hosts", "tpu_prefix", "job", "service", "user", "known_hosts", "accept_new", "internal_ip", "project", "zone")
 
 
-def wanted(values: Mapping[str, Any], cluster: ConnectConfig | None, session_service: str = "") -> Wanted:
+def selection(values: Mapping[str, Any], cluster: ConnectConfig | None, session_service: str = "") -> Selection:
     """Return the hosts that `values` name.
 
     Args:
@@ -24,7 +24,7 @@ def wanted(values: Mapping[str, Any], cluster: ConnectConfig | None, session_ser
       session_service: Address of the service of the session that they name.
     """
     given = {name: values[name] for name in _SSH if values.get(name)}
-    return Wanted(**given, keys=tuple(values.get("keys") or ()), session=session_service, cluster=cluster)
+    return Selection(**given, keys=tuple(values.get("keys") or ()), session=session_service, cluster=cluster)
 
 
 def request(values: Mapping[str, Any], command: str) -> Request:
@@ -50,7 +50,7 @@ def request(values: Mapping[str, Any], command: str) -> Request:
     )
 
 
-def wish(values: Mapping[str, Any], nodes: int) -> Wish:
+def queued_resource(values: Mapping[str, Any], nodes: int) -> Spec:
     """Return the queued resource that `values` describe.
 
     Raises:
@@ -63,4 +63,4 @@ def wish(values: Mapping[str, Any], nodes: int) -> Wish:
         raise ConfigError("Which TPU?", hint="Add --accelerator-type, for example v4-8.")
     given = {name: values[name] for name in ("prefix", "network", "internal_only") if values.get(name)}
     runtime, tier = values.get("runtime") or DEFAULT_RUNTIME, tiers[0] if tiers else "on-demand"
-    return Wish(values["name"], values["accelerator"], runtime, nodes=nodes, tier=tier, **given)
+    return Spec(values["name"], values["accelerator"], runtime, nodes=nodes, tier=tier, **given)

@@ -15,14 +15,14 @@ from pathways_jupyter.multihost.targets import Target, ordered
 from pathways_jupyter.service import discovery, names, untrusted
 
 
-async def of_service(client: Client, namespace: str, wanted: str) -> tuple[Target, ...]:
+async def of_service(client: Client, namespace: str, service: str) -> tuple[Target, ...]:
     """Return the running workers of a service.
 
     Raises:
       ServiceError: There is no such service.
       ConfigError: No worker runs.
     """
-    found = await discovery.find(client, namespace, wanted)
+    found = await discovery.find(client, namespace, service)
     return await _workers(client, found.namespace, found.name, f"service {found.name}")
 
 

@@ -59,7 +59,7 @@ class Queued:
 
 
 @dataclass(frozen=True)
-class Wish:
+class Spec:
     """A queued resource to create.
 
     Attributes:
@@ -80,35 +80,35 @@ class Wish:
     internal_only: bool = False
 
 
-def create(project: str, zone: str, wish: Wish) -> None:
+def create(project: str, zone: str, spec: Spec) -> None:
     """Ask for TPU VMs; returns when the API has accepted the request.
 
     Raises:
-      ConfigError: The wish contradicts itself.
+      ConfigError: A value is invalid.
       ApiError: The API refused, for instance for lack of quota.
     """
-    if wish.nodes < 1:
-        raise ConfigError(f"{wish.nodes} nodes were requested.", hint="--node-count must be 1 or more.")
+    if spec.nodes < 1:
+        raise ConfigError(f"{spec.nodes} nodes were requested.", hint="--node-count must be 1 or more.")
     place = cloud.location(project, zone)
     node = {
-        "accelerator_type": wish.accelerator,
-        "runtime_version": wish.runtime,
-        "network_config": {"network": wish.network, "enable_external_ips": not wish.internal_only},
-        "scheduling_config": _SCHEDULING[wish.tier],
+        "accelerator_type": spec.accelerator,
+        "runtime_version": spec.runtime,
+        "network_config": {"network": spec.network, "enable_external_ips": not spec.internal_only},
+        "scheduling_config": _SCHEDULING[spec.tier],
     }
-    prefix = wish.prefix or wish.name
+    prefix = spec.prefix or spec.name
     # A single node is named like the first of several, so that the same prefix finds both.
     named: dict[str, Any] = {"node_id": f"{prefix}-0"}
-    if wish.nodes > 1:
-        named = {"multislice_params": {"node_count": wish.nodes, "node_id_prefix": prefix}}
+    if spec.nodes > 1:
+        named = {"multislice_params": {"node_count": spec.nodes, "node_id_prefix": prefix}}
     resource = {
         "tpu": {"node_spec": [{"parent": place, "node": node, **named}]},
-        **({"spot": {}} if wish.tier == "spot" else {"guaranteed": {}} if wish.tier == "reserved" else {}),
+        **({"spot": {}} if spec.tier == "spot" else {"guaranteed": {}} if spec.tier == "reserved" else {}),
     }
     client = cloud.client()
-    with cloud.explained(f"Creating {wish.name} in {place}"):
+    with cloud.explained(f"Creating {spec.name} in {place}"):
         client.create_queued_resource(
-            parent=place, queued_resource=resource, queued_resource_id=wish.name, timeout=_REQUEST_SECONDS
+            parent=place, queued_resource=resource, queued_resource_id=spec.name, timeout=_REQUEST_SECONDS
         )
 
 

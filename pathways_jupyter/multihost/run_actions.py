@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.multihost import host_connections, records
 from pathways_jupyter.multihost.errors import MultihostError, RunIsFollowed, UnknownRun
-from pathways_jupyter.multihost.host_connections import Hosts, Kept
+from pathways_jupyter.multihost.host_connections import Hosts, IdleConnections
 from pathways_jupyter.multihost.records import Record
 from pathways_jupyter.multihost.run import Request, Runner
 from pathways_jupyter.multihost.run_events import Ended, Event, HostStatus
@@ -18,11 +18,13 @@ from pathways_jupyter.multihost.run_events import Ended, Event, HostStatus
 _POLL_SECONDS, _END_POLLS = 0.1, 600
 
 
-async def start(hosts: Hosts, request: Request, kept: Kept | None = None) -> AsyncGenerator[Event | Record, None]:
+async def start(
+    hosts: Hosts, request: Request, idle: IdleConnections | None = None
+) -> AsyncGenerator[Event | Record, None]:
     """Start a run; yield its record, and then its events.
 
     Args:
-      kept: Connections of earlier runs, where those of this one stay too; it must belong to the running loop.
+      idle: Connections of earlier runs, where those of this one stay too; it must belong to the running loop.
 
     Raises:
       PackError: The directory cannot be packed; nothing was started.
@@ -39,7 +41,7 @@ async def start(hosts: Hosts, request: Request, kept: Kept | None = None) -> Asy
         connection=hosts.connection,
         started=time.time(),
     )
-    async with host_connections.connecting(hosts.connection, kept) as connections:
+    async with host_connections.connecting(hosts.connection, idle) as connections:
         # First, so that an interrupt while the hosts are being prepared can show what it has ended.
         yield record
         async with contextlib.aclosing(Runner(record, connections, request).events()) as events:

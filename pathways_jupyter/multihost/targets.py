@@ -14,7 +14,7 @@ from pathways_jupyter.base.errors import ConfigError
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Selection:
     """What the user says about hosts; exactly one of the first five is given.
 
     Attributes:
@@ -85,7 +85,7 @@ class Target:
         return f"output_slice_{self.slice:04d}_worker_{self.worker:04d}.txt"
 
 
-def from_hosts(wanted: str, user: str = "") -> tuple[Target, ...]:
+def from_hosts(hosts: str, user: str = "") -> tuple[Target, ...]:
     """Return the hosts of an inventory file, or of a list such as ``a,b,c``.
 
     Each line of the file is ``[USER@]HOST[:PORT] [slice=N] [worker=N]``; empty lines and comments are skipped. Without
@@ -94,7 +94,7 @@ def from_hosts(wanted: str, user: str = "") -> tuple[Target, ...]:
     Raises:
       ConfigError: A line cannot be read, two hosts have the same number, or there is none.
     """
-    path = Path(wanted).expanduser()
+    path = Path(hosts).expanduser()
     # Not Path.is_file(), which raises for a list that is longer than the name of a file can be.
     is_file = os.path.isfile(path)
     if is_file:
@@ -103,10 +103,10 @@ def from_hosts(wanted: str, user: str = "") -> tuple[Target, ...]:
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path} cannot be read: {error}.") from error
         where = str(path)
-    elif "/" in wanted:
-        raise ConfigError(f"There is no file {wanted}.", hint="Write one host per line, or --hosts HOST,HOST.")
+    elif "/" in hosts:
+        raise ConfigError(f"There is no file {hosts}.", hint="Write one host per line, or --hosts HOST,HOST.")
     else:
-        lines, where = wanted.split(","), "--hosts"
+        lines, where = hosts.split(","), "--hosts"
     found: list[Target] = []
     for number, line in enumerate(lines, 1):
         text = line.partition("#")[0].strip()
@@ -133,18 +133,18 @@ def ordered(targets: Iterable[Target], where: str) -> tuple[Target, ...]:
     return tuple(found)
 
 
-def choose(targets: tuple[Target, ...], wanted: str) -> Target:
-    """Return the host that `wanted` names: ``SLICE-WORKER``, a worker's number in the only slice, or its name.
+def choose(targets: tuple[Target, ...], host: str) -> Target:
+    """Return the host that `host` names: ``SLICE-WORKER``, a worker's number in the only slice, or its name.
 
     Raises:
       ConfigError: There is no such host.
     """
     one_slice = len({each.slice for each in targets}) == 1
     for each in targets:
-        if wanted in {each.label, each.name, each.address} or (one_slice and wanted == str(each.worker)):
+        if host in {each.label, each.name, each.address} or (one_slice and host == str(each.worker)):
             return each
     known = ", ".join(each.label for each in targets)
-    raise ConfigError(f"There is no host {wanted!r} in this run.", hint=f"Its hosts: {known}.")
+    raise ConfigError(f"There is no host {host!r} in this run.", hint=f"Its hosts: {known}.")
 
 
 def _of_line(text: str, where: str, before: list[Target], user: str) -> Target:

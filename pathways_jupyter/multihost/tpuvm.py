@@ -16,21 +16,21 @@ from pathways_jupyter.multihost.targets import Target, ordered
 from pathways_jupyter.service.names import current_user
 
 if TYPE_CHECKING:
-    from pathways_jupyter.multihost.targets import Wanted
+    from pathways_jupyter.multihost.targets import Selection
 
 _GOOGLE_KEY = ".ssh/google_compute_engine"
 _UPDATE_SECONDS = 120.0
 _SSH_KEYS = "ssh-keys"
 
 
-async def find(wanted: Wanted) -> tuple[Target, ...]:
-    """Return the workers of the TPU VMs that `wanted` names, one slice for each VM, in the order of their numbers.
+async def find(selection: Selection) -> tuple[Target, ...]:
+    """Return the workers of the TPU VMs that `selection` names, one slice for each VM, in the order of their numbers.
 
     Raises:
-      ConfigError: There is no such VM, or one has no address of the wanted kind.
+      ConfigError: There is no such VM, or one has no address of the requested kind.
       ClusterError: The Cloud TPU API refused, or cannot be reached.
     """
-    return await asyncio.to_thread(_find, wanted)
+    return await asyncio.to_thread(_find, selection)
 
 
 def matching(names: Iterable[str], prefix: str) -> list[str]:
@@ -42,32 +42,34 @@ def matching(names: Iterable[str], prefix: str) -> list[str]:
     return [name for _, name in sorted((int(found[1]), name) for found, name in numbered if found)]
 
 
-def _find(wanted: Wanted) -> tuple[Target, ...]:
-    place = cloud.location(wanted.project, wanted.zone)
+def _find(selection: Selection) -> tuple[Target, ...]:
+    place = cloud.location(selection.project, selection.zone)
     client = cloud.client()
     with cloud.explained(f"Listing the TPU VMs of {place}"):
         nodes = {each.name.rpartition("/")[2]: each for each in client.list_nodes(parent=place)}
-    names = matching(nodes, wanted.tpu_prefix)
+    names = matching(nodes, selection.tpu_prefix)
     if not names:
         listed = f"TPU VMs there: {', '.join(sorted(nodes))}." if nodes else "There are none in this project and zone."
-        raise ConfigError(f"There is no TPU VM {wanted.tpu_prefix} or {wanted.tpu_prefix}-0 in {place}.", hint=listed)
+        raise ConfigError(
+            f"There is no TPU VM {selection.tpu_prefix} or {selection.tpu_prefix}-0 in {place}.", hint=listed
+        )
     for name in names:
         if nodes[name].state.name != "READY":
             raise ConfigError(
                 f"TPU VM {name} is {nodes[name].state.name}, not READY.",
                 hint=advice("{multihost_wait} waits until it is."),
             )
-    key = Path(wanted.keys[0]).expanduser() if wanted.keys else Path.home() / _GOOGLE_KEY
+    key = Path(selection.keys[0]).expanduser() if selection.keys else Path.home() / _GOOGLE_KEY
     for name in names:
         _add_key(client, nodes[name], key.with_name(f"{key.name}.pub"))
-    kind = "internal" if wanted.internal_ip else "external"
+    kind = "internal" if selection.internal_ip else "external"
     found = []
     for number, name in enumerate(names):
         endpoints = nodes[name].network_endpoints
         for worker, endpoint in enumerate(endpoints):
-            address = endpoint.ip_address if wanted.internal_ip else endpoint.access_config.external_ip
+            address = endpoint.ip_address if selection.internal_ip else endpoint.access_config.external_ip
             if not address:
-                instead = "Leave out" if wanted.internal_ip else "From a VM in the same network, add"
+                instead = "Leave out" if selection.internal_ip else "From a VM in the same network, add"
                 raise ConfigError(
                     f"Worker {worker} of TPU VM {name} has no {kind} address.", hint=f"{instead} --internal-ip."
                 )
@@ -77,12 +79,12 @@ def _find(wanted: Wanted) -> tuple[Target, ...]:
                     slice=number,
                     worker=worker,
                     address=address,
-                    user=wanted.user,
+                    user=selection.user,
                     # Addresses are given to other VMs later, so a key is known under the name that gcloud gives it.
                     key_alias=f"tpu.{nodes[name].id}-{worker}" if nodes[name].id else "",
                 )
             )
-    return ordered(found, f"TPU VM {wanted.tpu_prefix}")
+    return ordered(found, f"TPU VM {selection.tpu_prefix}")
 
 
 def _add_key(client: Any, node: Any, path: Path) -> None:

@@ -11,7 +11,7 @@ import tpu_api
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
 from pathways_jupyter.multihost import cloud, queued_resources, tpuvm
 from pathways_jupyter.multihost.errors import MultihostError
-from pathways_jupyter.multihost.targets import Wanted
+from pathways_jupyter.multihost.targets import Selection
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +29,8 @@ def api(account, tmp_path, monkeypatch):
         yield found
 
 
-def wish(**given):
-    return queued_resources.Wish("my-tpu", "v4-8", "tpu-ubuntu2204-base", **given)
+def resource(**given):
+    return queued_resources.Spec("my-tpu", "v4-8", "tpu-ubuntu2204-base", **given)
 
 
 def test_names_match_exactly_or_by_number():
@@ -44,11 +44,11 @@ async def test_the_workers_of_all_vms_are_found_over_pages(api):
     for number in (10, 2, 0, 7):
         api.node(f"my-tpu-{number}", f"{number}.0", f"{number}.1", id=str(number))
     api.node("other", "9.9")
-    found = await tpuvm.find(Wanted(tpu_prefix="my-tpu"))
+    found = await tpuvm.find(Selection(tpu_prefix="my-tpu"))
     addresses = ["0.0", "0.1", "2.0", "2.1", "7.0", "7.1", "10.0", "10.1"]
     assert [each.address for each in found] == addresses
     assert [each.label for each in found] == ["0-0", "0-1", "1-0", "1-1", "2-0", "2-1", "3-0", "3-1"]
-    inside = await tpuvm.find(Wanted(tpu_prefix="my-tpu", internal_ip=True))
+    inside = await tpuvm.find(Selection(tpu_prefix="my-tpu", internal_ip=True))
     assert [each.address for each in inside] == [f"10.1.{each}" for each in addresses]
 
 
@@ -59,25 +59,25 @@ async def test_a_user_id_without_a_name_is_no_obstacle(api, tmp_path, monkeypatc
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh" / "google_compute_engine.pub").write_text("ssh-ed25519 AAAA someone\n")
     api.node("my-tpu-0", "0.0")
-    await tpuvm.find(Wanted(tpu_prefix="my-tpu"))
+    await tpuvm.find(Selection(tpu_prefix="my-tpu"))
     assert api.nodes["my-tpu-0"]["metadata"]["ssh-keys"].endswith(":ssh-ed25519 AAAA someone")
 
 
 async def test_what_is_missing_about_a_vm_is_explained(api):
     api.node("my-tpu-0", "", state="CREATING")
     with pytest.raises(ConfigError, match=r"There is no TPU VM you or you-0 in projects/my-project") as error:
-        await tpuvm.find(Wanted(tpu_prefix="you"))
+        await tpuvm.find(Selection(tpu_prefix="you"))
     assert "my-tpu-0" in error.value.hint
     with pytest.raises(ConfigError, match="my-tpu-0 is CREATING, not READY"):
-        await tpuvm.find(Wanted(tpu_prefix="my-tpu"))
+        await tpuvm.find(Selection(tpu_prefix="my-tpu"))
     api.node("my-tpu-0", "")
     with pytest.raises(ConfigError, match="has no external address") as error:
-        await tpuvm.find(Wanted(tpu_prefix="my-tpu"))
+        await tpuvm.find(Selection(tpu_prefix="my-tpu"))
     assert "--internal-ip" in error.value.hint
 
 
 def test_a_queued_resource_is_created_waited_for_and_deleted(api):
-    queued_resources.create("", "", wish(nodes=3, tier="reserved"))
+    queued_resources.create("", "", resource(nodes=3, tier="reserved"))
     (method, path, body) = api.requests[-1]
     assert (method, path) == ("POST", f"/v2/{tpu_api.PLACE}/queuedResources")
     (spec,) = body["tpu"]["nodeSpec"]
@@ -101,7 +101,7 @@ def test_a_queued_resource_is_created_waited_for_and_deleted(api):
 
 @pytest.mark.parametrize("tier", queued_resources.TIERS)
 def test_each_tier_is_asked_for_and_shown(api, tier):
-    queued_resources.create("", "", wish(tier=tier))
+    queued_resources.create("", "", resource(tier=tier))
     (found,) = queued_resources.list_("", "")
     assert (found.name, found.tier, found.state) == ("my-tpu", tier, "ACCEPTED")
     assert [each.name for each in found.nodes] == ["my-tpu-0"]
@@ -109,20 +109,20 @@ def test_each_tier_is_asked_for_and_shown(api, tier):
 
 def test_all_pages_of_queued_resources_are_listed(api):
     for number in range(5):
-        queued_resources.create("", "", queued_resources.Wish(f"q{number}", "v4-8", "x"))
+        queued_resources.create("", "", queued_resources.Spec(f"q{number}", "v4-8", "x"))
     assert [each.name for each in queued_resources.list_("", "")] == ["q0", "q1", "q2", "q3", "q4"]
     assert [each.name for each in queued_resources.list_("", "", "q3")] == ["q3"]
 
 
 def test_a_stockout_ends_the_wait_with_googles_reason(api):
-    queued_resources.create("", "", wish())
+    queued_resources.create("", "", resource())
     api.stockout = True
     with pytest.raises(MultihostError, match=r"my-tpu is FAILED: There is no more capacity in the zone\.\n"):
         queued_resources.wait("", "", "my-tpu", timeout=30, changed=lambda now: None, poll=0.01)
 
 
 def test_a_wait_that_takes_too_long_says_what_is_ready(api):
-    queued_resources.create("", "", wish(nodes=2))
+    queued_resources.create("", "", resource(nodes=2))
     with pytest.raises(MultihostError, match="still ACCEPTED, with 0 of 2 nodes READY"):
         queued_resources.wait("", "", "my-tpu", timeout=0, changed=lambda now: None, poll=0.01)
 
@@ -139,7 +139,7 @@ def test_a_wait_that_takes_too_long_says_what_is_ready(api):
 def test_errors_of_the_api_are_passed_on_with_advice(api, refusal, problem, hint):
     api.refusal = refusal
     with pytest.raises(ApiError, match=problem) as error:
-        queued_resources.create("", "", wish())
+        queued_resources.create("", "", resource())
     assert error.value.status == refusal[0]
     assert "Creating my-tpu in projects/my-project" in str(error.value)
     assert hint in error.value.hint
@@ -155,7 +155,7 @@ def test_an_api_that_cannot_be_reached_is_said(api, monkeypatch):
     monkeypatch.setenv(cloud.ENDPOINT_VARIABLE, "http://127.0.0.1:9")
     monkeypatch.setattr(queued_resources, "_REQUEST_SECONDS", 1.0)
     with pytest.raises(ClusterError, match="cannot be reached"):
-        queued_resources.create("", "", wish())
+        queued_resources.create("", "", resource())
 
 
 def test_project_and_zone_come_from_gclouds_settings(tmp_path, monkeypatch):

@@ -15,14 +15,14 @@ from pathways_jupyter.multihost.run_events import Ended, Output
 @pytest.fixture
 def connections(lab):
     """Those of a notebook, which are closed at its end."""
-    made = host_connections.Kept()
+    made = host_connections.IdleConnections()
     yield made
     blocking.run(made.close(), made.background)
 
 
 def run(lab, connections, command, **given):
     """Run a command as a notebook does; return how it ended, and its lines."""
-    hosts = blocking.run(host_connections.find(lab.wanted(2)))
+    hosts = blocking.run(host_connections.find(lab.selection(2)))
     request = run_actions.Request(command, lab.code, logs=lab.directory / "logs", grace=0.5, **given)
     lines = []
     events = blocking.iterate(lambda: run_actions.start(hosts, request, connections), connections.background)
@@ -67,7 +67,7 @@ def test_a_connection_that_broke_meanwhile_is_made_again(lab, connections):
 
 
 def test_a_run_that_is_left_ends_on_the_hosts(lab, connections):
-    hosts = blocking.run(host_connections.find(lab.wanted(2)))
+    hosts = blocking.run(host_connections.find(lab.selection(2)))
     request = run_actions.Request("echo up; sleep 300", lab.code, logs=lab.directory / "logs", grace=0.5)
     events = blocking.iterate(lambda: run_actions.start(hosts, request, connections), connections.background)
     for event in events:

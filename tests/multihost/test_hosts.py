@@ -50,13 +50,13 @@ def test_an_inventory_that_cannot_be_read_is_explained(tmp_path, text, problem):
 
 async def test_an_unknown_host_is_refused_and_accepted_only_on_request(lab):
     known = lab.directory / "known"
-    refused = await lab.run("true", 1, wanted=lab.wanted(1, known_hosts=str(known)))
+    refused = await lab.run("true", 1, selection=lab.selection(1, known_hosts=str(known)))
     assert refused.code == 255
     assert "is not known: SHA256:" in refused.status("0-0").message
     assert "--accept-new" in refused.status("0-0").hint
-    accepted = await lab.run("true", 1, wanted=lab.wanted(1, known_hosts=str(known), accept_new=True))
+    accepted = await lab.run("true", 1, selection=lab.selection(1, known_hosts=str(known), accept_new=True))
     assert accepted.code == 0
-    assert (await lab.run("true", 1, wanted=lab.wanted(1, known_hosts=str(known)))).code == 0
+    assert (await lab.run("true", 1, selection=lab.selection(1, known_hosts=str(known)))).code == 0
 
 
 async def test_a_changed_host_key_is_refused_even_with_accept_new(lab):
@@ -66,7 +66,7 @@ async def test_a_changed_host_key_is_refused_even_with_accept_new(lab):
     host.new_host_key()
     host.start()
     try:
-        done = await lab.run("true", 2, wanted=lab.wanted(2, accept_new=True))
+        done = await lab.run("true", 2, selection=lab.selection(2, accept_new=True))
         assert done.code == 255
         assert "host key of 127.0.0.1" in done.status("0-0").message
         assert "has changed" in done.status("0-0").message
@@ -79,10 +79,10 @@ async def test_a_changed_host_key_is_refused_even_with_accept_new(lab):
 async def test_a_key_that_the_host_does_not_accept_is_explained(lab):
     wrong = lab.directory / "wrong"
     sshd.new_key(wrong)
-    done = await lab.run("true", 1, wanted=lab.wanted(1, keys=(str(wrong),)))
+    done = await lab.run("true", 1, selection=lab.selection(1, keys=(str(wrong),)))
     assert "refused the login: none of the keys is accepted" in done.status("0-0").message
     with pytest.raises(ConfigError, match="There is no key /nowhere"):
-        await lab.run("true", 1, wanted=lab.wanted(1, keys=("/nowhere",)))
+        await lab.run("true", 1, selection=lab.selection(1, keys=("/nowhere",)))
 
 
 async def test_gclouds_key_is_found_without_being_named(lab):
@@ -91,7 +91,7 @@ async def test_gclouds_key_is_found_without_being_named(lab):
     (ssh / "google_compute_engine").write_bytes(lab.farm.key.read_bytes())
     (ssh / "google_compute_engine").chmod(0o600)
     (ssh / "known_hosts").write_text(lab.farm.known_hosts.read_text())
-    assert (await lab.run("true", 1, wanted=lab.wanted(1, keys=(), known_hosts=""))).code == 0
+    assert (await lab.run("true", 1, selection=lab.selection(1, keys=(), known_hosts=""))).code == 0
 
 
 async def test_a_key_that_gcloud_has_accepted_is_known_by_the_vms_own_name(lab):

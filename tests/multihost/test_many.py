@@ -16,11 +16,11 @@ PROGRAM = """
     from pathlib import Path
     from pathways_jupyter.multihost import host_connections, run_actions
     from pathways_jupyter.multihost.run_events import Ended, Output
-    from pathways_jupyter.multihost.targets import Wanted
+    from pathways_jupyter.multihost.targets import Selection
 
     async def main():
         hosts, key, known_hosts, code, logs = sys.argv[1:]
-        found = await host_connections.find(Wanted(hosts=hosts, keys=(key,), known_hosts=known_hosts))
+        found = await host_connections.find(Selection(hosts=hosts, keys=(key,), known_hosts=known_hosts))
         lines = []
         async for event in run_actions.start(found, run_actions.Request("wc -c < large", Path(code), logs=Path(logs))):
             if isinstance(event, Output):

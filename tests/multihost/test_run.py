@@ -224,20 +224,20 @@ def test_a_run_whose_client_was_killed_ends_on_the_hosts(lab):
         import asyncio, sys
         from pathlib import Path
         from pathways_jupyter.multihost import host_connections, run_actions
-        from pathways_jupyter.multihost.targets import Wanted
+        from pathways_jupyter.multihost.targets import Selection
         from pathways_jupyter.multihost.run_events import Output
 
         async def main():
-            wanted = Wanted(hosts=sys.argv[1], keys=(sys.argv[2],), known_hosts=sys.argv[3])
+            selection = Selection(hosts=sys.argv[1], keys=(sys.argv[2],), known_hosts=sys.argv[3])
             request = run_actions.Request("echo up; sleep 300", Path(sys.argv[4]), "killed", lease=5.0)
-            async for event in run_actions.start(await host_connections.find(wanted), request):
+            async for event in run_actions.start(await host_connections.find(selection), request):
                 if isinstance(event, Output):
                     print("up", flush=True)
 
         asyncio.run(main())
     """
-    wanted = lab.wanted(2)
-    arguments = [wanted.hosts, *wanted.keys, wanted.known_hosts, str(lab.code)]
+    selection = lab.selection(2)
+    arguments = [selection.hosts, *selection.keys, selection.known_hosts, str(lab.code)]
     client = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(program), *arguments], stdout=subprocess.PIPE, cwd=lab.directory
     )

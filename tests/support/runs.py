@@ -10,7 +10,7 @@ import psutil
 from pathways_jupyter.multihost import host_connections, run_actions
 from pathways_jupyter.multihost.records import Record
 from pathways_jupyter.multihost.run_events import Changed, Ended, Note, Output, Phase
-from pathways_jupyter.multihost.targets import Wanted
+from pathways_jupyter.multihost.targets import Selection
 
 DEADLINE = 60.0
 
@@ -60,17 +60,17 @@ class Lab:
         (self.code / "main.py").write_text("print('hello')\n")
         self.names = 0
 
-    def wanted(self, count=None, **given):
+    def selection(self, count=None, **given):
         chosen = self.farm.hosts[:count]
         values = {
             "hosts": ",".join(f"127.0.0.1:{host.port}" for host in chosen),
             "keys": (str(self.farm.key),),
             "known_hosts": str(self.farm.known_hosts),
         }
-        return Wanted(**{**values, **given})
+        return Selection(**{**values, **given})
 
-    async def events(self, command, count=2, wanted=None, **request):
-        hosts = await host_connections.find(wanted or self.wanted(count))
+    async def events(self, command, count=2, selection=None, **request):
+        hosts = await host_connections.find(selection or self.selection(count))
         given = {"directory": self.code, "logs": self.directory / "logs", "grace": 0.5, **request}
         async with contextlib.aclosing(run_actions.start(hosts, run_actions.Request(command, **given))) as events:
             async for event in events:
