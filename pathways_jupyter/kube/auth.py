@@ -89,17 +89,6 @@ def of_config(config: ConnectConfig, environ: Mapping[str, str] | None = None) -
     )
 
 
-def contexts(kubeconfig: str = "", *, environ: Mapping[str, str] | None = None) -> tuple[tuple[str, ...], str]:
-    """Return the names of all contexts, and the current one (empty when there is none).
-
-    Raises:
-      ConfigError: A file is not a kubeconfig.
-    """
-    files = kubeconfigs.paths(kubeconfig, environ=environ)
-    merged = kubeconfigs.read(files)
-    return tuple(sorted(merged.contexts)), merged.current
-
-
 def in_cluster(environ: Mapping[str, str] | None = None, *, directory: Path = SERVICE_ACCOUNT) -> Cluster:
     """Return the cluster that this process runs in, with the credentials of the pod's service account.
 

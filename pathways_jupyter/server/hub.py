@@ -17,7 +17,7 @@ from pathways_jupyter.base import config
 from pathways_jupyter.base.errors import ConfigError, PathwaysError
 from pathways_jupyter.base.hints import Face
 from pathways_jupyter.base.sentences import say
-from pathways_jupyter.kube import auth, objects, pods
+from pathways_jupyter.kube import kubeconfig, objects, pods
 from pathways_jupyter.kube.client import Client, preload
 from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.server import scope as scopes
@@ -226,15 +226,16 @@ async def _prepare() -> None:
 def contexts() -> dict[str, Any]:
     """Return the clusters and profiles that a user of this server can choose from; works without a kubeconfig."""
     profiles: list[str] = []
-    known: tuple[str, ...] = ()
+    known: list[str] = []
     problem, current = None, ""
     try:
         profiles = sorted(config.profiles())
-        known, current = auth.contexts()
+        merged = kubeconfig.read(kubeconfig.paths())
+        known, current = sorted(merged.contexts), merged.current
     except ConfigError as error:
         problem = error.to_json(Face.SIDEBAR)
     return {
-        "contexts": list(known),
+        "contexts": known,
         "current": current,
         "local": scopes.embedded_cluster_runs(),
         "profiles": profiles,
