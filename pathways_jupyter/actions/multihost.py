@@ -187,13 +187,8 @@ def delete(shell: Shell, values: Values) -> View:
     """Delete a queued resource, after a question if TPU VMs would be deleted with it."""
     name, force, asynchronous = values["name"], bool(values.get("force")), bool(values.get("asynchronous"))
     # In a script there is no answer, and the flag says what is meant, as to gcloud.
-    asks = force and not values.get("yes") and shell.can_answer
-    if asks or values.get("dry_run"):
-        found = queued_resources.get(*_place(values), name)
-        question = queued_resources.question(found, force=force)
-        if values.get("dry_run"):
-            shell.say(question)
-            return picture.queued([found])
+    if force and not values.get("yes") and shell.can_answer:
+        question = queued_resources.question(queued_resources.get(*_place(values), name))
         if not shell.confirm(question):
             return said("Not deleted.")
     queued_resources.delete(*_place(values), name, force=force, asynchronous=asynchronous)

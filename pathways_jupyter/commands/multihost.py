@@ -124,12 +124,10 @@ COMMANDS = (
             Option("--force", "delete its TPU VMs too", _FLAG),
             Option("--async", "do not wait for the end", _FLAG, name="asynchronous"),
             Option("--yes", "do not ask", _FLAG, short="-y"),
-            Option("--dry-run", "only show what would be deleted", _FLAG),
             *_WHERE,
         ),
         examples={
             "multihost delete my-tpu --force --async": "asks first when TPU VMs would be deleted, unless --yes",
-            "multihost delete my-tpu --force --dry-run": "look first",
         },
     ),
 )

@@ -135,10 +135,10 @@ def get(project: str, zone: str, name: str) -> Queued:
     return _read(cloud.client(), cloud.location(project, zone), name)
 
 
-def question(found: Queued, *, force: bool) -> str:
-    """Return what to ask before `found` is deleted."""
+def question(found: Queued) -> str:
+    """Return what to ask before `found` is deleted with its TPU VMs."""
     with_nodes = f" and {count(len(found.nodes), 'TPU VM')}: {', '.join(each.name for each in found.nodes)}"
-    return f"Delete queued resource {found.name} ({found.state}){with_nodes if force and found.nodes else ''}?"
+    return f"Delete queued resource {found.name} ({found.state}){with_nodes if found.nodes else ''}?"
 
 
 def wait(
