@@ -15,9 +15,9 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 # Where this is set, each of the thousands of processes that the tests start would compile the package once more.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Processes that run the tests, each with an embedded cluster of its own. The tests mostly wait, so that four keep two
+# Processes that run the tests, each with an embedded cluster of its own. The tests mostly wait, so that five keep two
 # cores busy. The tests of one file stay together: they share kernels and clusters.
-WORKERS ?= 4
+WORKERS ?= 5
 
 # pytest-timeout raises an error in Python code, which does not reach a test that waits in native code: after this many
 # seconds its process ends, and prints all stacks.

@@ -39,3 +39,7 @@ __all__ = [
     "run_cell",
     "who",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__doc__"])
