@@ -105,12 +105,19 @@ class Event:
         return self._changes.wait_for(self.is_set, timeout)
 
 
-def next_of(arrived: queue.SimpleQueue[Value]) -> Value:
-    """Wait for the next value of a queue, and take it."""
-    while True:
+def next_of(arrived: queue.SimpleQueue[Value], seconds: float = math.inf) -> Value:
+    """Wait for the next value of a queue, and take it.
+
+    Raises:
+      TimeoutError: None came within `seconds`.
+      KeyboardInterrupt: Interrupts are counted here, and there was one.
+    """
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
         raise_if_interrupted()
         with contextlib.suppress(queue.Empty):
-            return arrived.get(timeout=_LOOK_SECONDS)
+            return arrived.get(timeout=min(left, _LOOK_SECONDS))
+    raise TimeoutError
 
 
 class SigintCounter:

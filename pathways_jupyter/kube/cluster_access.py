@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -82,7 +84,8 @@ def proxy_of_environment(server: str, environ: Mapping[str, str]) -> str:
     host = urlsplit(server).hostname or ""
     if not proxy or not server.startswith("https://") or host == "localhost" or host.startswith("127."):
         return ""
-    if proxy_bypass_environment(host, {"no": environ.get("NO_PROXY") or environ.get("no_proxy") or ""}):
+    exempt = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
+    if proxy_bypass_environment(host, {"no": exempt}) or _is_in_networks(host, exempt):
         return ""
     # Like curl and kubectl, read a proxy without a scheme as HTTP.
     url = proxy if "://" in proxy else f"http://{proxy}"
@@ -91,3 +94,14 @@ def proxy_of_environment(server: str, environ: Mapping[str, str]) -> str:
             f"HTTPS_PROXY is {proxy!r}, which is not a URL: {problem}.", hint="Fix the variable, or unset it."
         )
     return url
+
+
+def _is_in_networks(host: str, exempt: str) -> bool:
+    """Whether `host` is an address in one of the networks that NO_PROXY lists, such as ``10.0.0.0/8``."""
+    with contextlib.suppress(ValueError):
+        address = ipaddress.ip_address(host)
+        for each in filter(lambda name: "/" in name, exempt.split(",")):
+            with contextlib.suppress(ValueError):
+                if address in ipaddress.ip_network(each.strip(), strict=False):
+                    return True
+    return False

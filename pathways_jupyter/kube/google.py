@@ -64,11 +64,18 @@ def token_source() -> Callable[[], tuple[str, float]]:
 
     Raises:
       ClusterError: There are no such credentials on this machine.
+      ConfigError: gcloud is set to act as another account.
     """
     import google.auth
     import google.auth.exceptions
     import google.auth.transport.requests
 
+    if account := os.environ.get("CLOUDSDK_AUTH_IMPERSONATE_SERVICE_ACCOUNT"):
+        # Not ignored: the user's own rights may be wider.
+        raise ConfigError(
+            f"gcloud is set to act as {account} (CLOUDSDK_AUTH_IMPERSONATE_SERVICE_ACCOUNT), which is not done here.",
+            hint=advice("Fetch the cluster's credentials with gcloud and use {context}, or unset the variable."),
+        )
     path = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS", "")
     try:
         # Files of any kind, also of workload identity federation; else gcloud's login; else the metadata server, which

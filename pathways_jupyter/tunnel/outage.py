@@ -62,6 +62,13 @@ class Outage:
                 self._is_reported = False
                 self._restored(seconds)
 
+    def lose(self, stream: object) -> None:
+        """Note that `stream` will have no carrier any more: its session is lost, and not restored."""
+        self._streams.discard(stream)
+        if not self._streams:
+            self.close()
+            self._is_reported = False
+
     async def attempt_failed(self, error: ClusterError) -> None:
         """Load the cluster again now and then: it may have moved, or its credentials may have expired."""
         now = asyncio.get_running_loop().time()

@@ -204,6 +204,9 @@ class ResumableStream:
                         raise ConnectionLost(f"The proxy could not be reached for {seconds}: {error}") from error
                     await self._relay.outage.attempt_failed(error)
                 await backoff.wait()
+        except ClusterError:
+            self._relay.outage.lose(self)
+            raise
         finally:
             self._relay.outage.end(self)
 

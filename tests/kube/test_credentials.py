@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from pathways_jupyter.base import blocking
 from pathways_jupyter.base.errors import ClusterError, ConfigError
 from pathways_jupyter.kube import auth, credentials
-from pathways_jupyter.kube.cluster_access import tls
+from pathways_jupyter.kube.cluster_access import proxy_of_environment, tls
 from pathways_jupyter.kube.credentials import ExecPlugin, Renewable, TokenFile, parse_time
 
 DEADLINE = 60.0
@@ -344,6 +344,13 @@ def test_inside_a_pod_the_service_account_is_used(tmp_path):
 )
 def test_the_environments_proxy_is_used_but_for_exempt_hosts(tmp_path, environ, expected):
     assert auth.load(kubeconfig(tmp_path, {}), environ=environ).proxy == expected
+
+
+def test_networks_may_be_exempt_from_the_environments_proxy():
+    environ = {"HTTPS_PROXY": "http://p:3128", "NO_PROXY": "localhost, 10.0.0.0/8"}
+    assert proxy_of_environment("https://10.1.2.3", environ) == ""
+    assert proxy_of_environment("https://11.1.2.3", environ) == "http://p:3128"
+    assert proxy_of_environment("https://x.example", environ) == "http://p:3128"
 
 
 def test_a_proxy_in_the_environment_that_is_no_url_is_named(tmp_path):

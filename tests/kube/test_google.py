@@ -285,6 +285,12 @@ async def test_a_machine_without_google_credentials_is_reported(tmp_path, monkey
         await load()
 
 
+def test_gclouds_impersonation_is_refused_and_not_ignored(monkeypatch):
+    monkeypatch.setenv("CLOUDSDK_AUTH_IMPERSONATE_SERVICE_ACCOUNT", "robot@p.iam.gserviceaccount.com")
+    with pytest.raises(ConfigError, match="set to act as robot@"):
+        auth.load(cluster="c", project="p", region="r")
+
+
 def test_a_cluster_needs_its_project_and_region():
     with pytest.raises(ConfigError, match="needs its project and region"):
         auth.load(cluster="tpus")

@@ -46,6 +46,19 @@ async def test_an_interruption_is_over_when_all_streams_have_a_carrier_again(not
         assert notes.said.empty()
 
 
+async def test_a_stream_that_is_lost_is_not_said_to_be_restored(notes):
+    async with asyncio.timeout(DEADLINE):
+        notes.outage.begin(1, CUT)
+        assert await notes.said.get() == "cut"
+        notes.outage.lose(1)
+        notes.outage.end(1)
+        assert notes.said.empty()
+        notes.outage.begin(2, CUT)
+        assert await notes.said.get() == "cut"
+        notes.outage.end(2)
+        assert notes.said.get_nowait() == "restored"
+
+
 async def test_a_short_interruption_is_not_reported(notes):
     async with asyncio.timeout(DEADLINE):
         notes.outage.begin(1, CUT)

@@ -152,6 +152,8 @@ class ConnectionAttempt(Generic[S]):
             # A failed reconnect keeps the session, without a proxy, so that it can be tried again.
             if before is None or before.link is not self._link:
                 self._undo()
+            # Who pressed Interrupt must not get an error instead, which a loop around this would try again.
+            interrupts.raise_if_interrupted()
             if died:
                 raise SessionError(
                     f"The session's supervisor died. {self._link.events()[-1].message}",

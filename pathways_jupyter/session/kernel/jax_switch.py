@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.session.kernel import device_puts, jax_internals, jax_platform, silenced_logs
@@ -287,7 +288,6 @@ def _make_client(target: str, timeout: float, outcome: _Outcome, *, secure: bool
     """Return a client of the proxy at `target`, made on another thread: an Interrupt cannot reach code inside C++."""
 
     def make() -> None:
-        # Silenced separately there: an interrupt may have ended the block below, and an unused client logs as well.
         try:
             outcome.put((jax_platform.new_client(target, int(timeout)), ""))
         except Exception as error:
@@ -296,8 +296,8 @@ def _make_client(target: str, timeout: float, outcome: _Outcome, *, secure: bool
     with _credentials(secure=secure), silenced_logs.silenced():
         threading.Thread(target=make, name="pathways-jax-client", daemon=True).start()
         try:
-            client, problem = outcome.get(timeout=timeout)
-        except queue.Empty:
+            client, problem = interrupts.next_of(outcome, timeout)
+        except TimeoutError:
             client, problem = None, f"no answer within {timeout:.0f} s"
     if client is None:
         raise SessionError(

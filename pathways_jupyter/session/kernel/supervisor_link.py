@@ -206,13 +206,15 @@ class Link:
         with self._changed.lock:
             self.ended = True
             self._changed.notify_all()
-        # After the waiters were woken, because sweeping may take minutes.
-        if died and self._orphaned is not None:
-            self._take(_event(self._orphaned()))
         _links.discard(self)
-        with self._changed.lock:
-            self._is_read = True
-            self._changed.notify_all()
+        try:
+            # After the waiters were woken, because sweeping may take minutes.
+            if died and self._orphaned is not None:
+                self._take(_event(self._orphaned()))
+        finally:
+            with self._changed.lock:
+                self._is_read = True
+                self._changed.notify_all()
 
     def _take(self, message: protocol.Message, *, last: bool = False) -> None:
         with self._changed.lock:

@@ -192,7 +192,8 @@ class PodWatch:
             self._report(say("Pod {pod} is starting.", pod=name))
         # A pod without a node or a network does not wait for its relay's image.
         has_node = "False" not in {_condition(status, each).get("status") for each in _BEFORE_IMAGES}
-        runs = {each["name"] for each in status.get("initContainerStatuses") or () if "running" in each["state"]}
+        started = status.get("initContainerStatuses") or ()
+        runs = {each["name"] for each in started if "running" in (each.get("state") or {})}
         self._relay_holds_up(has_node and relay.NAME not in runs)
 
     def _relay_holds_up(self, holds_up: bool) -> None:

@@ -60,7 +60,7 @@ class Supervisor:
         """Connect, keep the session alive, and return when it is cleaned up."""
         # The cycle has ended before cleaning up begins, because it may create objects.
         cycle, _ = await tasks.first_done(self._proxies.run(self._ending), self._ending.wait())
-        if cycle is not None and (problem := cycle.exception()) is not None:
+        if cycle is not None and not cycle.cancelled() and (problem := cycle.exception()) is not None:
             logger.error("the session failed", exc_info=problem)
             failure = f"The supervisor failed: {type(problem).__name__}: {problem}"
             self._proxies.refuse(SessionError(failure, hint=_BUG_HINT))
