@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import json
 import zlib
@@ -15,10 +16,12 @@ from pathways_jupyter.multihost.targets import Target
 PACKAGE = "pathways_jupyter.multihost.remote"
 MODULES = ("step", "sync", "processes", "keeper", "run")
 _BOOTSTRAP = f"""{carried.LOADER}
-import json, os, zlib
+import json, os, select, zlib
 def take():
     data, size = b"", 4
     while len(data) < size:
+        if not select.select([0], [], [], 3600)[0]:
+            sys.exit(0)
         piece = os.read(0, size - len(data))
         if not piece:
             sys.exit(0)
@@ -27,7 +30,11 @@ def take():
     return json.loads(zlib.decompress(data[4:]))
 load("{PACKAGE}", take()).main(take)
 """
-"""The argument of ``python3 -c`` on a host; it reads the program from its standard input and runs it."""
+"""The argument of ``python3 -c`` on a host; it reads the program from its standard input and runs it.
+
+A client may wait long for its other hosts, but one that is silent for an hour has gone.
+"""
+_ANSWER_SECONDS, _COMPARE_SECONDS = 60.0, 600.0
 _HINTS = {
     "full": "Free space there, or send less: --exclude.",
     "directory": "Run once without --use-existing-folder, so that it is sent.",
@@ -119,8 +126,16 @@ class Program:
         Args:
           frames: What the step reads after its request.
         """
-        await self.write(b"".join((frame({"step": step, **values}), *frames)))
-        return await self.answer()
+        seconds = _COMPARE_SECONDS if step == "sync" else _ANSWER_SECONDS
+        try:
+            async with asyncio.timeout(seconds):
+                await self.write(b"".join((frame({"step": step, **values}), *frames)))
+                return await self.answer()
+        except TimeoutError as error:
+            raise HostUnreachable(
+                f"{self.target.name} did not answer in {seconds:.0f} s.",
+                hint="Check that its home directory can be read, and that its login scripts end.",
+            ) from error
 
     async def answer(self) -> dict[str, Any]:
         """Return its next answer.

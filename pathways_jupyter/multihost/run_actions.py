@@ -84,8 +84,9 @@ async def stop(record: Record) -> tuple[HostStatus, ...]:
             return await refresh(records.read(record.id))
         await asyncio.sleep(_POLL_SECONDS)
     raise MultihostError(
-        f"The process that follows run {record.name} was asked to end it, but does not react.",
-        hint=advice("End that process; then {multihost_stop} ends the run on the hosts."),
+        f"The process that follows run {record.name} was asked to end it, and has not yet done so after "
+        f"{_POLL_SECONDS * _END_POLLS:.0f} s.",
+        hint=advice("With a long --grace, wait for it. If it hangs, end it, and {multihost_stop} ends the run."),
     )
 
 

@@ -192,7 +192,9 @@ class SshChannel:
         """Return the last line of the standard error."""
         text = b""
         with contextlib.suppress(OSError, asyncssh.Error):
-            text = await self._process.stderr.read()
+            # What a login script has started may keep it open.
+            async with asyncio.timeout(1):
+                text = await self._process.stderr.read()
         return text.decode(errors="replace").strip().rpartition("\n")[2][:200]
 
     def _lost(self) -> HostUnreachable:

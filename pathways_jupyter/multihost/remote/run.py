@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import select
+import sys
 import time
 
 from pathways_jupyter.multihost.remote import keeper
@@ -81,7 +82,8 @@ def follow(run: str, offset: int, *, once: bool) -> None:
             received_at = time.monotonic()
             os.utime(f"{directory}/{keeper.CLIENT}")
         elif time.monotonic() - received_at > _SILENCE_SECONDS:
-            return
+            # Not only the step: nothing else would end this program before the connection's own limit of hours.
+            sys.exit(0)
         if waiting:
             with contextlib.suppress(BlockingIOError):
                 waiting = waiting[os.write(1, waiting) :]

@@ -43,7 +43,9 @@ def remove_old(folder: str, seconds: float, in_use: Callable[[str], bool] = lamb
     """Remove what is in `folder` and has not changed for so long, unless it is `in_use`."""
     import shutil
 
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(FileNotFoundError):
         for each in os.scandir(folder):
-            if time.time() - each.stat().st_mtime > seconds and not in_use(each.path):
-                shutil.rmtree(each.path) if each.is_dir() else os.unlink(each.path)
+            # One that cannot be removed keeps no other.
+            with contextlib.suppress(OSError):
+                if time.time() - each.stat().st_mtime > seconds and not in_use(each.path):
+                    shutil.rmtree(each.path) if each.is_dir() else os.unlink(each.path)

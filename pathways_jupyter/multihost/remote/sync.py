@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import select
+import sys
 from collections import Counter
 
 from pathways_jupyter.multihost.remote.step import HOME, STATE, answer, remove_old
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     Entry = tuple[str, str, int, str, int]
@@ -47,6 +49,11 @@ def synchronize(take: Callable[[], Any], directory: str, name: str) -> None:
       take: Returns the next frame.
     """
     sync = Sync(STATE, name, f"{HOME}/{directory}", take())
+    with sync.alone():
+        _exchange(sync, take)
+
+
+def _exchange(sync: Sync, take: Callable[[], Any]) -> None:
     answer(missing=sync.compare())
     stream = _Stream(take() if sync.missing else 0)
     try:
@@ -79,7 +86,9 @@ class _Stream:
         if not self._left:
             return b""
         readable, _, _ = select.select([0], [], [], _SILENCE_SECONDS)
-        data = os.read(0, min(size, self._left)) if readable else b""
+        if not readable:
+            sys.exit(0)
+        data = os.read(0, min(size, self._left))
         if not data:
             raise EOFError
         self._left -= len(data)
@@ -112,6 +121,17 @@ class Sync:
         self._now: Record = {}
         self._sources: dict[str, tuple[str, list[Any]]] = {}
         self.missing: list[str] = []
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait until no earlier program for this run is still at work, which a lost connection does not end."""
+        os.makedirs(self._arrived, mode=0o700, exist_ok=True)
+        held = os.open(self._arrived, os.O_RDONLY)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(held)
 
     def compare(self) -> list[str]:
         """Return the contents that are missing on this host, each once, in the order of the manifest."""
