@@ -63,8 +63,11 @@ def test_a_program_gets_the_platform_that_it_asks_for_and_no_other(tmp_path):
     assert "pathways_jupyter.session.kernel.jax_platform" in new
     assert registered in {"no", "by JAX"}
     assert not logged
+    if registered == "by JAX":
+        # The plugin leaves it as it is, and it waits longer than this test.
+        return
     # Nothing listens there: JAX gives up once the client has.
     _, registered, _ = found(
         JAX_PLATFORMS="proxy", JAX_BACKEND_TARGET=target, PATHWAYS_PROXY_CONNECTION_TIMEOUT_SECS="1"
     )
-    assert registered in {"by the plugin", "by JAX"}
+    assert registered == "by the plugin"
