@@ -26,7 +26,7 @@ def main() -> int:
 
 
 def _run(hosts: str, key: str, known_hosts: str, directory: str, command: str, place: str) -> None:
-    from pathways_jupyter.base import blocking
+    from pathways_jupyter.base import tasks
     from pathways_jupyter.multihost import host_connections, run_actions
     from pathways_jupyter.multihost.run import Request
     from pathways_jupyter.multihost.run_events import Ended
@@ -34,9 +34,9 @@ def _run(hosts: str, key: str, known_hosts: str, directory: str, command: str, p
 
     selection = Selection(hosts=hosts, keys=(key,), known_hosts=known_hosts)
     request = Request(command, Path(directory), "bench", logs=Path(place) / "logs")
-    found = blocking.run(host_connections.find(selection))
+    found = tasks.run(host_connections.find(selection))
     connections = host_connections.here()
-    for event in blocking.iterate(lambda: run_actions.start(found, request, connections), connections.background):
+    for event in tasks.iterate(lambda: run_actions.start(found, request, connections), connections.background):
         if isinstance(event, Ended) and event.code:
             raise RuntimeError(str(event))
 

@@ -27,7 +27,7 @@ import psutil
 
 from benchmarks import sink
 from benchmarks.measure import Row, Table, interleave, median
-from pathways_jupyter.base import allocator
+from pathways_jupyter.base import process_setup
 from pathways_jupyter.base.errors import ClusterError
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
@@ -100,7 +100,7 @@ def forward(arguments: list[str]) -> int:
     """Run our forward until standard input closes; the address is its first line of output."""
     kubeconfig, context, *with_relay, path = arguments
     # As in a session's supervisor.
-    allocator.keep_freed_memory()
+    process_setup.keep_freed_memory()
 
     async def serve() -> None:
         async with Client(auth.load(kubeconfig, context)) as client:

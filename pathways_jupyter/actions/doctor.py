@@ -10,7 +10,7 @@ from platform import python_version
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Shell, Values
-from pathways_jupyter.base import blocking
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.sentences import advice, worded
 from pathways_jupyter.render import doctor as picture
@@ -48,9 +48,9 @@ def examine(
         *(checking.PLATFORM_NEEDS if platform else ()),
         *(checking.FAULT_NEEDS if faults else ()),
     )
-    findings = blocking.run(checking.examine(config, versions=versions, leftovers=left, further=further))
+    findings = tasks.run(checking.examine(config, versions=versions, leftovers=left, further=further))
     unreachable = any(each.level is Level.FAIL and each.name in {"cluster", "reachable"} for each in findings)
-    if unreachable and embedded is not None and blocking.run(embedded.is_ending()):
+    if unreachable and embedded is not None and tasks.run(embedded.is_ending()):
         return tuple(
             checks.failed(each.name, clusters.embedded_ended()) if each.level is Level.FAIL else each
             for each in findings

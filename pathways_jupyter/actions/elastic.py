@@ -7,9 +7,9 @@ from functools import partial
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Shell, Values
-from pathways_jupyter.base import parsing
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.text import parse_seconds, parse_whole_number
 from pathways_jupyter.elastic import fault_targets, faults
 from pathways_jupyter.elastic.fault_targets import Target
 from pathways_jupyter.elastic.faults import Fault
@@ -31,10 +31,10 @@ def prepare(target: Target, values: Values) -> Callable[[], Fault]:
     fault, number, yes = values["fault"], _slice(values["slice"]), bool(values.get("yes"))
     time = values.get("seconds")
     if fault == "slice-down":
-        act = partial(faults.slice_down, target, number, seconds=parsing.seconds("--for", time or 0.0), yes=yes)
+        act = partial(faults.slice_down, target, number, seconds=parse_seconds("--for", time or 0.0), yes=yes)
     else:
         default = faults.DRAIN_SECONDS if fault == "drain-node" else faults.SLOW_SECONDS
-        seconds = parsing.seconds("--for", default if time is None else time)
+        seconds = parse_seconds("--for", default if time is None else time)
         if not seconds:
             raise ConfigError("A fault must last longer than 0 s.", hint="For example: 30s, or 2m.")
         if fault == "drain-node":
@@ -79,7 +79,7 @@ def target(values: Values) -> Target:
 def _slice(value: str) -> int:
     if not value.isdecimal():
         raise ConfigError(f"A slice is a whole number, not {value}.", hint="For example: 1.")
-    return parsing.whole_number("The slice", value)
+    return parse_whole_number("The slice", value)
 
 
 ACTIONS: Mapping[str, Action] = {"elastic inject": inject, "elastic heal": heal}

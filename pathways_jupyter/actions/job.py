@@ -10,9 +10,10 @@ from pathlib import Path
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Contradiction, Interrupted, Shell, Values, show_lines
-from pathways_jupyter.base import parsing, tpu
+from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.text import parse_whole_number
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.render import jobs as picture
 from pathways_jupyter.render.view import View, for_kubectl, preformatted, said
@@ -31,7 +32,7 @@ def new(shell: Shell, values: Values) -> View | None:
     if not values.get("tpu"):
         raise ConfigError("A job needs slices.", hint=advice("For example: {tpu:tpuv6e:2x2=2}."))
     numbers = {
-        key: parsing.whole_number(f"--{key.replace('_', '-')}", values.get(key) or 0)
+        key: parse_whole_number(f"--{key.replace('_', '-')}", values.get(key) or 0)
         for key in ("elastic_slices", "max_restarts", "max_slice_restarts")
     }
     manifest = yaml_text.dump(
@@ -156,7 +157,7 @@ def logs(shell: Shell, values: Values) -> None:
             program=values.get("program") or "main",
             which=values.get("slice") or "0-0",
             follow=follow,
-            tail=parsing.whole_number("--tail", tail) if tail else None,
+            tail=parse_whole_number("--tail", tail) if tail else None,
         ),
     )
     show_lines(shell, lines, follow=follow)
@@ -191,7 +192,7 @@ def operator_manifests(shell: Shell, values: Values) -> View:
     """
     if not values.get("image"):
         raise Contradiction("The operator needs an image in which pathways_jupyter is installed: --image.")
-    replicas = parsing.whole_number("--replicas", values.get("replicas", 1))
+    replicas = parse_whole_number("--replicas", values.get("replicas", 1))
     if not replicas:
         raise ConfigError("There must be at least one replica.", hint="One leads, and the others wait.")
     return for_kubectl(
@@ -199,7 +200,7 @@ def operator_manifests(shell: Shell, values: Values) -> View:
             values["image"],
             namespace=values.get("namespace") or installation.NAMESPACE,
             replicas=replicas,
-            metrics_port=parsing.whole_number("--metrics-port", values.get("metrics_port", 0), most=65535),
+            metrics_port=parse_whole_number("--metrics-port", values.get("metrics_port", 0), most=65535),
         )
     )
 

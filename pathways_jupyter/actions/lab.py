@@ -12,9 +12,10 @@ from pathlib import Path
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Contradiction, Shell, Values
-from pathways_jupyter.base import config, parsing
+from pathways_jupyter.base import config
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError, ServiceError
+from pathways_jupyter.base.text import parse_whole_number
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.render import text
 from pathways_jupyter.render.parts import fields, indented, line
@@ -100,7 +101,7 @@ def _name(values: Values) -> str:
 
 
 def _port(values: Values) -> int:
-    return parsing.whole_number("--port", values.get("port", 0), most=65535)
+    return parse_whole_number("--port", values.get("port", 0), most=65535)
 
 
 def _view(lab: Lab) -> View:

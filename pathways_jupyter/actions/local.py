@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pathways_jupyter.actions.shell import Action, Shell, Values
-from pathways_jupyter.base import parsing, tpu
+from pathways_jupyter.base import tpu
+from pathways_jupyter.base.text import parse_seconds, parse_whole_number
 from pathways_jupyter.local import cluster
 from pathways_jupyter.local.cluster import Cluster
 from pathways_jupyter.local.settings import DEFAULT_IDLE_SECONDS
@@ -28,8 +29,8 @@ def up(shell: Shell, values: Values) -> View:
     running = cluster.up(
         instances,
         name=_name(values),
-        idle_seconds=parsing.seconds("--idle", values.get("idle", DEFAULT_IDLE_SECONDS)),
-        port=parsing.whole_number("--port", values.get("port", 0), most=65535),
+        idle_seconds=parse_seconds("--idle", values.get("idle", DEFAULT_IDLE_SECONDS)),
+        port=parse_whole_number("--port", values.get("port", 0), most=65535),
         sidecar=values.get("sidecar") != "false",
         fast_heal=bool(values.get("fast_heal")),
         spare=tpu.parse_instances(spare) if spare else {},
@@ -62,7 +63,7 @@ def kubeconfig(shell: Shell, values: Values) -> View:
 def restart_api(shell: Shell, values: Values) -> View:
     """Restart the cluster's API server in place, like an upgrade of a real cluster's control plane."""
     running = _running(values)
-    running.restart_api(away=parsing.seconds("--away", values.get("away", 0), most=_LONGEST_AWAY_SECONDS))
+    running.restart_api(away=parse_seconds("--away", values.get("away", 0), most=_LONGEST_AWAY_SECONDS))
     return said("The API server was restarted; pods kept running.", _value(running))
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Shell, Values, show_lines
-from pathways_jupyter.base import parsing
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.text import parse_whole_number
 from pathways_jupyter.kube import pods
 from pathways_jupyter.service import jobs
 from pathways_jupyter.service import logs as reading
@@ -25,7 +25,7 @@ def logs(shell: Shell, values: Values) -> None:
       PathwaysError: There is no such session, service or pod, or the cluster could not be reached.
     """
     program, follow = values.get("program") or "proxy", bool(values.get("follow"))
-    tail = parsing.whole_number("--tail", values.get("tail") or 100)
+    tail = parse_whole_number("--tail", values.get("tail") or 100)
     current, job = cluster.session_of(values), ""
     where: ConnectConfig | SessionRecord
     if program in {"proxy", "supervisor"}:

@@ -10,8 +10,9 @@ from typing import Any
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Shell, Values
-from pathways_jupyter.base import blocking, parsing
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.text import parse_seconds, parse_whole_number
 from pathways_jupyter.multihost import (
     host_connections,
     options,
@@ -75,7 +76,7 @@ def _follow(
     shell: Shell,
     source: Callable[[], AsyncIterator[Any]],
     record: Record | None,
-    background: blocking.Background | None,
+    background: tasks.Background | None,
 ) -> None:
     """Show a run until its end, and at last its table with the logs.
 
@@ -88,7 +89,7 @@ def _follow(
     def table() -> View | None:
         return picture.hosts(record, list(hosts.values())) if record is not None and hosts else None
 
-    with contextlib.closing(blocking.iterate(source, background)) as events, shell.live(table) as live:
+    with contextlib.closing(tasks.iterate(source, background)) as events, shell.live(table) as live:
         try:
             for event in events:
                 if isinstance(event, Record):
@@ -136,7 +137,7 @@ def _goes_on(record: Record) -> str:
 def status(shell: Shell, values: Values) -> View:
     """Return the state of a run on each host."""
     record = _record(values)
-    return picture.hosts(record, blocking.run(run_actions.refresh(record)), logs=True)
+    return picture.hosts(record, tasks.run(run_actions.refresh(record)), logs=True)
 
 
 def runs(shell: Shell, values: Values) -> View:
@@ -148,23 +149,23 @@ def logs(shell: Shell, values: Values) -> None:
     """Show the output of one host of a run, or of all."""
     record, host = _record(values), values.get("host")
     chosen = (targets.choose(record.targets, host),) if host else record.targets
-    blocking.run(run_actions.refresh(record))
+    tasks.run(run_actions.refresh(record))
     for target in chosen:
-        for line in output.tail(record.log(target), parsing.whole_number("--tail", values.get("tail", 100))):
+        for line in output.tail(record.log(target), parse_whole_number("--tail", values.get("tail", 100))):
             shell.line(line if len(chosen) == 1 else f"[{target.label}] {line}", host=target.label, line=line)
 
 
 def stop(shell: Shell, values: Values) -> View:
     """End a run on all hosts, and wait until it has ended."""
     record = _record(values)
-    ended = blocking.run(run_actions.stop(record))
+    ended = tasks.run(run_actions.stop(record))
     failed = not all(each.phase.over and not each.message for each in ended)
     return dataclasses.replace(picture.hosts(record, ended, logs=True), exit_code=int(failed))
 
 
 def create(shell: Shell, values: Values) -> View:
     """Ask for TPU VMs; return the queued resource."""
-    spec = options.queued_resource(values, parsing.whole_number("--node-count", values.get("nodes") or 1))
+    spec = options.queued_resource(values, parse_whole_number("--node-count", values.get("nodes") or 1))
     queued_resources.create(*_place(values), spec)
     return picture.queued(queued_resources.list_(*_place(values), spec.name))
 
@@ -176,7 +177,7 @@ def list_(shell: Shell, values: Values) -> View:
 
 def wait(shell: Shell, values: Values) -> View:
     """Wait until a queued resource can be used; show each change."""
-    longest = parsing.seconds("--timeout", values.get("timeout", 3600))
+    longest = parse_seconds("--timeout", values.get("timeout", 3600))
     found = queued_resources.wait(
         *_place(values), values["name"], timeout=longest, changed=lambda now: shell.say(picture.queued_line(now))
     )

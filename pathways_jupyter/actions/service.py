@@ -8,11 +8,11 @@ from typing import Any
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Contradiction, Interrupted, Shell, Values
-from pathways_jupyter.base import blocking, parsing
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.base.hints import Face
-from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.sentences import Face, advice
+from pathways_jupyter.base.text import parse_seconds
 from pathways_jupyter.commands.service import USAGE_SPAN
 from pathways_jupyter.render import services as picture
 from pathways_jupyter.render import slices as slices_picture
@@ -38,7 +38,7 @@ def slices(shell: Shell, values: Values) -> View:
 
 def usage(shell: Shell, values: Values) -> View:
     """Return who has held how many chip-hours."""
-    seconds = parsing.seconds("--since", values.get("since") or USAGE_SPAN, least=1)
+    seconds = parse_seconds("--since", values.get("since") or USAGE_SPAN, least=1)
     return usage_table.view(
         clusters.ask(
             cluster.where(values),
@@ -79,7 +79,7 @@ def deploy(shell: Shell, values: Values) -> View:
             plan.within(namespace),
             skip_checks=bool(values.get("skip_checks")),
             follow=not values.get("no_wait"),
-            seconds=parsing.seconds("--timeout", values.get("timeout", rollout.TIMEOUT_SECONDS)),
+            seconds=parse_seconds("--timeout", values.get("timeout", rollout.TIMEOUT_SECONDS)),
         ),
     )
     _follow(shell, steps, name)
@@ -89,7 +89,7 @@ def deploy(shell: Shell, values: Values) -> View:
 def wait(shell: Shell, values: Values) -> View:
     """Follow a service's start until all its slices are ready."""
     where, name = cluster.where(values, others=False), values["name"]
-    seconds = parsing.seconds("--timeout", values.get("timeout", rollout.TIMEOUT_SECONDS))
+    seconds = parse_seconds("--timeout", values.get("timeout", rollout.TIMEOUT_SECONDS))
     steps = clusters.stream(where, lambda client, namespace: rollout.follow(client, namespace, name, seconds=seconds))
     _follow(shell, steps, name)
     return _details(where, name)
@@ -150,7 +150,7 @@ def _namespace(values: Values) -> str:
     if where.namespace or where.cluster:
         return where.namespace or names.DEFAULT_NAMESPACE
     try:
-        return blocking.run(clusters.resolve(where)).namespace
+        return tasks.run(clusters.resolve(where)).namespace
     except ConfigError:
         if where.context or where.kubeconfig or where.local:
             raise

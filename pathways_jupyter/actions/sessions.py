@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Shell, Values
-from pathways_jupyter.base import blocking
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ConfigError, LocalClusterError, PathwaysError
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.render import sessions as picture
@@ -28,7 +28,7 @@ _SWEEP_SECONDS = 10.0
 def sessions(shell: Shell, values: Values) -> View:
     """Return the sessions of all notebooks and scripts on this machine."""
     current = process.session()
-    present = blocking.run(client.present(registry.sessions()))
+    present = tasks.run(client.present(registry.sessions()))
     return picture.table(present, mine=current.id if current is not None else "")
 
 
@@ -101,7 +101,7 @@ def _clean_machine(dry_run: bool) -> Iterator[Cleaned]:
         error = ""
         if not dry_run:
             try:
-                blocking.run(sweep.sweep(record, patience=_SWEEP_SECONDS))
+                tasks.run(sweep.sweep(record, patience=_SWEEP_SECONDS))
             except PathwaysError as problem:
                 error = str(problem)
         yield Cleaned("session", record.id, "its supervisor is gone", error)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from pathways_jupyter.base.errors import ConfigError, PathwaysError
-from pathways_jupyter.base.hints import Face
+from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.render.view import View
 
 Values = Mapping[str, Any]

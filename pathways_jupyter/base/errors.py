@@ -12,8 +12,7 @@ import sys
 from typing import Any
 
 from pathways_jupyter.base import sentences
-from pathways_jupyter.base.hints import Face
-from pathways_jupyter.base.sentences import worded
+from pathways_jupyter.base.sentences import Face, worded
 
 
 def is_coloured() -> bool:

@@ -15,14 +15,13 @@ from typing import Any
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.text import LARGEST_NUMBER
 
 ENVIRONMENT_PREFIX = "PATHWAYS_JUPYTER_"
 MIN_LEASE_SECONDS = 10.0
 """A Lease is renewed four times in its duration; with a shorter one, a single slow answer would end the proxy."""
 MIN_LIFETIME_SECONDS = 60.0
 """Starting a proxy may take most of a minute; with a shorter lifetime it would end before it can be used."""
-LARGEST_NUMBER = 2**31 - 1
-"""The largest that Kubernetes takes in most of its fields; 68 years in seconds."""
 
 _SERVICE_ADDRESS = re.compile(r"(?P<host>[a-z0-9]([-a-z0-9.]*[a-z0-9])?):(?P<port>[0-9]{1,5})")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

@@ -13,9 +13,9 @@ from typing import Any
 
 import click
 
-from pathways_jupyter.base import standard_streams
+from pathways_jupyter.base import process_setup
 from pathways_jupyter.base.errors import PathwaysError
-from pathways_jupyter.base.hints import Face
+from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.cli.terminal import colours
 from pathways_jupyter.commands.tables import GROUPS, MAGIC, TERMINAL
 from pathways_jupyter.kube import claim_package
@@ -113,6 +113,6 @@ def main(context: click.Context, debug: bool) -> None:
     Exit codes: 0 success, 1 failure (the reason is on stderr), 2 invalid command line; other codes are listed in the
     help of their command.
     """
-    standard_streams.open_closed()
+    process_setup.open_closed_streams()
     context.color = colours()
     claim_package()

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.base import parsing
 from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.text import parse_ranges
 from pathways_jupyter.colocated import loss
 from pathways_jupyter.colocated.errors import CheckError
 
@@ -95,7 +95,7 @@ def choose(
         if requested is None:
             continue
         try:
-            numbers = parsing.ranges(requested) if isinstance(requested, str) else set(requested)
+            numbers = parse_ranges(requested) if isinstance(requested, str) else set(requested)
         except ValueError as error:
             hint = f"For example: --{kind}s 0,1 or --{kind}s 0-3."
             raise CheckError(f"{requested!r} does not name a {kind}.", hint=hint) from error

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pathways_jupyter.base.hints import Face
-from pathways_jupyter.base.sentences import worded
+from pathways_jupyter.base.sentences import Face, worded
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.displays import harmless
 from pathways_jupyter.colocated.errors import Failure, HostError, printable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pathways_jupyter.base.hints import Face
+from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.commands.declaration import CLUSTER, LOCAL, SERVICE, TPU, UNPICKLE, Command, Kind, Option
 
 CONNECT = Command(

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from pathways_jupyter.base.hints import Face
+from pathways_jupyter.base.sentences import Face
 
 
 class Kind(Enum):

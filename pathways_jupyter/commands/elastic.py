@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathways_jupyter.base.hints import Face
+from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.commands.declaration import CLUSTER, Command, Kind, Option, Source, Word
 
 _YES = Option("--yes", "hit the workers of a real cluster without asking", Kind.FLAG)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathways_jupyter.base.hints import Face
+from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.commands.declaration import Command, Kind, Option, Source
 
 _NAME = Option("--name", "name of the cluster, if you run several", default="local")

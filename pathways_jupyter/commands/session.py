@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathways_jupyter.base.hints import Face
+from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.commands.declaration import CLUSTER, SERVICE, Command, Kind, Option, Source, Word
 
 COMMANDS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pathways_jupyter.base.hints import Face
+from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.commands import colocated, elastic, job, lab, local, multihost, service, session
 from pathways_jupyter.commands.connect import CONNECT
 from pathways_jupyter.commands.declaration import HELP, Command

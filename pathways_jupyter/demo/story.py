@@ -20,7 +20,7 @@ import psutil
 from pathways_jupyter.base.config import resolve
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.events import Event, EventKind
-from pathways_jupyter.base.hints import Face
+from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.render import text
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.session import clusters

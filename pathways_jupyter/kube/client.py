@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pathways_jupyter.base.errors import ApiError, ClusterError
-from pathways_jupyter.base.retry import Backoff
+from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube import answers, problems
 from pathways_jupyter.kube.clock import ServerClock, boot_seconds
 from pathways_jupyter.kube.problems import ConnectionLost, Unreachable

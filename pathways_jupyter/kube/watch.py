@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any
 
 from pathways_jupyter.base.errors import ApiError, ClusterError
-from pathways_jupyter.base.retry import Backoff
+from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube import answers
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import Object, Page, Resource, pages, selection

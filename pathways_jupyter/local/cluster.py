@@ -20,7 +20,7 @@ from typing import Any
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import LocalClusterError
-from pathways_jupyter.base.extras import require
+from pathways_jupyter.base.packages import require
 from pathways_jupyter.local import control
 from pathways_jupyter.local.control import Order
 from pathways_jupyter.local.directory import ClusterDirectory, Record

@@ -9,8 +9,8 @@ from typing import Any
 
 from pathways_jupyter.actions import elastic as actions
 from pathways_jupyter.actions.shell import Contradiction, Values
-from pathways_jupyter.base import parsing
 from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
+from pathways_jupyter.base.text import parse_seconds, parse_whole_number
 from pathways_jupyter.elastic import export as exporting
 from pathways_jupyter.elastic import fault_targets
 from pathways_jupyter.elastic import record as records
@@ -36,8 +36,8 @@ def show(connection: Connection, values: Values) -> Any:
 def inject(connection: Connection, values: Values) -> View:
     """Inject a fault into this session, now or later."""
     target = fault_targets.of_session(connection.need())
-    delay = parsing.seconds("--after", values.get("after", 0.0))
-    at_step = parsing.whole_number("--at-step", values["at_step"]) if values.get("at_step") is not None else None
+    delay = parse_seconds("--after", values.get("after", 0.0))
+    at_step = parse_whole_number("--at-step", values["at_step"]) if values.get("at_step") is not None else None
     if delay and at_step is not None:
         raise Contradiction("--after and --at-step say when; both cannot be true.", hint="Leave one of them out.")
     # Before it is promised for later: then it could only be reported that it was not possible.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.base import config
 from pathways_jupyter.base.errors import PathwaysError
-from pathways_jupyter.base.hints import Face
+from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.magics.waiting import Waiting
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, TextIO
 
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.base.hints import Face
+from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.magics.repeated import Repeated
 from pathways_jupyter.render.view import View
 from pathways_jupyter.widgets.live import Place

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
-from pathways_jupyter.base.extras import require
+from pathways_jupyter.base.packages import require
 from pathways_jupyter.base.sentences import advice
 
 ENDPOINT_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU"

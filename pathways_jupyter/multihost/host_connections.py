@@ -15,9 +15,9 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pathways_jupyter.base import blocking
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.base.extras import require
+from pathways_jupyter.base.packages import require
 from pathways_jupyter.multihost.errors import HostError
 from pathways_jupyter.multihost.program import Connect, Connection, Program
 from pathways_jupyter.multihost.targets import Selection, Target, from_hosts
@@ -30,7 +30,7 @@ _IDLE_START_SECONDS = 5.0
 class IdleConnections:
     """The open connections without use, by login and target, and the loop that they belong to."""
 
-    background: blocking.Background = field(default_factory=blocking.Background)
+    background: tasks.Background = field(default_factory=tasks.Background)
     process: int = field(default_factory=os.getpid)
     free: dict[tuple[str, Target], Connection] = field(default_factory=dict)
 
@@ -107,7 +107,7 @@ def close() -> None:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await idle.close()
 
-    blocking.run(in_time(_idle), _idle.background)
+    tasks.run(in_time(_idle), _idle.background)
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.base import parsing
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.text import parse_seconds
 from pathways_jupyter.multihost.queued_resources import DEFAULT_RUNTIME, TIERS, Spec
 from pathways_jupyter.multihost.run import LOG_FOLDER, Request
 from pathways_jupyter.multihost.targets import Selection
@@ -46,7 +46,7 @@ def request(values: Mapping[str, Any], command: str) -> Request:
         logs=Path(values.get("logs") or LOG_FOLDER).expanduser(),
         keep_going=bool(values.get("keep_going")),
         detach=bool(values.get("detach")),
-        grace=parsing.seconds("--grace", values.get("grace", 10)),
+        grace=parse_seconds("--grace", values.get("grace", 10)),
     )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, BinaryIO
 
-from pathways_jupyter.base.extras import require
+from pathways_jupyter.base.packages import require
 from pathways_jupyter.multihost.errors import PackError
 from pathways_jupyter.multihost.program import frame
 from pathways_jupyter.multihost.remote.sync import DIRECTORY, FILE, LINK

@@ -9,13 +9,13 @@ import zlib
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from pathways_jupyter.base import carried
+from pathways_jupyter.base import packages
 from pathways_jupyter.multihost.errors import HostError, HostUnreachable
 from pathways_jupyter.multihost.targets import Target
 
 PACKAGE = "pathways_jupyter.multihost.remote"
 MODULES = ("step", "sync", "processes", "keeper", "run")
-_BOOTSTRAP = f"""{carried.LOADER}
+_BOOTSTRAP = f"""{packages.LOADER}
 import json, os, select, zlib
 def take():
     data, size = b"", 4
@@ -86,7 +86,7 @@ def frame(value: Any) -> bytes:
 
 @functools.cache
 def _sources() -> bytes:
-    return frame(carried.sources(PACKAGE, MODULES))
+    return frame(packages.sources(PACKAGE, MODULES))
 
 
 class Program:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 from pathways_jupyter.base.errors import ApiError, ConfigError, PathwaysError
-from pathways_jupyter.base.retry import Backoff
+from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import EVENTS, JOBSETS, PATHWAYS_JOBS, Object, Resource

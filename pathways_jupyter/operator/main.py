@@ -10,8 +10,9 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from pathways_jupyter.base import parsing, standard_streams
+from pathways_jupyter.base import process_setup
 from pathways_jupyter.base.errors import ClusterError, ConfigError, PathwaysError
+from pathways_jupyter.base.text import parse_seconds
 from pathways_jupyter.kube import auth, claim_package
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.operator.election import LEASE_SECONDS, LONGEST_LEASE_SECONDS, Election, Rivals, identity
@@ -66,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
 def _seconds(option: str, least: float, most: float) -> Callable[[str], float]:
     def parse(text: str) -> float:
         try:
-            return parsing.seconds(option, text, least=least, most=most)
+            return parse_seconds(option, text, least=least, most=most)
         except ConfigError as error:
             # argparse names the option itself.
             raise argparse.ArgumentTypeError(str(error).removeprefix(f"{option} ").removesuffix(".")) from None
@@ -177,6 +178,6 @@ async def _main(options: argparse.Namespace) -> int:
 
 if __name__ == "__main__":
     # Not in main(), which the embedded cluster and tests call in processes that are not the operator's alone.
-    standard_streams.open_closed()
+    process_setup.open_closed_streams()
     claim_package()
     sys.exit(main())

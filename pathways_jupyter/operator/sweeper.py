@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pathways_jupyter.base.errors import ClusterError
-from pathways_jupyter.base.retry import Backoff
+from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import LEASES, Object
 from pathways_jupyter.kube.watch import ChangeType, watch

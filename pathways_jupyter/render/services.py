@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from pathways_jupyter.base.hints import Face
-from pathways_jupyter.base.sentences import worded
+from pathways_jupyter.base.sentences import Face, worded
 from pathways_jupyter.render import text
 from pathways_jupyter.render.parts import Tone, as_of, card, code, fields, head, indented, line, muted, table, toned
 from pathways_jupyter.render.slicemap import TONES

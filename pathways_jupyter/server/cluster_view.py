@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base import sentences
 from pathways_jupyter.base.errors import ClusterError, LocalClusterError, PathwaysError
-from pathways_jupyter.base.hints import Face
-from pathways_jupyter.base.sentences import worded
+from pathways_jupyter.base.sentences import Face, worded
 from pathways_jupyter.kube.auth import NoKubeconfigError
 from pathways_jupyter.server import scope as scopes
 from pathways_jupyter.server.scope import Place, Scope

@@ -15,8 +15,7 @@ from typing import Any
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.base import config
 from pathways_jupyter.base.errors import ConfigError, PathwaysError
-from pathways_jupyter.base.hints import Face
-from pathways_jupyter.base.sentences import say
+from pathways_jupyter.base.sentences import Face, say
 from pathways_jupyter.kube import kubeconfig, objects, pods
 from pathways_jupyter.kube.client import Client, preload
 from pathways_jupyter.kube.cluster_access import Cluster

@@ -19,7 +19,7 @@ from pathways_jupyter.base import tpu
 from pathways_jupyter.base.config import runtime_dir
 from pathways_jupyter.base.errors import ConfigError, PathwaysError
 from pathways_jupyter.base.events import EventKind, SessionState
-from pathways_jupyter.base.retry import Backoff
+from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.server import scope
 from pathways_jupyter.service import names
 from pathways_jupyter.service.feed import Message, PolledFeed

@@ -9,10 +9,10 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pathways_jupyter.base import parsing, tpu
+from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ApiError, ConfigError, PathwaysError, ServiceError
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.base.text import count
+from pathways_jupyter.base.text import count, parse_whole_number
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, NETWORK_POLICIES, PODS, Object
@@ -59,7 +59,7 @@ def plan(values: Mapping[str, Any], *, jax: str) -> Deployment:
 
     def number(option: str, default: int) -> int:
         value = values.get(option)
-        return default if value is None else parsing.whole_number(f"--{option.replace('_', '-')}", value)
+        return default if value is None else parse_whole_number(f"--{option.replace('_', '-')}", value)
 
     name, text = str(values.get("name") or ""), str(values.get("tpu") or "")
     if not text:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pathways_jupyter.base.errors import ClusterError, ServiceError
-from pathways_jupyter.base.retry import Backoff
 from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, PODS, Object

@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 
-from pathways_jupyter.base import blocking
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import PathwaysError, SessionError
 from pathways_jupyter.base.events import Event
 from pathways_jupyter.session import protocol, registry
@@ -34,7 +34,7 @@ def request(record: SessionRecord, method: Method, *, patience: float = ANSWER_S
       SessionError: The supervisor has ended, or does not answer.
       PathwaysError: Its answer is an error.
     """
-    return blocking.run(arequest(record, method, patience=patience, **params))
+    return tasks.run(arequest(record, method, patience=patience, **params))
 
 
 async def arequest(record: SessionRecord, method: Method, *, patience: float = ANSWER_SECONDS, **params: Any) -> Any:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from pathways_jupyter.base import blocking, runtime_files
+from pathways_jupyter.base import runtime_files, tasks
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError, LocalClusterError
-from pathways_jupyter.base.retry import Backoff
 from pathways_jupyter.base.sentences import advice, say
+from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube.auth import of_config
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.cluster_access import Cluster
@@ -63,7 +63,7 @@ def ask(where: ConnectConfig | SessionRecord, question: Callable[[Client, str], 
         async with explain_local_errors(where), await _client(where) as client:
             return await question(client, where.namespace or client.namespace)
 
-    return blocking.run(answer())
+    return tasks.run(answer())
 
 
 def stream(
@@ -76,7 +76,7 @@ def stream(
             async for value in source(client, where.namespace or client.namespace):
                 yield value
 
-    return blocking.iterate(values)
+    return tasks.iterate(values)
 
 
 async def _client(where: ConnectConfig | SessionRecord) -> Client:

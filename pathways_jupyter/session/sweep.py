@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ApiError, ClusterError, PathwaysError, SessionError
-from pathways_jupyter.base.retry import Backoff
+from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, LEASES, PODS, delete, list_
 from pathways_jupyter.kube.watch import until_gone

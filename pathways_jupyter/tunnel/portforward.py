@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pathways_jupyter.base.errors import ClusterError
-from pathways_jupyter.base.retry import Backoff
+from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.tunnel.carrier import Carrier, PortRefused, Target
 from pathways_jupyter.tunnel.local_connection import LocalConnection

@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 
 from pathways_jupyter.base.errors import ApiError, ClusterError
-from pathways_jupyter.base.retry import Backoff
 from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.tunnel.attached_carrier import AttachedCarrier, StreamLost, TooManyStreams
 from pathways_jupyter.tunnel.carrier import Carrier, PortRefused, Target

@@ -9,13 +9,13 @@ import threading
 import pytest
 from presses import pressing
 
-from pathways_jupyter.base import blocking, interrupts
+from pathways_jupyter.base import interrupts, tasks
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["own thread", "background"])
 def place(request):
     """Where a call runs."""
-    return blocking.Background() if request.param else None
+    return tasks.Background() if request.param else None
 
 
 async def test_a_call_works_under_a_running_loop():
@@ -23,7 +23,7 @@ async def test_a_call_works_under_a_running_loop():
         await asyncio.sleep(0)
         return 42
 
-    assert blocking.run(answer()) == 42
+    assert tasks.run(answer()) == 42
 
 
 def test_what_a_call_raises_is_raised():
@@ -31,7 +31,7 @@ def test_what_a_call_raises_is_raised():
         raise KeyError("gone")
 
     with pytest.raises(KeyError):
-        blocking.run(fail())
+        tasks.run(fail())
 
 
 def test_leaving_an_iteration_closes_its_source():
@@ -45,7 +45,7 @@ def test_leaving_an_iteration_closes_its_source():
         finally:
             closed.set()
 
-    assert list(itertools.islice(blocking.iterate(numbers), 3)) == [0, 1, 2]
+    assert list(itertools.islice(tasks.iterate(numbers), 3)) == [0, 1, 2]
     assert closed.wait(10)
 
 
@@ -54,7 +54,7 @@ def test_more_values_than_fit_arrive_in_order():
         for number in range(5000):
             yield number
 
-    assert list(blocking.iterate(numbers)) == list(range(5000))
+    assert list(tasks.iterate(numbers)) == list(range(5000))
 
 
 def test_an_iteration_ends_with_what_its_source_raises():
@@ -62,7 +62,7 @@ def test_an_iteration_ends_with_what_its_source_raises():
         yield 1
         raise OSError("cut")
 
-    found = blocking.iterate(broken)
+    found = tasks.iterate(broken)
     assert next(found) == 1
     with pytest.raises(OSError, match="cut"):
         next(found)
@@ -87,11 +87,11 @@ def test_an_interrupt_at_any_line_cancels_the_call_and_lets_it_clean_up(line, it
         await work()
         yield 1
 
-    with contextlib.suppress(KeyboardInterrupt), pressing(line, blocking, interrupts):
+    with contextlib.suppress(KeyboardInterrupt), pressing(line, tasks, interrupts):
         if iterates:
-            assert list(blocking.iterate(values, place)) == [1]
+            assert list(tasks.iterate(values, place)) == [1]
         else:
-            blocking.run(work(), place)
+            tasks.run(work(), place)
     # Nothing still runs.
     assert cleaned.is_set() == begun.is_set()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from pathways_jupyter.base import carried
+from pathways_jupyter.base import packages
 from pathways_jupyter.multihost import program
 from pathways_jupyter.tunnel.relay import container
 
 OLDEST = (3, 9)
 """The oldest Python on a host."""
-PROGRAM = f"{carried.LOADER}\nimport json\nload('some.package', json.load(sys.stdin)).main()"
+PROGRAM = f"{packages.LOADER}\nimport json\nload('some.package', json.load(sys.stdin)).main()"
 
 
 def test_modules_find_each_other_without_their_package():
@@ -38,7 +38,7 @@ def test_modules_find_each_other_without_their_package():
 )
 def test_a_program_needs_nothing_but_an_old_python(package, names):
     sent: set[str] = set()
-    for name, text in carried.sources(package, names):
+    for name, text in packages.sources(package, names):
         for node in ast.walk(ast.parse(text, feature_version=OLDEST)):
             wanted = [each.name for each in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.module == package:

@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.base.extras import require
+from pathways_jupyter.base.packages import require
 from pathways_jupyter.local import cluster
 
 

@@ -11,8 +11,7 @@ import pytest
 import pathways_jupyter
 from pathways_jupyter.base import sentences
 from pathways_jupyter.base.errors import PathwaysError
-from pathways_jupyter.base.hints import Face, word
-from pathways_jupyter.base.sentences import advice, option, worded
+from pathways_jupyter.base.sentences import Face, advice, option, word, worded
 from pathways_jupyter.commands.connect import CONNECT
 from pathways_jupyter.commands.declaration import Kind
 from pathways_jupyter.commands.tables import MAGIC

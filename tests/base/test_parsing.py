@@ -2,8 +2,8 @@
 
 import pytest
 
-from pathways_jupyter.base import parsing
 from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.text import parse_seconds, parse_whole_number
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from pathways_jupyter.base.errors import ConfigError
     ],
 )
 def test_times(text, seconds):
-    assert parsing.seconds("--for", text) == seconds
+    assert parse_seconds("--for", text) == seconds
 
 
 @pytest.mark.parametrize(
@@ -30,24 +30,24 @@ def test_times(text, seconds):
 )
 def test_what_is_no_time_is_refused(text):
     with pytest.raises(ConfigError, match="--for must be a time"):
-        parsing.seconds("--for", text)
+        parse_seconds("--for", text)
 
 
 def test_a_time_outside_of_its_range_is_refused_with_the_range():
     with pytest.raises(ConfigError, match=r"--grace must be a time from 0 to 2147483647 seconds, not 1e30\."):
-        parsing.seconds("--grace", "1e30")
+        parse_seconds("--grace", "1e30")
     with pytest.raises(ConfigError, match=r"--interval must be a time from 1 to 60 seconds, not 0\.5\."):
-        parsing.seconds("--interval", "0.5", least=1, most=60)
+        parse_seconds("--interval", "0.5", least=1, most=60)
 
 
 @pytest.mark.parametrize("text", ["2147483648", "9" * 5000])
 def test_a_number_that_kubernetes_cannot_store_is_refused(text):
-    assert parsing.whole_number("--tail", "2147483647") == 2**31 - 1
+    assert parse_whole_number("--tail", "2147483647") == 2**31 - 1
     with pytest.raises(ConfigError, match="--tail must be at most 2147483647, not "):
-        parsing.whole_number("--tail", text)
+        parse_whole_number("--tail", text)
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5", "x", "1e3"])
 def test_what_is_no_whole_number_is_refused(text):
     with pytest.raises(ConfigError, match="--tail must be a whole number"):
-        parsing.whole_number("--tail", text)
+        parse_whole_number("--tail", text)

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from pathways_jupyter.base import retry
-from pathways_jupyter.base.retry import Backoff
+from pathways_jupyter.base import tasks
+from pathways_jupyter.base.tasks import Backoff
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def pauses(monkeypatch):
     async def sleep(seconds):
         made.append(seconds)
 
-    monkeypatch.setattr(retry.asyncio, "sleep", sleep)
+    monkeypatch.setattr(tasks.asyncio, "sleep", sleep)
     return made
 
 

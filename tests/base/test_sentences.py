@@ -9,8 +9,7 @@ from pathlib import Path
 import pathways_jupyter
 from pathways_jupyter.base.errors import LocalClusterError, SessionError
 from pathways_jupyter.base.events import Event, EventKind
-from pathways_jupyter.base.hints import Face
-from pathways_jupyter.base.sentences import Sentence, say
+from pathways_jupyter.base.sentences import Face, Sentence, say
 from pathways_jupyter.session import protocol, recording
 
 PACKAGE = Path(pathways_jupyter.__file__).parent

@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from pathways_jupyter.base import blocking
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ClusterError, ConfigError
 from pathways_jupyter.kube import auth, credentials
 from pathways_jupyter.kube.cluster_access import proxy_of_environment, tls
@@ -63,7 +63,7 @@ def test_requests_that_waited_for_a_plugin_that_hangs_fail_with_the_first(tmp_pa
         await asyncio.gather(*(source.authorization() for _ in range(3)))
 
     with pytest.raises(ClusterError, match="did not end"):
-        blocking.run(ask())
+        tasks.run(ask())
 
 
 async def test_a_plugin_that_failed_is_run_again_by_the_next_request(tmp_path):

@@ -7,7 +7,7 @@ import psutil
 import pytest
 from runs import DEADLINE
 
-from pathways_jupyter.base import blocking
+from pathways_jupyter.base import tasks
 from pathways_jupyter.multihost import host_connections, run_actions
 from pathways_jupyter.multihost.run_events import Ended, Output
 
@@ -17,15 +17,15 @@ def connections(lab):
     """Those of a notebook, which are closed at its end."""
     made = host_connections.IdleConnections()
     yield made
-    blocking.run(made.close(), made.background)
+    tasks.run(made.close(), made.background)
 
 
 def run(lab, connections, command, **given):
     """Run a command as a notebook does; return how it ended, and its lines."""
-    hosts = blocking.run(host_connections.find(lab.selection(2)))
+    hosts = tasks.run(host_connections.find(lab.selection(2)))
     request = run_actions.Request(command, lab.code, logs=lab.directory / "logs", grace=0.5, **given)
     lines = []
-    events = blocking.iterate(lambda: run_actions.start(hosts, request, connections), connections.background)
+    events = tasks.iterate(lambda: run_actions.start(hosts, request, connections), connections.background)
     with contextlib.closing(events):
         for event in events:
             if isinstance(event, Output):
@@ -67,9 +67,9 @@ def test_a_connection_that_broke_meanwhile_is_made_again(lab, connections):
 
 
 def test_a_run_that_is_left_ends_on_the_hosts(lab, connections):
-    hosts = blocking.run(host_connections.find(lab.selection(2)))
+    hosts = tasks.run(host_connections.find(lab.selection(2)))
     request = run_actions.Request("echo up; sleep 300", lab.code, logs=lab.directory / "logs", grace=0.5)
-    events = blocking.iterate(lambda: run_actions.start(hosts, request, connections), connections.background)
+    events = tasks.iterate(lambda: run_actions.start(hosts, request, connections), connections.background)
     for event in events:
         if isinstance(event, Output):
             break

@@ -1,6 +1,6 @@
 """A shell that keeps what an action says to it."""
 
-from pathways_jupyter.base.hints import Face
+from pathways_jupyter.base.sentences import Face
 
 
 class RecordedShell:

@@ -10,7 +10,7 @@ const CONTEXT = 'server';
 
 /** A name, and what follows it for a command: {pod}, {connect:--local}. */
 const PLACEHOLDER = /\{(\w+)(?::([^{}]*))?\}/g;
-/** Commands outside of the groups, as in pathways_jupyter/base/hints.py. */
+/** Commands outside of the groups, as in pathways_jupyter/base/sentences.py. */
 const COMMAND = /^(connect|doctor|logs|reconnect|status)$|^(elastic|job|service)_/;
 
 /** Return what to type for a placeholder without a value: a command, or a field of the connect dialog. */

@@ -11,8 +11,9 @@ import secrets
 import time
 from collections.abc import Sequence
 
-from pathways_jupyter.base import parsing, text
+from pathways_jupyter.base import text
 from pathways_jupyter.base.errors import ApiError
+from pathways_jupyter.base.text import parse_ranges
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import JOBS, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
@@ -91,7 +92,7 @@ class JobController(Reconciler):
     # Counting.
 
     def _count(self, job: Object, status: Object, ended: Sequence[Object]) -> None:
-        completed = parsing.ranges(status.get("completedIndexes", ""))
+        completed = parse_ranges(status.get("completedIndexes", ""))
         indexed = job["spec"]["completionMode"] == "Indexed"
         for pod in ended:
             if pod["status"].get("phase") == "Succeeded":
@@ -202,7 +203,7 @@ class JobController(Reconciler):
             for _ in range(room):
                 self._create(job, None)
             return None
-        used = {_index(pod) for pod in active} | parsing.ranges(status.get("completedIndexes", ""))
+        used = {_index(pod) for pod in active} | parse_ranges(status.get("completedIndexes", ""))
         missing = [index for index in range(completions or 0) if index not in used]
         for index in missing[:room]:
             self._create(job, index)

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Collection, Sequence
 
-from pathways_jupyter.base import allocator
+from pathways_jupyter.base import process_setup
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.tpu import InstanceType
 from pathways_jupyter.local.pathways import addresses, program_start
@@ -130,8 +130,8 @@ def keep_freed_memory() -> None:
             before = time.process_time()
             time.sleep(_CHECK_SECONDS)
             if time.process_time() - before < _IDLE_SHARE * _CHECK_SECONDS:
-                allocator.trim()
+                process_setup.trim()
 
     # One arena, because the others give up their memory in pieces.
-    if allocator.keep_freed_memory(_LARGEST, mapped=_LARGEST, arenas=1):
+    if process_setup.keep_freed_memory(_LARGEST, mapped=_LARGEST, arenas=1):
         threading.Thread(target=trim_when_idle, name="malloc-trim", daemon=True).start()

@@ -20,8 +20,7 @@ import time
 import weakref
 from typing import Any
 
-from pathways_jupyter.base.hints import Face
-from pathways_jupyter.base.sentences import advice, worded
+from pathways_jupyter.base.sentences import Face, advice, worded
 from pathways_jupyter.session.kernel import jax_internals, process
 
 _FRESH_SECONDS = 0.25

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ApiError, SessionError
-from pathways_jupyter.base.retry import Backoff
 from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import NETWORK_POLICIES, PODS, Object

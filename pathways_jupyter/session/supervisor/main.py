@@ -24,7 +24,7 @@ from typing import Any
 
 import uvloop
 
-from pathways_jupyter.base import allocator
+from pathways_jupyter.base import process_setup
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.kube import claim_package
 from pathways_jupyter.kube.client import preload
@@ -119,7 +119,7 @@ def main(arguments: list[str]) -> int:
     logging.basicConfig(level=logging.INFO, handlers=[_BoundedLog()])
     # Messages of 256 KB come and go here. By chance of what lies behind them, glibc returned up to 150 pages for each
     # megabyte, and fetched them again filled with zeros: a tenth of the work for a megabyte down.
-    allocator.keep_freed_memory()
+    process_setup.keep_freed_memory()
     # Here and not with the first request, so that it is done while a supervisor stands by.
     claim_package()
     preload()

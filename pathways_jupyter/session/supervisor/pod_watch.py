@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pathways_jupyter.base.errors import ClusterError, PathwaysError, ServiceError
-from pathways_jupyter.base.retry import Backoff
 from pathways_jupyter.base.sentences import advice, say
+from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS, Object
 from pathways_jupyter.kube.watch import ChangeType, watch

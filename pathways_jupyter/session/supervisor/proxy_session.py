@@ -22,8 +22,8 @@ from typing import Any
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ApiError, ClusterError, PathwaysError, ServiceError
 from pathways_jupyter.base.events import EventKind, Stage
-from pathways_jupyter.base.retry import Backoff
 from pathways_jupyter.base.sentences import advice, say
+from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, NETWORK_POLICIES, Object

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pathways_jupyter.base import carried
+from pathways_jupyter.base import packages
 
 NAME = "pathways-relay"
 DEFAULT_IMAGE = "mirror.gcr.io/library/python:3.13-slim"
@@ -13,7 +13,7 @@ DEFAULT_IMAGE = "mirror.gcr.io/library/python:3.13-slim"
 
 MODULES = ("wire", "stream", "sockets", "proxy_stream", "program")
 PACKAGE = __name__.rpartition(".")[0]
-_PROGRAM = f"""{carried.LOADER}
+_PROGRAM = f"""{packages.LOADER}
 import os
 sources = [(name, os.environ.pop("PATHWAYS_RELAY_" + name.upper())) for name in {MODULES!r}]
 sys.exit(load("{PACKAGE}", sources).main())
@@ -75,7 +75,7 @@ def container(spec: RelaySpec, proxy_port: int) -> dict[str, Any]:
         "PATHWAYS_RELAY_TARGET": str(proxy_port),
         "PATHWAYS_RELAY_ALIVE_PORT": str(alive_port_of(proxy_port)),
         "PATHWAYS_RELAY_KEEP_SECONDS": f"{spec.keep:g}",
-        **{f"PATHWAYS_RELAY_{name.upper()}": text for name, text in carried.sources(PACKAGE, MODULES)},
+        **{f"PATHWAYS_RELAY_{name.upper()}": text for name, text in packages.sources(PACKAGE, MODULES)},
     }
     return {
         "name": NAME,

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pathways_jupyter.base import parsing
-from pathways_jupyter.base.text import ranges
+from pathways_jupyter.base.text import parse_ranges, ranges
 from pathways_jupyter.local import backoff
 from pathways_jupyter.local.apiserver.resources import CONFIG_MAPS, EVENTS, JOBS, PODS
 from pathways_jupyter.local.backoff import BackOff
@@ -195,5 +194,5 @@ async def test_objects_without_a_living_owner_are_collected(controlled):
     ("text", "indexes"), [("", set()), ("0", {0}), ("0,1", {0, 1}), ("0-2,5", {0, 1, 2, 5}), ("1,3-5", {1, 3, 4, 5})]
 )
 def test_indexes_are_written_as_ranges(text, indexes):
-    assert parsing.ranges(text) == indexes
+    assert parse_ranges(text) == indexes
     assert ranges(indexes) == text

@@ -8,10 +8,10 @@ import pytest
 
 _PROGRAM = """
 import resource
-from pathways_jupyter.base import allocator
+from pathways_jupyter.base import process_setup
 
 if {keep}:
-    allocator.keep_freed_memory()
+    process_setup.keep_freed_memory()
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

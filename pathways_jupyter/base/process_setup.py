@@ -1,12 +1,29 @@
-"""How this process's allocator treats freed memory. Only glibc has such options; elsewhere everything is as it was."""
+"""Prepare a process at its start: standard streams, and what its allocator does with freed memory."""
 
 from __future__ import annotations
 
 import ctypes
+import os
+import sys
 
 # Numbers of glibc's options, from malloc.h.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 _MB = 1024 * 1024
+
+
+def open_closed_streams() -> None:
+    """Open standard streams that the caller has closed (``2>&-``) on the null device.
+
+    Python has None in their place then, and the next file or socket would get their number, which programs that are
+    started from here would take for their own stream. And print() takes None for standard output.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is not None:
+            continue
+        # The lowest number that is free; another one if Python itself has taken this one meanwhile.
+        opened = os.open(os.devnull, os.O_RDWR)
+        os.set_inheritable(opened, opened == number)
+        setattr(sys, name, os.fdopen(opened, "w" if number else "r", encoding="utf-8"))
 
 
 def keep_freed_memory(kept: int = 16 * _MB, *, mapped: int = 8 * _MB, arenas: int = 0) -> bool:
