@@ -140,17 +140,16 @@ class Hub:
         removed = [record.id for record in gone]
         return [*removed, *(each.job for each in swept if each.session not in removed)]
 
-    async def log(self, scope: Scope, pod: str, *, container: str, follow: bool) -> AsyncGenerator[str, None]:
-        """Yield the lines of a pod's log; the first container's if `container` is empty.
+    async def log(self, scope: Scope, pod: str, *, follow: bool) -> AsyncGenerator[str, None]:
+        """Yield the lines of the log of a pod's first container.
 
         Raises:
           PathwaysError: There is no such pod, or its log cannot be read.
         """
         async with await scopes.client(scope) as kube:
             namespace = kube.namespace
-            if not container:
-                found = await objects.get(kube, objects.PODS, pod, namespace=namespace)
-                container = str(found["spec"]["containers"][0]["name"])
+            found = await objects.get(kube, objects.PODS, pod, namespace=namespace)
+            container = str(found["spec"]["containers"][0]["name"])
             lines = pods.logs(kube, pod, namespace=namespace, container=container, follow=follow, tail=LOG_LINES)
             async with contextlib.aclosing(lines):
                 async for line in lines:

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
-import time
 from collections.abc import AsyncGenerator
 from dataclasses import asdict
 from importlib.metadata import version
@@ -29,8 +27,6 @@ from pathways_jupyter.session.protocol import Method
 
 Json = dict[str, Any]
 Lines = AsyncGenerator[str, None]
-
-_WORKER = re.compile(r"[0-9]{1,6}(-[0-9]{1,6})?")
 
 
 async def _version(request: Request) -> Json:
@@ -65,14 +61,7 @@ async def _log(request: Request) -> Lines:
     if not parameters.get("pod"):
         raise ConfigError("The name of the pod is missing.", hint="Add ?pod=NAME.")
     where, pod = scope.parse(parameters), object_name(parameters["pod"], "pod")
-    container = object_name(parameters["container"], "container") if parameters.get("container") else ""
-    return request.hub.log(where, pod, container=container, follow=_follows(request))
-
-
-async def _jobs(request: Request) -> Json:
-    """Return the jobs of a namespace, the newest first."""
-    async with await scope.client(scope.parse(request.parameters)) as client:
-        return {"jobs": [asdict(each) for each in await jobs.list_jobs(client, client.namespace)]}
+    return request.hub.log(where, pod, follow=_follows(request))
 
 
 async def _job(request: Request, job: str) -> Json:
@@ -93,24 +82,12 @@ async def _change_job(request: Request, job: str, action: str) -> Json:
 
 
 async def _job_log(request: Request, job: str) -> Lines:
-    """Return the log of one of a job's programs; a followed one goes on until the program ends."""
-    parameters = request.parameters
-    name, program, worker = (
-        object_name(job, "job"),
-        parameters.get("program") or "main",
-        parameters.get("worker") or "0-0",
-    )
-    if program not in jobs.PROGRAMS:
-        raise ConfigError("There is no such program in a job.", hint=f"Choose {', '.join(jobs.PROGRAMS)}.")
-    if not _WORKER.fullmatch(worker):
-        raise ConfigError(f"{worker[:80]!r} is not a worker of a job.", hint="Write SLICE-HOST, such as 0-0.")
-    where, follow = scope.parse(parameters), _follows(request)
+    """Return the log of a job's own program; a followed one goes on until the program ends."""
+    where, name, follow = scope.parse(request.parameters), object_name(job, "job"), _follows(request)
 
     async def lines() -> Lines:
         async with await scope.client(where) as client:
-            found = jobs.log(
-                client, name, namespace=client.namespace, program=program, which=worker, follow=follow, tail=LOG_LINES
-            )
+            found = jobs.log(client, name, namespace=client.namespace, follow=follow, tail=LOG_LINES)
             async with contextlib.aclosing(found):
                 async for line in found:
                     yield line
@@ -137,11 +114,6 @@ async def _start_embedded_cluster(request: Request) -> Json:
 async def _quickstart(request: Request) -> Json:
     """Put the quickstart notebook into the user's files, unless it is there already."""
     return {"path": await quickstart.place(request.contents_manager)}
-
-
-async def _runs(request: Request) -> Json:
-    """Return the newest runs on many hosts, with the last known states of their hosts."""
-    return {"runs": await asyncio.to_thread(runwatch.newest), "at": time.time()}
 
 
 async def _act_on_run(request: Request, run: str, action: str) -> Json:
@@ -174,15 +146,13 @@ ROUTES = (
     Route("GET", "services", _services, scope.NAMES),
     Route("POST", r"sessions/([0-9a-z-]+)/(disconnect|reconnect)", _act_on_session),
     Route("POST", "sweep", _sweep, (*scope.NAMES, "dry_run")),
-    Route("GET", "logs", _log, (*scope.NAMES, "pod", "container", "follow")),
-    Route("GET", "jobs", _jobs, scope.NAMES),
+    Route("GET", "logs", _log, (*scope.NAMES, "pod", "follow")),
     Route("GET", r"jobs/([^/]+)", _job, scope.NAMES),
-    Route("GET", r"jobs/([^/]+)/logs", _job_log, (*scope.NAMES, "program", "worker", "follow")),
+    Route("GET", r"jobs/([^/]+)/logs", _job_log, (*scope.NAMES, "follow")),
     Route("POST", r"jobs/([^/]+)/(suspend|resume|delete)", _change_job, scope.NAMES),
     Route("POST", r"slices/(break|heal)", _drill, (*scope.NAMES, "service", "slice")),
     Route("POST", "embedded", _start_embedded_cluster),
     Route("POST", "quickstart", _quickstart),
-    Route("GET", "runs", _runs),
     Route("POST", r"runs/([^/]+)/(stop|refresh)", _act_on_run),
     Route("GET", r"runs/([^/]+)/logs", _run_log, ("host", "follow")),
 )

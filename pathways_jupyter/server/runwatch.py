@@ -14,13 +14,8 @@ from pathways_jupyter.multihost import records
 from pathways_jupyter.multihost.records import Record
 from pathways_jupyter.service.feed import Message, PolledFeed, difference
 
-LISTED_RUNS = 50
+_LISTED_RUNS = 50
 _COMMAND_CHARACTERS = 1000
-
-
-def newest() -> list[dict[str, Any]]:
-    """Return the newest runs of this machine with the last known states of their hosts; asks no host."""
-    return [row(record) for record in records.runs()[:LISTED_RUNS]]
 
 
 def row(record: Record) -> dict[str, Any]:
@@ -82,10 +77,15 @@ class RunWatch(PolledFeed):
         return await asyncio.to_thread(records.fingerprint, followed)
 
     async def _read(self) -> None:
-        before, self._rows = self._rows, {each["id"]: each for each in await asyncio.to_thread(newest)}
+        before, self._rows = self._rows, await asyncio.to_thread(_newest)
         put, drop = difference(before or {}, self._rows)
         if before is None or put or drop:
             self.publish(_message(put, drop, reset=before is None))
+
+
+def _newest() -> dict[str, dict[str, Any]]:
+    """Return the rows of the newest runs of this machine by id; asks no host."""
+    return {record.id: row(record) for record in records.runs()[:_LISTED_RUNS]}
 
 
 def _message(put: list[dict[str, Any]], drop: list[str], *, reset: bool) -> Message:

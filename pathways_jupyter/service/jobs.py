@@ -37,9 +37,7 @@ _CONTAINERS = {
     "proxy": (names.HEAD_JOB, names.PROXY_CONTAINER),
     "worker": (names.WORKER_JOB, names.WORKER_CONTAINER),
 }
-PROGRAMS = tuple(_CONTAINERS)
-"""The programs of a job that have a log."""
-
+"""Where the log of each program of a job is: the part of the job, and the container."""
 OVER = frozenset({conditions.COMPLETED, conditions.FAILED})
 _ENDED_PODS = frozenset({"Succeeded", "Failed"})
 _SHOWN_EVENTS = 10

@@ -133,13 +133,13 @@ async def test_the_dialog_shows_what_is_free(hub, scope):
 
 async def test_a_log_ends_where_the_pods_log_ends(hub, scope):
     (service,) = await hub.services(scope)
-    lines = [line async for line in hub.log(scope, service["pod"], container="", follow=False)]
+    lines = [line async for line in hub.log(scope, service["pod"], follow=False)]
     assert any("Pathways Server serving on" in line for line in lines)
 
 
 async def test_following_a_log_stops_when_the_reader_does(hub, scope):
     (service,) = await hub.services(scope)
-    lines = hub.log(scope, service["pod"], container="", follow=True)
+    lines = hub.log(scope, service["pod"], follow=True)
     async with asyncio.timeout(DEADLINE), contextlib.aclosing(lines):
         assert await anext(lines)
 

@@ -1,7 +1,6 @@
 """Runs on many hosts as the sidebar sees them, with real sshd processes as hosts."""
 
 import asyncio
-import json
 import sys
 import tempfile
 from pathlib import Path
@@ -14,13 +13,12 @@ from runs import DEADLINE, Lab
 from pathways_jupyter.multihost import records
 
 ROUTES = [
-    ("GET", "runs"),
     ("GET", "runs/x-00000000/logs?host=0-0"),
     ("POST", "runs/x-00000000/stop"),
     ("POST", "runs/x-00000000/refresh"),
 ]
 BAD = [
-    ("GET", "runs?colour=blue", None, 400, "'colour'"),
+    ("GET", "runs/x-00000000/logs?host=0-0&colour=blue", None, 400, "'colour'"),
     ("GET", "runs/x-00000000/logs?host=0-0", None, 404, "There is no run"),
     ("GET", "runs/..%2fx-00000000/logs?host=0-0", None, 404, "There is no run"),
     ("GET", "runs/" + "x" * 300 + "-00000000/logs?host=0-0", None, 404, "There is no run"),
@@ -40,6 +38,11 @@ def lab(server, tmp_path, monkeypatch):
     with tempfile.TemporaryDirectory(prefix="pj-") as name, sshd.farm(Path(name) / "farm", 2) as farm:
         yield Lab(farm, tmp_path)
         assert farm.left() == []
+
+
+def named(page, name):
+    """The run of this name that a page has received; None if it has none yet."""
+    return next((each for each in page.runs.values() if each["name"] == name), None)
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
@@ -63,25 +66,15 @@ async def test_bad_input_is_answered_with_a_message(server, method, path, body, 
 
 
 async def test_a_run_is_listed_with_its_hosts_its_output_is_read_and_it_is_stopped(server, lab):
-    async with server.http() as http:
+    def written(page):
+        found = named(page, "mine")
+        return found and [each["last_line"] for each in found["hosts"]] == ["at 0", "at 1"]
 
-        async def ask(method, path, **given):
-            async with http.request(method, server.route(path), **given) as answer:
-                assert answer.status == 200, await answer.text()
-                return json.loads(await answer.text()) if answer.content_type == "application/json" else answer
-
-        async def listed():
-            (found,) = [each for each in (await ask("GET", "runs"))["runs"] if each["name"] == "mine"]
-            return found
-
+    async with opened(server) as page, server.http() as http:
         following = asyncio.create_task(lab.run("echo at $WORKER; sleep 300", name="mine"))
-        async with asyncio.timeout(DEADLINE):
-            while not any(each["name"] == "mine" for each in (await ask("GET", "runs"))["runs"]):
-                assert not following.done(), following.result()
-            found = await listed()
-            while [each["last_line"] for each in found["hosts"]] != ["at 0", "at 1"]:
-                assert not following.done(), following.result()
-                found = await listed()
+        await page.until(lambda page: following.done() or written(page))
+        assert not following.done(), following.result()
+        found = named(page, "mine")
         assert (found["state"], found["code"]) == ("running", None)
         assert [(each["label"], each["phase"], each["code"]) for each in found["hosts"]] == [
             ("0-0", "running", None),
@@ -94,7 +87,9 @@ async def test_a_run_is_listed_with_its_hosts_its_output_is_read_and_it_is_stopp
         async with http.get(server.route(f"runs/{found['id']}/logs?host=9")) as answer:
             assert answer.status == 400
             assert "0-0, 0-1" in (await answer.json(content_type=None))["hint"]
-        stopped = (await ask("POST", f"runs/{found['id']}/stop"))["run"]
+        async with http.post(server.route(f"runs/{found['id']}/stop")) as answer:
+            assert answer.status == 200, await answer.text()
+            stopped = (await answer.json())["run"]
         assert (stopped["state"], {each["phase"] for each in stopped["hosts"]}) == ("ended", {"stopped"})
         assert {each.phase for each in (await following).ended.hosts} == {"stopped"}
 
@@ -103,19 +98,16 @@ async def test_a_detached_run_is_brought_up_to_date_on_request(server, lab):
     release = lab.directory / "release"
     await lab.run(f"while [ ! -e {release} ]; do sleep 0.05; done; echo end $WORKER", name="alone", detach=True)
     release.touch()
-    async with server.http() as http:
-
-        async def listed():
-            async with http.get(server.route("runs")) as answer:
-                (found,) = [each for each in (await answer.json())["runs"] if each["name"] == "alone"]
-                return found
-
-        before = await listed()
+    async with opened(server) as page, server.http() as http:
+        await page.until(lambda page: named(page, "alone"))
+        before = named(page, "alone")
         assert (before["state"], {each["phase"] for each in before["hosts"]}) == ("detached", {"running"})
         async with asyncio.timeout(DEADLINE):
-            while (found := await listed())["state"] != "ended":
+            found = before
+            while found["state"] != "ended":
                 async with http.post(server.route(f"runs/{before['id']}/refresh")) as answer:
                     assert answer.status == 200, await answer.text()
+                    found = (await answer.json())["run"]
         assert found["code"] == 0
         assert [(each["phase"], each["last_line"]) for each in found["hosts"]] == [
             ("exited", "end 0"),
@@ -125,7 +117,7 @@ async def test_a_detached_run_is_brought_up_to_date_on_request(server, lab):
 
 async def test_a_page_receives_the_runs_and_every_change_of_them(server, lab):
     def mine(page):
-        return next((each for each in page.runs.values() if each["name"] == "watched"), None)
+        return named(page, "watched")
 
     def written(page):
         return mine(page) and [each["last_line"] for each in mine(page)["hosts"]] == ["at 0", "at 1"]
