@@ -68,12 +68,11 @@ def event_line(event: Event) -> Part:
     return line(toned(tone(event)), muted(text.clock(event.at)), event.message)
 
 
-def view(events: Sequence[Event], *, note: str = "", now: float | None = None) -> View:
+def view(events: Sequence[Event], *, note: str = "") -> View:
     """All of `events`, one on each line.
 
     Args:
       note: A limitation of the picture, shown beside its time.
-      now: Seconds since the epoch; the clock's when left out.
     """
     rows = [
         (toned(tone(each)), text.clock(each.at), each.message)
@@ -84,7 +83,7 @@ def view(events: Sequence[Event], *, note: str = "", now: float | None = None) -
         or after.kind is not EventKind.STATE
         or not after.message.startswith(each.message)
     ]
-    return listing(list(events), table((), rows), none="No events yet.", now=now, note=note)
+    return listing(list(events), table((), rows), none="No events yet.", note=note)
 
 
 def notice(news: Sequence[News]) -> View:

@@ -36,7 +36,7 @@ def view(found: Sequence[JobInfo]) -> View:
         for job in found
     ]
     shown = table(("job", "state", "slices", "restarts", "kind", "age"), rows)
-    return listing(list(found), shown, none="No jobs in this namespace.", now=now)
+    return listing(list(found), shown, none="No jobs in this namespace.")
 
 
 def details(picture: JobPicture, *, note: str = "") -> View:
@@ -56,7 +56,7 @@ def details(picture: JobPicture, *, note: str = "") -> View:
     ]
     if events:
         shown.append(spaced(table(("ago", "about", "reason", "message"), events)))
-    return drawn(picture, *shown, spaced(as_of(now, note)))
+    return drawn(picture, *shown, spaced(as_of(note)))
 
 
 def summary(job: JobInfo) -> str:

@@ -46,7 +46,7 @@ def hosts(record: Record, statuses: Sequence[HostStatus], *, logs: bool = False)
         *(line(toned(Tone.FAIL, f"{each.message} {each.hint}".strip())) for each in statuses if each.message),
         line(muted(f"Logs: {record.logs}")),
         Part("", "".join(unfolding)),
-        as_of(now),
+        as_of(),
     )
 
 
@@ -66,7 +66,7 @@ def runs(records: Sequence[Record]) -> View:
     ]
     value = [{**each.__dict__, "state": each.state} for each in records]
     shown = table(("run", "state", "exit code", "hosts", "age", "command"), rows)
-    return listing(value, shown, none="No runs on this machine.", now=now)
+    return listing(value, shown, none="No runs on this machine.")
 
 
 def queued(found: Sequence[Queued]) -> View:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -149,10 +150,10 @@ def spaced(part: Part) -> Part:
     return Part(f"\n{part.text}" if part.text else "", part.html)
 
 
-def as_of(at: float, note: str = "") -> Part:
-    """In HTML, when the picture was drawn, as a saved notebook may be read much later.
+def as_of(note: str = "") -> Part:
+    """In HTML, when the picture is drawn, as a saved notebook may be read much later.
 
     Args:
       note: Another limitation of the picture, which is shown in text as well.
     """
-    return Part(note, line(muted(f"As of {text.moment(at)}{'. ' if note else ''}{note}")).html)
+    return Part(note, line(muted(f"As of {text.moment(time.time())}{'. ' if note else ''}{note}")).html)

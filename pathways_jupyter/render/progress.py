@@ -118,5 +118,5 @@ class Progress:
         if not stopped and not done:
             # A kernel that is restarted or killed meanwhile leaves this as the cell's output.
             lines.append(f"As of {text.moment(now)}. {_LEFT_BEHIND}")
-            rich += as_of(now, _LEFT_BEHIND).html
+            rich += as_of(_LEFT_BEHIND).html
         return drawn(None, Part("\n".join(lines), rich))

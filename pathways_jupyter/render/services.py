@@ -47,7 +47,6 @@ def view(services: Sequence[Overview]) -> View:
         table(_HEADERS, rows),
         *(line(toned(Tone.WARN), note) for note in notes),
         none="There is no Pathways service that you may see.",
-        now=now,
     )
 
 
@@ -82,7 +81,7 @@ def details(service: Overview) -> View:
         fields(pairs),
         indented(line(muted("In a notebook:"), code(connect))),
     )
-    return drawn(service, shown, as_of(now))
+    return drawn(service, shown, as_of())
 
 
 def step(found: Finding | Step, face: Face) -> str:

@@ -52,7 +52,6 @@ def card(
     events: Sequence[Event] = (),
     *,
     listed: int | None = None,
-    now: float | None = None,
 ) -> View:
     """The session's card.
 
@@ -64,9 +63,7 @@ def card(
       devices: Kinds of JAX's devices by slice index, e.g. ``{0: ["TPU v6 lite", ...]}``.
       events: What happened, oldest first.
       listed: How many of the first of these may be listed as news; all when left out.
-      now: Seconds since the epoch; the clock's when left out.
     """
-    now = time.time() if now is None else now
     tone, state = _tone(record), state_words(record)
     news = [event for event in events[:listed] if event.kind in _NEWS][-_RECENT:]
     job, is_known = record.pathways_job, not record.supervisor
@@ -88,7 +85,7 @@ def card(
     has_map = devices and is_known and record.state.is_connected
     lines = [*map(timeline.event_line, news), *([line(advice)] if advice else [])]
     shown = [
-        head(f"Session {record.id}", toned(tone, state), muted(_when(record, events, now)), mark=tone.mark),
+        head(f"Session {record.id}", toned(tone, state), muted(_when(record, events)), mark=tone.mark),
         fields(about),
         slicemap.picture(_boxes(record, devices)) if has_map else Part("", ""),
         *map(indented, lines),
@@ -102,15 +99,14 @@ def no_session() -> View:
     return drawn(None, line(toned(Tone.NONE), "This notebook is not connected."), indented(line(muted(advice))))
 
 
-def table(records: Sequence[SessionRecord], *, mine: str = "", now: float | None = None) -> View:
+def table(records: Sequence[SessionRecord], *, mine: str = "") -> View:
     """Sessions on this machine, as a table.
 
     Args:
       records: What to show.
       mine: Id of the caller's own session; it is marked.
-      now: Seconds since the epoch; the clock's when left out.
     """
-    now = time.time() if now is None else now
+    now = time.time()
     rows = []
     for record in records:
         # Where Jupyter gives no path it is the kernel, or the process of a script or a terminal.
@@ -131,7 +127,7 @@ def table(records: Sequence[SessionRecord], *, mine: str = "", now: float | None
             )
         )
     shown = parts.table(("session", "state", "for", "slices", "service", "notebook", "age", "pid"), rows)
-    return listing(list(records), shown, none="No sessions on this machine.", now=now)
+    return listing(list(records), shown, none="No sessions on this machine.")
 
 
 def _is_useless(record: SessionRecord) -> bool:
@@ -160,11 +156,11 @@ def service_name(address: str) -> str:
     return host.partition(".")[2].partition(".")[0] or host
 
 
-def _when(record: SessionRecord, events: Sequence[Event], now: float) -> str:
+def _when(record: SessionRecord, events: Sequence[Event]) -> str:
     """Since when it is so, and when the card was drawn; for a closed session, when it was connected."""
     if record.state is not SessionState.CLOSED:
         before = f"was {record.state} " if record.supervisor else ""
-        return f"{before}since {text.moment(record.since)} (as of {text.later(now, record.since)})"
+        return f"{before}since {text.moment(record.since)} (as of {text.later(time.time(), record.since)})"
     began = next((event.at for event in events if event.data.get("state") == SessionState.CONNECTED), record.created)
     return f"was connected from {text.moment(began)} to {text.later(record.state_since, began)}"
 

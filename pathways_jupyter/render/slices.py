@@ -50,18 +50,17 @@ NO_VIEWER = Viewer()
 """For a viewer without notebooks: holders are called by their names."""
 
 
-def view(services: Sequence[Service], *, viewer: Viewer = NO_VIEWER, note: str = "", now: float | None = None) -> View:
+def view(services: Sequence[Service], *, viewer: Viewer = NO_VIEWER, note: str = "") -> View:
     """All of `services`.
 
     Args:
       viewer: Its notebooks' slices are marked.
       note: A limitation of the picture, shown beside its time.
-      now: Seconds since the epoch; the clock's when left out.
     """
-    now = time.time() if now is None else now
+    now = time.time()
     shown = [spaced(_service(service, viewer, now)) for service in services]
     none = "There is no Pathways service in this namespace."
-    return listing(list(services), *shown, none=none, now=now, note=note)
+    return listing(list(services), *shown, none=none, note=note)
 
 
 def _service(service: Service, viewer: Viewer, now: float) -> Part:

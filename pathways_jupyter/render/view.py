@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -40,16 +39,14 @@ def drawn(value: Any, *shown: Part, exit_code: int = 0) -> View:
     return View(value, whole.text.strip("\n"), html.page(whole.html), exit_code)
 
 
-def listing(value: Any, *shown: Part, none: str, now: float | None = None, note: str = "") -> View:
-    """A list as `shown`, and when it was drawn.
+def listing(value: Any, *shown: Part, none: str, note: str = "") -> View:
+    """A list as `shown`, and when it is drawn.
 
     Args:
       none: What to say instead where `value` is empty.
-      now: Seconds since the epoch; the clock's when left out.
       note: A limitation of the picture, shown beside its time.
     """
-    as_of = parts.as_of(time.time() if now is None else now, note)
-    return drawn(value, *(shown if value else [parts.remarks([none])]), as_of)
+    return drawn(value, *(shown if value else [parts.remarks([none])]), parts.as_of(note))
 
 
 def said(text: str, value: Any = None, exit_code: int = 0) -> View:

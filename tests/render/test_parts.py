@@ -16,7 +16,7 @@ BLOCKS = {
     "fields": lambda: parts.fields([(EVIL, EVIL)]),
     "head": lambda: parts.head(EVIL, EVIL),
     "card": lambda: parts.card(Tone.OK, parts.line(EVIL)),
-    "as of": lambda: parts.as_of(0.0, EVIL),
+    "as of": lambda: parts.as_of(EVIL),
 }
 
 
@@ -40,6 +40,6 @@ def test_parts_below_each_other_leave_out_what_has_no_text():
 
 def test_a_list_that_is_empty_says_so_and_one_that_is_not_shows_its_rows():
     table = parts.table(("name",), [("one",)])
-    assert listing([], table, none="There is none.", now=0.0).text == "There is none."
+    assert listing([], table, none="There is none.").text == "There is none."
     assert listing(["one"], table, none="There is none.", note="Old.").text == "name\none\nOld."
     assert "<td>one</td>" in listing(["one"], table, none="There is none.").html

@@ -42,6 +42,12 @@ NOW = time.time()
 EVIL = "<script>alert(1)</script>"
 
 
+@pytest.fixture(autouse=True)
+def _at_one_time(monkeypatch):
+    """Draw everything at the same moment."""
+    monkeypatch.setattr(time, "time", lambda: NOW)
+
+
 def record(**changes):
     values = {
         "id": "4f2a",
@@ -138,7 +144,7 @@ DEGRADED = {
 
 
 def test_a_session_shows_its_devices_and_what_happened_last():
-    drawn = sessions.card(record(), DEVICES, [DOWN], now=NOW)
+    drawn = sessions.card(record(), DEVICES, [DOWN])
     began, drawn_at = text.moment(NOW - 187), text.later(NOW, NOW - 187)
     assert f"connected, since {began} (as of {drawn_at})" in drawn.text
     assert f"since {began} (as of {drawn_at})" in drawn.html
@@ -147,7 +153,7 @@ def test_a_session_shows_its_devices_and_what_happened_last():
 
 
 def test_a_session_with_a_slice_down_does_not_look_connected():
-    drawn = sessions.card(record(**DEGRADED), DEVICES, [DOWN], now=NOW)
+    drawn = sessions.card(record(**DEGRADED), DEVICES, [DOWN])
     assert drawn.text.startswith(f"! Session 4f2a: degraded, 1 of 2 slices, since {text.moment(NOW - 5)}")
     assert "4 of 8 (slice 0: 4 × TPU v6 lite, slice 1: down)" in drawn.text
     assert "slice 0, tpuv6e:2x2, this notebook" in drawn.html
@@ -162,12 +168,12 @@ def test_a_session_without_a_slice_that_is_up_or_a_supervisor_that_answers_is_re
         ({"supervisor": registry.SILENT}, "not answering"),
         ({"supervisor": registry.ABANDONED}, "abandoned"),
     ):
-        drawn = sessions.card(record(**changes), DEVICES, now=NOW)
+        drawn = sessions.card(record(**changes), DEVICES)
         assert drawn.text.startswith(f"✗ Session 4f2a: {said}, ")
         assert '<div class="pw-card pw-fail"' in drawn.html
         assert "other slices work" not in drawn.text
         assert f'<span class="pw-tone pw-fail">{said}' in sessions.table([record(**changes)]).html
-    silent = sessions.card(record(supervisor=registry.SILENT), DEVICES, now=NOW)
+    silent = sessions.card(record(supervisor=registry.SILENT), DEVICES)
     assert "was connected since" in silent.text
     assert "kill -CONT 7" in silent.text
     assert "pw-ok" not in silent.html.partition("</style>")[2]
@@ -183,8 +189,8 @@ def test_a_slice_has_the_services_number_and_jaxs_index_beside_it_where_they_dif
 
 def test_an_age_is_that_of_the_state_and_not_of_the_session():
     lost = record(state=SessionState.LOST, created=NOW - 560, state_since=NOW - 15, slices=())
-    assert f"lost, since {text.moment(NOW - 15)}" in sessions.card(lost, DEVICES, now=NOW).text
-    assert re.search(r"lost +15 s .*9 min 20 s", sessions.table([lost], now=NOW).text)
+    assert f"lost, since {text.moment(NOW - 15)}" in sessions.card(lost, DEVICES).text
+    assert re.search(r"lost +15 s .*9 min 20 s", sessions.table([lost]).text)
 
 
 def test_a_lost_session_says_how_to_go_on_and_shows_no_devices():
@@ -201,7 +207,7 @@ def test_slices_name_three_owners_and_who_waits():
     first, down, *rest = whole.slices
     held = (first, down, dataclasses.replace(rest[0], held_by=other), dataclasses.replace(rest[1], held_by=stranger))
     shown = dataclasses.replace(whole, slices=held)
-    drawn = slices.view([shown], viewer=slices.Viewer("4f2a", "ada"), now=NOW)
+    drawn = slices.view([shown], viewer=slices.Viewer("4f2a", "ada"))
     for owner in ("this notebook", "in use by my other notebook eval.ipynb", "in use by eve (session 77aa)"):
         assert owner in drawn.text
         assert owner in drawn.html
@@ -210,7 +216,7 @@ def test_slices_name_three_owners_and_who_waits():
     assert "3/4 (CrashLoopBackOff)" in drawn.text
     assert "slice 0, tpuv6e:4x4, this notebook, 1 min" in drawn.html
     assert "slice 1, tpuv6e:4x4, down, CrashLoopBackOff" in drawn.html
-    waits = slices.view([whole], viewer=slices.Viewer("4f2a", "ada"), now=NOW)
+    waits = slices.view([whole], viewer=slices.Viewer("4f2a", "ada"))
     assert re.search(r"eve.* waits for 2 slices, 1 min 20 s", waits.text)
 
 
@@ -218,7 +224,7 @@ def test_slices_say_which_one_this_notebook_lost_and_are_not_green_then():
     whole = service()
     first, down, last = whole.slices
     lost = dataclasses.replace(whole, slices=(first, dataclasses.replace(down, held_by=first.held_by), last))
-    drawn = slices.view([lost], viewer=slices.Viewer("4f2a", "ada"), now=NOW)
+    drawn = slices.view([lost], viewer=slices.Viewer("4f2a", "ada"))
     assert re.search(r"✗ +1 ★ +down, this notebook \(lost, waiting for it\)", drawn.text)
     waits = "down, this notebook (lost, waiting for it) · 1 min 00 s · CrashLoopBackOff"
     assert f"slice 1, tpuv6e:4x4, {waits}" in drawn.html
@@ -237,7 +243,7 @@ def test_a_slice_looks_the_same_in_a_sessions_card_and_among_the_services_slices
 def test_a_service_without_a_ready_slice_is_not_green_and_none_of_its_slices_is_free():
     pending = (Host(0, State.STARTING, "w", reason="Unschedulable"),)
     unusable = tuple(Slice(index, State.STARTING, pending, f"w{index}") for index in range(500))
-    drawn = slices.view([service(slices=unusable, holders=())], now=NOW)
+    drawn = slices.view([service(slices=unusable, holders=())])
     assert "0 of 500 slices ready (Unschedulable)" in drawn.text
     assert '<div class="pw-card pw-wait"' in drawn.html
     assert re.search(r"… +0 +starting +0/1 \(Unschedulable\)", drawn.text)
@@ -277,7 +283,7 @@ def test_the_doctors_verdict_is_that_of_the_worst_finding():
 def test_a_closed_session_stays_on_record_without_a_map_of_slices():
     happened = [Event(EventKind.STATE, "Connected.", NOW - 180, {"state": SessionState.CONNECTED})]
     closed = record(state=SessionState.CLOSED, state_since=NOW - 10, slices=(), pod="proxy-ada")
-    drawn = sessions.card(closed, DEVICES, happened, now=NOW)
+    drawn = sessions.card(closed, DEVICES, happened)
     lasted = f"from {text.moment(NOW - 180)} to {text.later(NOW - 10, NOW - 180)}"
     assert f"closed, was connected {lasted}" in drawn.text
     assert "8 × TPU v6 lite" in drawn.text
@@ -289,12 +295,12 @@ def test_a_closed_session_stays_on_record_without_a_map_of_slices():
 def test_pictures_that_are_kept_in_a_file_say_when_they_were_true():
     moment = f"As of {text.moment(NOW)}"
     for drawn in (
-        sessions.table([record()], now=NOW),
-        sessions.table([], now=NOW),
-        events.view([DOWN], now=NOW),
+        sessions.table([record()]),
+        sessions.table([]),
+        events.view([DOWN]),
     ):
         assert moment in drawn.html
-    assert f"{moment}. The session has ended." in slices.view([service()], note="The session has ended.", now=NOW).html
+    assert f"{moment}. The session has ended." in slices.view([service()], note="The session has ended.").html
 
 
 def test_a_notice_is_a_small_part_of_the_notebooks_file():
@@ -319,7 +325,7 @@ def test_slices_of_a_silent_session_are_reclaimable_in_words_and_shape():
     holder = Holder("4f2a", "ada", "work/train.ipynb", NOW - 900, {"tpuv6e:2x2": 1}, False, 1, "j", "p", silent)
     ready = (Host(0, State.READY, "w-0"),)
     both = (Slice(0, State.READY, ready, "w0", holder), Slice(1, State.READY, ready, "w1"))
-    drawn = slices.view([service(instance_type="tpuv6e:2x2", slices=both, holders=(holder,))], now=NOW)
+    drawn = slices.view([service(instance_type="tpuv6e:2x2", slices=both, holders=(holder,))])
     assert "2 slices of tpuv6e:2x2, 1 free, 1 reclaimable" in drawn.text
     assert re.search(r"0 ☆ +reclaimable, ada \(train.ipynb\), silent for 5 min 00 s", drawn.text)
     assert "its slices are kept until someone needs them" in drawn.text
@@ -328,4 +334,4 @@ def test_slices_of_a_silent_session_are_reclaimable_in_words_and_shape():
     assert dataclasses.asdict(drawn.value[0])["slices"][0]["held_by"]["reclaimable"]["silent_since"] == NOW - 300
     blind = service(instance_type="tpuv6e:2x2", slices=both[1:], holders=(holder,), certain=False)
     assert (blind.free, blind.reclaimable) == (0, 1)
-    assert "holds 1 slice, 15 min 00 s, reclaimable, silent for 5 min 00 s" in slices.view([blind], now=NOW).text
+    assert "holds 1 slice, 15 min 00 s, reclaimable, silent for 5 min 00 s" in slices.view([blind]).text
