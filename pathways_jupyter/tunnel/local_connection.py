@@ -27,28 +27,28 @@ class Inbox:
     """What arrives for a local program: a little is kept until there is one, and more makes the sender wait.
 
     Attributes:
-      is_writing: Whether the local program is being waited for.
+      is_waiting: Whether the local program is being waited for, be it slow or not there yet.
     """
 
     def __init__(self) -> None:
         self._pieces: deque[memoryview] = deque()
         self._write: asyncio.Future[Callable[[memoryview], Awaitable[None]]]
         self._write = asyncio.get_running_loop().create_future()
-        self.is_writing = False
+        self.is_waiting = False
 
     async def put(self, piece: memoryview) -> None:
         """Pass on a piece; it is not lost if the caller is cancelled meanwhile. Must not change afterwards."""
-        if not self._write.done():
+        self.is_waiting = True
+        try:
+            if self._write.done():
+                await self._write.result()(piece)
+                return
             self._pieces.append(piece)
             if sum(map(len, self._pieces)) > _EARLY_BYTES:
                 # Shielded, because others may wait for it too.
                 await asyncio.shield(self._write)
-            return
-        self.is_writing = True
-        try:
-            await self._write.result()(piece)
         finally:
-            self.is_writing = False
+            self.is_waiting = False
 
     async def open(self, write: Callable[[memoryview], Awaitable[None]]) -> None:
         """Give `write` what has arrived already, and all that follows.

@@ -198,7 +198,7 @@ class ResumableStream:
                     # A refusal is final only when it lasts: a relay that was killed listens again after a moment.
                     refused = (refused or loop.time()) if isinstance(error, PortRefused) else 0.0
                     if refused and loop.time() - refused > REFUSED_SECONDS:
-                        raise ConnectionLost(f"The relay beside the proxy has ended: {error}") from error
+                        raise ConnectionLost(f"The proxy or its relay has ended: {error}") from error
                     if backoff.is_over:
                         seconds = f"{self._relay.keep:.0f} s"
                         raise ConnectionLost(f"The proxy could not be reached for {seconds}: {error}") from error
@@ -229,7 +229,8 @@ class ResumableStream:
                     await attached.close()
                     raise
         except TimeoutError as error:
-            raise ConnectionLost(f"The relay did not answer within {ATTACH_SECONDS:.0f} s.") from error
+            # Not the relay's fault for certain: for a pod that is gone, an API server may take as long.
+            raise ConnectionLost(f"No answer from {self._relay.target} within {ATTACH_SECONDS:.0f} s.") from error
         self._known = True
         self._carrier = carrier
         self.answered.set()
@@ -279,8 +280,8 @@ class ResumableStream:
             if self._arrivals == before:
                 # If this process was stopped meanwhile, the answer is there and has not been read yet.
                 await asyncio.sleep(_GRACE_SECONDS)
-            # While the local program is slow, nothing is read, so nothing can arrive.
-            if self._arrivals == before and not self._inbox.is_writing:
+            # While the local program is slow, or not there yet, nothing is read, so nothing can arrive.
+            if self._arrivals == before and not self._inbox.is_waiting:
                 attached.problem = ConnectionLost(f"Nothing was received for {2 * PING_SECONDS:.0f} s.")
                 attached.carrier.close()
                 return

@@ -89,12 +89,15 @@ async def test_what_arrives_before_there_is_a_local_program_is_kept_and_more_mak
         waiting = [asyncio.create_task(inbox.put(piece)) for _ in range(2)]
         await asyncio.sleep(0)
         assert not any(each.done() for each in waiting)
+        # Otherwise a carrier on which nothing is read any more would be taken for a dead one.
+        assert inbox.is_waiting
         # As when a carrier is closed: what it has delivered counts as received, and others still wait.
         waiting[0].cancel()
         await asyncio.gather(waiting[0], return_exceptions=True)
         await inbox.open(write)
         await waiting[1]
         await inbox.put(memoryview(b"next"))
+        assert not inbox.is_waiting
     assert [len(each) for each in taken] == [len(piece)] * 3 + [4]
 
 
