@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 _INTERVAL_SECONDS = 1.0
 """Shortest time between two states that are sent because of a completed step."""
 _AGAIN_SECONDS = 2.0
+_LAST_ATTEMPTS = 3
+"""Attempts to send what is left at the end of a run: a supervisor that is starting again takes a few seconds."""
 _PATIENCE_SECONDS = 5.0
 _CLOSE_SECONDS = 1.0
 _UNSENT = 256
@@ -60,17 +63,19 @@ class Publisher:
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """Send what is left; waits for that for a second at most."""
+        """Send what is left; waits for that for a second at most, and the thread tries on if that fails."""
         with self._changed.lock:
             self._closed = self._urgent = True
             self._changed.notify_all()
         self._thread.join(_CLOSE_SECONDS)
 
     def _run(self) -> None:
-        failed = False
+        failed, closed, attempts = False, False, _LAST_ATTEMPTS
         while True:
             # After a failure a pause, also if more has happened: the supervisor may be starting again.
-            if failed:
+            if failed and closed:
+                time.sleep(_AGAIN_SECONDS)
+            elif failed:
                 self._changed.wait_for(lambda: self._closed, timeout=_AGAIN_SECONDS)
             else:
                 self._changed.wait_for(lambda: self._closed or self._urgent, timeout=_INTERVAL_SECONDS)
@@ -79,7 +84,8 @@ class Publisher:
                 stale, closed, self._stale = self._stale, self._closed, False
                 self._urgent = len(self._events) > len(events)
             failed = (stale or bool(events)) and not self._send(events)
-            if closed and (failed or not self._events):
+            attempts -= closed and failed
+            if closed and not (attempts and (failed or self._events)):
                 return
 
     def _send(self, events: list[Event]) -> bool:

@@ -135,3 +135,15 @@ def test_a_supervisor_that_never_answers_holds_nothing_up(session, tmp_path):
             publisher.changed(Event(EventKind.ELASTIC, str(number)))
         publisher.close()
         assert len(publisher._events) < 1000
+
+
+def test_the_end_of_a_run_is_sent_to_a_supervisor_that_is_starting_again(session, tmp_path):
+    class Restarting:
+        record = replace(session.record, socket=str(tmp_path / "s"))
+
+    publisher = Publisher(Restarting(), lambda: Event(EventKind.ELASTIC_RUN, "the state"))
+    publisher.changed(Event(EventKind.ELASTIC, "the last event", data={"what": "resumed"}))
+    publisher.close()
+    (tmp_path / "s").symlink_to(session.record.socket)
+    events = asyncio.run(until(session.record, lambda event: event.message == "the state"))
+    assert "the last event" in [event.message for event in events]
