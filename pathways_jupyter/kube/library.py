@@ -32,8 +32,6 @@ READ_ERRORS = (aiohttp.ClientError, OSError, ValueError)
 """What reading an answer may raise; :func:`failure` translates it."""
 
 _SMALL_BYTES = 16 * 1024
-
-_TOKEN = "BearerToken"
 _FOREVER = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
 
 
@@ -53,7 +51,8 @@ class Api(ApiClient):  # type: ignore[misc]  # The package is not typed.
 
     - TLS uses the cluster's own settings, whose client certificate was loaded from memory. The package writes keys to
       temporary files, which stay until the process exits, and for ever if it is killed.
-    - Each request asks the cluster's credentials for a token, so that one that expires is renewed in between.
+    - Each request asks the cluster's credentials for a token, so that one that expires is renewed in between, and none
+      is sent where a client certificate is the credential. The package's hook needs a token to replace.
     - The environment's proxies and ``.netrc`` are not read again: the cluster knows its proxy, and a password in
       ``.netrc`` would replace the token.
     """
@@ -79,24 +78,12 @@ class Api(ApiClient):  # type: ignore[misc]  # The package is not typed.
                 "ws_response_class": Socket,
             },
         )
-        # Called before each request, but only if there is a token to replace.
-        configuration.api_key[_TOKEN] = ""
-        configuration.refresh_api_key_hook = self._renew
         super().__init__(configuration)
         self.user_agent = "pathways-jupyter"
         # Answers of an API server nearby are compressed more slowly than they are sent.
         self.set_default_header("Accept-Encoding", "identity")
         for name, value in cluster.headers.items():
             self.set_default_header(name, value)
-
-    async def _renew(self, configuration: Any) -> None:
-        configuration.api_key[_TOKEN] = await self._credentials.authorization()
-
-    async def update_params_for_auth(self, headers: dict[str, str], *rest: Any, **options: Any) -> None:
-        """Add the ``Authorization`` header, if there is a token: the package adds an empty one otherwise."""
-        await super().update_params_for_auth(headers, *rest, **options)
-        if not headers.get("authorization"):
-            headers.pop("authorization", None)
 
     async def prepare(
         self,
@@ -113,17 +100,12 @@ class Api(ApiClient):  # type: ignore[misc]  # The package is not typed.
           ClusterError: There are no credentials.
         """
         headers = {"Accept": "application/json, */*", "Content-Type": content_type}
-        # Calls the hook that renews the token, unless the cluster has none.
-        return tuple(
-            await self.param_serialize(
-                method,
-                path,
-                query_params=dict(query or {}),
-                header_params=headers,
-                body=body,
-                auth_settings=[_TOKEN],
-            )
+        if authorization := await self._credentials.authorization():
+            headers["Authorization"] = authorization
+        serialized = await self.param_serialize(
+            method, path, query_params=dict(query or {}), header_params=headers, body=body
         )
+        return tuple(serialized)
 
     async def send(self, request: tuple[Any, ...]) -> aiohttp.ClientResponse:
         """Send a request, and return once the head of its answer has arrived.
