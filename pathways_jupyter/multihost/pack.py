@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import gzip
 import hashlib
 import os
 import stat
-import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, BinaryIO
+from typing import IO, TYPE_CHECKING
 
 from pathways_jupyter.base.packages import require
 from pathways_jupyter.multihost.errors import PackError
@@ -117,9 +117,9 @@ def pack(root: Path, exclude: Sequence[str] = ()) -> Packed:
 
 
 class Sending:
-    """A directory on its way to the hosts of a run: packed in a thread, from now on, and as tar files.
+    """A directory on its way to the hosts of a run: packed in a thread, from now on, and as archives.
 
-    Most hosts lack the same, so that there are fewer tar files than hosts.
+    Most hosts lack the same, so that there are fewer archives than hosts.
     """
 
     def __init__(self, root: Path, exclude: Sequence[str] = ()) -> None:
@@ -132,7 +132,7 @@ class Sending:
         return await asyncio.shield(self._packing)
 
     async def archive(self, contents: tuple[str, ...]) -> IO[bytes]:
-        """Return a compressed tar file whose members are `contents`, each under its hash.
+        """Return a file with `contents` one after another, compressed with gzip.
 
         Raises:
           PackError: A file has changed since it was packed, or the temporary file cannot be written.
@@ -160,42 +160,24 @@ def _archive(packed: Packed, contents: tuple[str, ...]) -> IO[bytes]:
         path = packed.root
         try:
             file = unless_done.enter_context(tempfile.TemporaryFile(prefix="pathways-"))
-            with tarfile.open(fileobj=file, mode="w:gz", compresslevel=_LEVEL) as tar:
+            with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=_LEVEL) as archive:
                 for content in contents:
-                    entry = packed.contents[content]
-                    path = packed.root / entry.path
-                    member = tarfile.TarInfo(content)
-                    member.size = entry.size
-                    with path.open("rb") as source:
-                        reader = _HashingReader(source)
-                        tar.addfile(member, reader)
-                    if reader.hash.hexdigest() != content:
+                    path = packed.root / packed.contents[content].path
+                    digest = hashlib.blake2b(digest_size=_HASH_BYTES)
+                    with path.open("rb", buffering=0) as source:
+                        while data := source.read(_READ_BYTES):
+                            digest.update(data)
+                            archive.write(data)
+                    if digest.hexdigest() != content:
                         raise _changing(path)
             file.flush()
         except OSError as error:
-            if error.errno is None:
-                # tarfile's own: the file has become shorter.
-                raise _changing(path) from error
             raise PackError(
                 f"{path} cannot be sent: {error.strerror}.",
                 hint="Free space for temporary files, or see --exclude.",
             ) from error
         unless_done.pop_all()
     return file
-
-
-class _HashingReader:
-    """A file that is hashed as it is read."""
-
-    def __init__(self, source: BinaryIO) -> None:
-        self.hash = hashlib.blake2b(digest_size=_HASH_BYTES)
-        self._source = source
-
-    def read(self, size: int = -1) -> bytes:
-        """Read from the file."""
-        data = self._source.read(size)
-        self.hash.update(data)
-        return data
 
 
 def _walk(root: Path, folder: str, rules: _Rules, skipped: list[str]) -> Iterator[Entry]:

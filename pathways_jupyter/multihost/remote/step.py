@@ -41,11 +41,12 @@ def explained() -> Iterator[None]:
 
 def remove_old(folder: str, seconds: float, in_use: Callable[[str], bool] = lambda path: False) -> None:
     """Remove what is in `folder` and has not changed for so long, unless it is `in_use`."""
-    import shutil
-
     with contextlib.suppress(FileNotFoundError):
         for each in os.scandir(folder):
             # One that cannot be removed keeps no other.
             with contextlib.suppress(OSError):
                 if time.time() - each.stat().st_mtime > seconds and not in_use(each.path):
+                    # Imported here, because that takes longer than a short run and is seldom needed.
+                    import shutil
+
                     shutil.rmtree(each.path) if each.is_dir() else os.unlink(each.path)
