@@ -9,10 +9,10 @@
          |                                                              remote/, sent as text over the connection:
     host_connections -- ssh ------ asyncssh --------------------------> run      does one step after another
          |           +- pod_hosts  exec into a pod ------------------->   +- sync      compares the manifest,
-    program      one per host and run: requests and answers               |            unpacks the tar stream
+    program      one per host and run: requests and answers               |            unpacks the stream
          |                                                                +- keeper    detached: starts the command,
     hostrun      one per host: sends, starts, follows, reconnects         |            keeps its output and its end
-         |  +-- pack (manifest, tar)   output (log files)                 +- processes finds and ends processes
+         |  +-- pack (manifest, gzip)  output (log files)                 +- processes finds and ends processes
     run          all hosts: start on all or none, end all
          |
     run_actions  start, attach, stop, status, logs  ->  run_events  ->  magics, command line

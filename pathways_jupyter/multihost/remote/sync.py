@@ -62,7 +62,7 @@ def _exchange(sync: Sync, take: Callable[[], Any]) -> None:
         if sync.missing:
             sync.receive(stream)
         sync.apply()
-    except OSError:
+    except (OSError, ValueError):
         # For instance because the disk is full. Of a lost connection everything is kept.
         sync.discard()
         raise
@@ -185,7 +185,7 @@ class Sync:
         with gzip.GzipFile(fileobj=stream) as contents:
             try:
                 for content in self.missing:
-                    self._keep(content, _Part(contents.read1, sizes[content]).read)
+                    self._keep(content, _Part(contents.read, sizes[content]).read)
                 more = contents.read(1)
             except (gzip.BadGzipFile, zlib.error) as error:
                 raise ValueError(f"the files arrived damaged ({error})") from error
@@ -210,6 +210,8 @@ class Sync:
         uses = Counter(content for path, kind, _, content, _ in self._entries if path not in self._now)
         for path, kind, mode, content, _ in self._entries:
             target = f"{self._directory}/{path}"
+            if path in self._now or (kind == DIRECTORY and os.path.isdir(target)):
+                continue
             folder = target if kind == DIRECTORY else os.path.dirname(target)
             if folder not in made:
                 # A command may have put a link where the manifest has a folder. It is followed, but not to elsewhere.
@@ -217,7 +219,7 @@ class Sync:
                     raise OSError(errno.EPERM, "a link on this host leads out of the run directory", folder)
                 os.makedirs(folder, exist_ok=True)
                 made.add(folder)
-            if kind == DIRECTORY or path in self._now:
+            if kind == DIRECTORY:
                 continue
             if kind == LINK:
                 scratch = f"{self._arrived}/link.partial"
