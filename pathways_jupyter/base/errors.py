@@ -51,7 +51,8 @@ class PathwaysError(Exception):
     @property
     def sentence(self) -> str:
         """The message; a :class:`~pathways_jupyter.base.sentences.Sentence` where pages can translate it."""
-        return self.args[0] if isinstance(self.args[0], str) else str(self)
+        sentence: str = self.args[0]
+        return sentence
 
     def to_json(self, face: Face = Face.NOTEBOOK) -> dict[str, Any]:
         """Return message and hint as JSON values, and what a page needs to translate them."""

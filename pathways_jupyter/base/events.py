@@ -33,36 +33,20 @@ class SessionState(StrEnum):
     @property
     def is_connected(self) -> bool:
         """Whether there is a proxy with this session's arrays, even if JAX has to wait for it at the moment."""
-        return self in {SessionState.CONNECTED, SessionState.DEGRADED, SessionState.INTERRUPTED}
+        return self in _CONNECTED
 
+
+_CONNECTED = frozenset({SessionState.CONNECTED, SessionState.DEGRADED, SessionState.INTERRUPTED})
+_WAITED = frozenset({SessionState.CONNECTED, SessionState.LOST, SessionState.FAILED, SessionState.CLOSING})
+"""What follows on waiting; a session that was connected before falls back to LOST when its new proxy fails."""
 
 TRANSITIONS: Mapping[SessionState, frozenset[SessionState]] = {
-    # A session that was connected before falls back to LOST when its new proxy does not come up.
-    SessionState.STARTING: frozenset(
-        {SessionState.WAITING, SessionState.CONNECTED, SessionState.LOST, SessionState.FAILED, SessionState.CLOSING}
-    ),
-    SessionState.WAITING: frozenset(
-        {SessionState.CONNECTED, SessionState.LOST, SessionState.FAILED, SessionState.CLOSING}
-    ),
-    # CONNECTED to STARTING: a reconnect that the user requested.
-    SessionState.CONNECTED: frozenset(
-        {
-            *(SessionState.DEGRADED, SessionState.INTERRUPTED),
-            *(SessionState.STARTING, SessionState.LOST, SessionState.CLOSING),
-        }
-    ),
-    SessionState.DEGRADED: frozenset(
-        {
-            *(SessionState.CONNECTED, SessionState.INTERRUPTED),
-            *(SessionState.STARTING, SessionState.LOST, SessionState.CLOSING),
-        }
-    ),
-    SessionState.INTERRUPTED: frozenset(
-        {
-            *(SessionState.CONNECTED, SessionState.DEGRADED),
-            *(SessionState.STARTING, SessionState.LOST, SessionState.CLOSING),
-        }
-    ),
+    SessionState.STARTING: _WAITED | {SessionState.WAITING},
+    SessionState.WAITING: _WAITED,
+    **{
+        each: (_CONNECTED - {each}) | {SessionState.STARTING, SessionState.LOST, SessionState.CLOSING}
+        for each in _CONNECTED
+    },
     SessionState.LOST: frozenset({SessionState.STARTING, SessionState.CLOSING}),
     SessionState.CLOSING: frozenset({SessionState.CLOSED}),
     SessionState.FAILED: frozenset({SessionState.CLOSING}),

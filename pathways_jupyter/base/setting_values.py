@@ -18,10 +18,6 @@ from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import LARGEST_NUMBER
 
 ENVIRONMENT_PREFIX = "PATHWAYS_JUPYTER_"
-MIN_LEASE_SECONDS = 10.0
-"""A Lease is renewed four times in its duration; with a shorter one, a single slow answer would end the proxy."""
-MIN_LIFETIME_SECONDS = 60.0
-"""Starting a proxy may take most of a minute; with a shorter lifetime it would end before it can be used."""
 
 _SERVICE_ADDRESS = re.compile(r"(?P<host>[a-z0-9]([-a-z0-9.]*[a-z0-9])?):(?P<port>[0-9]{1,5})")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -41,7 +37,12 @@ _TEXTS = {
 }
 
 _SWITCHES = ("local", "tunnel", "relay", "unpickle")
-_LEAST_SECONDS: Mapping[str, float] = {"lease_seconds": MIN_LEASE_SECONDS, "max_lifetime": MIN_LIFETIME_SECONDS}
+_LEAST_SECONDS: Mapping[str, float] = {
+    # A Lease is renewed four times in its duration; with a shorter one, a single slow answer would end the proxy.
+    "lease_seconds": 10.0,
+    # Starting a proxy may take most of a minute; with a shorter lifetime it would end before it can be used.
+    "max_lifetime": 60.0,
+}
 _POSITIVE = {"keep", "timeout"}
 _WHOLE = {"keep", "lease_seconds", "max_lifetime"}
 """Settings that Kubernetes stores as whole seconds: a fraction is rounded up."""
@@ -77,9 +78,9 @@ def check(setting: str, value: Any, label: str) -> Any:
     if setting == "proxy_options":
         return _check_options(value, label)
     if setting in POD_TEXTS:
-        return check_text(setting, value, label)
+        return _check_text(setting, value, label)
     if setting in POD_LISTS:
-        return check_list(setting, value, label)
+        return _check_list(setting, value, label)
     if setting == "at_least":
         return tpu.parse_count(value, label)
     if setting not in _TEXTS:
@@ -94,13 +95,9 @@ def check(setting: str, value: Any, label: str) -> Any:
     if setting == "namespace" and text and not _NAME.fullmatch(text):
         raise ConfigError(f"{text!r} is not a Kubernetes namespace.", hint="Use lower-case letters, digits and dashes.")
     if setting == "gcs_bucket" and text and not text.startswith("gs://"):
-        raise ConfigError(f"{text!r} is not a bucket address.", hint=f"Write it as gs://{_bucket(text)}.")
+        bucket = text.rpartition("://")[2].strip("/") or "BUCKET"
+        raise ConfigError(f"{text!r} is not a bucket address.", hint=f"Write it as gs://{bucket}.")
     return text
-
-
-def _bucket(text: str) -> str:
-    """Return a bucket's name and path without the scheme of an address."""
-    return text.rpartition("://")[2].strip("/") or "BUCKET"
 
 
 def _check_tpu(value: Any, label: str) -> dict[str, int]:
@@ -229,15 +226,8 @@ POD_LISTS: Mapping[str, tuple[_Check, str]] = {
 """Settings of several values: the check of each, and an example."""
 
 
-def check_text(setting: str, value: Any, label: str) -> str:
-    """Check a setting of :data:`POD_TEXTS`; a number is accepted for a quantity.
-
-    Args:
-      label: How an error refers to the source of the value.
-
-    Raises:
-      ConfigError: The value does not do.
-    """
+def _check_text(setting: str, value: Any, label: str) -> str:
+    """Check a setting of :data:`POD_TEXTS`; a number is accepted for a quantity."""
     check, example = POD_TEXTS[setting]
     text = str(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else ""
     if problem := check(text):
@@ -245,12 +235,8 @@ def check_text(setting: str, value: Any, label: str) -> str:
     return text
 
 
-def check_list(setting: str, value: Any, label: str) -> tuple[str, ...]:
-    """Check a setting of :data:`POD_LISTS`: a list, a table, or a string with spaces between the values.
-
-    Raises:
-      ConfigError: A value does not do.
-    """
+def _check_list(setting: str, value: Any, label: str) -> tuple[str, ...]:
+    """Check a setting of :data:`POD_LISTS`: a list, a table, or a string with spaces between the values."""
     check, example = POD_LISTS[setting]
     if isinstance(value, str):
         texts: list[Any] = value.split()

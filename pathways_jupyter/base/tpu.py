@@ -18,22 +18,8 @@ from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import count
 
 _FLAT = ("2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
-_V4 = (
-    "2x2x1",
-    "2x2x2",
-    "2x2x4",
-    "2x4x4",
-    "4x4x4",
-    "4x4x8",
-    "4x8x8",
-    "4x4x16",
-    "8x8x8",
-    "8x8x12",
-    "8x8x16",
-    "4x16x16",
-    "8x16x16",
-)
 _SMALL_CUBES = ("2x2x1", "2x2x2", "2x2x4", "2x4x4")
+_V4 = (*_SMALL_CUBES, "4x4x4", "4x4x8", "4x8x8", "4x4x16", "8x8x8", "8x8x12", "8x8x16", "4x16x16", "8x16x16")
 
 
 @dataclass(frozen=True)
@@ -81,7 +67,6 @@ _AXIS = re.compile(r"[1-9][0-9]{0,3}")
 _MOST_CHIPS = 65_536
 """More than any pod has; other users write types into the cluster, and a table has a row for each host of one."""
 _COUNTED = re.compile(rf"(?:tpu)?(?P<name>{'|'.join(_GENERATIONS)})-(?P<number>[0-9]{{1,6}})")
-_PAIR = re.compile(r"""\s*["']?(?P<name>[^"'{}]+?)["']?\s*:\s*(?P<count>[^:"']*?)\s*""")
 
 
 @dataclass(frozen=True)
@@ -175,15 +160,15 @@ def parse_instances(text: str) -> dict[str, int]:
       ConfigError: A part is malformed, a count is not a positive number, or a type is named twice.
     """
     written = text.strip()
-    if written.startswith("{") and written.endswith("}"):
-        pairs = [_pair(part, text) for part in written[1:-1].split(",") if part.strip()]
-    else:
-        parts = filter(None, (part.strip() for part in text.split(",")))
-        pairs = [
-            (name, count if separator else "1") for name, separator, count in (part.partition("=") for part in parts)
-        ]
+    is_dictionary = written.startswith("{") and written.endswith("}")
     instances: dict[str, int] = {}
-    for name, number in pairs:
+    for part in filter(None, (each.strip() for each in written.strip("{}").split(","))):
+        # A dictionary's last colon separates, because a type contains one too.
+        name, separator, number = part.rpartition(":") if is_dictionary else part.partition("=")
+        if is_dictionary:
+            name = name.strip(" \"'")
+        elif not separator:
+            number = "1"
         key = str(parse_instance_type(name))
         if key in instances:
             raise ConfigError(
@@ -196,16 +181,6 @@ def parse_instances(text: str) -> dict[str, int]:
             hint=advice("For example: {tpu:tpuv6e:2x2=2} (two slices of four chips)."),
         )
     return instances
-
-
-def _pair(part: str, text: str) -> tuple[str, str]:
-    """Parse one entry of a dictionary's text; the last colon separates, because a type contains one too."""
-    found = _PAIR.fullmatch(part)
-    if found is None:
-        raise ConfigError(
-            f"{text!r} cannot be parsed as slices.", hint=advice("Write {tpu:tpuv6e:2x2=2} (two slices).")
-        )
-    return found["name"], found["count"]
 
 
 def parse_count(count: str | int, name: str) -> int:
