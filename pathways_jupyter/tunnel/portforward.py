@@ -13,19 +13,20 @@ import dataclasses
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Protocol
 
 from pathways_jupyter.base.errors import ClusterError
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.tunnel.carrier import Carrier, PortRefused, Target
 from pathways_jupyter.tunnel.local_connection import LocalConnection
+from pathways_jupyter.tunnel.resumable_stream import ResumableStream
 
 __all__ = ["Forward", "OpenStream", "PortRefused", "Target", "Traffic", "listen"]
 
 GREETING_SECONDS = 1.0
 """How long :meth:`Forward.prepare` waits for the first bytes from the pod, or for an error."""
 
+_LOOPBACK = "127.0.0.1"
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 0.25
 
@@ -43,33 +44,8 @@ class Traffic:
     received: int = 0
 
 
-class Stream(Protocol):
-    """The other side of one local connection: a :class:`Carrier`, or a `ResumableStream` that has many.
-
-    Attributes:
-      answered: Set once it is known to reach the program in the pod, or has ended.
-      ended: Whether it has ended.
-      error: Why it ended; None while it is open, or when it was closed properly.
-    """
-
-    answered: asyncio.Event
-    ended: bool
-    error: ClusterError | None
-
-    async def deliver(self, write: Callable[[memoryview], Awaitable[None]]) -> None:
-        """Give `write` all data from the pod; return when no more comes."""
-
-    async def send(self, data: bytes) -> None:
-        """Send bytes to the pod.
-
-        Raises:
-          ConnectionLost: The stream has ended.
-        """
-
-    def close(self) -> None:
-        """Close the stream."""
-
-
+Stream = Carrier | ResumableStream
+"""The other side of one local connection: one carrier, or a stream that has many, one after the other."""
 OpenStream = Callable[[], Awaitable[Stream]]
 """Opens a stream to the pod; raises ClusterError."""
 
@@ -80,7 +56,6 @@ class Forward:
     Attributes:
       target: The port that connections are forwarded to.
       address: The socket's path, or ``host:port``.
-      connections: Number of open connections, including those that are being made.
       traffic: The bytes that were carried.
     """
 
@@ -96,7 +71,6 @@ class Forward:
         self._open: OpenStream = open_stream or (lambda: Carrier.open(self.target))
         self.traffic = traffic or Traffic()
         self.address = ""
-        self.connections = 0
         self._on_failure = on_failure
         self._server: asyncio.Server | None = None
         self._path: Path | None = None
@@ -162,12 +136,10 @@ class Forward:
         # asyncio keeps only weak references to tasks, and close() has to cancel them.
         task = asyncio.get_running_loop().create_task(self._connect(local))
         self._tasks[task] = local
-        self.connections = len(self._tasks)
         task.add_done_callback(self._finished)
 
     def _finished(self, task: asyncio.Task[ClusterError | None]) -> None:
         del self._tasks[task]
-        self.connections = len(self._tasks)
         error = None if task.cancelled() else task.result()
         if error is not None and self._on_failure is not None:
             self._on_failure(error)
@@ -227,7 +199,6 @@ async def listen(
     target: Target,
     *,
     path: Path | None = None,
-    host: str = "127.0.0.1",
     port: int = 0,
     on_failure: Callable[[ClusterError], None] | None = None,
     traffic: Traffic | None = None,
@@ -256,10 +227,10 @@ async def listen(
             os.chmod(path, 0o600)
             forward._path, forward.address = path, str(path)
         else:
-            forward._server = await loop.create_server(lambda: local(forward.accepted), host, port)
-            forward.address = f"{host}:{forward._server.sockets[0].getsockname()[1]}"
+            forward._server = await loop.create_server(lambda: local(forward.accepted), _LOOPBACK, port)
+            forward.address = f"{_LOOPBACK}:{forward._server.sockets[0].getsockname()[1]}"
     except OSError as error:
-        where = path or f"{host}:{port}"
+        where = path or f"{_LOOPBACK}:{port}"
         raise ClusterError(
             f"Cannot listen on {where}: {error.strerror or error}.", hint="Use another port, or 0 for any free one."
         ) from error

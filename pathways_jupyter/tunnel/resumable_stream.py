@@ -60,7 +60,7 @@ class Relay:
 
 
 class ResumableStream:
-    """One stream to the proxy; see :class:`~pathways_jupyter.tunnel.portforward.Stream`.
+    """One stream to the proxy, with the attributes and methods of a :class:`Carrier`.
 
     Args:
       ended: Called with this object when it has ended.
