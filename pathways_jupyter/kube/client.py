@@ -161,13 +161,13 @@ class Client:
         """GET an object or a list."""
         return await self.request("GET", path, query=query)
 
-    async def post(self, path: str, body: Mapping[str, Any], *, query: Query | None = None) -> Json:
+    async def post(self, path: str, body: Mapping[str, Any]) -> Json:
         """POST an object."""
-        return await self.request("POST", path, query=query, body=body)
+        return await self.request("POST", path, body=body)
 
-    async def delete(self, path: str, *, body: Mapping[str, Any] | None = None, query: Query | None = None) -> Json:
+    async def delete(self, path: str, *, body: Mapping[str, Any] | None = None) -> Json:
         """DELETE an object; `body` is its DeleteOptions."""
-        return await self.request("DELETE", path, query=query, body=body)
+        return await self.request("DELETE", path, body=body)
 
     @asynccontextmanager
     async def stream(

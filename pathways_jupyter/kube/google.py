@@ -11,7 +11,7 @@ import base64
 import os
 from collections.abc import Callable, Mapping
 from datetime import UTC
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
@@ -19,8 +19,8 @@ from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube.cluster_access import Cluster, proxy_of_environment, tls
 from pathways_jupyter.kube.credentials import Renewable
 
-ENDPOINT_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER"
-"""The variable with which gcloud is pointed at another endpoint than the public one."""
+if TYPE_CHECKING:
+    import requests
 
 _ENDPOINT = "https://container.googleapis.com/"
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -123,7 +123,8 @@ def _one_line(error: BaseException) -> str:
 def _describe(cluster: str, project: str, region: str, token: Callable[[], tuple[str, float]]) -> Mapping[str, Any]:
     import requests
 
-    base = os.environ.get(ENDPOINT_VARIABLE) or _ENDPOINT
+    # The variable with which gcloud is pointed at another endpoint, too.
+    base = os.environ.get("CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER") or _ENDPOINT
     name = f"projects/{quote(project, safe='')}/locations/{quote(region, safe='')}/clusters/{quote(cluster, safe='')}"
     try:
         response = requests.get(
@@ -137,9 +138,9 @@ def _describe(cluster: str, project: str, region: str, token: Callable[[], tuple
             hint=advice("Check the network, or use {context} with credentials that are already here."),
         ) from error
     if not response.ok:
-        raise _refused(response.status_code, response.text, name, project)
-    answer = response.json()
-    return answer if isinstance(answer, dict) else {}
+        raise _refused(response, name, project)
+    described: dict[str, Any] = response.json()
+    return described
 
 
 def _endpoint(described: Mapping[str, Any], cluster: str) -> tuple[str, bytes]:
@@ -162,11 +163,10 @@ def _endpoint(described: Mapping[str, Any], cluster: str) -> tuple[str, bytes]:
     return host, base64.b64decode(authority)
 
 
-def _refused(status: int, body: str, name: str, project: str) -> ApiError:
-    import json
-
+def _refused(response: requests.Response, name: str, project: str) -> ApiError:
+    status = response.status_code
     try:
-        detail = str(json.loads(body)["error"]["message"])
+        detail = str(response.json()["error"]["message"])
     except (ValueError, KeyError, TypeError):
         detail = f"HTTP {status}"
     hints = {
@@ -179,7 +179,7 @@ def _refused(status: int, body: str, name: str, project: str) -> ApiError:
             project=project,
         ),
     }
-    if status == 403 and ("SERVICE_DISABLED" in body or "has not been used in project" in detail):
+    if status == 403 and ("SERVICE_DISABLED" in response.text or "has not been used in project" in detail):
         return ApiError(
             f"The Kubernetes Engine API is disabled in project {project}.",
             status=status,

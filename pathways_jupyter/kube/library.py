@@ -7,7 +7,6 @@ imports this module when the first request is sent.
 
 from __future__ import annotations
 
-import socket
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,9 +24,6 @@ CONNECT_SECONDS = 10.0
 """Longest time to connect, TLS included."""
 READ_BYTES = 256 * 1024
 """What is buffered for a slow reader before reading from the connection pauses."""
-
-CLOSE_SECONDS = 2.0
-"""How long a WebSocket waits for the server's close frame."""
 READ_ERRORS = (aiohttp.ClientError, OSError, ValueError)
 """What reading an answer may raise; :func:`failure` translates it."""
 
@@ -59,9 +55,7 @@ class Api(ApiClient):  # type: ignore[misc]  # The package is not typed.
 
     def __init__(self, cluster: Cluster) -> None:
         self._credentials = cluster.credentials
-        self.connector = aiohttp.TCPConnector(
-            limit=0, ssl=cluster.ssl or True, socket_factory=_new_socket, keepalive_timeout=60
-        )
+        self.connector = aiohttp.TCPConnector(limit=0, ssl=cluster.ssl or True, keepalive_timeout=60)
         authorities = cluster.ssl.get_ca_certs(binary_form=True) if cluster.ssl else []
         configuration = Configuration(
             host=cluster.server,
@@ -146,7 +140,6 @@ class Api(ApiClient):  # type: ignore[misc]  # The package is not typed.
                 server_hostname=self.configuration.tls_server_name,
                 max_msg_size=0,
                 autoping=False,
-                timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS),
             )
         except aiohttp.WSServerHandshakeError as error:
             raise lost(f"the answer to the upgrade request is invalid ({error.message.lower()})") from error
@@ -220,14 +213,6 @@ async def _explain_refused_upgrade(
             response.close()
         raise Refused(response.status, body)
     return response
-
-
-def _new_socket(address: tuple[Any, ...]) -> socket.socket:
-    """Return a socket that detects a peer that vanished without closing the connection."""
-    family, kind, protocol, *_ = address
-    made = socket.socket(family, kind, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    return made
 
 
 def failure(error: BaseException, server: str) -> ClusterError:

@@ -149,14 +149,11 @@ async def find(client: Client, resource: Resource, name: str, *, namespace: str 
         raise
 
 
-async def list_(
-    client: Client, resource: Resource, *, namespace: str = "", labels: str = "", fields: str = ""
-) -> Listing:
+async def list_(client: Client, resource: Resource, *, namespace: str = "", labels: str = "") -> Listing:
     """Return all objects of a namespace (or of all namespaces), in pages.
 
     Args:
       labels: A label selector, e.g. ``app=x,tier in (a,b)``.
-      fields: A field selector, e.g. ``metadata.name=x``.
 
     Raises:
       ApiError: The kind does not exist (404), or listing is forbidden (403).
@@ -164,7 +161,7 @@ async def list_(
     """
     items: list[Object] = []
     version = ""
-    async with contextlib.aclosing(pages(client, resource, namespace=namespace, labels=labels, fields=fields)) as found:
+    async with contextlib.aclosing(pages(client, resource, namespace=namespace, labels=labels)) as found:
         async for page in found:
             items = [*(() if page.is_first else items), *page.items]
             version = page.resource_version
@@ -177,6 +174,9 @@ async def pages(
     """Yield all objects like :func:`list_`, page by page, so that not all of them need to be in memory at once.
 
     A page that is the first one begins a new list, in which the pages before it have no part.
+
+    Args:
+      fields: A field selector, e.g. ``metadata.name=x``.
 
     Raises:
       ApiError: The kind does not exist (404), or listing is forbidden (403).
