@@ -20,11 +20,10 @@ from pathways_jupyter.elastic import fault_targets
 from pathways_jupyter.elastic.fault_targets import Where, Workers
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import Object, Resource
+from pathways_jupyter.kube.objects import Object
 from pathways_jupyter.service import names
 from pathways_jupyter.session import clusters
 
-_NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 _PATIENCE, _EMBEDDED_PATIENCE = 3600.0, 60.0
 """Seconds without an answer, after the fault's end, until a cluster is taken for gone."""
 
@@ -41,7 +40,7 @@ async def cordon(
     _uncordon_later(where, seconds, fault, patience=_EMBEDDED_PATIENCE if of.embedded else _PATIENCE)
     done = []
     for name in nodes:
-        node = await objects.get(client, _NODES, name)
+        node = await objects.get(client, objects.NODES, name)
         if (node.get("spec") or {}).get("unschedulable") and not mark(node):
             # An administrator keeps pods from it, and perhaps for longer.
             continue
@@ -57,7 +56,7 @@ async def uncordon(client: Client, fault: str) -> tuple[str, ...]:
       fault: All of its name, or a beginning: ``SERVICE/`` or ``SERVICE/SLICE/``.
     """
     done = []
-    for node in (await objects.list_(client, _NODES)).items:
+    for node in (await objects.list_(client, objects.NODES)).items:
         found, name = mark(node), str(node["metadata"]["name"])
         if found and found.startswith(fault):
             await _set(client, name, None)
@@ -82,7 +81,7 @@ async def _set(client: Client, node: str, fault: str | None) -> None:
         "metadata": {"annotations": {names.CORDONED_ANNOTATION: fault}},
         "spec": {"unschedulable": None if fault is None else True},
     }
-    await objects.patch(client, _NODES, node, change)
+    await objects.patch(client, objects.NODES, node, change)
 
 
 def _uncordon_later(where: Where, seconds: float, fault: str, *, patience: float) -> None:

@@ -45,11 +45,6 @@ class Snapshot:
     ready: interrupts.Event = field(default_factory=interrupts.Event, repr=False)
     finished: interrupts.Event = field(default_factory=interrupts.Event, repr=False)
 
-    @property
-    def whole(self) -> bool:
-        """Whether all of it has arrived."""
-        return self.ready.is_set() and self.error is None
-
     def on(self, mesh: jax.sharding.Mesh, *, usable: Collection[int]) -> Any:
         """Return the state on `mesh`, with the partition that it had.
 
