@@ -76,11 +76,11 @@ class Link:
         _links.add(self)
         # The thread holds a weak reference only. An Interrupt may hit after this constructor and before the caller has
         # assigned the link; it is then garbage, and the finalizer shuts the connection down, which ends the session.
-        reader = threading.Thread(
+        self._reader = threading.Thread(
             target=_read, args=(weakref.ref(self), connection), name="pathways-session", daemon=True
         )
         weakref.finalize(self, _hang_up, connection).atexit = False
-        reader.start()
+        self._reader.start()
 
     @property
     def generation(self) -> int:
@@ -130,7 +130,9 @@ class Link:
           SessionError: The supervisor is gone, or `patience` is over.
           PathwaysError: The answer is an error.
         """
-        done = self._changed.wait_for(lambda: number in self._answers or self.ended, timeout=patience)
+        done = self._changed.wait_for(
+            lambda: number in self._answers or self.ended or self._is_unread(), timeout=patience
+        )
         # The answer takes precedence over the end: a supervisor may answer and exit before this thread wakes.
         answer = self._answers.pop(number, None)
         if answer is None and not done:
@@ -183,7 +185,7 @@ class Link:
         # Only the sending side: the supervisor sees the end, and what it still reports while cleaning up is received.
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
-        return self._changed.wait_for(lambda: self._is_read, timeout=patience)
+        return self._changed.wait_for(lambda: self._is_read or self._is_unread(), timeout=patience)
 
     def abandon(self) -> None:
         """Close this end in a forked child, where it must not keep the session alive."""
@@ -191,6 +193,10 @@ class Link:
         # close() and not shutdown(), which would end the connection of the parent too.
         with contextlib.suppress(OSError):
             os.close(self._socket.detach())
+
+    def _is_unread(self) -> bool:
+        """Whether nothing can arrive any more, e.g. because this link is garbage that is being finalized."""
+        return not self._reader.is_alive()
 
     def _end(self) -> None:
         """Handle the end of the connection."""
