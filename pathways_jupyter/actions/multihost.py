@@ -6,27 +6,29 @@ import contextlib
 import dataclasses
 import shlex
 from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Shell, Values
 from pathways_jupyter.base import tasks
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import parse_seconds, parse_whole_number
-from pathways_jupyter.multihost import (
-    host_connections,
-    options,
-    output,
-    queued_resources,
-    records,
-    run_actions,
-    targets,
-)
+from pathways_jupyter.multihost import host_connections, output, queued_resources, records, run_actions, targets
 from pathways_jupyter.multihost.errors import MultihostError
+from pathways_jupyter.multihost.queued_resources import DEFAULT_RUNTIME, TIERS, Spec
 from pathways_jupyter.multihost.records import Record
+from pathways_jupyter.multihost.run import LEASE_SECONDS, LOG_FOLDER, Request
 from pathways_jupyter.multihost.run_events import Changed, Ended, HostStatus, Note, Output
+from pathways_jupyter.multihost.targets import Selection
 from pathways_jupyter.render import multihost as picture
 from pathways_jupyter.render.view import View, said
+
+_HOST_OPTIONS = (
+    *("hosts", "tpu_prefix", "job", "service"),
+    *("user", "known_hosts", "accept_new", "internal_ip", "project", "zone"),
+)
 
 
 class RunFailed(MultihostError):
@@ -53,7 +55,7 @@ def start(shell: Shell, values: Values, command: str) -> None:
     Raises:
       PathwaysError: It could not start, or a host failed.
     """
-    request = options.request(values, command)
+    request = _request(values, command)
     connections = host_connections.here()
 
     async def events() -> AsyncIterator[Any]:
@@ -131,7 +133,13 @@ def _follow(
 
 
 def _goes_on(record: Record) -> str:
-    return advice("It goes on without this machine. Come back: {multihost_attach:{name}}", name=record.name)
+    if record.detached:
+        return advice("It goes on without this machine. Come back: {multihost_attach:{name}}", name=record.name)
+    return advice(
+        "Without a client, the hosts end it after {seconds} s. Come back before: {multihost_attach:{name}}",
+        name=record.name,
+        seconds=f"{LEASE_SECONDS:.0f}",
+    )
 
 
 def status(shell: Shell, values: Values) -> View:
@@ -165,7 +173,7 @@ def stop(shell: Shell, values: Values) -> View:
 
 def create(shell: Shell, values: Values) -> View:
     """Ask for TPU VMs; return the queued resource."""
-    spec = options.queued_resource(values, parse_whole_number("--node-count", values.get("nodes") or 1))
+    spec = _spec(values)
     queued_resources.create(*_place(values), spec)
     return picture.queued(queued_resources.list_(*_place(values), spec.name))
 
@@ -205,19 +213,60 @@ def _place(values: Values) -> tuple[str, str]:
     return values.get("project", ""), values.get("zone", "")
 
 
-def _selection(values: Values) -> targets.Selection:
+def _selection(values: Values) -> Selection:
     """Return the hosts that the options name; starts nothing.
 
     Raises:
       ConfigError: A value is invalid.
       SessionError: There is no such session.
     """
-    if not any(values.get(name) for name in ("service", "job", "session")):
-        return options.selection(values, None)
+    given = {name: values[name] for name in _HOST_OPTIONS if values.get(name)}
     if session := values.get("session"):
         record = cluster.find_session(session)
-        return options.selection(values, cluster.of_session(record), record.service)
-    return options.selection(values, cluster.where({**values, "service": ""}))
+        given |= {"session": record.service, "cluster": cluster.of_session(record)}
+    elif values.get("service") or values.get("job"):
+        given["cluster"] = cluster.where({**values, "service": ""})
+    return Selection(**given, keys=tuple(values.get("keys") or ()))
+
+
+def _request(values: Values, command: str) -> Request:
+    """Return the run that `values` describe.
+
+    Raises:
+      ConfigError: There is no command, or values contradict each other.
+    """
+    if not command.strip():
+        raise ConfigError("Which command?", hint="Write it after --, for example: -- python3 train.py.")
+    if values.get("existing") and not values.get("name"):
+        raise ConfigError("Which existing folder?", hint="Name it with --run-name.")
+    return Request(
+        command=command,
+        directory=Path(values.get("directory") or "."),
+        name=str(values.get("name") or ""),
+        exclude=tuple(values.get("exclude") or ()),
+        send=not values.get("existing"),
+        logs=Path(values.get("logs") or LOG_FOLDER).expanduser(),
+        keep_going=bool(values.get("keep_going")),
+        detach=bool(values.get("detach")),
+        grace=parse_seconds("--grace", values.get("grace", 10)),
+    )
+
+
+def _spec(values: Values) -> Spec:
+    """Return the queued resource that `values` describe.
+
+    Raises:
+      ConfigError: A value is missing, or values contradict each other.
+    """
+    tiers = [tier for tier in TIERS if values.get(tier.replace("-", "_"))]
+    if len(tiers) > 1:
+        raise ConfigError(f"A queued resource has one tier, not {' and '.join(tiers)}.", hint="Leave one of them out.")
+    if not values.get("accelerator"):
+        raise ConfigError("Which TPU?", hint="Add --accelerator-type, for example v4-8.")
+    nodes = parse_whole_number("--node-count", values.get("nodes") or 1)
+    given = {name: values[name] for name in ("prefix", "network", "internal_only") if values.get(name)}
+    runtime, tier = values.get("runtime") or DEFAULT_RUNTIME, tiers[0] if tiers else "on-demand"
+    return Spec(values["name"], values["accelerator"], runtime, nodes=nodes, tier=tier, **given)
 
 
 ACTIONS: Mapping[str, Action] = {

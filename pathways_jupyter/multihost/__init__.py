@@ -4,7 +4,7 @@
 
     command line, kernel (one process)                                  host (Python 3.9, nothing else)
     ----------------------------------                                  -------------------------------
-    options -> Selection, Request
+    Selection, Request
     targets, tpuvm, pod_hosts -> Target ...
          |                                                              remote/, sent as text over the connection:
     host_connections -- ssh ------ asyncssh --------------------------> run      does one step after another

@@ -43,6 +43,7 @@ class Record:
       name: The run directory on the hosts; several runs may use the same one.
       command: What runs, for a shell.
       logs: Directory of this machine with the output of each host.
+      grace: Seconds between SIGTERM and SIGKILL.
       detached: Whether the run goes on without a client.
       connection: How to reach the hosts again: options of SSH, or of the cluster.
       started: Seconds since the epoch.
@@ -55,6 +56,7 @@ class Record:
     command: str
     targets: tuple[Target, ...]
     logs: str
+    grace: float = 0.0
     detached: bool = False
     connection: Mapping[str, Any] = field(default_factory=dict)
     started: float = 0.0

@@ -228,7 +228,7 @@ class Runner:
                 "WORKERS": str(sum(each.slice == host.target.slice for each in targets)),
                 "RUN_NAME": self.record.name,
             },
-            "grace": request.grace,
+            "grace": self.record.grace,
             "lease": 0.0 if self.record.detached else request.lease,
             "limit": OUTPUT_BYTES,
         }
@@ -247,7 +247,7 @@ class Runner:
             if self._started and self._owner:
                 self.stopping.set()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout((self._request.grace if self._request else 0.0) + _STOP_SECONDS):
+                    async with asyncio.timeout(self.record.grace + _STOP_SECONDS):
                         await asyncio.shield(work)
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)

@@ -15,7 +15,9 @@ from pathways_jupyter.multihost.records import Record
 from pathways_jupyter.multihost.run import Request, Runner
 from pathways_jupyter.multihost.run_events import Ended, Event, HostStatus
 
-_POLL_SECONDS, _END_POLLS = 0.1, 600
+_POLL_SECONDS = 0.1
+_STOP_SECONDS = 60.0
+"""Longest wait for the process that follows a run, in addition to the run's grace."""
 
 
 async def start(
@@ -37,6 +39,7 @@ async def start(
         command=request.command,
         targets=hosts.targets,
         logs=str((request.logs / name).absolute()),
+        grace=request.grace,
         detached=request.detach,
         connection=hosts.connection,
         started=time.time(),
@@ -79,15 +82,16 @@ async def stop(record: Record) -> tuple[HostStatus, ...]:
         return hosts
     # The process that follows the run has its log files open; it ends the run and keeps the output.
     record.request_stop()
-    for _ in range(_END_POLLS):
-        if not record.attended:
-            return await refresh(records.read(record.id))
+    seconds = record.grace + _STOP_SECONDS
+    give_up_at = time.monotonic() + seconds
+    while record.attended:
+        if time.monotonic() > give_up_at:
+            raise MultihostError(
+                f"The process that follows run {record.name} has not ended it after {seconds:.0f} s.",
+                hint=advice("End that process, and {multihost_stop} ends the run."),
+            )
         await asyncio.sleep(_POLL_SECONDS)
-    raise MultihostError(
-        f"The process that follows run {record.name} was asked to end it, and has not yet done so after "
-        f"{_POLL_SECONDS * _END_POLLS:.0f} s.",
-        hint=advice("With a long --grace, wait for it. If it hangs, end it, and {multihost_stop} ends the run."),
-    )
+    return await refresh(records.read(record.id))
 
 
 def last_known(record: Record) -> tuple[HostStatus, ...]:

@@ -11,6 +11,9 @@ import sys
 import pytest
 from waits import wait_until
 
+from pathways_jupyter.multihost import records
+from pathways_jupyter.multihost.run_events import Phase
+
 
 @pytest.fixture
 def cli(lab):
@@ -120,6 +123,25 @@ def test_interrupting_attach_leaves_the_run_alone(cli, lab):
     assert "attach on" in said
     assert empty_columns(shown) <= {"exit code"}, shown
     assert cli("stop", "on").returncode == 0
+
+
+def test_interrupting_attach_to_a_run_that_is_not_detached_says_when_it_ends(cli, lab):
+    program = [sys.executable, "-m", "pathways_jupyter", "multihost"]
+    run = [*program, "run", *cli.login, "--run-name", "left", "--grace", "1", "--", "echo up; sleep 300"]
+    with subprocess.Popen(run, cwd=lab.code, stdout=subprocess.PIPE, text=True) as running:
+        assert [running.stdout.readline()[5:] for _ in range(3)] == [" up\n"] * 3
+        running.kill()
+    with subprocess.Popen(
+        [*program, "attach", "left"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as attached:
+        wait_until(lambda: records.find("left").state == "running")
+        wait_until(lambda: all(each.phase is Phase.RUNNING for each in records.find("left").hosts))
+        attached.send_signal(signal.SIGINT)
+        _, said = attached.communicate(timeout=60)
+    assert attached.returncode == 130
+    assert "Without a client, the hosts end it after 180 s." in said
+    assert "goes on" not in said
+    assert cli("stop", "left").returncode == 0
 
 
 def test_interrupting_the_search_for_hosts_starts_nothing(lab, tmp_path):

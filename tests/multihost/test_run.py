@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 
 import pytest
 from runs import DEADLINE
@@ -263,6 +264,22 @@ async def test_a_killed_keeper_is_noticed_and_leaves_nothing(lab):
     assert done.code == 255
     assert "keeper" in done.status("0-0").message
     assert lab.farm.left() == []
+
+
+async def test_stop_waits_for_the_grace_of_a_run_that_another_process_follows(lab, monkeypatch):
+    monkeypatch.setattr(run_actions, "_STOP_SECONDS", 0.3)
+    short = records.Record(records.new_id("short"), "short", "true", (), str(lab.directory))
+    long = replace(short, id=records.new_id("long"), grace=DEADLINE)
+    short.save()
+    with short.attending(), pytest.raises(MultihostError, match="has not ended it after 0 s"):
+        await run_actions.stop(short)
+    long.save()
+    with long.attending():
+        stopping = asyncio.create_task(run_actions.stop(long))
+        await asyncio.sleep(0.6)
+        assert not stopping.done()
+        long.with_states([], ended=1.0)
+    assert await stopping == ()
 
 
 async def test_two_cannot_follow_one_run(lab):
