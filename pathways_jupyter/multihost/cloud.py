@@ -28,13 +28,14 @@ _HINTS: Mapping[int, str] = {
 """What to do about an error of the Cloud TPU API, by its status code."""
 
 
-def client() -> Any:
-    """Return a client of the Cloud TPU API with Google's default credentials.
+def client(project: str, zone: str) -> tuple[Any, str]:
+    """Return a client of the Cloud TPU API with Google's default credentials, and its name of project and zone.
 
     Raises:
-      ConfigError: The client library is not installed.
+      ConfigError: The client library is not installed, or project or zone is not known.
       ClusterError: There are no Google credentials on this machine.
     """
+    place = location(project, zone)
     require("hosts", "The Cloud TPU API", "google.api_core", "google.cloud.tpu_v2")
     import google.auth
     import google.auth.exceptions
@@ -48,7 +49,7 @@ def client() -> Any:
     endpoint = os.environ.get(ENDPOINT_VARIABLE, "").rstrip("/")
     # Credentials of a sovereign cloud are refused by a client that was not made for the same one.
     options = ClientOptions(api_endpoint=endpoint or None, universe_domain=getattr(found, "universe_domain", None))
-    return tpu_v2.TpuClient(credentials=found, transport="rest", client_options=options)
+    return tpu_v2.TpuClient(credentials=found, transport="rest", client_options=options), place
 
 
 @contextlib.contextmanager

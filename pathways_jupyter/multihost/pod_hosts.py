@@ -68,12 +68,7 @@ class PodConnection:
     target: Target
 
     async def start(self, command: list[str]) -> PodChannel:
-        """Start a program.
-
-        Raises:
-          HostError: The pod is gone, or commands may not be run in it.
-          HostUnreachable: The API server cannot be reached.
-        """
+        """See :class:`~pathways_jupyter.multihost.program.Connection`."""
         target = self.target
         try:
             running = await execute(
@@ -89,33 +84,34 @@ class PodConnection:
         """Do nothing: the client belongs to the caller."""
 
 
+@dataclass(frozen=True)
 class PodChannel:
     """A program in a pod; see :class:`~pathways_jupyter.multihost.program.Channel` for its methods."""
 
-    def __init__(self, target: Target, execution: Execution) -> None:
-        self._target, self._execution = target, execution
+    target: Target
+    execution: Execution
 
     async def write(self, data: bytes) -> None:
         """Send `data`."""
         try:
-            await self._execution.write(data)
+            await self.execution.write(data)
         except ClusterError as error:
-            raise _lost(self._target, error) from error
+            raise _lost(self.target, error) from error
 
     async def read(self) -> bytes:
         """Return some output."""
         try:
-            return await self._execution.read()
+            return await self.execution.read()
         except ClusterError as error:
-            raise _lost(self._target, error) from error
+            raise _lost(self.target, error) from error
 
     async def close(self) -> None:
         """Close input and output."""
-        self._execution.close()
+        self.execution.close()
 
-    async def complaint(self) -> str:
-        """Return the last line of the standard error, or why the program could not run."""
-        return self._execution.complaint.decode(errors="replace").strip().rpartition("\n")[2][:200]
+    async def complaint(self) -> bytes:
+        """Return the standard error, or why the program could not run."""
+        return self.execution.complaint
 
 
 def _lost(target: Target, error: ClusterError) -> HostUnreachable:

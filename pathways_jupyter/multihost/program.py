@@ -56,8 +56,8 @@ class Channel(Protocol):
     async def close(self) -> None:
         """Close the program's input and output, which ends it."""
 
-    async def complaint(self) -> str:
-        """Return the last line that the program wrote to its standard error, once its output has ended."""
+    async def complaint(self) -> bytes:
+        """Return what the program wrote to its standard error, once its output has ended."""
 
 
 class Connection(Protocol):
@@ -174,7 +174,8 @@ class Program:
             self._received += data
             return
         # A shell that finds no python3 has ended too, and says why; that does not get better by trying again.
-        complaint, name = await self._channel.complaint(), self.target.name
+        complaint = (await self._channel.complaint()).decode(errors="replace").strip().rpartition("\n")[2][:200]
+        name = self.target.name
         if "not found" in complaint or "No such file" in complaint:
             raise HostError(f"{name} has no python3: {complaint}.", hint="Install Python 3.9 or later there.")
         reason = f": {complaint}" if complaint else ""

@@ -89,7 +89,7 @@ def create(project: str, zone: str, spec: Spec) -> None:
     """
     if spec.nodes < 1:
         raise ConfigError(f"{spec.nodes} nodes were requested.", hint="--node-count must be 1 or more.")
-    place = cloud.location(project, zone)
+    client, place = cloud.client(project, zone)
     node = {
         "accelerator_type": spec.accelerator,
         "runtime_version": spec.runtime,
@@ -105,7 +105,6 @@ def create(project: str, zone: str, spec: Spec) -> None:
         "tpu": {"node_spec": [{"parent": place, "node": node, **named}]},
         **({"spot": {}} if spec.tier == "spot" else {"guaranteed": {}} if spec.tier == "reserved" else {}),
     }
-    client = cloud.client()
     with cloud.explained(f"Creating {spec.name} in {place}"):
         client.create_queued_resource(
             parent=place, queued_resource=resource, queued_resource_id=spec.name, timeout=_REQUEST_SECONDS
@@ -118,8 +117,7 @@ def list_(project: str, zone: str, only: str = "") -> list[Queued]:
     Raises:
       ApiError: The API refused.
     """
-    place = cloud.location(project, zone)
-    client = cloud.client()
+    client, place = cloud.client(project, zone)
     with cloud.explained(f"Listing the queued resources of {place}"):
         found = [each for each in client.list_queued_resources(parent=place) if only in each.name.rpartition("/")[2]]
         nodes = {each.name.rpartition("/")[2]: each for each in client.list_nodes(parent=place)} if found else {}
@@ -132,7 +130,7 @@ def get(project: str, zone: str, name: str) -> Queued:
     Raises:
       ApiError: There is none of this name.
     """
-    return _read(cloud.client(), cloud.location(project, zone), name)
+    return _read(*cloud.client(project, zone), name)
 
 
 def question(found: Queued) -> str:
@@ -159,8 +157,7 @@ def wait(
       MultihostError: It has failed or was suspended, or is not ready after `timeout` seconds.
       ApiError: There is no such queued resource.
     """
-    place = cloud.location(project, zone)
-    client = cloud.client()
+    client, place = cloud.client(project, zone)
     give_up_at, last = time.monotonic() + timeout, None
     while True:
         now = _read(client, place, name)
@@ -189,8 +186,7 @@ def delete(project: str, zone: str, name: str, *, force: bool, asynchronous: boo
     Raises:
       ApiError: There is none, or it still has TPU VMs and `force` is false.
     """
-    place = cloud.location(project, zone)
-    client = cloud.client()
+    client, place = cloud.client(project, zone)
     with cloud.explained(f"Deleting {name} in {place}"):
         request = {"name": f"{place}/queuedResources/{name}", "force": force}
         operation = client.delete_queued_resource(request=request, timeout=_REQUEST_SECONDS)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import asyncssh
@@ -171,34 +171,34 @@ class SshChannel:
 
     async def write(self, data: bytes) -> None:
         """Send `data`."""
-        try:
+        with self._reporting_loss():
             self._process.stdin.write(data)
             await self._process.stdin.drain()
-        except (OSError, asyncssh.Error) as error:
-            raise self._lost() from error
 
     async def read(self) -> bytes:
         """Return some output."""
-        try:
+        with self._reporting_loss():
             return await self._process.stdout.read(_READ_BYTES)
-        except (OSError, asyncssh.Error) as error:
-            raise self._lost() from error
 
     async def close(self) -> None:
         """Close input and output."""
         self._process.close()
 
-    async def complaint(self) -> str:
-        """Return the last line of the standard error."""
-        text = b""
+    async def complaint(self) -> bytes:
+        """Return its standard error."""
         with contextlib.suppress(OSError, asyncssh.Error):
             # What a login script has started may keep it open.
             async with asyncio.timeout(1):
-                text = await self._process.stderr.read()
-        return text.decode(errors="replace").strip().rpartition("\n")[2][:200]
+                return await self._process.stderr.read()
+        return b""
 
-    def _lost(self) -> HostUnreachable:
-        return HostUnreachable(f"The connection to {self._target.name} was lost.", hint="Check the network.")
+    @contextlib.contextmanager
+    def _reporting_loss(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, asyncssh.Error) as error:
+            lost = f"The connection to {self._target.name} was lost."
+            raise HostUnreachable(lost, hint="Check the network.") from error
 
 
 def _refused(target: Target, login: _Login, error: BaseException) -> HostError:

@@ -43,8 +43,7 @@ def matching(names: Iterable[str], prefix: str) -> list[str]:
 
 
 def _find(selection: Selection) -> tuple[Target, ...]:
-    place = cloud.location(selection.project, selection.zone)
-    client = cloud.client()
+    client, place = cloud.client(selection.project, selection.zone)
     with cloud.explained(f"Listing the TPU VMs of {place}"):
         nodes = {each.name.rpartition("/")[2]: each for each in client.list_nodes(parent=place)}
     names = matching(nodes, selection.tpu_prefix)

@@ -48,7 +48,7 @@ class Pipes:
             assert await self.process.wait() == 0
 
     async def complaint(self):
-        return ""
+        return b""
 
 
 class Machine:
