@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
+import contextlib
 import functools
 import json
 import os
@@ -17,6 +19,11 @@ import pytest
 from waits import wait_until
 
 from pathways_jupyter.base.errors import ConfigError, LocalClusterError
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.auth import load
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import JOBS
+from pathways_jupyter.kube.watch import watch
 from pathways_jupyter.local import cluster
 from pathways_jupyter.local.directory import ClusterDirectory
 
@@ -334,13 +341,20 @@ def test_a_cluster_that_is_not_used_ends(name):
 
 @kubectl_needed
 def test_a_watch_and_a_job_keep_a_cluster(name):
-    # Long enough for kubectl to start.
-    running = cluster.up({"tpuv6e:2x2": 1}, name=name, idle_seconds=8, wait=False)
-    with subprocess.Popen(
-        ["kubectl", "--kubeconfig", running.kubeconfig, "get", "pods", "--watch"], stdout=subprocess.DEVNULL
-    ) as watching:
-        kubectl(running, "create", "job", "keeps", "--image=x", "--", "sleep", "12")
-        watching.terminate()
+    running = cluster.up({"tpuv6e:2x2": 1}, name=name, idle_seconds=3, wait=False)
+    container = {"name": "keeps", "image": "x", "command": ["sleep", "5"]}
+    pod = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "keeps"}, "spec": {"template": pod}}
+
+    async def watch_and_create():
+        async with (
+            Client(load(str(running.kubeconfig))) as client,
+            contextlib.aclosing(watch(client, JOBS, namespace="default")) as changes,
+        ):
+            await anext(changes)
+            await objects.create(client, JOBS, job, namespace="default")
+
+    asyncio.run(watch_and_create())
     assert running.status()["busy"]
     # It ends only after the Job has, which takes longer than the idle time.
     kubectl(running, "wait", "--for=condition=Complete", "job/keeps", "--timeout=60s")

@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -121,16 +122,19 @@ def test_a_card_of_an_attempt_that_is_over_does_not_say_that_it_may_change(conne
 
 
 def test_a_supervisor_that_does_not_answer_is_not_shown_as_connected(connected, machine):
-    with frozen(record(machine).pid):
+    # Each waits for an answer; in another process at the same time.
+    with frozen(record(machine).pid), ThreadPoolExecutor() as other:
+        in_terminal = other.submit(machine.cli, "sessions")
         card = connected.run("%pathways status")
         assert card.status == "ok", card.shown
         assert re.match(r"✗ Session \w+: not answering, was connected since", card.text)
         assert "pw-ok" not in card.html.partition("</style>")[2]
+        assert "not answering" in in_terminal.result().stdout
+        elsewhere = other.submit(record, machine)
         listed = connected.run("%pathways sessions")
         assert "not answering" in listed.text
         assert "connected" not in listed.text
-        assert "not answering" in machine.cli("sessions").stdout
-        assert record(machine).supervisor == "not answering"
+        assert elsewhere.result().supervisor == "not answering"
         asked = connected.run("import pathways_jupyter\npathways_jupyter.current_session().status()")
         assert (asked.error, "did not answer status within 5 s" in asked.shown) == ("SessionError", True)
     assert connected.run("%pathways status").text.startswith("✓ Session")

@@ -9,13 +9,19 @@ from prometheus_client.parser import text_string_to_metric_families
 from .conftest import BASE_URL, running
 
 DEADLINE = 60
+OFTEN = """
+from pathways_jupyter.server import hub, server_metrics
+
+server_metrics.READ_SECONDS, hub.LINGER_SECONDS = 0.2, 0.4
+"""
+"""A server that reads its sessions often, and soon ends the watch of a cluster that no session is on."""
 
 
 @pytest.fixture
 def here(machine, cluster, tmp_path, monkeypatch):
     """A server on the machine that the sessions are on."""
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", machine.environ["JUPYTER_RUNTIME_DIR"])
-    with running(tmp_path, machine.environ) as server:
+    with running(tmp_path, machine.environ, more=OFTEN) as server:
         yield server
 
 
@@ -30,7 +36,7 @@ async def until(http, server, true):
             found = [each for family in families for each in family.samples if each.name.startswith("pathways_")]
             if true(found):
                 return found
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.1)
 
 
 async def test_a_session_and_its_service_are_shown_while_they_are_there(here, cluster):
