@@ -31,10 +31,6 @@ def new(shell: Shell, values: Values) -> View | None:
     """
     if not values.get("tpu"):
         raise ConfigError("A job needs slices.", hint=advice("For example: {tpu:tpuv6e:2x2=2}."))
-    numbers = {
-        key: parse_whole_number(f"--{key.replace('_', '-')}", values.get(key) or 0)
-        for key in ("elastic_slices", "max_restarts", "max_slice_restarts")
-    }
     manifest = yaml_text.dump(
         submission.new(
             values["name"],
@@ -42,10 +38,8 @@ def new(shell: Shell, values: Values) -> View | None:
             values.get("program", ()),
             image=values.get("image", ""),
             directory=values.get("gcs_bucket", ""),
-            colocate=bool(values.get("colocate")),
             version=values.get("version", ""),
             sidecar_image=values.get("sidecar_image", ""),
-            **numbers,
         )
     )
     path = values.get("output")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pathways_jupyter.actions import cluster
-from pathways_jupyter.actions.shell import Action, Contradiction, Shell, Values
+from pathways_jupyter.actions.shell import NOT_RUNNING, Action, Contradiction, Shell, Values
 from pathways_jupyter.base import config
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError, ServiceError
@@ -24,9 +24,6 @@ from pathways_jupyter.service.lab import forward, lifecycle, manifests
 from pathways_jupyter.service.lab.lifecycle import Lab
 from pathways_jupyter.service.names import current_user
 from pathways_jupyter.session import clusters
-
-_NOT_RUNNING = 3
-"""Exit code of ``lab status`` when there is none; the convention of init scripts."""
 
 
 def up(shell: Shell, values: Values) -> View | None:
@@ -76,7 +73,7 @@ def status(shell: Shell, values: Values) -> View:
     )
     if lab is None:
         missing = f"There is no lab {name}.\n  Start it: pathways-jupyter lab up"
-        return View(None, missing, "", exit_code=_NOT_RUNNING)
+        return View(None, missing, "", exit_code=NOT_RUNNING)
     return _view(lab)
 
 

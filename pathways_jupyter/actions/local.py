@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from pathways_jupyter.actions.shell import Action, Shell, Values
+from pathways_jupyter.actions.shell import NOT_RUNNING, Action, Shell, Values
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.text import parse_seconds, parse_whole_number
 from pathways_jupyter.local import cluster
@@ -15,8 +15,6 @@ from pathways_jupyter.local.settings import DEFAULT_IDLE_SECONDS
 from pathways_jupyter.render import text
 from pathways_jupyter.render.view import View, preformatted, said
 
-_NOT_RUNNING = 3
-"""Exit code of ``local status`` when there is no cluster; the convention of init scripts."""
 _LONGEST_AWAY_SECONDS = 600.0
 
 
@@ -50,7 +48,7 @@ def status(shell: Shell, values: Values) -> View:
     running = cluster.find(_name(values))
     if running is None:
         why = cluster.absence(_name(values))
-        return View(None, f"{why}\n  {why.advice(shell.face)}", "", exit_code=_NOT_RUNNING)
+        return View(None, f"{why}\n  {why.advice(shell.face)}", "", exit_code=NOT_RUNNING)
     return _view(running)
 
 

@@ -16,6 +16,8 @@ Values = Mapping[str, Any]
 
 INTERRUPTED = 130
 """The exit code of a command that an Interrupt has ended."""
+NOT_RUNNING = 3
+"""The exit code of a command that shows the state of what does not run; the convention of init scripts."""
 
 
 class Interrupted(PathwaysError):

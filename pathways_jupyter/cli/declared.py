@@ -125,7 +125,7 @@ def _option(option: Option) -> Callable[[Decorated], Decorated]:
     if option.kind is Kind.FLAG:
         return click.option(*spellings, is_flag=True, help=text)
     if option.kind is Kind.SECONDS:
-        return click.option(*spellings, is_flag=False, flag_value=str(option.implied), metavar="[SECONDS]", help=text)
+        return click.option(*spellings, is_flag=False, flag_value="inf", metavar="[SECONDS]", help=text)
     return click.option(
         *spellings,
         multiple=option.kind is Kind.LIST,

@@ -5,7 +5,6 @@ The options that several commands share are here as well.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -49,7 +48,6 @@ class Option:
       flag: Its spelling, e.g. ``--tpu``.
       name: The setting that it sets, by default the flag's words; a field of ConnectConfig where there is one.
       short: One-letter spelling, e.g. ``-f``.
-      implied: The value of an option of kind :attr:`Kind.SECONDS` that is given without one.
       sets: What a flag sets, where another flag sets the opposite: ``true`` or ``false``.
       aliases: Other flags for the same setting, known from other tools; accepted, but not shown.
       default: The default, as shown in help.
@@ -62,7 +60,6 @@ class Option:
     metavar: str = ""
     short: str = ""
     source: Source = Source.NOTHING
-    implied: float = math.inf
     sets: str = ""
     aliases: tuple[str, ...] = ()
     default: str = ""

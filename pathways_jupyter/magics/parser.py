@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import math
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -175,7 +176,7 @@ def _shape(option: Option) -> dict[str, Any]:
     if option.kind is Kind.LIST:
         return {"action": "append"}
     if option.kind is Kind.SECONDS:
-        return {"nargs": "?", "const": option.implied}
+        return {"nargs": "?", "const": math.inf}
     return {}
 
 

@@ -95,19 +95,10 @@ class JobController:
     Args:
       namespace: Empty for all.
       say: Called with each action, in words.
-      missing_seconds: Wait before looking again for a kind that is not installed.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        *,
-        namespace: str = "",
-        say: Callable[[str], None],
-        missing_seconds: float = MISSING_SECONDS,
-    ) -> None:
+    def __init__(self, client: Client, *, namespace: str = "", say: Callable[[str], None]) -> None:
         self._client = client
-        self._missing_seconds = missing_seconds
         self._namespace = namespace
         self._say = say
         self._jobs: dict[Key, Object] = {}
@@ -154,7 +145,7 @@ class JobController:
                 self._report(resource, missing)
             except PathwaysError as error:
                 self._report(resource, str(error))
-            await asyncio.sleep(self._missing_seconds)
+            await asyncio.sleep(MISSING_SECONDS)
 
     async def _reconcile(self, key: Key) -> None:
         job = self._jobs.get(key)

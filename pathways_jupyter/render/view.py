@@ -33,10 +33,10 @@ class View:
         return {"text/plain": self.text, "text/html": self.html}
 
 
-def drawn(value: Any, *shown: Part, exit_code: int = 0) -> View:
+def drawn(value: Any, *shown: Part) -> View:
     """`value` as `shown`, part below part."""
     whole = parts.stacked(*shown)
-    return View(value, whole.text.strip("\n"), html.page(whole.html), exit_code)
+    return View(value, whole.text.strip("\n"), html.page(whole.html))
 
 
 def listing(value: Any, *shown: Part, none: str, note: str = "") -> View:
@@ -49,9 +49,9 @@ def listing(value: Any, *shown: Part, none: str, note: str = "") -> View:
     return drawn(value, *(shown if value else [parts.remarks([none])]), parts.as_of(note))
 
 
-def said(text: str, value: Any = None, exit_code: int = 0) -> View:
+def said(text: str, value: Any = None) -> View:
     """What was done, in a sentence; its value is `value`, by default the sentence."""
-    return drawn(text if value is None else value, parts.line(text), exit_code=exit_code)
+    return drawn(text if value is None else value, parts.line(text))
 
 
 def for_kubectl(objects: Iterable[Mapping[str, Any]]) -> View:

@@ -30,17 +30,14 @@ class PathwaysJupyter(Configurable):
         KUBECONFIG. Pages cannot choose a kubeconfig, because one can run programs.""",
     )
 
-    def apply(self) -> None:
-        """Set the environment of this process, which its kernels inherit, so that the sidebar and `connect` agree."""
-        if self.kubeconfig:
-            os.environ["KUBECONFIG"] = os.pathsep.join(
-                os.path.abspath(os.path.expanduser(part)) for part in self.kubeconfig.split(os.pathsep) if part
-            )
-
 
 def load(app: Any) -> Hub:
     """Add the routes to `app`, and subscribe to the end of its kernels to clean up after them."""
-    PathwaysJupyter(parent=app).apply()
+    if kubeconfig := PathwaysJupyter(parent=app).kubeconfig:
+        # The environment of this process, which its kernels inherit, so that the sidebar and `connect` agree.
+        os.environ["KUBECONFIG"] = os.pathsep.join(
+            os.path.abspath(os.path.expanduser(part)) for part in kubeconfig.split(os.pathsep) if part
+        )
     hub = Hub()
     base = app.web_app.settings["base_url"]
     handlers: list[tuple[str, type, dict[str, Any]]] = [

@@ -35,12 +35,11 @@ async def place(contents: Any) -> str:
       contents: The server's contents manager.
     """
     if not await ensure_async(contents.file_exists(PATH)):
-        await ensure_async(contents.save({"type": "notebook", "format": "json", "content": notebook()}, PATH))
+        await ensure_async(contents.save({"type": "notebook", "format": "json", "content": _notebook()}, PATH))
     return PATH
 
 
-def notebook() -> dict[str, Any]:
-    """Return the notebook as JSON values."""
+def _notebook() -> dict[str, Any]:
     cells: list[dict[str, Any]] = []
     for index, (kind, source) in enumerate(_CELLS):
         cell = {"id": f"quickstart-{index}", "cell_type": kind, "metadata": {}, "source": source}

@@ -16,7 +16,6 @@ from tornado.httputil import HTTPServerRequest
 
 from pathways_jupyter.base.errors import ConfigError
 
-LONGEST_BODY_BYTES = 64 * 1024
 LONGEST_MESSAGE_BYTES = 64 * 1024
 """Limit for a page's WebSocket; the longest message that a page sends contains the name of a context."""
 
@@ -59,13 +58,8 @@ def json_object(body: bytes) -> dict[str, Any]:
     """Return a request's body as a JSON object; an empty one for an empty body.
 
     Raises:
-      ConfigError: The body is too long, or not a JSON object.
+      ConfigError: It is none.
     """
-    if len(body) > LONGEST_BODY_BYTES:
-        raise ConfigError(
-            f"The request has {len(body)} bytes; the limit is {LONGEST_BODY_BYTES}.",
-            hint="Send less; the sidebar's own requests are much shorter.",
-        )
     try:
         value = json.loads(body or b"{}")
     except (RecursionError, ValueError) as error:

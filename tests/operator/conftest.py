@@ -23,10 +23,10 @@ class Bench(QuietCluster):
         await objects.create(client, CRDS, definition.definition())
 
     @contextlib.asynccontextmanager
-    async def controlled(self, client: Client, **options):
+    async def controlled(self, client: Client):
         """Control jobs meanwhile; yields the lines of the controller's log."""
         lines = Log()
-        running = asyncio.create_task(JobController(client, say=lines.write, **options).run())
+        running = asyncio.create_task(JobController(client, say=lines.write).run())
         try:
             yield lines
         finally:

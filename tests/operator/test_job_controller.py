@@ -7,6 +7,7 @@ from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS, Resource
 from pathways_jupyter.local.apiserver import app
+from pathways_jupyter.operator import job_controller
 from pathways_jupyter.operator.job_controller import EVENTS, JobController
 from pathways_jupyter.service.pathwaysjob import expansion
 
@@ -97,8 +98,9 @@ async def test_a_job_older_than_the_rules_fails_with_the_reason(bench):
         assert "has no topology '3x3'" in failed["status"]["conditions"][-1]["message"]
 
 
-async def test_the_controller_waits_for_the_api_to_be_installed(bench):
-    async with bench.client() as client, bench.controlled(client, missing_seconds=0.2) as lines:
+async def test_the_controller_waits_for_the_api_to_be_installed(bench, monkeypatch):
+    monkeypatch.setattr(job_controller, "MISSING_SECONDS", 0.2)
+    async with bench.client() as client, bench.controlled(client) as lines:
         await lines.until("there is no PathwaysJob API")
         await bench.install(client)
         await objects.create(client, PATHWAYS_JOBS, training("t"))
@@ -129,7 +131,8 @@ async def test_an_api_server_that_has_just_restarted_is_no_missing_permission(be
         bindings = Resource(*rbac, "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
         await objects.create(client, bindings, binding)
         await objects.create(client, PATHWAYS_JOBS, training("t"))
-        async with bench.controlled(limited, missing_seconds=1e6) as lines:
+        monkeypatch.setattr(job_controller, "MISSING_SECONDS", 1e6)
+        async with bench.controlled(limited) as lines:
             await asyncio.wait_for(refusals.wait(), 30)
             await objects.create(client, Resource(*rbac, "clusterroles", "ClusterRole", namespaced=False), role)
             await bench.until(client, "t", bool, JOBSETS)

@@ -28,10 +28,6 @@ def new(
     *,
     image: str = "",
     directory: str = "",
-    colocate: bool = False,
-    elastic_slices: int = 0,
-    max_restarts: int = 0,
-    max_slice_restarts: int = 0,
     version: str = "",
     sidecar_image: str = "",
 ) -> Object:
@@ -50,24 +46,17 @@ def new(
     ((kind, slices),) = instances.items()
     instance_type = tpu.parse_instance_type(kind)
     main = {"name": fields.MAIN_CONTAINER, "image": image, "command": list(command)}
-    worker = {
-        "type": instance_type.machine.name,
-        "topology": instance_type.topology,
-        "numSlices": slices,
-        "maxSliceRestarts": max_slice_restarts,
-    }
+    worker = {"type": instance_type.machine.name, "topology": instance_type.topology, "numSlices": slices}
     controller = {
-        "deploymentMode": fields.COLOCATE_MODE if colocate else fields.DEFAULT_MODE,
-        "elasticSlices": elastic_slices,
+        "deploymentMode": fields.DEFAULT_MODE,
         "template": {"spec": {"containers": [main]}} if command else None,
     }
     sidecar = {"componentType": fields.SIDECAR, "image": sidecar_image}
     spec = {
-        "workers": [_without_empty(worker)],
+        "workers": [worker],
         "controller": _without_empty(controller),
         "pathwaysDir": directory,
         "pathwaysVersion": version,
-        "maxRestarts": max_restarts,
         "customComponents": [sidecar] if sidecar_image else None,
     }
     about = {"apiVersion": fields.API_VERSION, "kind": fields.KIND, "metadata": {"name": name}}
