@@ -5,17 +5,19 @@ from __future__ import annotations
 import dis
 import shutil
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any, TextIO
 
+from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import Face
-from pathways_jupyter.magics.repeated import Repeated
 from pathways_jupyter.render.view import View
 from pathways_jupyter.widgets.live import Place
 
 _ERASE = "\r\x1b[J"
 """Return to the start of the line and clear the screen from there on."""
+_REDRAW_SECONDS = 0.5
 
 _RUNNERS = {"run_line_magic", "run_cell_magic"}
 _DEPTH = 8
@@ -141,6 +143,36 @@ class Screen:
     def place(self) -> Place:
         """A new output in a notebook that can be updated."""
         return Place(self._shell)
+
+
+class Repeated:
+    """Calls `function` in a thread until it is stopped.
+
+    Args:
+      first: Seconds before the first call; a step that ends sooner shows nothing.
+    """
+
+    def __init__(self, function: Callable[[], None], *, name: str, first: float = _REDRAW_SECONDS) -> None:
+        self._function = function
+        self._first = first
+        self._over = interrupts.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start calling it."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Return when no call is running, and none will follow."""
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        pause = self._first
+        while not self._over.wait(pause):
+            pause = _REDRAW_SECONDS
+            self._function()
 
 
 class Redrawn:

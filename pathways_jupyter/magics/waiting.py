@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.base.config import ConnectConfig
-from pathways_jupyter.magics.repeated import Repeated
-from pathways_jupyter.magics.screen import Screen
+from pathways_jupyter.magics.screen import Repeated, Screen
 from pathways_jupyter.render.progress import Progress
 from pathways_jupyter.widgets.live import Place
 
