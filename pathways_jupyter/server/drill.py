@@ -18,7 +18,7 @@ from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.session import clusters, registry
 
 BREAK_SECONDS = 60.0
-"""How long a slice stays down at most; labextension/src/plugins/drill.ts says it to the user."""
+"""How long a slice stays down at most; labextension/src/models/drill.ts says it to the user."""
 
 
 async def drill(scope: Scope, name: str, number: int, *, heal: bool) -> str:

@@ -1,8 +1,15 @@
 """Who gets in, and what is answered to requests that cannot be served."""
 
 import json
+import re
 
 import pytest
+
+from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError, PathwaysError, ServiceError, SessionError
+from pathways_jupyter.multihost.errors import UnknownRun
+from pathways_jupyter.server import handlers, quickstart, routes
+from pathways_jupyter.server.request_checks import LONGEST_MESSAGE_BYTES
+from tests.server.test_runs import ROUTES as OF_RUNS
 
 ROUTES = [
     ("GET", "version"),
@@ -115,6 +122,32 @@ async def test_bad_input_is_answered_with_a_message(server, method, path, body, 
     assert said["hint"]
 
 
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ApiError("Not allowed.", status=403), 403),
+        # The cluster's refusal of the credentials must not look as if the page had to log in to Jupyter again.
+        (ApiError("Log in again.", status=401), 502),
+        (ApiError("Internal error.", status=500), 502),
+        (ClusterError("No answer."), 502),
+        (ConfigError("No such context."), 400),
+        (SessionError("No such session."), 404),
+        (UnknownRun("No such run."), 404),
+        (ServiceError("No such service."), 409),
+        (PathwaysError("Anything else."), 409),
+    ],
+    ids=lambda value: value if isinstance(value, int) else type(value).__name__,
+)
+def test_an_answer_says_whether_the_user_must_act_or_the_cluster_failed(error, status):
+    assert handlers.status_of(error) == status
+
+
+def test_every_route_is_tested_with_strangers():
+    tried = [(method, path.partition("?")[0]) for method, path in (*ROUTES, *OF_RUNS)]
+    for route in routes.ROUTES:
+        assert any(method == route.method and re.fullmatch(route.path, path) for method, path in tried), route.path
+
+
 async def test_an_action_that_does_not_exist_is_not_found(server):
     async with server.http() as http, http.post(server.route("sessions/abc/explode")) as answer:
         assert answer.status == 404
@@ -146,12 +179,20 @@ async def test_the_version_is_the_packages_own(server):
 
 
 async def test_the_quickstart_notebook_is_written_once_and_not_over_a_users_edits(server):
+    contents = f"{server.url}/behind/a-proxy/api/contents/{quickstart.PATH}"
     async with server.http() as http:
-        for _ in range(2):
-            async with http.post(server.route("quickstart")) as answer:
-                path = (await answer.json())["path"]
-        async with http.get(f"{server.url}/behind/a-proxy/api/contents/{path}") as answer:
-            assert (await answer.json())["content"]["nbformat"] == 4
+        async with http.post(server.route("quickstart")) as answer:
+            assert await answer.json() == {"path": quickstart.PATH}
+        async with http.get(contents) as answer:
+            notebook = (await answer.json())["content"]
+        assert notebook["nbformat"] == 4
+        notebook["cells"] = [*notebook["cells"], {**notebook["cells"][0], "id": "mine", "source": "my own words"}]
+        async with http.put(contents, json={"type": "notebook", "format": "json", "content": notebook}) as answer:
+            assert answer.status == 200
+        async with http.post(server.route("quickstart")) as answer:
+            assert answer.status == 200
+        async with http.get(contents) as answer:
+            assert (await answer.json())["content"]["cells"][-1]["source"] == "my own words"
 
 
 async def test_a_page_that_sends_nonsense_is_hung_up_on(server):
@@ -197,7 +238,7 @@ async def test_a_page_can_distinguish_a_first_day_from_a_fault(server, set_up):
 
 async def test_a_page_that_sends_a_message_without_an_end_is_hung_up_on(server):
     async with server.http() as http, http.ws_connect(server.route("updates")) as socket:
-        await socket.send_str(json.dumps({"type": "look", "scope": {"context": "c" * 1_000_000}}))
+        await socket.send_str(json.dumps({"type": "look", "scope": {"context": "c" * LONGEST_MESSAGE_BYTES}}))
         async for _ in socket:
             pass
         # The rest of the message is not read, so that the reason for the end may not arrive either.

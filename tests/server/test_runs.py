@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from pages import opened
 from runs import DEADLINE, Lab
 
 from pathways_jupyter.multihost import records
+from pathways_jupyter.server.runwatch import RunWatch
 
 ROUTES = [
     ("GET", "runs/x-00000000/logs?host=0-0"),
@@ -153,6 +155,23 @@ async def test_a_followed_log_goes_on_until_the_run_has_ended(server, lab):
             # The last line has no end, and is there anyway.
             assert await answer.content.read() == b"after\n"
         assert (await following).code == 0
+
+
+async def test_a_run_that_is_gone_from_the_disk_is_gone_from_the_pages(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
+    now = time.time()
+    made = records.Record("over-00000000", "over", "true", (), str(tmp_path), started=now, ended=now, code=0)
+    made.save()
+    received, watch = asyncio.Queue(), RunWatch()
+    watch.add(received.put_nowait)
+    try:
+        async with asyncio.timeout(DEADLINE):
+            first = await received.get()
+            assert (first["reset"], [each["name"] for each in first["put"]]) == (True, ["over"])
+            made.forget()
+            assert await received.get() == {"type": "multihost", "reset": False, "put": [], "drop": ["over-00000000"]}
+    finally:
+        await asyncio.gather(*watch.stop(), return_exceptions=True)
 
 
 async def test_a_run_whose_process_was_killed_is_shown_as_not_followed(server, lab):

@@ -6,6 +6,9 @@ import holders
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from pathways_jupyter.server import server_metrics
+from pathways_jupyter.server.hub import Hub
+
 from .conftest import BASE_URL, running
 
 DEADLINE = 60
@@ -71,6 +74,27 @@ async def test_a_server_without_sessions_shows_none(server):
             http, server, lambda found: any(each.name == "pathways_sessions_unreachable" for each in found)
         )
     assert [(each.name, each.value) for each in found] == [("pathways_sessions_unreachable", 0)]
+
+
+async def test_figures_that_are_out_of_date_are_not_shown(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
+    hub = Hub()
+    metrics = server_metrics.ServerMetrics(hub)
+
+    def shown():
+        return [each.name for each in metrics.collect() if each.name == "pathways_sessions_unreachable"]
+
+    try:
+        async with asyncio.timeout(DEADLINE):
+            # The first collection starts the reading.
+            while True:
+                if shown():
+                    break
+                await asyncio.sleep(0.01)
+        monkeypatch.setattr(server_metrics, "FRESH_SECONDS", 0.0)
+        assert not shown()
+    finally:
+        await hub.close()
 
 
 async def test_the_metrics_are_for_those_who_are_logged_in(server):

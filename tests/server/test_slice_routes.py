@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import re
+from pathlib import Path
 
 import pytest
 from pages import opened
@@ -9,10 +11,12 @@ from pages import opened
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS
+from pathways_jupyter.server import drill
 from pathways_jupyter.service import names
 from tests.server.conftest import connecting
 
 SERVICE = "pathways-cluster"
+SIDEBAR = Path(__file__).parents[2] / "labextension" / "src" / "models"
 
 
 @pytest.fixture
@@ -61,6 +65,11 @@ async def test_the_session_that_holds_a_broken_slice_knows_why(server, break_or_
             await page.until(lambda page: not ready(page, number))
             assert (await break_or_heal("heal", number))[0] == 200
             await page.until(lambda page: ready(page, 0, 1))
+
+
+def test_the_page_says_for_how_long_a_slice_is_broken():
+    (said,) = re.findall(r"BREAK_SECONDS = (\d+);", (SIDEBAR / "drill.ts").read_text(encoding="utf-8"))
+    assert int(said) == drill.BREAK_SECONDS
 
 
 async def test_slices_of_a_real_cluster_are_not_broken(server, break_or_heal, cluster):

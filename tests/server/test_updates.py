@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import json
+import re
 import tempfile
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -12,6 +13,11 @@ from pages import DEADLINE, opened
 
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
+from pathways_jupyter.server import cluster_view
+from pathways_jupyter.server.cluster_view import ClusterView
+from pathways_jupyter.server.hub import Hub
+from pathways_jupyter.server.scope import Scope
+from pathways_jupyter.server.updates import BEAT_SECONDS
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.protocol import Method
 from tests.server.conftest import UNREACHABLE, connecting, running
@@ -223,6 +229,37 @@ async def test_a_record_leads_to_its_cluster_and_a_session_that_is_gone_to_none(
 async def test_a_page_gets_a_sign_of_life(server):
     async with opened(server) as page:
         await page.until(lambda page: {"type": "beat"} in page.messages)
+
+
+def test_a_page_waits_for_three_signs_of_life_before_it_connects_again():
+    text = (Path(__file__).parents[2] / "labextension/src/models/updates.ts").read_text(encoding="utf-8")
+    (silence,) = re.findall(r"SILENCE_MILLISECONDS = ([\d_]+);", text)
+    assert int(silence) == 3000 * BEAT_SECONDS
+
+
+async def test_a_cluster_that_cannot_be_looked_up_because_of_a_bug_is_said_to_be_once(monkeypatch):
+    """Otherwise the page would wait for ever."""
+    looked = asyncio.Queue()
+
+    async def resolve(scope):
+        looked.put_nowait(scope)
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(cluster_view.scopes, "resolve", resolve)
+    monkeypatch.setattr(cluster_view, "CHECK_SECONDS", 0.01)
+    sent = []
+    showing = asyncio.create_task(ClusterView(Hub(), Scope(context="mine"), sent.append).show())
+    try:
+        async with asyncio.timeout(DEADLINE):
+            for _ in range(3):
+                await looked.get()
+    finally:
+        showing.cancel()
+        await asyncio.gather(showing, return_exceptions=True)
+    (message,) = sent
+    assert (message["watch"], message["scope"]["context"]) == ("failed", "mine")
+    assert "boom" in message["problem"]["message"]
+    assert "log of the Jupyter server" in message["problem"]["hint"]
 
 
 async def test_a_number_that_json_does_not_have_costs_a_page_one_message_and_not_its_connection(server, nothing):
