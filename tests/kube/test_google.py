@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
 from pathways_jupyter.kube import auth
+from pathways_jupyter.kube import google as gke
 
 PATH = "/v1/projects/p/locations/us-east5/clusters/tpus"
 
@@ -294,3 +295,5 @@ def test_gclouds_impersonation_is_refused_and_not_ignored(monkeypatch):
 def test_a_cluster_needs_its_project_and_region():
     with pytest.raises(ConfigError, match="needs its project and region"):
         auth.load(cluster="tpus")
+    with pytest.raises(ConfigError, match="needs its project and region"):
+        gke.find("tpus", "p", "")
