@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.elastic.arguments import check_whole
 
-_SLICE_DOWN = ("DATA_LOSS",)
-_POSSIBLY_SLICE_DOWN = ("DEADLINE_EXCEEDED", "NOT_FOUND", "INTERNAL")
-"""What Pathways may also answer while it notices that a worker is gone; pathwaysutils reads these as a loss too."""
+_SLICE_DOWN = ("DATA_LOSS", "DEADLINE_EXCEEDED", "NOT_FOUND", "INTERNAL")
+"""The last three Pathways may answer while it notices that a worker is gone; pathwaysutils reads them as a loss too."""
 _PROXY_GONE = ("UNAVAILABLE", "Connection to IFRT proxy server was terminated")
 
 
@@ -46,10 +45,7 @@ def is_slice_down(error: BaseException) -> bool:
     """Return whether `error` is JAX's, and means (or may mean) that a slice is gone."""
     import jax
 
-    text = str(error)
-    return isinstance(error, jax.errors.JaxRuntimeError) and any(
-        kind in text for kind in (*_SLICE_DOWN, *_POSSIBLY_SLICE_DOWN)
-    )
+    return isinstance(error, jax.errors.JaxRuntimeError) and any(kind in str(error) for kind in _SLICE_DOWN)
 
 
 def is_proxy_gone(error: BaseException) -> bool:

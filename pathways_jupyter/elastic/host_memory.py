@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 _SHARE = 0.5
@@ -39,11 +37,6 @@ def copied(leaves: Sequence[Any]) -> list[Any]:
 
 def limit() -> int:
     """Return the bytes that snapshots in this process may take if no limit is given."""
-    try:
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(_SHARE * int(line.split()[1]) * 1024)
-    except OSError:
-        pass
-    # Not Linux: only the size of the memory is known.
-    return int(_SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    import psutil
+
+    return int(_SHARE * psutil.virtual_memory().available)

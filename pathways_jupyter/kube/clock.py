@@ -7,9 +7,9 @@ once. So the server's time is counted on the boot clock, and corrected by the se
 from __future__ import annotations
 
 import time
-from datetime import datetime
+from calendar import timegm
+from email.utils import parsedate
 
-_MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 # macOS has no CLOCK_BOOTTIME; there the raw monotonic clock counts sleep too.
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", None) or time.CLOCK_MONOTONIC_RAW
 
@@ -35,12 +35,10 @@ class ServerClock:
         Args:
           sent: When the request was sent, in :func:`boot_seconds`.
         """
-        try:
-            _, day, month, year, clock, _ = date.split()
-            date_time = datetime.fromisoformat(f"{year}-{_MONTHS.index(month) // 3 + 1:02}-{day}T{clock}+00:00")
-        except ValueError:
+        parsed = parsedate(date)
+        if parsed is None:
             return
         # The header has whole seconds, and the server wrote it between `sent` and now. Within these bounds the clock
         # stays as it is, so that it does not jump by fractions of a second with every answer.
-        at = date_time.timestamp()
+        at = timegm(parsed)
         self._offset = min(max(self._offset, at - boot_seconds()), at + 1.0 - sent)
