@@ -27,7 +27,7 @@ def own(machine, monkeypatch):
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("steps", [500, pytest.param(800, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("steps", [400, pytest.param(800, marks=pytest.mark.soak)])
 def test_04_elastic_is_true_after_01(own, steps):
     # Imported here, because every process of a test run imports this file, and they take seconds.
     import nbformat

@@ -40,7 +40,13 @@ c.ServerApp.base_url = {base_url!r}
 c.ServerApp.root_dir = {root!r}
 c.ServerApp.jpserver_extensions = {{"pathways_jupyter": True, **dict.fromkeys({others!r}, False)}}
 c.IdentityProvider.token = {token!r}
+
+from pathways_jupyter.server import cluster_view, hub, server_metrics
+
+cluster_view.CHECK_SECONDS = server_metrics.READ_SECONDS = 0.5
+hub.LINGER_SECONDS = 1.0
 """
+"""A server for one user, which looks at its files and at its sessions more often than usual."""
 STRICT = """
 from jupyter_server.auth import Authorizer
 

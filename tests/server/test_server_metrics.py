@@ -12,19 +12,13 @@ from pathways_jupyter.server.hub import Hub
 from .conftest import BASE_URL, running
 
 DEADLINE = 60
-OFTEN = """
-from pathways_jupyter.server import hub, server_metrics
-
-server_metrics.READ_SECONDS, hub.LINGER_SECONDS = 0.2, 0.4
-"""
-"""A server that reads its sessions often, and soon ends the watch of a cluster that no session is on."""
 
 
 @pytest.fixture
 def here(machine, cluster, tmp_path, monkeypatch):
     """A server on the machine that the sessions are on."""
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", machine.environ["JUPYTER_RUNTIME_DIR"])
-    with running(tmp_path, machine.environ, more=OFTEN) as server:
+    with running(tmp_path, machine.environ) as server:
         yield server
 
 
