@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.text import count, size
 from pathways_jupyter.multihost.host_connections import Connections
@@ -160,15 +161,8 @@ class Runner:
         """Prepare all hosts, and only then start on all; return whether something runs."""
         with Sending(request.directory, request.exclude) if request.send else contextlib.nullcontext() as sending:
             work = [host.prepare(sending, self.record.name) for host in self._hosts]
-            preparing = asyncio.create_task(_all([self._announce(sending), *work]))
-            stopped = asyncio.create_task(self.stopping.wait())
-            try:
-                await asyncio.wait((preparing, stopped), return_when=asyncio.FIRST_COMPLETED)
-                _, *ready = preparing.result() if preparing.done() else [True]
-            finally:
-                for each in (preparing, stopped):
-                    each.cancel()
-                await asyncio.gather(preparing, stopped, return_exceptions=True)
+            prepared, _ = await tasks.first_done(_all([self._announce(sending), *work]), self.stopping.wait())
+            _, *ready = prepared.result() if prepared is not None else [True]
         if self.stopping.is_set():
             await _all(host.stopped() for host in self._hosts)
             await self._publish(Note("Stopped before it began."))
@@ -242,17 +236,11 @@ class Runner:
                 await self._queue.get()
 
         # Hosts that wait for room in the queue must go on to see the end.
-        draining = asyncio.create_task(drain())
-        try:
-            if self._started and self._owner:
-                self.stopping.set()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self.record.grace + _STOP_SECONDS):
-                        await asyncio.shield(work)
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
-        finally:
-            draining.cancel()
+        if self._started and self._owner:
+            self.stopping.set()
+            await tasks.first_done(work, drain(), seconds=self.record.grace + _STOP_SECONDS)
+        work.cancel()
+        await tasks.first_done(work, drain())
 
     async def _serve_others(self) -> None:
         """Keep the record's states up to date, and end the run when another process asks for it."""
@@ -272,11 +260,6 @@ class Runner:
 
 async def _all(work: Iterable[Coroutine[Any, Any, Answer]]) -> list[Answer]:
     """Do all of `work` at once; the first error cancels the rest."""
-    # Not a task group: IPython shows an error that comes in a group with a whole traceback.
-    tasks = [asyncio.create_task(each) for each in work]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async with tasks.group() as group:
+        running = [group.create_task(each) for each in work]
+    return [each.result() for each in running]
