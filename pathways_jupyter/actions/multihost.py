@@ -16,7 +16,7 @@ from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import parse_seconds, parse_whole_number
 from pathways_jupyter.multihost import host_connections, output, queued_resources, records, run_actions, targets
-from pathways_jupyter.multihost.errors import MultihostError
+from pathways_jupyter.multihost.errors import MultihostError, UnknownRun
 from pathways_jupyter.multihost.queued_resources import DEFAULT_RUNTIME, TIERS, Spec
 from pathways_jupyter.multihost.records import Record
 from pathways_jupyter.multihost.run import LEASE_SECONDS, LOG_FOLDER, Request
@@ -106,9 +106,9 @@ def _follow(
                         shell.say(f"[{label}] {phase} ...")
                     last = phase
                 elif isinstance(event, Output):
-                    label = event.target.label
+                    label = event.status.target.label
                     if label in hosts:
-                        hosts = {**hosts, label: picture.with_last_line(hosts[label], event.lines)}
+                        hosts = {**hosts, label: event.status}
                     for line in event.lines:
                         live.line(f"[{label}] {line}")
                 elif isinstance(event, Ended):
@@ -122,13 +122,16 @@ def _follow(
         except KeyboardInterrupt:
             # Closed first: a run that ends with this command ends by it, and the last table shall say so.
             events.close()
-            known = run_actions.last_known(record) if record is not None else ()
-            if record is None or not known:
+            try:
+                known = None if record is None else records.read(record.id)
+            except UnknownRun:
+                known = None
+            if known is None or not known.hosts:
                 shell.say("Interrupted; nothing was started.")
                 raise
-            live.finish(picture.hosts(records.read(record.id), known, logs=True))
-            if not all(each.phase.over for each in known):
-                shell.say(_goes_on(record))
+            live.finish(picture.hosts(known, known.hosts, logs=True))
+            if not all(each.phase.over for each in known.hosts):
+                shell.say(_goes_on(known))
             raise
 
 

@@ -118,7 +118,13 @@ class HostRun:
             while True:
                 # Repeated, because following may go on where only this request fails.
                 with contextlib.suppress(HostError):
-                    return await self._stop_beside(program)
+                    # Another program, because one that follows reads no requests.
+                    stopper = await Program.start(self.target, program.connection)
+                    try:
+                        await stopper.ask("stop", run=self._run)
+                        return
+                    finally:
+                        await stopper.close()
                 await asyncio.sleep(_STOP_PAUSE_SECONDS)
 
         async def work(program: Program) -> dict[str, Any]:
@@ -189,14 +195,6 @@ class HostRun:
         if program is not None:
             await self._connections.release(program)
 
-    async def _stop_beside(self, following: Program) -> None:
-        """Ask the host to end the run with another program, because one that follows reads no requests."""
-        program = await Program.start(self.target, following.connection)
-        try:
-            await program.ask("stop", run=self._run)
-        finally:
-            await program.close()
-
     async def _send(self, program: Program, archive: IO[bytes]) -> None:
         # Read by position, because many hosts are sent to from one file.
         file, position, size = archive.fileno(), 0, archive.seek(0, os.SEEK_END)
@@ -254,7 +252,7 @@ class HostRun:
     async def _show(self, lines: tuple[str, ...]) -> None:
         if lines:
             self.status = replace(self.status, last_line=self._log.last_line[:_LAST_LINE_CHARACTERS])
-            await self._publish(Output(self.target, lines))
+            await self._publish(Output(self.status, lines))
 
     async def _change(self, **values: Any) -> None:
         self.status = replace(self.status, **values)

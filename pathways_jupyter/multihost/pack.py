@@ -231,7 +231,7 @@ def _hashed(root: Path, entry: Entry) -> Entry:
             before = os.fstat(file.fileno())
             digest = hashlib.file_digest(file, _new_hash)
             after = os.fstat(file.fileno())
-            size = file.tell()
+            size = file.seek(0, os.SEEK_CUR)
         if (before.st_mtime_ns, size) == (after.st_mtime_ns, after.st_size):
             return replace(entry, mode=stat.S_IMODE(after.st_mode) & 0o777, content=digest.hexdigest(), size=size)
     raise _changing(path)

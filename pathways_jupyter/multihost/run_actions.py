@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.multihost import host_connections, records
-from pathways_jupyter.multihost.errors import MultihostError, RunIsFollowed, UnknownRun
+from pathways_jupyter.multihost.errors import MultihostError, RunIsFollowed
 from pathways_jupyter.multihost.host_connections import Hosts, IdleConnections
 from pathways_jupyter.multihost.records import Record
 from pathways_jupyter.multihost.run import Request, Runner
@@ -92,14 +92,6 @@ async def stop(record: Record) -> tuple[HostStatus, ...]:
             )
         await asyncio.sleep(_POLL_SECONDS)
     return await refresh(records.read(record.id))
-
-
-def last_known(record: Record) -> tuple[HostStatus, ...]:
-    """Return the hosts of a run that is no longer followed, as they were then; none if nothing was started."""
-    try:
-        return records.read(record.id).hosts
-    except UnknownRun:
-        return ()
 
 
 async def refresh(record: Record) -> tuple[HostStatus, ...]:

@@ -75,9 +75,9 @@ class HostStatus:
 
 @dataclass(frozen=True)
 class Output:
-    """New lines of one host."""
+    """New lines of one host, and its status, which has the last of them."""
 
-    target: Target
+    status: HostStatus
     lines: tuple[str, ...]
 
 

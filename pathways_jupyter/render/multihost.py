@@ -85,12 +85,6 @@ def queued_line(now: Queued) -> str:
     return f"{now.name}: {now.state}, {_nodes(now)}"
 
 
-def with_last_line(status: HostStatus, lines: Sequence[str]) -> HostStatus:
-    """Return `status` with the last of `lines` that is not empty."""
-    last = next((line for line in reversed(lines) if line.strip()), status.last_line)
-    return replace(status, last_line=last)
-
-
 def _tone(each: HostStatus) -> Tone:
     if each.phase is Phase.EXITED:
         return Tone.FAIL if each.code else Tone.OK

@@ -30,7 +30,7 @@ class Watched:
         if isinstance(event, Record):
             self.record = event
         elif isinstance(event, Output):
-            self.lines.setdefault(event.target.label, []).extend(event.lines)
+            self.lines.setdefault(event.status.target.label, []).extend(event.lines)
         elif isinstance(event, Note):
             self.notes.append(event.text)
         elif isinstance(event, Changed):

@@ -52,25 +52,21 @@ def synchronize(take: Callable[[], Any], directory: str, name: str) -> None:
     """
     sync = Sync(STATE, name, f"{HOME}/{directory}", take())
     with sync.alone():
-        _exchange(sync, take)
-
-
-def _exchange(sync: Sync, take: Callable[[], Any]) -> None:
-    answer(missing=sync.compare())
-    stream = _Part(_input, take() if sync.missing else 0)
-    try:
-        if sync.missing:
-            sync.receive(stream)
-        sync.apply()
-    except (OSError, ValueError):
-        # For instance because the disk is full. Of a lost connection everything is kept.
-        sync.discard()
-        raise
-    finally:
-        # To its end, because the client reads an error only when it has sent everything.
-        while stream.read(_COPY_BYTES):
-            pass
-    answer()
+        answer(missing=sync.compare())
+        stream = _Part(_input, take() if sync.missing else 0)
+        try:
+            if sync.missing:
+                sync.receive(stream)
+            sync.apply()
+        except (OSError, ValueError):
+            # For instance because the disk is full. Of a lost connection everything is kept.
+            sync.discard()
+            raise
+        finally:
+            # To its end, because the client reads an error only when it has sent everything.
+            while stream.read(_COPY_BYTES):
+                pass
+        answer()
 
 
 def _input(size: int) -> bytes:
