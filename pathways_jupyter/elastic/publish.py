@@ -27,7 +27,6 @@ _INTERVAL_SECONDS = 1.0
 _AGAIN_SECONDS = 2.0
 _LAST_ATTEMPTS = 3
 """Attempts to send what is left at the end of a run: a supervisor that is starting again takes a few seconds."""
-_PATIENCE_SECONDS = 5.0
 _CLOSE_SECONDS = 1.0
 _UNSENT = 256
 
@@ -91,7 +90,7 @@ class Publisher:
     def _send(self, events: list[Event]) -> bool:
         """Send `events` and the state; return whether they need not be sent again."""
         try:
-            recording.record(self._session.record, [*events, self._state()], patience=_PATIENCE_SECONDS)
+            recording.record(self._session.record, [*events, self._state()])
         except SessionError as error:
             logger.info("the session does not take events: %s", error)
             self.changed()

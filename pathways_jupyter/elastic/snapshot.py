@@ -1,8 +1,8 @@
-"""One copy of the training state, and how it is put on the slices that are up."""
+"""One copy of the training state: how it is made, and how it is put on the slices that are up."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import jax
 
     from pathways_jupyter.elastic.checkpoints import Checkpoints
+
+_HOSTS = "pinned_host"
 
 
 @dataclass
@@ -100,3 +102,28 @@ def _joined(pieces: list[Any], shardings: list[Any], usable: Collection[int]) ->
         for array, on_device in zip(arrays, held, strict=True)
     ]
     return list(jax.block_until_ready(arrays))
+
+
+def on_hosts(state: Any) -> bool:
+    """Return whether the devices of `state` have memory of their hosts for copies."""
+    import jax
+
+    shardings = {leaf.sharding for leaf in jax.tree.leaves(state) if isinstance(leaf, jax.Array)}
+    devices = {device for sharding in shardings for device in sharding.device_set}
+    return bool(devices) and all(
+        any(memory.kind == _HOSTS for memory in device.addressable_memories()) for device in devices
+    )
+
+
+def copied(leaves: Sequence[Any]) -> list[Any]:
+    """Enqueue a copy of each array into its hosts' memory; where there is none, on its devices."""
+    import jax
+    import numpy as np
+
+    arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
+    shardings = [array.sharding for array in arrays]
+    if on_hosts(arrays):
+        shardings = [sharding.with_memory_kind(_HOSTS) for sharding in shardings]
+    # In one call, so that they overlap. May not alias: an alias would be donated together with the array.
+    put = iter(jax.device_put(arrays, shardings, may_alias=False))
+    return [next(put) if isinstance(leaf, jax.Array) else np.array(leaf) for leaf in leaves]

@@ -15,15 +15,19 @@ import math
 import threading
 from typing import Any, Literal, get_args
 
-from pathways_jupyter.elastic import host_memory, reshard
+import psutil
+
+from pathways_jupyter.elastic import reshard
 from pathways_jupyter.elastic.arguments import check_choice, check_whole
 from pathways_jupyter.elastic.batches import Batches
 from pathways_jupyter.elastic.checkpoints import Checkpoints
 from pathways_jupyter.elastic.errors import ElasticRuntimeError
 from pathways_jupyter.elastic.reshard import Form
-from pathways_jupyter.elastic.snapshot import Snapshot
+from pathways_jupyter.elastic.snapshot import Snapshot, copied, on_hosts
 
 Place = Literal["auto", "hosts", "notebook"]
+_SHARE = 0.5
+"""Share of this machine's available memory that snapshots in the notebook may take."""
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +98,7 @@ class Snapshots:
         """Return where snapshots of `state` are held: ``hosts`` or ``notebook``."""
         if self.where != "auto":
             return self.where
-        return "hosts" if reshard.spare_copies(state) > 0 and host_memory.on_hosts(state) else "notebook"
+        return "hosts" if reshard.spare_copies(state) > 0 and on_hosts(state) else "notebook"
 
     def check(self, state: Any) -> None:
         """Check that there is memory in the notebook for snapshots of `state`.
@@ -103,7 +107,9 @@ class Snapshots:
           ElasticRuntimeError: There is not enough.
         """
         size = Form.of(state)[0].nbytes
-        limit = self.limit_bytes if self.limit_bytes is not None else host_memory.limit()
+        limit = self.limit_bytes
+        if limit is None:
+            limit = int(_SHARE * psutil.virtual_memory().available)
         if self.place(state) == "hosts":
             # A copy in the making, and the one before.
             if self._copies_to_notebook and 2 * size > limit:
@@ -164,7 +170,7 @@ class Snapshots:
         threading.Thread(
             target=self._finish,
             # Copied also for the notebook, because the arrays are gone when the next step has donated them.
-            args=(snapshot, host_memory.copied(plain), self._proxies),
+            args=(snapshot, copied(plain), self._proxies),
             kwargs={"notebook": notebook, "save": save},
             name=f"elastic-snapshot-{step}",
             daemon=True,
@@ -244,8 +250,8 @@ class Snapshots:
         with self._lock:
             if proxy != self._proxies and "pieces" in copies:
                 raise ElasticRuntimeError("The proxy was lost just now, and the copies on the hosts with it.")
-            for place, copied in copies.items():
-                setattr(snapshot, place, copied)
+            for place, whole in copies.items():
+                setattr(snapshot, place, whole)
             # Sorted, because snapshots may finish out of order; without an earlier one of the same step.
             others = [each for each in self._whole if each.step != snapshot.step]
             for earlier in self._whole:

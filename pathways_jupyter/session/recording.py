@@ -32,17 +32,14 @@ _FUTURE_SECONDS = 60.0
 _HINT = "See docs/session-protocol.md."
 
 
-def record(to: SessionRecord, events: Sequence[Event], *, patience: float = client.ANSWER_SECONDS) -> None:
+def record(to: SessionRecord, events: Sequence[Event]) -> None:
     """Add `events` to the log of a session; all or, if one is refused, none.
-
-    Args:
-      patience: Seconds to wait for the supervisor's answer.
 
     Raises:
       ConfigError: An event was refused.
       SessionError: The supervisor has ended, or does not answer.
     """
-    client.request(to, Method.RECORD, patience=patience, events=[each.to_json() for each in events])
+    client.request(to, Method.RECORD, events=[each.to_json() for each in events])
 
 
 def checked(params: Mapping[str, Any]) -> list[Event]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 
 import numpy as np
+import pytest
 
-from pathways_jupyter.elastic import host_memory
+from pathways_jupyter.elastic import snapshot
+from pathways_jupyter.elastic.errors import ElasticRuntimeError
+from pathways_jupyter.elastic.snapshots import Snapshots
 
 
 def test_copies_are_on_the_same_devices_and_outlive_what_they_were_made_of(steady):
@@ -14,8 +17,8 @@ def test_copies_are_on_the_same_devices_and_outlive_what_they_were_made_of(stead
 
     (device, *_), (other, *_) = steady.slices()[0], steady.slices()[2]
     leaves = [jax.device_put(np.arange(4.0), device), np.arange(3), jax.device_put(np.arange(2), other)]
-    assert host_memory.on_hosts([leaves[0], leaves[2]])
-    copies = host_memory.copied(leaves)
+    assert snapshot.on_hosts([leaves[0], leaves[2]])
+    copies = snapshot.copied(leaves)
     for leaf in (leaves[0], leaves[2]):
         leaf.delete()
     assert [np.asarray(copy).tolist() for copy in copies] == [[0, 1, 2, 3], [0, 1, 2], [0, 1]]
@@ -25,4 +28,8 @@ def test_copies_are_on_the_same_devices_and_outlive_what_they_were_made_of(stead
 
 def test_a_part_of_this_machines_memory_may_be_taken():
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert 0 < host_memory.limit() <= machine / 2
+    snapshots = Snapshots(where="notebook", keep=1)
+    snapshots.check(np.zeros(4, np.uint8))
+    # Two of them, which the machine could just hold.
+    with pytest.raises(ElasticRuntimeError, match=r"Snapshots need .* GB of memory in this process"):
+        snapshots.check(np.broadcast_to(np.uint8(0), machine // 2))
