@@ -97,7 +97,7 @@ class HostRun:
     async def start(self, spec: dict[str, Any]) -> bool:
         """Start the command; return whether it runs. A second request after a lost answer does not start it twice."""
         try:
-            await self._steadily(lambda program: program.ask("start", run=self._run, spec={**spec, "run": self._run}))
+            await self._steadily(lambda program: program.ask("start", run=self._run, spec=spec))
         except HostError as error:
             await self.fail(error)
             return False

@@ -60,27 +60,16 @@ class Request:
 
 
 class Runner:
-    """Follows one run: a new one with `request`, or one that was started before.
-
-    Args:
-      owner: Whether the run ends with this runner, unless it is detached.
+    """Follows one run: a new one with `request`, which ends with it unless it is detached, or one started before.
 
     Attributes:
       stopping: Set it to end the run everywhere.
     """
 
-    def __init__(
-        self,
-        record: Record,
-        connections: Connections,
-        request: Request | None = None,
-        *,
-        owner: bool = True,
-    ) -> None:
+    def __init__(self, record: Record, connections: Connections, request: Request | None = None) -> None:
         self.record = record
         self.stopping = asyncio.Event()
         self._request = request
-        self._owner = owner and not record.detached
         self._queue: asyncio.Queue[Event | None] = asyncio.Queue(_QUEUED_EVENTS)
         self._muted = False
         self._started = request is None
@@ -236,7 +225,7 @@ class Runner:
                 await self._queue.get()
 
         # Hosts that wait for room in the queue must go on to see the end.
-        if self._started and self._owner:
+        if self._started and self._request is not None and not self.record.detached:
             self.stopping.set()
             await tasks.first_done(work, drain(), seconds=self.record.grace + _STOP_SECONDS)
         work.cancel()

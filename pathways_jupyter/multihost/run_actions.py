@@ -59,8 +59,7 @@ async def attach(record: Record, *, stop: bool = False) -> AsyncGenerator[Event,
       MultihostError: Another process of this machine follows it.
     """
     async with host_connections.connecting(record.connection) as connections:
-        # Detaching must not end what another process started.
-        runner = Runner(record, connections, owner=False)
+        runner = Runner(record, connections)
         if stop:
             runner.stopping.set()
         async with contextlib.aclosing(runner.events()) as events:
@@ -99,5 +98,5 @@ async def refresh(record: Record) -> tuple[HostStatus, ...]:
     if not record.attended and not record.ended:
         with contextlib.suppress(RunIsFollowed):
             async with host_connections.connecting(record.connection) as connections:
-                return await Runner(record, connections, owner=False).refresh()
+                return await Runner(record, connections).refresh()
     return records.read(record.id).states

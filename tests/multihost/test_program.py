@@ -78,7 +78,7 @@ class Machine:
         (self.home / "run").mkdir(exist_ok=True)
         spec = {"cwd": "run", "env": {}, "grace": 0.5, "lease": 0.0, "limit": 64 << 20, "command": command, **spec}
         async with self.program() as program:
-            await program.ask("start", run="id", spec={**spec, "run": "id"})
+            await program.ask("start", run="id", spec=spec)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-OUTPUT, EXIT, LOCK, CLIENT, SPEC = "output", "exit.json", "lock", "client", "spec.json"
+OUTPUT, EXIT, LOCK, CLIENT = "output", "exit.json", "lock", "client"
 
 _READ_BYTES = 256 * 1024
 _TICK_SECONDS = 1.0
@@ -45,9 +45,7 @@ def start(directory: str, spec: dict[str, Any]) -> bool:
         os.mkdir(directory, 0o700)
     except FileExistsError:
         return False
-    for name, text in ((SPEC, json.dumps(spec)), (CLIENT, "")):
-        with open(f"{directory}/{name}", "w") as file:
-            file.write(text)
+    open(f"{directory}/{CLIENT}", "w").close()
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

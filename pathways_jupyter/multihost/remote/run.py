@@ -49,7 +49,7 @@ def start(run: str, spec: dict[str, Any]) -> None:
     if not os.path.isdir(cwd):
         answer(error="directory", message="there is no such directory", path=cwd)
         return
-    keeper.start(f"{RUNS}/{run}", {**spec, "cwd": cwd})
+    keeper.start(f"{RUNS}/{run}", {**spec, "cwd": cwd, "run": run})
     answer()
     remove_old(RUNS, _RUN_SECONDS, keeper.is_running)
 
