@@ -202,8 +202,8 @@ class Forgetful(Client):
 
     forgetful = True
 
-    async def post(self, path, body, *, query=None):
-        answer = await super().post(path, body, query=query)
+    async def post(self, path, body):
+        answer = await super().post(path, body)
         if self.forgetful:
             self.forgetful = False
             raise ConnectionLost("The connection to the API server was lost.")

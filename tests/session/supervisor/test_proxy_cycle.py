@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import re
 import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from session_records import new_record
 
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ApiError
@@ -20,20 +20,10 @@ from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, PODS
 from pathways_jupyter.session import protocol, registry
-from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor.proxy_cycle import ProxyCycle
 from pathways_jupyter.session.supervisor.session_log import SessionLog
 
 DEADLINE = 60.0
-
-
-def new_record(**about: Any) -> SessionRecord:
-    session = registry.new_session_id()
-    control, tunnel = map(str, registry.socket_paths(session))
-    names = dict.fromkeys(("kernel_id", "notebook"), "")
-    own = {"id": session, "pid": os.getpid(), "kernel_pid": os.getpid(), "socket": control, "tunnel": tunnel}
-    own["log"] = str(registry.log_path(session))
-    return SessionRecord(**names, **own, user="jane", created=0.0, **about)
 
 
 async def test_the_end_waits_for_a_request_to_create_the_proxy_and_then_removes_it(config, monkeypatch, gone):

@@ -1,0 +1,89 @@
+"""What a proxy's Job says of its end, against an API server whose objects stay as the test makes them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from session_records import new_record
+
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import JOBS, Object
+from pathways_jupyter.service import leases, names
+from pathways_jupyter.session.supervisor import proxy_end
+
+REASON = "The proxy is gone."
+
+
+class Ended:
+    """A session's proxy Job whose status and annotations the test sets."""
+
+    def __init__(self, client: Client, job: Object) -> None:
+        self.client = client
+        self.record = new_record(namespace="default", job=job["metadata"]["name"])
+
+    async def change(self, body: dict[str, Any], subresource: str = "") -> None:
+        path = JOBS.item("default", self.record.job, subresource)
+        await self.client.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+
+    async def why(self) -> str:
+        return await proxy_end.why_gone(self.client, self.record, REASON, None)
+
+
+@pytest.fixture
+async def ended(bench) -> AsyncIterator[Ended]:
+    async with bench.client() as client:
+        yield Ended(client, await bench.proxy(client, "s1", max_lifetime=600))
+
+
+async def test_a_job_that_says_nothing_adds_nothing(ended):
+    assert await ended.why() == REASON
+
+
+async def test_a_job_that_was_removed_adds_nothing_without_a_lease(ended):
+    await objects.delete(ended.client, JOBS, ended.record.job, namespace="default")
+    assert await ended.why() == REASON
+
+
+async def test_who_has_taken_the_slices_is_named(ended, bench):
+    await objects.delete(ended.client, JOBS, ended.record.job, namespace="default")
+    await bench.proxy(ended.client, "s2", "john", notebook="b.ipynb", reclaimed=("other", ended.record.id))
+    assert "taken by john (b.ipynb)" in await ended.why()
+
+
+async def test_a_job_that_failed_says_why_unless_it_only_repeats_that_its_pod_did(ended):
+    def failed(reason: str) -> dict[str, Any]:
+        condition = {"type": "Failed", "status": "True", "reason": reason, "message": "no quota"}
+        return {"status": {"conditions": [condition]}}
+
+    await ended.change(failed("BackoffLimitExceeded"), "status")
+    assert await ended.why() == REASON
+    await ended.change(failed("Evicted"), "status")
+    assert await ended.why() == f"{REASON} Evicted: no quota."
+
+
+async def test_a_lifetime_that_is_over_is_the_cause_before_and_after_the_proxy_is_used(ended):
+    began = leases.stamp(ended.client.now() - 601)
+    await ended.change({"status": {"startTime": began}}, "status")
+    assert "longest lifetime of 600 s" in await ended.why()
+    error = await proxy_end.before_use(ended.client, ended.record, "none", "It failed.", "Try again.")
+    assert "ended before it could be used" in str(error)
+    assert "longest lifetime of 600 s" in str(error)
+    assert "--max-lifetime" in str(error.hint)
+
+
+async def test_the_last_line_of_the_log_explains_an_end_before_the_proxy_is_used(ended, bench):
+    metadata = {"name": "proxy", "labels": {names.SESSION_LABEL: "s1"}}
+    manifest = {"metadata": metadata, "spec": {"containers": [{"name": names.PROXY_CONTAINER}]}}
+    await bench.running(ended.client, manifest, "sh", "-c", "echo first; echo no such flag; exit 2")
+    await bench.until(ended.client, "proxy", lambda pod: pod["status"]["phase"] == "Failed")
+    error = await proxy_end.before_use(ended.client, ended.record, "proxy", "It failed.", "Try again.")
+    assert str(error) == "It failed. The last line of its log: no such flag"
+    assert error.hint == "Try again."
+
+
+async def test_a_log_that_cannot_be_read_hides_nothing(ended):
+    error = await proxy_end.before_use(ended.client, ended.record, "none", "It failed.", "Try again.")
+    assert (str(error), error.hint) == ("It failed.", "Try again.")
