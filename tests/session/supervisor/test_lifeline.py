@@ -17,13 +17,19 @@ DEADLINE = 60.0
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs pidfd and SO_PEERCRED")
 
 
+@pytest.fixture
+def process():
+    with subprocess.Popen(["sleep", "600"]) as made:
+        yield made
+        made.kill()
+
+
 @linux
-async def test_the_end_of_a_process_is_reported_once():
+async def test_the_end_of_a_process_is_reported_once(process):
     died = asyncio.Queue()
-    with subprocess.Popen(["sleep", "600"]) as process:
-        lifeline = Lifeline(process.pid, lambda: died.put_nowait(True))
-        assert died.empty()
-        process.kill()
+    lifeline = Lifeline(process.pid, lambda: died.put_nowait(True))
+    assert died.empty()
+    process.kill()
     async with asyncio.timeout(DEADLINE):
         assert await died.get()
     lifeline.close()
@@ -32,9 +38,9 @@ async def test_the_end_of_a_process_is_reported_once():
 
 
 @linux
-async def test_a_process_that_has_ended_before_is_reported_after_the_constructor():
-    with subprocess.Popen(["true"]) as process:
-        pass
+async def test_a_process_that_has_ended_before_is_reported_after_the_constructor(process):
+    process.kill()
+    process.wait(DEADLINE)
     died = asyncio.Event()
     Lifeline(process.pid, died.set)
     assert not died.is_set()
@@ -43,13 +49,13 @@ async def test_a_process_that_has_ended_before_is_reported_after_the_constructor
 
 
 @linux
-async def test_one_that_is_closed_reports_nothing_and_keeps_no_descriptor():
+async def test_one_that_is_closed_reports_nothing_and_keeps_no_descriptor(process):
     before = len(os.listdir("/proc/self/fd"))
-    with subprocess.Popen(["sleep", "600"]) as process:
-        lifeline = Lifeline(process.pid, pytest.fail)
-        lifeline.close()
-        assert len(os.listdir("/proc/self/fd")) == before
-        process.kill()
+    lifeline = Lifeline(process.pid, pytest.fail)
+    lifeline.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+    process.kill()
+    process.wait(DEADLINE)
     await asyncio.sleep(0)
 
 

@@ -1,0 +1,161 @@
+"""One proxy in this process, on the embedded cluster: how it starts, how it is lost, and what its slices do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from session_records import new_record
+from waits import wait_until
+
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import CapacityError, ServiceError
+from pathways_jupyter.base.events import EventKind, SessionState
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.auth import load
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import LEASES, PODS
+from pathways_jupyter.service import discovery
+from pathways_jupyter.session import protocol, registry
+from pathways_jupyter.session.supervisor.proxy_session import Proxy
+from pathways_jupyter.session.supervisor.proxy_slices import ProxySlices
+from pathways_jupyter.session.supervisor.session_log import SessionLog
+
+DEADLINE = 60.0
+TYPE = "tpuv6e:2x2"
+
+
+def new_log(asked: ConnectConfig) -> SessionLog:
+    return SessionLog(new_record(config=protocol.config_to_json(asked), instances=asked.instances), asked)
+
+
+def reported(log: SessionLog, kind: EventKind) -> list[str]:
+    return [event.message for event in log.history._events if event.kind is kind]
+
+
+@pytest.fixture
+async def client(cluster) -> AsyncIterator[Client]:
+    async with Client(load(str(cluster.kubeconfig))) as made, asyncio.timeout(DEADLINE):
+        yield made
+
+
+@pytest.fixture
+def proxies(client, config, gone) -> Callable[..., Any]:
+    """Start a proxy for a session of its own, which is removed at the end."""
+
+    @contextlib.asynccontextmanager
+    async def started(slices: int = 1, **changes: Any) -> AsyncIterator[tuple[Proxy, SessionLog]]:
+        log = new_log(config(slices, **changes))
+        log.update(namespace="default")
+        proxy = Proxy(client, log)
+        try:
+            await proxy.start()
+            yield proxy, log
+        finally:
+            await proxy.remove()
+            registry.remove(log.record)
+            await asyncio.to_thread(gone, log.record.id)
+
+    return started
+
+
+async def test_a_proxy_is_placed_and_can_be_connected_to_when_it_has_started(proxies):
+    async with proxies(2) as (proxy, log):
+        assert not proxy.is_lost
+        assert log.record.job.startswith("pathways-proxy")
+        assert log.record.pod.startswith(log.record.job)
+        assert sorted(each.number for each in log.record.slices) == [0, 1]
+        _, writer = await asyncio.open_unix_connection(log.record.tunnel)
+        writer.close()
+
+
+async def test_a_pod_that_is_deleted_is_the_reason_of_the_loss(proxies, client):
+    async with proxies() as (proxy, log):
+        await objects.delete(client, PODS, log.record.pod, namespace="default")
+        assert await proxy.lost() == f"Pod {log.record.pod} is being deleted."
+        assert proxy.is_lost
+
+
+async def test_a_lease_that_is_deleted_ends_the_proxy(proxies, client):
+    async with proxies(lease_seconds=1.0) as (proxy, log):
+        await objects.delete(client, LEASES, log.record.job, namespace="default")
+        assert "Lease was deleted" in await proxy.lost()
+
+
+async def test_a_proxy_that_ends_before_it_is_used_leaves_its_objects_to_be_removed(proxies):
+    with pytest.raises(ServiceError, match="last line of its log"):
+        async with proxies(proxy_options=("--num_elastic_slices=many",)):
+            pass
+
+
+@pytest.fixture
+async def service(client):
+    return await discovery.find(client, "default", "")
+
+
+@pytest.fixture
+def choosing(client, config) -> Callable[..., Any]:
+    """The slices that a session would have, and its log."""
+
+    def made(slices: int, **changes: Any) -> tuple[ProxySlices, SessionLog]:
+        log = new_log(config(slices, **changes))
+        return ProxySlices(client, log, lambda *_, **__: None), log
+
+    return made
+
+
+async def test_free_slices_are_chosen_without_a_word(choosing, service):
+    slices, log = choosing(2)
+    slices.check(service)
+    await slices.choose(service)
+    assert slices.instances == {TYPE: 2}
+    assert not log.history._events
+
+
+async def test_fewer_are_taken_where_that_was_allowed(choosing, service, hold):
+    await asyncio.to_thread(hold, 1)
+    slices, log = choosing(2, at_least=1)
+    await slices.choose(service)
+    assert slices.instances == {TYPE: 1}
+    assert log.record.instances == {TYPE: 1}
+    (warning,) = reported(log, EventKind.WARNING)
+    assert "Taking 1 of 2 slices" in warning
+
+
+async def test_who_holds_them_is_named_where_too_few_are_free(choosing, service, hold):
+    await asyncio.to_thread(hold, 1)
+    slices, _ = choosing(2)
+    with pytest.raises(CapacityError, match=r"1 of 2 slices .* \(holder\.ipynb\) holds 1"):
+        await slices.choose(service)
+
+
+async def test_they_are_chosen_when_their_holder_goes(choosing, service, hold):
+    holder = await asyncio.to_thread(hold, 2)
+    slices, log = choosing(2, at_least=2, wait=DEADLINE)
+    choice = asyncio.create_task(slices.choose(service))
+    await asyncio.to_thread(wait_until, lambda: log.record.state is SessionState.WAITING)
+    assert not choice.done()
+    holder.close()
+    await choice
+    assert slices.instances == {TYPE: 2}
+
+
+async def test_what_a_service_can_never_give_is_refused(choosing, service):
+    with pytest.raises(CapacityError, match="2 slices in all, but 3 were requested"):
+        choosing(3)[0].check(service)
+    with pytest.raises(ServiceError, match=f"has slices of {TYPE}, not tpuv5e:4x4"):
+        choosing(0, instances={"tpuv5e:4x4": 1})[0].check(service)
+
+
+async def test_one_that_joins_a_proxy_later_learns_its_slices_from_the_log(proxies, choosing):
+    async with proxies() as (_, log):
+        slices, joined = choosing(1)
+        following = asyncio.create_task(slices.follow(log.record.pod, "default", joined=True))
+        await asyncio.to_thread(wait_until, lambda: joined.record.slices)
+        assert joined.record.slices == log.record.slices
+        assert len(reported(joined, EventKind.SLICE_PLACED)) == 1
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
