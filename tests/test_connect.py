@@ -81,7 +81,7 @@ def test_a_cluster_smaller_than_the_default_is_used_as_it_is(machine):
 def test_connect_adds_the_slices_that_a_running_cluster_lacks_beside_those_in_use(machine):
     with tempfile.TemporaryDirectory(prefix="pj-") as home:
         own = dataclasses.replace(machine, environ={**machine.environ, "JUPYTER_RUNTIME_DIR": home})
-        assert own.cli("local", "up", "--tpu", "tpuv6e:2x2=1", "--sidecar").returncode == 0
+        assert own.cli("local", "up", "--tpu", "tpuv6e:2x2=1").returncode == 0
         try:
             with contextlib.closing(Notebook(own)) as one, contextlib.closing(Notebook(own)) as two:
                 assert one.run(f"{LOAD} connect --local\nimport jax; x = jax.numpy.arange(8.0)").status == "ok"

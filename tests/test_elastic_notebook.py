@@ -19,7 +19,7 @@ def own(machine, monkeypatch):
             directory=Path(name),
             environ={**machine.environ, "HOME": name, "JUPYTER_RUNTIME_DIR": f"{name}/runtime"},
         )
-        assert own.cli("local", "up", "--tpu", "tpuv6e:2x2=2", "--sidecar", "--fast-heal").returncode == 0
+        assert own.cli("local", "up", "--tpu", "tpuv6e:2x2=2", "--fast-heal").returncode == 0
         for variable, value in own.environ.items():
             monkeypatch.setenv(variable, value)
         yield own

@@ -29,7 +29,7 @@ def up(shell: Shell, values: Values) -> View:
         name=_name(values),
         idle_seconds=parse_seconds("--idle", values.get("idle", DEFAULT_IDLE_SECONDS)),
         port=parse_whole_number("--port", values.get("port", 0), most=65535),
-        sidecar=values.get("sidecar") != "false",
+        sidecar=not values.get("no_sidecar"),
         fast_heal=bool(values.get("fast_heal")),
         spare=tpu.parse_instances(spare) if spare else {},
     )

@@ -22,5 +22,5 @@ def run(arguments: Sequence[str]) -> None:
     """Run it until stopped."""
     from pathways_jupyter.operator import main as program
 
-    # It has its own parser because it also runs as a pod, without this command line.
+    # It has its own parser because the embedded cluster runs it as a pod, without this command line.
     sys.exit(program.main(list(arguments)))

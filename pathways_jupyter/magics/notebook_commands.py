@@ -22,7 +22,7 @@ from pathways_jupyter.render import array_notes, connection_settings
 from pathways_jupyter.render import sessions as sessions_picture
 from pathways_jupyter.render.view import View
 from pathways_jupyter.session import registry
-from pathways_jupyter.session.kernel import session
+from pathways_jupyter.session.kernel import process, session
 from pathways_jupyter.session.kernel.attempt import ConnectionAttempt
 from pathways_jupyter.session.kernel.session import Session
 from pathways_jupyter.widgets.live import Place
@@ -57,7 +57,7 @@ def connect(connection: Connection, values: Values, place: Place | None = None) 
     Where this notebook has such a session already, because the cell is run again, show that one.
     """
     requested = cluster.resolve(values)
-    current = connection.session
+    current = process.session()
     if current is not None:
         there = current.config
         if requested.local and there.local:
@@ -74,9 +74,9 @@ def connect(connection: Connection, values: Values, place: Place | None = None) 
         )
     try:
         with Waiting(connection.screen, place) as waiting:
-            attempt = waiting.connect(requested, connection.variables)
+            attempt = waiting.connect(requested, process.variables())
     except KeyboardInterrupt:
-        if connection.session is None:
+        if process.session() is None:
             error = SessionError("Connecting was interrupted; everything that it had created was removed.")
             raise error from None
         # It came when all was done: the session is fine, only the rest of the cell is lost.
@@ -92,7 +92,7 @@ def reconnect(connection: Connection, values: Values, place: Place | None = None
         with Waiting(connection.screen, place) as waiting:
             if current.config.local and current.state is SessionState.LOST:
                 waiting.enter(cluster.embedded_stage(current.config))
-            attempt = waiting.through(session.restart(current, connection.variables))
+            attempt = waiting.through(session.restart(current, process.variables()))
     except KeyboardInterrupt:
         connection.draw()
         # Where all was done, only the rest of the cell is lost.
@@ -107,7 +107,7 @@ def disconnect(connection: Connection, values: Values) -> View:
     if slice_maps is not None:
         slice_maps.end_all()
     try:
-        ended = current.disconnect(connection.variables)
+        ended = current.disconnect(process.variables())
     except KeyboardInterrupt:
         raise SessionError(
             f"Interrupted. JAX is as it was before; the proxy of session {current.id} is still being removed.",
@@ -119,7 +119,7 @@ def disconnect(connection: Connection, values: Values) -> View:
 
 def status(connection: Connection, values: Values) -> View:
     """This notebook's session."""
-    current = connection.session
+    current = process.session()
     if current is None:
         return sessions_picture.no_session()
     connection.settle()
@@ -145,7 +145,7 @@ def panel(connection: Connection, values: Values) -> Any:
         (connect if command == "connect" else reconnect)(connection, given, place)
         return None
 
-    return Panel(place, lambda: status(connection, {}), act, lambda: connection.session is not None)
+    return Panel(place, lambda: status(connection, {}), act, lambda: process.session() is not None)
 
 
 def events(connection: Connection, values: Values) -> Any:

@@ -29,23 +29,13 @@ class Connection:
         self._announced = 0
         self._cells = 0
 
-    @property
-    def session(self) -> Any:
-        """The session of this process; None when there is none."""
-        return process.session()
-
-    @property
-    def variables(self) -> dict[str, Any]:
-        """The user's own variables."""
-        return process.variables()
-
     def need(self) -> Any:
-        """The session.
+        """Return the session of this process.
 
         Raises:
           SessionError: There is none.
         """
-        session = self.session
+        session = process.session()
         if session is None:
             raise SessionError(
                 "This notebook is not connected.", hint="%pathways connect --help shows how; --local needs no cluster."
@@ -86,10 +76,10 @@ class Connection:
 
     def settle(self) -> None:
         """Before a cell: apply changes made to the session from outside, so that the cell finds JAX consistent."""
-        session = self.session
+        session = process.session()
         if session is None:
             return
-        switched = session.settle(self.variables)
+        switched = session.settle(process.variables())
         if switched is None:
             if session is not self._watched:
                 self.watch(session)
@@ -101,7 +91,7 @@ class Connection:
         if session.state == "lost":
             # A notice reported the loss when it happened.
             what = ""
-        elif self.session is session:
+        elif process.session() is session:
             what = "JAX uses the new proxy of the session now."
             self.watch(session)
         if what or lines:
@@ -115,19 +105,19 @@ class Connection:
 
     def explain_loss(self) -> None:
         """After a cell failed with an error of JAX because the proxy is gone: show the cause and the next step."""
-        session = self.session
+        session = process.session()
         if session is not None and session.state == "lost":
             self.notify(["The proxy is lost. %pathways reconnect gets a new one, %pathways disconnect puts JAX back."])
 
     def explain_elsewhere(self) -> None:
         """After a cell failed because an array is on a device from before the session: name the arrays and the fix."""
-        session = self.session
+        session = process.session()
         if session is None or not session.state.is_connected:
             return
         from pathways_jupyter.render import array_notes
         from pathways_jupyter.session.kernel.user_arrays import arrays_elsewhere
 
-        lines = array_notes.elsewhere(arrays_elsewhere(session.devices()[0].client, self.variables))
+        lines = array_notes.elsewhere(arrays_elsewhere(session.devices()[0].client, process.variables()))
         if lines:
             self.notify(lines)
 

@@ -39,7 +39,6 @@ def main(argv: list[str] | None = None) -> int:
         help="seconds between sweeps at most (default: %(default)g)",
     )
     parser.add_argument("--once", action="store_true", help="sweep once, and end")
-    parser.add_argument("--no-jobs", action="store_true", help="only sweep; do not control PathwaysJobs")
     parser.add_argument(
         "--lease-seconds",
         type=_seconds("--lease-seconds", 1, LONGEST_LEASE_SECONDS),
@@ -89,9 +88,6 @@ def say(text: str) -> None:
 async def operate(client: Client, options: argparse.Namespace, stop: asyncio.Event) -> None:
     """Sweep and control jobs until `stop` is set."""
     sweeper = Sweeper(client, namespace=options.namespace, interval=options.interval, say=say)
-    if options.no_jobs:
-        await sweeper.run(stop)
-        return
     election = Election(
         client,
         options.namespace or client.namespace or "default",

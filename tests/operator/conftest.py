@@ -62,7 +62,7 @@ def bench_type():
 @pytest.fixture
 def options():
     """The program's options."""
-    return argparse.Namespace(namespace="", interval=1e6, no_jobs=False, lease_seconds=3.0)
+    return argparse.Namespace(namespace="", interval=1e6, lease_seconds=3.0)
 
 
 @pytest.fixture

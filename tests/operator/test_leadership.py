@@ -175,7 +175,7 @@ async def test_the_manifests_give_the_operator_all_it_needs_and_no_more(bench):
         await bench.install(client)
         async with bench.client(name="operator", rules=rules) as limited:
             stop = asyncio.Event()
-            options = argparse.Namespace(namespace="", interval=1e6, no_jobs=False, lease_seconds=3.0)
+            options = argparse.Namespace(namespace="", interval=1e6, lease_seconds=3.0)
             running = asyncio.create_task(main.operate(limited, options, stop))
             await objects.create(client, PATHWAYS_JOBS, training("a"))
             await bench.job_in(client, "a", "Pending")
