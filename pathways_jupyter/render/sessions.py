@@ -16,6 +16,7 @@ from pathways_jupyter.render import parts, slicemap, text
 from pathways_jupyter.render.parts import Part, Tone, code, fields, head, indented, line, muted, toned
 from pathways_jupyter.render.slicemap import THIS_NOTEBOOK, Box, Owner
 from pathways_jupyter.render.view import View, drawn, listing
+from pathways_jupyter.service import names
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.registry import SessionRecord
@@ -114,13 +115,14 @@ def table(records: Sequence[SessionRecord], *, mine: str = "") -> View:
         owner = PurePath(record.notebook).name or record.program or process
         if not record.is_here:
             owner += f" on {record.host}"
+        service = names.service_of(record.service)[0] or record.service
         rows.append(
             (
                 code(record.id),
                 toned(_tone(record), state_words(record)),
                 text.duration(now - record.since),
                 tpu.format_instances(record.instances),
-                f"job {record.pathways_job}" if record.pathways_job else service_name(record.service),
+                f"job {record.pathways_job}" if record.pathways_job else service,
                 f"{owner} (this one)" if record.id == mine else owner,
                 text.duration(now - record.created),
                 str(record.pid),
@@ -148,12 +150,6 @@ def state_words(record: SessionRecord) -> str:
     if record.state is not SessionState.DEGRADED:
         return str(record.state)
     return f"{record.state}, {sum(each.up for each in record.slices)} of {text.count(len(record.slices), 'slice')}"
-
-
-def service_name(address: str) -> str:
-    """The service's name where `address` is a head's DNS name below it; else the host."""
-    host = address.partition(":")[0]
-    return host.partition(".")[2].partition(".")[0] or host
 
 
 def _when(record: SessionRecord, events: Sequence[Event]) -> str:

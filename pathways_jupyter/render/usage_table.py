@@ -7,8 +7,8 @@ import dataclasses
 from pathways_jupyter.base import tpu
 from pathways_jupyter.render import text
 from pathways_jupyter.render.parts import line, remarks, spaced, table
-from pathways_jupyter.render.sessions import service_name
 from pathways_jupyter.render.view import View, drawn
+from pathways_jupyter.service import names
 from pathways_jupyter.service.usage import NOT_RECORDED, Usage
 
 _HEADERS = ("user", "session", "service", "slices", "held for", "chip-hours", "")
@@ -25,7 +25,7 @@ def view(usage: Usage) -> View:
             (
                 each.user or each.job,
                 each.session or "-",
-                service_name(each.service),
+                names.service_of(each.service)[0] or each.service,
                 tpu.format_instances(each.instances),
                 text.duration(each.seconds),
                 "not known" if each.chip_hours is None else f"{'' if each.certain else '~'}{each.chip_hours:.2f}",

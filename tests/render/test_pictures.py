@@ -292,6 +292,11 @@ def test_a_closed_session_stays_on_record_without_a_map_of_slices():
     assert 'class="pw-map"' not in drawn.html
 
 
+def test_a_session_is_listed_with_its_services_name_or_else_its_address():
+    assert " pathways-cluster " in sessions.table([record()]).text
+    assert " 10.0.0.7:29001 " in sessions.table([record(service="10.0.0.7:29001")]).text
+
+
 def test_pictures_that_are_kept_in_a_file_say_when_they_were_true():
     moment = f"As of {text.moment(NOW)}"
     for drawn in (
