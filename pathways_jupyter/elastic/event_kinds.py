@@ -69,15 +69,10 @@ def lost_words(lost: Collection[int], error: BaseException | None) -> Sentence:
     return (
         say("A step or a transfer failed.")
         if error is None
-        else say("A step or a transfer failed: {reason}", reason=first_line(error))
+        else say("A step or a transfer failed: {reason}", reason=str(error).partition("\n")[0])
     )
 
 
 def paused_words(up: int, wanted: int) -> Sentence:
     """Return the sentence for a run that waits, because `up` slices can be used and `wanted` are needed."""
     return say("Training pauses: {up} of at least {wanted} slices are up.", up=up, wanted=wanted)
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message."""
-    return str(error).partition("\n")[0]

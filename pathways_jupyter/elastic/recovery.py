@@ -22,7 +22,7 @@ from pathways_jupyter.elastic.errors import (
     is_proxy_gone,
     is_slice_down,
 )
-from pathways_jupyter.elastic.event_kinds import first_line, listed, lost_words, paused_words
+from pathways_jupyter.elastic.event_kinds import listed, lost_words, paused_words
 from pathways_jupyter.elastic.goodput import Spent
 from pathways_jupyter.elastic.manager import Manager
 from pathways_jupyter.elastic.record import Kind, Record
@@ -166,7 +166,8 @@ class Recovery:
                         f"The proxy is gone, and there is no new one: {problem}",
                         hint=advice("{connect}, then call train_loop again with the same snapshots=."),
                     ) from problem
-                self.record.add(Kind.RETRY, say("No new proxy yet: {reason}", reason=first_line(problem)), step=done)
+                reason = str(problem).partition("\n")[0]
+                self.record.add(Kind.RETRY, say("No new proxy yet: {reason}", reason=reason), step=done)
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         self.reconnected()

@@ -105,23 +105,22 @@ class _LogPosition:
 
     ``sinceTime`` counts in whole seconds, so a new stream repeats some lines: those with older timestamps, and as many
     lines with the last timestamp as were read already.
+
+    Attributes:
+      started: Whether a line was read.
+      since: The time at which to start the next stream; empty for the beginning.
     """
 
     def __init__(self) -> None:
         self.started = False
-        self._stamp = ""
+        self.since = ""
         self._count = 0
         self._again = ""
         self._skip = 0
 
-    @property
-    def since(self) -> str:
-        """The time at which to start the next stream; empty for the beginning."""
-        return self._stamp
-
     def rewind(self) -> None:
         """Prepare for a new stream, whose first lines may have been read already."""
-        self._again, self._skip = self._stamp, self._count
+        self._again, self._skip = self.since, self._count
 
     def take(self, stamped: str) -> str | None:
         """Return a line without its timestamp; None when it was read already."""
@@ -137,8 +136,8 @@ class _LogPosition:
             elif self._skip:
                 self._skip -= 1
                 return None
-        self._count = self._count + 1 if stamp == self._stamp else 1
-        self._stamp = stamp
+        self._count = self._count + 1 if stamp == self.since else 1
+        self.since = stamp
         return line
 
 

@@ -123,7 +123,7 @@ class Carrier:
                 if channel == _ERROR:
                     detail = " ".join(bytes(data[:_MAX_ERROR_BYTES]).decode(errors="replace").split())
                     error = PortRefused(
-                        f"Port {str(self.target).removeprefix('port ')} refuses connections: {detail}",
+                        f"Port {self.target.port} of pod {self.target.pod} refuses connections: {detail}",
                         hint="Check that the program in the pod is running; see its log.",
                     )
                     break
