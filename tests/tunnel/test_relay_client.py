@@ -12,6 +12,7 @@ from pathways_jupyter.base.errors import ClusterError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import PODS
 from pathways_jupyter.kube.problems import ConnectionLost
+from pathways_jupyter.tunnel import resumable_stream
 from pathways_jupyter.tunnel.attached_carrier import StreamLost, TooManyStreams
 from pathways_jupyter.tunnel.carrier import PortRefused, Target
 from pathways_jupyter.tunnel.outage import Outage
@@ -148,6 +149,20 @@ async def test_a_stream_that_is_opened_during_an_interruption_waits_for_its_end(
     # The other one too, whose end is not confirmed yet.
     await pod.is_restored.wait()
     assert len(pod.restored) == len(pod.interrupted) == 1
+
+
+async def test_a_carrier_that_waits_for_the_local_program_is_not_taken_for_a_dead_one(pod, monkeypatch):
+    """More than is kept has arrived before there is a program: nothing is read, so no ping is answered."""
+    monkeypatch.setattr(resumable_stream, "PING_SECONDS", 0.1)
+    monkeypatch.setattr(resumable_stream, "_GRACE_SECONDS", 0.1)
+    await pod.start('connection.sendall(b"x" * 2_000_000)')
+    stream, pinged = await pod.opened(pod.relay()), asyncio.Semaphore(0)
+    monkeypatch.setattr(stream._end, "ping", lambda _number: pinged.release())
+    for _ in range(6):
+        await pinged.acquire()
+    assert stream._inbox.is_waiting
+    assert stream._end.attempt == 1
+    await Received(stream).until(2_000_000)
 
 
 async def test_a_stream_is_lost_when_there_is_no_carrier_for_too_long(pod):
