@@ -22,7 +22,6 @@ from pathways_jupyter.multihost.errors import HostError
 from pathways_jupyter.multihost.program import Connect, Connection, Program
 from pathways_jupyter.multihost.targets import Selection, Target, from_hosts
 
-_CLOSE_SECONDS = 2.0
 _IDLE_START_SECONDS = 5.0
 
 
@@ -61,18 +60,11 @@ class Connections:
         """
         connection = None if self._idle is None else self._idle.free.pop((self._login, target), None)
         if connection is not None:
-            try:
-                # A connection that was idle may have been lost without a sign.
+            # A connection that was idle may have been lost without a sign.
+            with contextlib.suppress(HostError, TimeoutError):
                 async with asyncio.timeout(_IDLE_START_SECONDS):
-                    return await Program.start(target, connection)
-            except (HostError, TimeoutError):
-                await connection.close()
-        connection = await self._connect(target)
-        try:
-            return await Program.start(target, connection)
-        except BaseException:
-            await connection.close()
-            raise
+                    return await _started(target, connection)
+        return await _started(target, await self._connect(target))
 
     async def release(self, program: Program) -> None:
         """End a program and keep its connection, or close it, also if another one is kept already."""
@@ -82,6 +74,15 @@ class Connections:
             self._idle.free[key] = program.connection
         else:
             await program.connection.close()
+
+
+async def _started(target: Target, connection: Connection) -> Program:
+    """Start the program over `connection`, which is closed if that fails or is cancelled."""
+    try:
+        return await Program.start(target, connection)
+    except BaseException:
+        await connection.close()
+        raise
 
 
 _idle: IdleConnections | None = None
@@ -99,15 +100,8 @@ def here() -> IdleConnections:
 
 def close() -> None:
     """Close the connections of this process."""
-    if _idle is None or _idle.process != os.getpid():
-        return
-
-    async def in_time(idle: IdleConnections) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSE_SECONDS):
-                await idle.close()
-
-    tasks.run(in_time(_idle), _idle.background)
+    if _idle is not None and _idle.process == os.getpid():
+        tasks.run(_idle.close(), _idle.background)
 
 
 @dataclass(frozen=True)

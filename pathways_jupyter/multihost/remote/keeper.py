@@ -136,7 +136,7 @@ class _Keeper:
     def __init__(self, directory: str, spec: dict[str, Any]) -> None:
         self._directory, self._spec = directory, spec
         self._left = int(spec["limit"])
-        self._full = self._requested = False
+        self._requested = False
         self._why = "exited"
         self._code: int | None = None
         self._began = self._touched_at = time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -219,12 +219,10 @@ class _Keeper:
         if not data:
             self._pipe = None
             return False
-        kept = data[: max(self._left, 0)]
-        self._left -= len(data)
+        left, self._left = self._left, self._left - len(data)
         try:
-            os.write(self._output, kept)
-            if self._left < 0 and not self._full:
-                self._full = True
+            os.write(self._output, data[: max(left, 0)])
+            if left >= 0 > self._left:
                 os.write(self._output, _DROPPED % (int(self._spec["limit"]) >> 20))
         except OSError:
             # The disk is full. The command must not hang on its output, so it goes on without.
