@@ -1,0 +1,127 @@
+"""Who owns a session, in one process with its supervisor, on the embedded cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from session_records import new_record
+
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.base.events import SessionState
+from pathways_jupyter.session import client, protocol, registry
+from pathways_jupyter.session.protocol import Answer, Method, Request
+from pathways_jupyter.session.supervisor.control_socket import Connection
+from pathways_jupyter.session.supervisor.supervisor import Supervisor
+
+DEADLINE = 60.0
+
+
+class Session:
+    """A supervisor whose kernel is this process; its owner's connection ends with :meth:`leave`."""
+
+    def __init__(self, config: ConnectConfig) -> None:
+        self.record = new_record(config=protocol.config_to_json(config), namespace="default", kernel_pid=0)
+        self._config = config
+
+    async def start(self) -> None:
+        near, far = socket.socketpair()
+        self._owner = Connection(*await asyncio.open_connection(sock=near))
+        _, self._kernel = await asyncio.open_connection(sock=far)
+        self.supervisor = Supervisor(self.record, self._config, self._owner)
+        self.running = asyncio.create_task(self.supervisor.run())
+        request = Request(1, Method.START, {})
+        self.first = asyncio.create_task(self.supervisor.handle(request, self._owner))
+
+    async def ask(self, method: Method, **params: Any) -> Any:
+        return await client.arequest(self.record, method, patience=DEADLINE, **params)
+
+    async def leave(self) -> None:
+        """End the kernel's connection."""
+        self._kernel.close()
+        await self._owner.close()
+        self.supervisor.left(self._owner)
+
+    async def close(self) -> None:
+        self.supervisor.end("the test is over")
+        await self.running
+        await asyncio.gather(self.first, return_exceptions=True)
+        self._kernel.close()
+        await self._owner.close()
+
+
+@pytest.fixture
+def sessions(config, gone) -> Callable[..., Any]:
+    @contextlib.asynccontextmanager
+    async def begin(**changes: Any) -> AsyncIterator[Session]:
+        made = Session(config(1, **changes))
+        async with asyncio.timeout(DEADLINE):
+            await made.start()
+            try:
+                yield made
+            finally:
+                await made.close()
+        await asyncio.to_thread(gone, made.record.id)
+
+    return begin
+
+
+async def test_a_session_ends_with_its_kernel(sessions):
+    async with sessions() as made:
+        record = await made.first
+        assert record["state"] == SessionState.CONNECTED
+        assert await made.ask(Method.PING) == os.getpid()
+        await made.leave()
+        await made.running
+        assert registry.read(made.record.id) is None
+
+
+async def test_nobody_takes_a_session_from_a_kernel_that_runs(sessions):
+    async with sessions(linger=DEADLINE) as made:
+        await made.first
+        with pytest.raises(SessionError, match="belongs to a running kernel"):
+            await made.ask(Method.ATTACH)
+
+
+async def test_a_session_that_lingers_belongs_to_the_kernel_that_attaches(sessions):
+    async with sessions(linger=DEADLINE) as made:
+        job = (await made.first)["job"]
+        await made.leave()
+        reader, writer = await asyncio.open_unix_connection(made.record.socket, limit=protocol.MAX_LINE)
+        writer.write(protocol.encode(Request(1, Method.ATTACH)))
+        answer = None
+        while not isinstance(answer, Answer):
+            answer = protocol.decode(await reader.readline())
+        assert answer.error is None
+        assert (answer.result["kernel_pid"], answer.result["job"]) == (os.getpid(), job)
+        assert not made.running.done()
+        # Its end is the session's again, which then lingers for the next one.
+        writer.close()
+        await writer.wait_closed()
+        assert (await made.ask(Method.STATUS))["state"] == SessionState.CONNECTED
+        assert await made.ask(Method.DISCONNECT) == {"left": ""}
+
+
+async def test_a_session_that_nobody_takes_over_ends_when_its_time_is_over(sessions):
+    async with sessions(linger=0.2) as made:
+        await made.first
+        await made.leave()
+        await made.running
+        assert registry.read(made.record.id) is None
+
+
+async def test_a_session_that_ends_refuses_what_would_make_a_proxy(sessions, hold):
+    await asyncio.to_thread(hold, 2)
+    async with sessions(wait=DEADLINE) as made:
+        await made.leave()
+        with pytest.raises(SessionError, match="ended before it was connected"):
+            await made.first
+        await made.running
+        with pytest.raises(SessionError, match="is ending"):
+            await made.supervisor.handle(Request(2, Method.RECONNECT, {}), made._owner)
