@@ -82,7 +82,7 @@ async def test_a_session_ends_with_its_kernel(sessions):
         assert registry.read(made.record.id) is None
 
 
-async def test_nobody_takes_a_session_from_a_kernel_that_runs(sessions):
+async def test_a_session_is_not_taken_from_a_kernel_that_runs(sessions):
     async with sessions(linger=DEADLINE) as made:
         await made.first
         with pytest.raises(SessionError, match="belongs to a running kernel"):
@@ -108,7 +108,7 @@ async def test_a_session_that_lingers_belongs_to_the_kernel_that_attaches(sessio
         assert await made.ask(Method.DISCONNECT) == {"left": ""}
 
 
-async def test_a_session_that_nobody_takes_over_ends_when_its_time_is_over(sessions):
+async def test_a_session_that_no_kernel_takes_over_ends_when_its_time_is_over(sessions):
     async with sessions(linger=0.2) as made:
         await made.first
         await made.leave()
