@@ -12,7 +12,7 @@ from pathways_jupyter.multihost.errors import MultihostError
 _LONGEST_LINE = 64 * 1024
 _TAIL_BYTES = 64 * 1024
 _LAST_LINES = 20
-"""In how many lines one that is not empty is looked for."""
+"""In how many lines of an older log one that is not empty is looked for."""
 _TAIL_LINE_BYTES = 200
 _CHUNK_BYTES = 256 * 1024
 _POLL_SECONDS = 0.25
@@ -30,8 +30,10 @@ class HostLog:
 
     def __init__(self, path: Path, *, fresh: bool) -> None:
         self.path = path
-        self.last_line = "" if fresh else last_line(path)
+        self.last_line = ""
         self._lines = _Lines()
+        if not fresh:
+            self._seen(tuple(tail(path, _LAST_LINES)))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("wb" if fresh else "ab", buffering=0)
@@ -87,11 +89,6 @@ def tail(path: Path, lines: int) -> list[str]:
     found = [*cutter.add(_read(path, _start(path, lines))), *cutter.rest()]
     # It may have grown since.
     return found[max(0, len(found) - lines) :]
-
-
-def last_line(path: Path) -> str:
-    """Return the newest line of a log that is not empty; an empty string if there is none."""
-    return next((line for line in reversed(tail(path, _LAST_LINES)) if line.strip()), "")
 
 
 async def lines(path: Path, last: int, growing: Callable[[], bool]) -> AsyncGenerator[str, None]:
