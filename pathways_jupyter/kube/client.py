@@ -207,7 +207,7 @@ class Client:
     async def websocket(
         self, path: str, *, protocols: tuple[str, ...], query: Query | None = None, patience: float | None = None
     ) -> WebSocket:
-        """Open a WebSocket with one of `protocols`; see :attr:`WebSocket.subprotocol`. The caller has to close it.
+        """Open a WebSocket with one of `protocols`. The caller has to close it.
 
         Args:
           patience: Seconds for which to retry while the server cannot be reached, instead of the client's own.
@@ -228,16 +228,15 @@ class Client:
                 self._known = True
                 raise self._refused(refusal.status, refusal.body, problems.UPGRADE, path, query) from None
             self._known = True
-            # Until the socket has ended: close() of this client waits for it.
-            self._in_use += 1
-            socket = WebSocket(opened, self._done)
-            if socket.subprotocol not in protocols:
-                socket.close()
+            if opened.protocol not in protocols:
+                await opened.close()
                 raise ClusterError(
                     f"The API server supports none of the protocols {', '.join(protocols)}.",
                     hint="Check the cluster's version.",
                 )
-            return socket
+            # Until the socket has ended: close() of this client waits for it.
+            self._in_use += 1
+            return WebSocket(opened, self._done)
 
         with self._using():
             return await self._persist(attempt, again=True, patience=patience)

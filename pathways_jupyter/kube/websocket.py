@@ -51,11 +51,6 @@ class WebSocket:
         self._waiting = False
         self._pinging: asyncio.Task[None] | None = self._loop.create_task(self._ping())
 
-    @property
-    def subprotocol(self) -> str:
-        """The protocol that the server chose; empty if it supports none of those that were offered."""
-        return self._socket.protocol or ""
-
     async def send(self, *parts: bytes | memoryview) -> None:
         """Send one binary message, made of `parts`; wait while the write buffer is full.
 
