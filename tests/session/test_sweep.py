@@ -31,12 +31,12 @@ class Slow(Client):
 
     replaced = ""
 
-    async def delete(self, path, *, body=None, query=None):
+    async def delete(self, path, *, body=None):
         if not self.replaced:
             self.replaced = "now"
             await objects.delete(self, JOBS, "proxy", namespace="default")
             self.replaced = await make_job(self)
-        return await super().delete(path, body=body, query=query)
+        return await super().delete(path, body=body)
 
 
 async def test_a_request_that_arrives_late_does_not_delete_the_next_proxy(bench):
