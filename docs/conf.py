@@ -1,0 +1,39 @@
+"""How Sphinx builds the documentation: `make docs`, with warnings as errors."""
+
+import sys
+from importlib.metadata import version as installed_version
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+import generate  # noqa: E402
+
+project = "pathways_jupyter"
+author = "The pathways_jupyter authors"
+version = release = installed_version("pathways_jupyter")
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+exclude_patterns = ["_build"]
+# Options such as --wait keep their two hyphens.
+smartquotes = False
+
+html_theme = "furo"
+html_title = f"pathways_jupyter {version}"
+html_copy_source = html_show_sourcelink = False
+
+myst_enable_extensions = ["colon_fence", "attrs_block"]
+myst_heading_anchors = 4
+# The notebooks are rendered with the outputs that they have; `make docs` runs them first.
+nb_execution_mode = "off"
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+napoleon_include_init_with_doc = False
+copybutton_prompt_text = "$ "
+copybutton_exclude = ".linenos, .gp, .go"
+
+
+def setup(app: object) -> None:
+    """Write the generated pages before Sphinx looks for pages."""
+    generate.write(HERE)

@@ -1,0 +1,240 @@
+"""Write the pages of the reference that are made from declarations, so that they are complete and never out of date."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import os
+import pkgutil
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+import pathways_jupyter
+from pathways_jupyter.base import errors, events
+from pathways_jupyter.cli import main
+from pathways_jupyter.commands import colocated, job, multihost
+from pathways_jupyter.commands.declaration import Command, Kind, Option
+from pathways_jupyter.commands.tables import MAGIC
+from pathways_jupyter.server.routes import ROUTES
+from pathways_jupyter.service import names
+
+EXAMPLES = Path(__file__).parents[1] / "examples" / "notebooks"
+
+
+def write(docs: Path) -> None:
+    """Write the pages into ``reference/generated``, and the example notebooks into ``notebooks``."""
+    generated = docs / "reference" / "generated"
+    generated.mkdir(parents=True, exist_ok=True)
+    pages = {
+        "magics.md": _magics(),
+        "terminal.md": _terminal(),
+        "errors.md": _errors(),
+        "events.md": _events(),
+        "labels.md": _labels(),
+        "routes.md": _routes(),
+    }
+    for name, lines in pages.items():
+        _put(generated / name, "\n".join(lines) + "\n")
+    notebooks = docs / "notebooks"
+    notebooks.mkdir(exist_ok=True)
+    for notebook in sorted(EXAMPLES.glob("0*.ipynb")):
+        # One that `make docs` has run is newer, and has its outputs.
+        if not (notebooks / notebook.name).exists():
+            shutil.copy(notebook, notebooks)
+
+
+def _put(path: Path, text: str) -> None:
+    # Sphinx reads again what has changed.
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+
+
+def _magics() -> Iterator[str]:
+    yield "# Magics"
+    yield ""
+    yield "`%load_ext pathways_jupyter` brings them. `%pathways help` shows this page's contents, and `--help` behind a"
+    yield "command its options."
+    for about in MAGIC.values():
+        yield from _declared(about, "%pathways ")
+    for about in colocated.LINE.values():
+        yield from _declared(about, "%colocated ")
+    for about in (colocated.CELL, job.CELL, multihost.CELL):
+        yield from _declared(about, "")
+
+
+def _declared(about: Command, before: str) -> Iterator[str]:
+    yield f"\n## `{before}{about.name}`\n"
+    yield _prose(about.summary) + "\n"
+    if about.details:
+        yield _prose(about.details) + "\n"
+    rows = [("|".join(word.choices) or word.name.upper(), word.help) for word in about.words]
+    rows += [(_spelling(option), _option_help(option)) for option in about.options]
+    yield from _table(("argument", "meaning"), rows)
+    yield from _table(("example", ""), [(before + line, what) for line, what in (about.examples or {}).items()])
+
+
+def _spelling(option: Option) -> str:
+    flag = ", ".join(filter(None, (option.short, option.flag)))
+    value = option.metavar or {Kind.NUMBER: "N", Kind.SECONDS: "SECONDS"}.get(option.kind, "TEXT")
+    return flag if option.kind is Kind.FLAG else f"{flag} {value}"
+
+
+def _option_help(option: Option) -> str:
+    default = f"; default: {option.default}" if option.default else ""
+    return f"{option.help}{default}"
+
+
+def _terminal() -> Iterator[str]:
+    yield "# The command line"
+    yield ""
+    yield from _click(main, click.Context(main, info_name="pathways-jupyter"))
+
+
+def _click(command: click.Command, context: click.Context) -> Iterator[str]:
+    if context.parent is not None:
+        yield f"\n## `{context.command_path}`\n"
+    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+        yield _prose(paragraph.removeprefix("\b").strip()) + "\n"
+    rows = []
+    for parameter in command.params:
+        if record := parameter.get_help_record(context):
+            rows.append(record)
+        elif isinstance(parameter, click.Argument):
+            rows.append((parameter.make_metavar(context), ""))
+    yield from _table(("argument", "meaning"), rows)
+    if command.epilog:
+        yield "```text\n" + inspect.cleandoc(command.epilog).replace("\b\n", "") + "\n```\n"
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            member = command.get_command(context, name)
+            assert member is not None
+            yield from _click(member, click.Context(member, info_name=name, parent=context))
+
+
+def _errors() -> Iterator[str]:
+    yield "# Errors"
+    yield ""
+    yield "Every error that the package raises on purpose is a `PathwaysError`. Its text says what happened, its `hint` what"
+    yield "to do. Causes and remedies are in [troubleshooting](../../troubleshooting.md)."
+    yield ""
+    yield from _table(("error", "derived from", "meaning"), [
+        (name, ", ".join(base.__name__ for base in error.__bases__), inspect.getdoc(error).partition("\n\n")[0])
+        for name, error in error_classes().items()
+    ], code=2)
+
+
+def error_classes() -> dict[str, type[errors.PathwaysError]]:
+    """Return the errors that users may meet, by name, with the module where a name alone is not unique."""
+    for module in pkgutil.walk_packages(pathways_jupyter.__path__, "pathways_jupyter."):
+        if module.name.endswith(".errors") or module.name.endswith(".arguments"):
+            importlib.import_module(module.name)
+
+    def below(error: type) -> Iterator[type]:
+        yield error
+        for each in error.__subclasses__():
+            yield from below(each)
+
+    found: dict[str, type[errors.PathwaysError]] = {}
+    for error in below(errors.PathwaysError):
+        if ".local." in error.__module__:
+            continue
+        public = error.__name__ in pathways_jupyter.__all__
+        room = error.__module__.split(".")[1]
+        found[error.__name__ if public else f"{room}.{error.__name__}"] = error
+    return found
+
+
+def _events() -> Iterator[str]:
+    yield "# Events and states"
+    yield ""
+    yield "`Session.subscribe` and `%pathways events` give a session's events. Each is an `Event` with a kind, a message for"
+    yield "people, the time, and `data` for programs."
+    for title, kind in (
+        ("Kinds of events", events.EventKind),
+        ("States of a session", events.SessionState),
+        ("Stages of connecting", events.Stage),
+    ):
+        yield f"\n## {title}\n"
+        documented = _documented_values(kind)
+        yield from _table(("value", "meaning"), [(each.value, documented.get(each.name, "")) for each in kind])
+
+
+def _documented_values(of: object) -> dict[str, str]:
+    """Return the string below each assignment in the source of a class or module, by the assigned name."""
+    tree = ast.parse(inspect.getsource(of))  # type: ignore[arg-type]
+    body: Sequence[ast.stmt] = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else tree.body
+    found = {}
+    for statement, below in zip(body, body[1:], strict=False):
+        if (
+            isinstance(statement, ast.Assign)
+            and isinstance(statement.targets[0], ast.Name)
+            and isinstance(below, ast.Expr)
+            and isinstance(below.value, ast.Constant)
+        ):
+            found[statement.targets[0].id] = inspect.cleandoc(str(below.value.value))
+    return found
+
+
+def _labels() -> Iterator[str]:
+    yield "# Labels and annotations"
+    yield ""
+    yield "What the package writes on the objects that it creates in Kubernetes. All of them carry"
+    yield f"`{names.MANAGED_BY_LABEL}: {names.MANAGED_BY}`."
+    yield ""
+    documented = _documented_values(names)
+    for title, ending in (("Labels", "_LABEL"), ("Annotations", "_ANNOTATION")):
+        yield f"\n## {title}\n"
+        yield from _table(("name", "meaning"), [
+            (value, documented.get(name, _LABELS.get(name, "")))
+            for name, value in vars(names).items()
+            if name.endswith(ending) and str(value).startswith("pathways-jupyter/")
+        ])
+
+
+_LABELS = {
+    "SESSION_LABEL": "the session that the object belongs to",
+    "USER_LABEL": "the user whose session it is",
+    "SERVICE_LABEL": "the service that the session uses",
+    "KERNEL_ANNOTATION": "the kernel's id",
+    "NOTEBOOK_ANNOTATION": "the notebook's path",
+    "HOST_ANNOTATION": "the machine that the notebook runs on",
+}
+
+
+def _routes() -> Iterator[str]:
+    yield "# REST routes"
+    yield ""
+    yield "What the sidebar asks the Jupyter server for, below `/pathways/`. Authentication and authorization are Jupyter's."
+    yield ""
+    yield from _table(("request", "parameters", "meaning"), [
+        (f"{route.method} {route.path}", ", ".join(route.parameters), inspect.getdoc(route.action) or "")
+        for route in ROUTES
+    ])
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], code: int = 1) -> Iterator[str]:
+    if not rows:
+        return
+    yield f"| {' | '.join(heads)} |"
+    yield "|" + " --- |" * len(heads)
+    for row in rows:
+        # A bar ends a cell, in code too.
+        cells = [" ".join(cell.split()).replace("|", "\\|") for cell in row]
+        yield f"| {' | '.join([f'`{each}`' if each else '' for each in cells[:code]] + [_prose(each) for each in cells[code:]])} |"
+    yield ""
+
+
+def _prose(text: str) -> str:
+    """Return a docstring's or a help text's line as Markdown."""
+    text = re.sub(r":\w+:`~?([^`]*)`", r"``\1``", text)
+    return text.replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_") if "`" not in text else text
+
+
+if __name__ == "__main__":
+    os.chdir(Path(__file__).parent)
+    write(Path())
