@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-import os
 import pkgutil
 import re
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -23,11 +21,9 @@ from pathways_jupyter.commands.tables import MAGIC
 from pathways_jupyter.server.routes import ROUTES
 from pathways_jupyter.service import names
 
-EXAMPLES = Path(__file__).parents[1] / "examples" / "notebooks"
-
 
 def write(docs: Path) -> None:
-    """Write the pages into ``reference/generated``, and the example notebooks into ``notebooks``."""
+    """Write the pages into ``reference/generated``."""
     generated = docs / "reference" / "generated"
     generated.mkdir(parents=True, exist_ok=True)
     pages = {
@@ -40,12 +36,6 @@ def write(docs: Path) -> None:
     }
     for name, lines in pages.items():
         _put(generated / name, "\n".join(lines) + "\n")
-    notebooks = docs / "notebooks"
-    notebooks.mkdir(exist_ok=True)
-    for notebook in sorted(EXAMPLES.glob("0*.ipynb")):
-        # One that `make docs` has run is newer, and has its outputs.
-        if not (notebooks / notebook.name).exists():
-            shutil.copy(notebook, notebooks)
 
 
 def _put(path: Path, text: str) -> None:
@@ -152,7 +142,7 @@ def error_classes() -> dict[str, type[errors.PathwaysError]]:
 def _events() -> Iterator[str]:
     yield "# Events and states"
     yield ""
-    yield "`Session.subscribe` and `%pathways events` give a session's events. Each is an `Event` with a kind, a message for"
+    yield "`Session.events()`, `Session.follow()` and `%pathways events` give a session's events. Each is an `Event` with a kind, a message for"
     yield "people, the time, and `data` for programs."
     for title, kind in (
         ("Kinds of events", events.EventKind),
@@ -190,20 +180,10 @@ def _labels() -> Iterator[str]:
     for title, ending in (("Labels", "_LABEL"), ("Annotations", "_ANNOTATION")):
         yield f"\n## {title}\n"
         yield from _table(("name", "meaning"), [
-            (value, documented.get(name, _LABELS.get(name, "")))
+            (value, documented.get(name, ""))
             for name, value in vars(names).items()
             if name.endswith(ending) and str(value).startswith("pathways-jupyter/")
         ])
-
-
-_LABELS = {
-    "SESSION_LABEL": "the session that the object belongs to",
-    "USER_LABEL": "the user whose session it is",
-    "SERVICE_LABEL": "the service that the session uses",
-    "KERNEL_ANNOTATION": "the kernel's id",
-    "NOTEBOOK_ANNOTATION": "the notebook's path",
-    "HOST_ANNOTATION": "the machine that the notebook runs on",
-}
 
 
 def _routes() -> Iterator[str]:
@@ -233,8 +213,3 @@ def _prose(text: str) -> str:
     """Return a docstring's or a help text's line as Markdown."""
     text = re.sub(r":\w+:`~?([^`]*)`", r"``\1``", text)
     return text.replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_") if "`" not in text else text
-
-
-if __name__ == "__main__":
-    os.chdir(Path(__file__).parent)
-    write(Path())
