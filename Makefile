@@ -33,7 +33,7 @@ SECONDS ?= 60
 SEED ?= $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test subset wheel ui pictures soak lint format bench clean
+.PHONY: help demo lab test subset wheel ui pictures soak lint format bench docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +89,11 @@ format: $(VENV)/.lint $(NODE_MODULES) ## Rewrite the sources in the house style
 
 bench: $(VENV)/.bench $(VENV)/.ui ## Measure ours and the peers in one run, and write docs/benchmarks.md
 	$(BIN)/python -m benchmarks --output docs/benchmarks
+
+docs: $(VENV)/.docs ## Build the documentation into build/docs: run the notebooks, generate the reference, check every link inside
+	$(BIN)/python docs/run_notebooks.py
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -b html docs build/docs
+	@echo "Open build/docs/index.html"
 
 clean: ## Remove what the other targets made
 	rm -rf .venv .venv-* build dist .mypy_cache .ruff_cache .pytest_cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import itertools
 import pkgutil
 import re
 from collections.abc import Iterator, Sequence
@@ -109,13 +110,17 @@ def _click(command: click.Command, context: click.Context) -> Iterator[str]:
 def _errors() -> Iterator[str]:
     yield "# Errors"
     yield ""
-    yield "Every error that the package raises on purpose is a `PathwaysError`. Its text says what happened, its `hint` what"
-    yield "to do. Causes and remedies are in [troubleshooting](../../troubleshooting.md)."
+    yield "Every error that the package raises on purpose is a `PathwaysError`. Its text says what happened, its `hint`"
+    yield "what to do. Causes and remedies are in [troubleshooting](../../troubleshooting.md)."
     yield ""
-    yield from _table(("error", "derived from", "meaning"), [
-        (name, ", ".join(base.__name__ for base in error.__bases__), inspect.getdoc(error).partition("\n\n")[0])
-        for name, error in error_classes().items()
-    ], code=2)
+    yield from _table(
+        ("error", "derived from", "meaning"),
+        [
+            (name, ", ".join(base.__name__ for base in error.__bases__), inspect.getdoc(error).partition("\n\n")[0])
+            for name, error in error_classes().items()
+        ],
+        code=2,
+    )
 
 
 def error_classes() -> dict[str, type[errors.PathwaysError]]:
@@ -142,8 +147,8 @@ def error_classes() -> dict[str, type[errors.PathwaysError]]:
 def _events() -> Iterator[str]:
     yield "# Events and states"
     yield ""
-    yield "`Session.events()`, `Session.follow()` and `%pathways events` give a session's events. Each is an `Event` with a kind, a message for"
-    yield "people, the time, and `data` for programs."
+    yield "`Session.events()`, `Session.follow()` and `%pathways events` give a session's events. Each is an"
+    yield "`Event` with a kind, a message for people, the time, and `data` for programs."
     for title, kind in (
         ("Kinds of events", events.EventKind),
         ("States of a session", events.SessionState),
@@ -159,7 +164,7 @@ def _documented_values(of: object) -> dict[str, str]:
     tree = ast.parse(inspect.getsource(of))  # type: ignore[arg-type]
     body: Sequence[ast.stmt] = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else tree.body
     found = {}
-    for statement, below in zip(body, body[1:], strict=False):
+    for statement, below in itertools.pairwise(body):
         if (
             isinstance(statement, ast.Assign)
             and isinstance(statement.targets[0], ast.Name)
@@ -179,22 +184,29 @@ def _labels() -> Iterator[str]:
     documented = _documented_values(names)
     for title, ending in (("Labels", "_LABEL"), ("Annotations", "_ANNOTATION")):
         yield f"\n## {title}\n"
-        yield from _table(("name", "meaning"), [
-            (value, documented.get(name, ""))
-            for name, value in vars(names).items()
-            if name.endswith(ending) and str(value).startswith("pathways-jupyter/")
-        ])
+        yield from _table(
+            ("name", "meaning"),
+            [
+                (value, documented.get(name, ""))
+                for name, value in vars(names).items()
+                if name.endswith(ending) and str(value).startswith("pathways-jupyter/")
+            ],
+        )
 
 
 def _routes() -> Iterator[str]:
     yield "# REST routes"
     yield ""
-    yield "What the sidebar asks the Jupyter server for, below `/pathways/`. Authentication and authorization are Jupyter's."
+    yield "What the sidebar asks the Jupyter server for, below `/pathways/`."
+    yield "Authentication and authorization are Jupyter's."
     yield ""
-    yield from _table(("request", "parameters", "meaning"), [
-        (f"{route.method} {route.path}", ", ".join(route.parameters), inspect.getdoc(route.action) or "")
-        for route in ROUTES
-    ])
+    yield from _table(
+        ("request", "parameters", "meaning"),
+        [
+            (f"{route.method} {route.path}", ", ".join(route.parameters), inspect.getdoc(route.action) or "")
+            for route in ROUTES
+        ],
+    )
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], code: int = 1) -> Iterator[str]:
@@ -205,7 +217,8 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], code: int = 1) -
     for row in rows:
         # A bar ends a cell, in code too.
         cells = [" ".join(cell.split()).replace("|", "\\|") for cell in row]
-        yield f"| {' | '.join([f'`{each}`' if each else '' for each in cells[:code]] + [_prose(each) for each in cells[code:]])} |"
+        written = [f"`{each}`" if each else "" for each in cells[:code]] + [_prose(each) for each in cells[code:]]
+        yield f"| {' | '.join(written)} |"
     yield ""
 
 

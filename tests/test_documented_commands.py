@@ -18,7 +18,11 @@ from pathways_jupyter.commands.tables import MAGIC
 from pathways_jupyter.magics import parser
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    # What is generated from the declarations names commands by themselves.
+    *(each for each in sorted((ROOT / "docs").rglob("*.md")) if "generated" not in each.parts),
+]
 PROGRAM = "pathways-jupyter"
 OF_OTHERS = re.compile(
     r"\b(pip|kubectl|gcloud)\b|^--enable-network-policy$|^--xla_|^(ssh )?--worker=all$|^--sidecar_name="

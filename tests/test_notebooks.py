@@ -110,7 +110,9 @@ def test_a_notebook_whose_kernel_was_killed_claims_nothing_of_today(execute):
 def test_what_the_notebooks_import_is_what_the_first_line_of_the_readme_and_make_install():
     """They install the package with what it needs, and the extra `all`, and nothing else."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert "pip install '.[all]' " in (ROOT / "README.md").read_text()
+    readme = (ROOT / "README.md").read_text()
+    assert "pip install 'pathways_jupyter[all]' " in readme
+    assert "`pip install '.[all]'`" in readme
     assert "--editable '.[all]'\n" in (ROOT / "Makefile").read_text()
     assert (ROOT / "binder" / "requirements.txt").read_text() == ".[all]\n"
     installed = set()

@@ -50,9 +50,9 @@ def test_troubleshooting_has_every_finding_of_the_doctor():
     named = set()
     for module in ("doctor.py", "checks.py"):
         for call in ast.walk(ast.parse((SERVICE / module).read_text(encoding="utf-8"))):
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in {"Finding", "failed"}:
-                if isinstance(call.args[0], ast.Constant):
-                    named.add(call.args[0].value)
+            match call:
+                case ast.Call(func=ast.Name(id="Finding" | "failed"), args=[ast.Constant(value=name), *_]):
+                    named.add(name)
     assert len(named) > 8
     assert [each for each in sorted(named) if f"\n### {each}\n" not in page] == []
 
@@ -65,6 +65,6 @@ def test_every_command_and_route_has_its_entry(generate, tmp_path):
         assert f"\n## `{name}`\n" in pages["magics.md"]
     for name in ("run", "demo", "service deploy", "multihost", "operator manifests", "local up"):
         assert f"\n## `pathways-jupyter {name}`\n" in pages["terminal.md"]
-    # A line of a table without a meaning is one that nobody has explained.
+    # A line of a table without a meaning is one that is not explained.
     for name in ("errors.md", "labels.md", "routes.md"):
         assert "|  |\n" not in pages[name], name

@@ -83,6 +83,6 @@ def load() -> Internals:
     if missing:
         raise SessionError(
             f"JAX {jax.__version__} cannot be switched: it has no {', '.join(missing)}.",
-            hint="Install a version of JAX that the README lists.",
+            hint="Install a version of JAX that docs/installation.md lists.",
         )
     return Internals(**modules)
