@@ -61,6 +61,38 @@ def main():
 main()
 """
 
+ABANDONED = """
+import os, signal, sys, threading
+import pathways_jupyter
+from pathways_jupyter.session import registry
+
+def interrupt(main=threading.get_ident()):
+    # When the main thread waits for the slices, and again when it waits for the supervisor, which does not answer.
+    waits_in("watch", main)
+    while not (records := registry.sessions()):
+        pass
+    print(records[0].pid, flush=True)
+    os.kill(records[0].pid, signal.SIGSTOP)
+    os.kill(os.getpid(), signal.SIGINT)
+    waits_in("finish", main)
+    os.kill(os.getpid(), signal.SIGINT)
+
+def waits_in(function, main):
+    while not any(code == function for code in stack(sys._current_frames()[main])):
+        pass
+
+def stack(frame):
+    while frame is not None:
+        yield frame.f_code.co_name
+        frame = frame.f_back
+
+def main():
+    threading.Thread(target=interrupt, daemon=True).start()
+    pathways_jupyter.connect(local=True, tpu="tpuv6e:2x2=1")
+
+main()
+"""
+
 IMPORTING = """
 import sys, time
 
@@ -153,20 +185,30 @@ def test_ctrl_c_while_connecting_shows_the_scripts_own_lines(alone, tmp_path, im
             _, errors = waiting.communicate(timeout=DEADLINE)
         holder.communicate("\n", timeout=DEADLINE)
     assert waiting.returncode == -signal.SIGINT, errors
-    own_lines_only(errors, script, "Connecting was interrupted; nothing of it is left.")
+    own_lines_only(errors, script, "Connecting was interrupted. Everything that it had created was removed.")
 
 
-def test_ctrl_c_while_disconnecting_shows_the_scripts_own_lines(alone, tmp_path):
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (ENDING, "goes on being removed."),
+        (ABANDONED, "is still being removed; pathways-jupyter sessions lists it until it is gone."),
+    ],
+    ids=["disconnecting", "connecting"],
+)
+def test_ctrl_c_while_it_ends_says_what_is_left(alone, tmp_path, program, said):
     script = tmp_path / "script.py"
-    script.write_text(ENDING)
+    script.write_text(program)
     with subprocess.Popen(
         [sys.executable, str(script)], env=alone, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as ending:
-        supervisor = int(ending.stdout.readline())
+        line = ending.stdout.readline()
+        assert line, ending.stderr.read()
+        supervisor = int(line)
         _, errors = ending.communicate(timeout=DEADLINE)
         os.kill(supervisor, signal.SIGCONT)
     assert ending.returncode == -signal.SIGINT
-    own_lines_only(errors, script, "goes on being removed.")
+    own_lines_only(errors, script, said)
 
 
 def own_lines_only(errors: str, script: Path, message: str) -> None:

@@ -56,11 +56,11 @@ def connect(arguments: Mapping[str, Any], *, progress: bool | None) -> Session:
         # Even in a notebook this was a call from Python, so hints must name keywords, not flags of the magic.
         error.face = Face.SCRIPT
         raise
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         if shell is None:
             attempt.until_imported()
         # Without the stack of what was waited for, which says nothing to the user.
-        raise KeyboardInterrupt("Connecting was interrupted; nothing of it is left.") from None
+        raise KeyboardInterrupt(attempt.interrupted(error)) from None
     if connection is not None:
         connection.watch(made)
     return made

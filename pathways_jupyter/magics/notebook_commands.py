@@ -23,7 +23,7 @@ from pathways_jupyter.render import sessions as sessions_picture
 from pathways_jupyter.render.view import View
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.kernel import process, session
-from pathways_jupyter.session.kernel.attempt import ConnectionAttempt
+from pathways_jupyter.session.kernel.attempt import ConnectionAttempt, interrupted
 from pathways_jupyter.session.kernel.session import Session
 from pathways_jupyter.widgets.live import Place
 
@@ -75,10 +75,9 @@ def connect(connection: Connection, values: Values, place: Place | None = None) 
     try:
         with Waiting(connection.screen, place) as waiting:
             attempt = waiting.connect(requested, process.variables())
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         if process.session() is None:
-            error = SessionError("Connecting was interrupted; everything that it had created was removed.")
-            raise error from None
+            raise SessionError(interrupted(error)) from None
         # It came when all was done: the session is fine, only the rest of the cell is lost.
         raise KeyboardInterrupt() from None
     _show(connection, attempt, waiting.place)

@@ -143,16 +143,21 @@ def finish(link: Link) -> str:
     """End the session of `link`; return what could not be removed, or an empty string."""
     patience = CLEANUP_SECONDS
     try:
-        return str(link.answer(link.ask(Method.DISCONNECT), patience=CLEANUP_SECONDS)["left"])
-    except SessionError:
-        # The supervisor has ended, or is still working; the check below decides which.
-        pass
+        try:
+            return str(link.answer(link.ask(Method.DISCONNECT), patience=CLEANUP_SECONDS)["left"])
+        except SessionError:
+            # The supervisor has ended, or is still working; the check below decides which.
+            pass
+        except KeyboardInterrupt:
+            # The user does not want to wait; the supervisor continues without us.
+            patience = 0.0
+            raise
+        finally:
+            over = link.close(patience=patience)
     except KeyboardInterrupt:
-        # The user does not want to wait; the supervisor continues without us.
-        patience = 0.0
-        raise
-    finally:
-        over = link.close(patience=patience)
-    if over and registry.read(link.session) is None:
-        return ""
+        raise KeyboardInterrupt(_unfinished(link)) from None
+    return "" if over and registry.read(link.session) is None else _unfinished(link)
+
+
+def _unfinished(link: Link) -> str:
     return f"Session {link.session} is still being removed; pathways-jupyter sessions lists it until it is gone."

@@ -77,6 +77,8 @@ class ConnectionAttempt(Generic[S]):
         self._request = 0
         self._session: S | None = None
         self._done = False
+        # What could not be removed after a first connect.
+        self._left = ""
         self._events = self._run()
 
     def __iter__(self) -> Iterator[Event]:
@@ -110,11 +112,13 @@ class ConnectionAttempt(Generic[S]):
         self._counting.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Cancel the attempt unless it has come to its end."""
         try:
             if not self._done:
                 self.cancel()
+            if self._left and isinstance(error, KeyboardInterrupt):
+                error.args = (self._left,)
         finally:
             self._counting.__exit__(None, None, None)
 
@@ -218,7 +222,7 @@ class ConnectionAttempt(Generic[S]):
         finally:
             # Also when JAX cannot be restored: otherwise the proxy would hold slices that nothing uses.
             if link is not None:
-                finish(link)
+                self._left = finish(link)
 
     def _withdraw(self, link: Link) -> None:
         """Take back the request for a new proxy; no-op if there was none, or it has been answered."""
@@ -253,6 +257,11 @@ def import_jax() -> threading.Thread:
     thread = threading.Thread(target=run, name=_IMPORTS_JAX)
     thread.start()
     return thread
+
+
+def interrupted(error: KeyboardInterrupt) -> str:
+    """Return what to say when `error` ended a first connect: what is left of it, if anything."""
+    return f"Connecting was interrupted. {str(error) or 'Everything that it had created was removed.'}"
 
 
 def until_imported() -> None:
