@@ -25,7 +25,8 @@ PAGES = [
 ]
 PROGRAM = "pathways-jupyter"
 OF_OTHERS = re.compile(
-    r"\b(pip|kubectl|gcloud|nbconvert)\b|^--enable-network-policy$|^--reservation=|^--xla_|^(ssh )?--worker=all$|^--sidecar_name="
+    r"\b(pip|kubectl|gcloud|nbconvert)\b|^--enable-network-policy$|^--reservation=|^--xla_"
+    r"|^(ssh )?--worker=all$|^--sidecar_name="
 )
 """Options of other programs."""
 
