@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ from typing import NoReturn
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.tpu import InstanceType
+
+_COLLECTIVE_TIMEOUT_SECONDS = 24 * 60 * 60
 
 
 class Flags(argparse.ArgumentParser):
@@ -55,6 +58,17 @@ def instance_list(text: str) -> list[InstanceType]:
     if not found:
         raise ConfigError("no slices were requested", hint="For example: --virtual_slices=tpuv6e:2x2,tpuv6e:2x2")
     return found
+
+
+def set_collective_timeouts() -> None:
+    """Let the devices of this process wait for each other in collectives for a day; to be called before JAX has any.
+
+    XLA:CPU ends the process when one device reaches a collective a minute after the others, and with it all arrays of
+    the session. A TPU has no such limit. XLA has compile options of these names too, which have no effect.
+    """
+    names = ("xla_cpu_collective_call_terminate_timeout_seconds", "xla_cpu_collective_timeout_seconds")
+    flags = [os.environ.get("XLA_FLAGS", ""), *(f"--{each}={_COLLECTIVE_TIMEOUT_SECONDS}" for each in names)]
+    os.environ["XLA_FLAGS"] = " ".join(flags)
 
 
 _LETTERS = {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}

@@ -42,6 +42,7 @@ def main(argv: Sequence[str]) -> int:
     program_start.set_up("proxy", argv)
     # If XLA crashes, the pod's log has the stack of Python.
     faulthandler.enable()
+    program_start.set_collective_timeouts()
     flags = Flags("proxy")
     flags.add_argument("--resource_manager_address", required=True)
     flags.add_argument("--virtual_slices", default="")

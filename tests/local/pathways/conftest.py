@@ -180,9 +180,9 @@ class Service:
         }
         return self.start("worker", pod, flags, place)
 
-    def sidecar(self, slice_index: int, host: int = 0) -> Program:
+    def sidecar(self, slice_index: int, host: int = 0, **environment: str) -> Program:
         """The sidecar in the pod of a worker: it shares the worker's sockets and working directory."""
-        place = {"GRPC_SERVER_ADDRESS": "0.0.0.0:50051", "JAX_PLATFORMS": "proxy"}
+        place = {"GRPC_SERVER_ADDRESS": "0.0.0.0:50051", "JAX_PLATFORMS": "proxy", **environment}
         program = self.start(
             "pathways_jupyter.local.pathways.sidecar.server", f"service-worker-{slice_index}-{host}", [], place
         )
@@ -193,10 +193,17 @@ class Service:
         """A worker pod's working directory."""
         return self._directory / f"service-worker-{slice_index}-{host}"
 
-    def proxy(self, name: str, slices: int = 2, instance_type: str | None = None, more: Sequence[str] = ()) -> Program:
+    def proxy(
+        self,
+        name: str,
+        slices: int = 2,
+        instance_type: str | None = None,
+        more: Sequence[str] = (),
+        **environment: str,
+    ) -> Program:
         wanted = ",".join([instance_type or self._instance_type] * slices)
         flags = ["--server_port=29000", "--resource_manager_address=head.service:29001", "--gcs_scratch_location="]
-        return self.start("proxy_program", name, [*flags, f"--virtual_slices={wanted}", *more])
+        return self.start("proxy_program", name, [*flags, f"--virtual_slices={wanted}", *more], environment)
 
     def start(self, module: str, pod: str, flags: list[str], more: dict[str, str] | None = None) -> Program:
         sockets = self._directory / pod

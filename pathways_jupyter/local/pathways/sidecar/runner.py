@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from pathways_jupyter.local.pathways import program_start
 from pathways_jupyter.local.pathways.sidecar import sidecar_protocol
 from pathways_jupyter.local.pathways.sidecar.sidecar_protocol import Connection, Header, WireError
 
@@ -165,6 +166,7 @@ def _start_jax(host: int, hosts: Mapping[int, int]) -> None:
     from jax._src import xla_bridge
     from jaxlib import _pathways
 
+    program_start.set_collective_timeouts()
     # JAX_PLATFORMS may name what a notebook uses, and XLA_FLAGS may ask for more devices: neither is meant for here.
     jax.config.update("jax_platforms", "cpu")
     mine = {device for device, its_host in hosts.items() if its_host == host}
