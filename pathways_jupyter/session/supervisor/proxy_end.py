@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
+import textwrap
 
 from pathways_jupyter.base.errors import ClusterError, ServiceError
 from pathways_jupyter.base.sentences import advice, say
@@ -19,11 +21,17 @@ from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor.lease_keeper import LeaseKeeper
 
 _SECONDS = 1.0
-"""Longest time spent on finding a cause."""
+"""Longest time spent on asking the Job for a cause, and then the log."""
+_LOG_LINES = 2000
+"""Lines from the end of a log: behind the fatal one are the stacks of all threads."""
+_LONGEST_LINE = 500
+_FATAL = re.compile(r"F\d{4} [^\]]*\] (.+)")
+"""What XLA logs before it ends its process: ``F1123 10:28:52.123456 7 rendezvous.cc:161] Termination timeout ...``."""
+_PYTHON_FATAL = re.compile(r"Fatal Python error: .+")
 
 
 async def why_gone(client: Client, record: SessionRecord, reason: str, lease: LeaseKeeper | None) -> str:
-    """Return `reason` with its cause: why the Job failed, or that its Lease had expired."""
+    """Return `reason` with its cause: why the Job failed, that its Lease had expired, or the log's last fatal line."""
     removed = False
     with contextlib.suppress(ClusterError, TimeoutError):
         async with asyncio.timeout(_SECONDS):
@@ -41,7 +49,9 @@ async def why_gone(client: Client, record: SessionRecord, reason: str, lease: Le
                 # BackoffLimitExceeded only repeats that the Job's single pod failed.
                 if failed and each.get("reason") != "BackoffLimitExceeded":
                     return f"{reason} {each.get('reason')}: {each.get('message')}".rstrip(".") + "."
-    return lease.explain(reason) if removed and lease is not None else reason
+    if removed:
+        return lease.explain(reason) if lease is not None else reason
+    return reason + await _log_says(client, record, record.pod)
 
 
 async def before_use(client: Client, record: SessionRecord, pod: str, problem: str, hint: str) -> ServiceError:
@@ -49,7 +59,6 @@ async def before_use(client: Client, record: SessionRecord, pod: str, problem: s
 
     It says that its lifetime was over, or else `problem` with the last line of the log of `pod`.
     """
-    said = ""
     with contextlib.suppress(ClusterError, TimeoutError):
         async with asyncio.timeout(_SECONDS):
             job = await objects.find(client, JOBS, record.job, namespace=record.namespace)
@@ -58,11 +67,29 @@ async def before_use(client: Client, record: SessionRecord, pod: str, problem: s
                     f"The proxy ended before it could be used. {_lifetime_over(job)}",
                     hint=advice("Raise {max_lifetime}: it begins when the proxy is created."),
                 )
+    return ServiceError(problem + await _log_says(client, record, pod, any_line=True), hint=hint)
+
+
+async def _log_says(client: Client, record: SessionRecord, pod: str, *, any_line: bool = False) -> str:
+    """Return a sentence with the last fatal line of a proxy's log; with `any_line`, or else with its last line.
+
+    Empty if there is no such line, or it cannot be read.
+    """
+    said: dict[str, str] = {}
     with contextlib.suppress(ClusterError, TimeoutError):
         async with asyncio.timeout(_SECONDS):
-            async for line in logs(client, pod, namespace=record.namespace, container=names.PROXY_CONTAINER, tail=1):
-                said = f" The last line of its log: {line.strip()}" if line.strip() else ""
-    return ServiceError(f"{problem}{said}", hint=hint)
+            container = names.PROXY_CONTAINER
+            async for line in logs(client, pod, namespace=record.namespace, container=container, tail=_LOG_LINES):
+                if fatal := _FATAL.match(line):
+                    said["xla"] = fatal[1]
+                elif _PYTHON_FATAL.match(line):
+                    said["python"] = line
+                elif any_line and line.strip():
+                    said["last"] = line
+    for each in ("xla", "python", "last"):
+        if each in said:
+            return f" Its log says: {textwrap.shorten(said[each], _LONGEST_LINE)}"
+    return ""
 
 
 def _is_over(client: Client, job: Object) -> bool:

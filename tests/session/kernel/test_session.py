@@ -18,7 +18,7 @@ from network_way import network_way
 
 from pathways_jupyter.base.errors import CapacityError, ServiceError, SessionError
 from pathways_jupyter.base.events import EventKind, SessionState
-from pathways_jupyter.service.names import JOB_INDEX_LABEL, REPLICATED_JOB_LABEL
+from pathways_jupyter.service.names import JOB_INDEX_LABEL, PROXY_CONTAINER, REPLICATED_JOB_LABEL
 from pathways_jupyter.session import client, protocol, registry
 from pathways_jupyter.session.kernel import session
 from pathways_jupyter.session.protocol import Method
@@ -109,6 +109,14 @@ def test_a_deleted_pod_is_reported_and_reconnecting_gives_a_new_proxy(connected,
     assert connected.record.pod != pod
     assert connected.record.generation == 2
     assert jax.numpy.ones(4).sum() == 4
+
+
+def test_the_event_of_a_proxy_that_crashed_quotes_its_last_words_and_exit_code(config, cluster, gone):
+    with session.connect(config(1)) as made:
+        kubectl(cluster, "exec", made.record.pod, "-c", PROXY_CONTAINER, "--", "kill", "-ABRT", "1")
+        lost = next(event for event in made.follow() if event.kind is EventKind.PROXY_LOST)
+        assert "ended: Error, exit code 134. Its log says: Fatal Python error: Aborted" in lost.message
+    gone(made.id)
 
 
 def test_a_session_with_a_slice_down_is_degraded_until_it_has_healed(connected, cluster):

@@ -22,7 +22,7 @@ class Ended:
 
     def __init__(self, client: Client, job: Object) -> None:
         self.client = client
-        self.record = new_record(namespace="default", job=job["metadata"]["name"])
+        self.record = new_record(namespace="default", job=job["metadata"]["name"], pod="proxy")
 
     async def change(self, body: dict[str, Any], subresource: str = "") -> None:
         path = JOBS.item("default", self.record.job, subresource)
@@ -74,14 +74,39 @@ async def test_a_lifetime_that_is_over_is_the_cause_before_and_after_the_proxy_i
     assert "--max-lifetime" in str(error.hint)
 
 
-async def test_the_last_line_of_the_log_explains_an_end_before_the_proxy_is_used(ended, bench):
-    metadata = {"name": "proxy", "labels": {names.SESSION_LABEL: "s1"}}
-    manifest = {"metadata": metadata, "spec": {"containers": [{"name": names.PROXY_CONTAINER}]}}
-    await bench.running(ended.client, manifest, "sh", "-c", "echo first; echo no such flag; exit 2")
-    await bench.until(ended.client, "proxy", lambda pod: pod["status"]["phase"] == "Failed")
+@pytest.fixture
+async def fail(ended, bench):
+    """Runs the proxy's pod, which fails after it has written these lines to its log."""
+
+    async def run(*lines: str) -> None:
+        metadata = {"name": ended.record.pod, "labels": {names.SESSION_LABEL: "s1"}}
+        manifest = {"metadata": metadata, "spec": {"containers": [{"name": names.PROXY_CONTAINER}]}}
+        await bench.running(ended.client, manifest, "sh", "-c", 'printf "%s\n" "$@"; exit 134', "sh", *lines)
+        await bench.until(ended.client, ended.record.pod, lambda pod: pod["status"]["phase"] == "Failed")
+
+    return run
+
+
+async def test_the_last_line_of_the_log_explains_an_end_before_the_proxy_is_used(ended, fail):
+    await fail("first", "no such flag", "")
     error = await proxy_end.before_use(ended.client, ended.record, "proxy", "It failed.", "Try again.")
-    assert str(error) == "It failed. The last line of its log: no such flag"
+    assert str(error) == "It failed. Its log says: no such flag"
     assert error.hint == "Try again."
+    assert await ended.why() == REASON, "only a fatal line is the cause of a loss"
+
+
+async def test_the_last_fatal_line_of_the_log_explains_a_loss(ended, fail):
+    xla = "F1123 10:28:52.123456       7 rendezvous.cc:161] Termination timeout of 40 seconds exceeded."
+    await fail("F1123 10:28:51.0 7 a.cc:1] earlier", xla, "Fatal Python error: Aborted", "", 'File "a.py", line 1')
+    said = "Its log says: Termination timeout of 40 seconds exceeded."
+    assert await ended.why() == f"{REASON} {said}"
+    error = await proxy_end.before_use(ended.client, ended.record, "proxy", "It failed.", "Try again.")
+    assert str(error) == f"It failed. {said}"
+
+
+async def test_a_crash_of_which_only_python_knows_explains_a_loss(ended, fail):
+    await fail("I1123 10:28:52.0 7 a.cc:1] served", "Fatal Python error: Segmentation fault", "", 'File "a.py", line 1')
+    assert await ended.why() == f"{REASON} Its log says: Fatal Python error: Segmentation fault"
 
 
 async def test_a_log_that_cannot_be_read_hides_nothing(ended):
