@@ -6,14 +6,12 @@ import os
 from typing import Any
 
 from jupyter_server.utils import url_path_join
-from prometheus_client import REGISTRY
 from traitlets import Unicode
 from traitlets.config import Configurable
 
 from pathways_jupyter.server.handlers import Request
 from pathways_jupyter.server.hub import Hub
 from pathways_jupyter.server.routes import ROUTES
-from pathways_jupyter.server.server_metrics import ServerMetrics
 from pathways_jupyter.server.updates import UpdatesHandler
 
 KERNEL_ACTIONS = "https://events.jupyter.org/jupyter_server/kernel_actions/v1"
@@ -46,8 +44,6 @@ def load(app: Any) -> Hub:
     handlers.append((url_path_join(base, ROOT, "updates"), UpdatesHandler, {"hub": hub}))
     app.web_app.add_handlers(".*$", handlers)
     app.web_app.settings["pathways_jupyter_hub"] = hub
-    # The registry that the server's own /metrics shows.
-    REGISTRY.register(ServerMetrics(hub))
 
     async def kernel_acted(logger: Any, schema_id: str, data: dict[str, Any]) -> None:
         if data.get("action") in {"shutdown", "restart"} and data.get("kernel_id"):

@@ -51,11 +51,6 @@ class Hub:
         self._tasks: set[asyncio.Task[None]] = set()
         self._preparing: asyncio.Task[None] | None = None
 
-    @property
-    def watches(self) -> tuple[ClusterWatch, ...]:
-        """The clusters that are being watched."""
-        return tuple(self._watches.values())
-
     async def watch(self, scope: Scope) -> ClusterWatch:
         """Return the watch of `scope`; see :meth:`watch_cluster`.
 

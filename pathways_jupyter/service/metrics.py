@@ -44,13 +44,8 @@ def of_services(pictures: Iterable[tuple[str, Service]]) -> Iterator[Metric]:
     yield from (slices, free, silent)
 
 
-def of_sessions(sessions: Iterable[SessionFigures], *, unreachable: int | None = None) -> Iterator[Metric]:
-    """Yield the metrics of sessions.
-
-    Args:
-      unreachable: Number of sessions whose supervisor does not answer, so that nothing else is known of them; None
-        where that cannot be known.
-    """
+def of_sessions(sessions: Iterable[SessionFigures]) -> Iterator[Metric]:
+    """Yield the metrics of sessions."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     # Prometheus refuses a series that comes twice, and a Lease may carry the labels of another session.
@@ -71,7 +66,3 @@ def of_sessions(sessions: Iterable[SessionFigures], *, unreachable: int | None =
             carried.add_metric([*about, "sent"], each.sent)
             carried.add_metric([*about, "received"], each.received)
     yield from (states, waited, again, carried)
-    if unreachable is not None:
-        yield GaugeMetricFamily(
-            "pathways_sessions_unreachable", "Sessions whose supervisor does not answer.", value=unreachable
-        )

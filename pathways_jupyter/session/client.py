@@ -55,21 +55,21 @@ async def arequest(record: SessionRecord, method: Method, *, patience: float = A
     raise _gone(record)
 
 
-async def present(records: Sequence[SessionRecord], *, patience: float = ANSWER_SECONDS) -> list[SessionRecord]:
+async def present(records: Sequence[SessionRecord]) -> list[SessionRecord]:
     """Return sessions as their supervisors know them now; those that have ended in the meantime are left out.
 
-    A record whose supervisor has ended, or does not answer within `patience` seconds, says so. Sessions of other
-    machines are as they were recorded.
+    A record whose supervisor has ended, or does not answer in time, says so. Sessions of other machines are as they
+    were recorded.
     """
-    answers = await asyncio.gather(*(_present(record, patience) for record in records))
+    answers = await asyncio.gather(*(_present(record) for record in records))
     return [record for record in answers if record is not None]
 
 
-async def _present(record: SessionRecord, patience: float) -> SessionRecord | None:
+async def _present(record: SessionRecord) -> SessionRecord | None:
     if not record.is_here:
         return record
     try:
-        return SessionRecord.from_json(await arequest(record, Method.STATUS, patience=patience))
+        return SessionRecord.from_json(await arequest(record, Method.STATUS))
     except (PathwaysError, KeyError, TypeError, ValueError):
         if registry.read(record.id) is None:
             return None

@@ -41,9 +41,9 @@ c.ServerApp.root_dir = {root!r}
 c.ServerApp.jpserver_extensions = {{"pathways_jupyter": True, **dict.fromkeys({others!r}, False)}}
 c.IdentityProvider.token = {token!r}
 
-from pathways_jupyter.server import cluster_view, hub, server_metrics
+from pathways_jupyter.server import cluster_view, hub
 
-cluster_view.CHECK_SECONDS = server_metrics.READ_SECONDS = 0.5
+cluster_view.CHECK_SECONDS = 0.5
 hub.LINGER_SECONDS = 1.0
 """
 """A server for one user, which looks at its files and at its sessions more often than usual."""
