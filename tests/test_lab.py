@@ -2,17 +2,12 @@
 
 import asyncio
 import contextlib
-import html
 import itertools
 import json
-import os
-import re
 import signal
-import stat
 import subprocess
 import sys
 import uuid
-from pathlib import Path
 
 import aiohttp
 import pytest
@@ -43,12 +38,12 @@ async def admin(cluster):
 
 
 class Lab:
-    """A running ``pathways-jupyter lab open``."""
+    """A running ``pathways-jupyter lab up``."""
 
-    def __init__(self, machine, **environ):
+    def __init__(self, machine):
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "pathways_jupyter", "lab", "open", "--local", "--name", "jane", "--json"],
-            env={**machine.environ, **environ},
+            [sys.executable, "-m", "pathways_jupyter", "lab", "up", "--local", "--name", "jane", "--json"],
+            env=machine.environ,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -123,33 +118,13 @@ async def until_gone(client, *kinds):
             await watch.until_gone(client, kind, namespace="default", labels=labels)
 
 
-@pytest.fixture
-def opened(tmp_path):
-    """A pipe into which :func:`browser` writes what it was asked to open."""
-    os.mkfifo(tmp_path / "opened")
-    return tmp_path / "opened"
-
-
-@pytest.fixture
-def browser(tmp_path, opened):
-    script = tmp_path / "browser"
-    script.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
-    script.chmod(0o700)
-    return script
-
-
-async def test_a_lab_runs_notebooks_next_to_the_tpus_and_leaves_nothing(machine, admin, browser, opened):
+async def test_a_lab_runs_notebooks_next_to_the_tpus_and_leaves_nothing(machine, admin):
     def cli(*arguments, timeout=DEADLINE):
         return asyncio.to_thread(machine.cli, "lab", *arguments, "--local", "--name", "jane", timeout=timeout)
 
-    up = await cli("up", "--no-open", "--json")
-    assert up.returncode == 0, up.stderr
-    assert json.loads(up.stdout)["state"] == "ready"
-    lab = await asyncio.to_thread(Lab, machine, BROWSER=str(browser))
+    lab = await asyncio.to_thread(Lab, machine)
     try:
         await lab.until_up()
-        page = Path((await asyncio.to_thread(opened.read_text)).strip().removeprefix("file://"))
-        assert html.escape(lab.url) in await asyncio.to_thread(page.read_text)
         said = await lab.run(CELL)
         assert "45.0 tpu direct, through a unix socket" in said
 
@@ -173,24 +148,25 @@ async def test_a_lab_runs_notebooks_next_to_the_tpus_and_leaves_nothing(machine,
         code, said = await asyncio.to_thread(lab.close)
     assert code == 0
     assert "the lab keeps running" in said
-    assert not await asyncio.to_thread(page.exists)
 
-    status = await cli("status")
-    assert f"Lab {NAME}: ready" in status.stdout
-    down = await cli("down", "--keep-volume")
+    # The next one finds it, and ends with it.
+    again = await asyncio.to_thread(Lab, machine)
+    await again.until_up()
+    assert again.token == lab.token
+    down = await cli("down")
     assert down.returncode == 0, down.stderr
     await until_gone(admin, "jobs", "pods", "secrets")
     assert (await everything(admin)).keys() == {"persistentvolumeclaims"}
     down = await cli("down", "--delete-volume", "--json")
     assert json.loads(down.stdout)["removed"] == ["its home volume"]
     assert await everything(admin) == {}
-    assert (await cli("status")).returncode == 3
+    _, said = await asyncio.to_thread(again.process.communicate, timeout=DEADLINE)
+    assert again.process.returncode == 0
+    assert f"The lab {NAME} has ended." in said
 
 
 async def test_a_lab_that_cannot_start_says_why(machine, admin):
-    up = await asyncio.to_thread(
-        machine.cli, "lab", "up", "--local", "--name", "broken", "--image", "nowhere/lab:7", "--no-open"
-    )
+    up = await asyncio.to_thread(machine.cli, "lab", "up", "--local", "--name", "broken", "--image", "nowhere/lab:7")
     assert up.returncode == 1
     assert "its image cannot be pulled (nowhere/lab:7)" in up.stderr
     await asyncio.to_thread(machine.cli, "lab", "down", "--local", "--name", "broken", "--delete-volume")
@@ -227,16 +203,6 @@ def test_a_lab_gets_the_documented_role_and_no_more():
     assert grants(manifests.role(spec, direct=False)["rules"]) == grants(documented_rules())
     direct = grants(manifests.role(spec, direct=True)["rules"])
     assert direct == grants(documented_rules()) | grants(documented_rules(IN_CLUSTER))
-
-
-def test_the_page_for_the_browser_is_private_and_hides_the_token_from_other_users(tmp_path, monkeypatch):
-    from pathways_jupyter.actions import lab
-
-    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
-    with lab._page("http://127.0.0.1:1/lab?token=a&b", "lab") as page:
-        assert stat.S_IMODE(os.stat(page).st_mode) == 0o600
-        assert re.search(r'url=http://127\.0\.0\.1:1/lab\?token=a&amp;b"', page.read_text())
-    assert not page.exists()
 
 
 def test_a_lab_is_named_after_its_user():

@@ -28,7 +28,7 @@ from pathways_jupyter.multihost import pod_hosts as hosts
 from pathways_jupyter.service import checks, deployment, discovery, doctor, leases, logs, names, overview
 from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.service.doctor import DEPLOY_NEEDS, FAULT_NEEDS, INSTALL_NEEDS, PLATFORM_NEEDS
-from pathways_jupyter.service.lab import forward, lifecycle, manifests
+from pathways_jupyter.service.lab import lifecycle, manifests
 from pathways_jupyter.service.pathwaysjob import fields
 from pathways_jupyter.session import protocol, registry, sweep
 from pathways_jupyter.session.kernel import spawn
@@ -344,11 +344,12 @@ async def test_a_lab_needs_what_is_documented_and_nothing_else(cluster):
     person = Person(cluster, "lara", as_rules(documented_grants() | documented_grants(LAB)))
     spec = lab_of("lara")
     async with asyncio.timeout(DEADLINE), person.client() as client:
-        await lifecycle.up(client, spec)
-        async with forward.forwarded(client, spec.namespace, spec.name):
-            assert await lifecycle.token(client, spec.namespace, spec.name)
-        assert await lifecycle.find(client, spec.namespace, spec.name)
-        assert "its home volume" in await lifecycle.down(client, spec.namespace, spec.name, keep_volume=False)
+        assert await lifecycle.up(client, spec)
+        async with lifecycle.forwarded(client, spec.namespace, spec.name):
+            assert await lifecycle.up(client, spec)
+        ending = asyncio.create_task(lifecycle.until_ended(client, spec.namespace, spec.name))
+        assert "its home volume" in await lifecycle.down(client, spec.namespace, spec.name, delete_volume=True)
+        await ending
     assert documented_grants(LAB) <= cluster.asked["lara"]
     assert cluster.asked["lara"] <= documented_grants() | documented_grants(LAB)
 

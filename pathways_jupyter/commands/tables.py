@@ -28,7 +28,7 @@ TERMINAL: Mapping[str, Command] = {each.name: each for each in _ALL if each.only
 GROUPS: Mapping[str, str] = {
     "local": "The embedded cluster on this machine: up, down, status, kubeconfig.\n\nA Kubernetes API, pods as "
     "processes, and a Pathways for CPUs.",
-    "lab": "JupyterLab in the cluster: up, open, status, down.\n\nIts notebooks reach their proxies without a tunnel, "
+    "lab": "JupyterLab in the cluster: up, down.\n\nIts notebooks reach their proxies without a tunnel, "
     "and keep running while this machine sleeps.",
     "sessions": "Sessions of all notebooks and scripts on this machine; end one from here.",
     "service": "Deploy a Shared Pathways Service, follow its start, show it, delete it.",

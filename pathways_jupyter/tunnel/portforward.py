@@ -54,21 +54,17 @@ class Forward:
     """A local listening socket for one port of one pod; made by :func:`listen`.
 
     Attributes:
-      target: The port that connections are forwarded to.
       address: The socket's path, or ``host:port``.
       traffic: The bytes that were carried.
     """
 
     def __init__(
         self,
-        target: Target,
+        open_stream: OpenStream,
         on_failure: Callable[[ClusterError], None] | None,
-        traffic: Traffic | None = None,
-        open_stream: OpenStream | None = None,
+        traffic: Traffic | None,
     ) -> None:
-        self.target = target
-        # Of the present target: a lab changes it when its pod is replaced.
-        self._open: OpenStream = open_stream or (lambda: Carrier.open(self.target))
+        self._open = open_stream
         self.traffic = traffic or Traffic()
         self.address = ""
         self._on_failure = on_failure
@@ -218,7 +214,7 @@ async def listen(
     Raises:
       ClusterError: The path or the port is in use.
     """
-    forward = Forward(target, on_failure, traffic, open_stream)
+    forward = Forward(open_stream or (lambda: Carrier.open(target)), on_failure, traffic)
     loop = asyncio.get_running_loop()
     try:
         if path is not None:

@@ -1,4 +1,4 @@
-"""Start a lab, look at it, and end it.
+"""Start a lab, reach it from this machine, and end it.
 
 Starting is idempotent: what is there is kept, so that a lab whose start was interrupted is completed by the next one.
 Permissions are checked first, so that nothing is left half made for the lack of one.
@@ -10,10 +10,9 @@ import asyncio
 import base64
 import contextlib
 import secrets
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
 
-from pathways_jupyter.base.errors import ApiError, ClusterError, ServiceError
+from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError, ServiceError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, NETWORK_POLICIES, PODS, Object, Resource
@@ -22,12 +21,16 @@ from pathways_jupyter.service import checks
 from pathways_jupyter.service.checks import Level, Need
 from pathways_jupyter.service.lab import manifests
 from pathways_jupyter.service.lab.manifests import CLAIMS, LabSpec
-from pathways_jupyter.service.podstate import FATAL_REASONS, State, explain, pod_state, restarts, waiting
+from pathways_jupyter.service.podstate import FATAL_REASONS, State, explain, pod_state, waiting
+from pathways_jupyter.tunnel import portforward
+from pathways_jupyter.tunnel.carrier import Carrier
+from pathways_jupyter.tunnel.portforward import Forward, PortRefused, Target
 
 START_SECONDS = 600.0
 """Longest wait for a lab's pod: a node may have to be made first, and a large image pulled."""
+ANSWER_SECONDS = 120.0
+"""How long JupyterLab may take from the start of its container to its first answer."""
 END_SECONDS = 90.0
-SHUT_DOWN = "it was shut down"
 
 _MADE = (manifests.ROLE_BINDINGS, manifests.ROLES, manifests.SERVICE_ACCOUNTS, manifests.SECRETS)
 LAB_NEEDS: tuple[Need, ...] = (
@@ -41,35 +44,11 @@ LAB_NEEDS: tuple[Need, ...] = (
 """What the user of ``pathways-jupyter lab`` has to be allowed, besides the rules of the Role that the lab gets."""
 
 
-@dataclass(frozen=True)
-class Lab:
-    """A lab as it is in the cluster.
-
-    Attributes:
-      state: ``ready``, ``starting`` or ``down``.
-      reason: Why it is not ready; empty when it is.
-      pod: Name of its pod; empty while there is none.
-      age: Seconds since it was started.
-      volume: Size of its home volume; empty when it is gone.
-      restarts: How often its container was restarted.
-    """
-
-    name: str
-    namespace: str
-    state: State
-    reason: str = ""
-    pod: str = ""
-    node: str = ""
-    image: str = ""
-    age: float = 0.0
-    volume: str = ""
-    restarts: int = 0
-
-
-async def up(client: Client, spec: LabSpec, *, progress: Callable[[str], None] = lambda words: None) -> Lab:
-    """Start a lab, and return once its container runs; one that runs already stays as it is.
+async def up(client: Client, spec: LabSpec, *, progress: Callable[[str], None] = lambda words: None) -> str:
+    """Start a lab, and return its token once its container runs; one that runs already stays as it is.
 
     Raises:
+      ConfigError: It is not there yet, and `spec` has no image.
       ServiceError: It cannot start, and why; what was made for it stays, for the next attempt or for :func:`down`.
       ClusterError: A permission is missing, or the server could not be reached.
     """
@@ -95,81 +74,22 @@ async def up(client: Client, spec: LabSpec, *, progress: Callable[[str], None] =
                 if error.status != 409:
                     raise
     await _until_running(client, spec, progress)
-    lab = await find(client, spec.namespace, spec.name)
-    if lab is None:
-        raise ServiceError(f"Lab {spec.name} was removed while it started.", hint="Run pathways-jupyter lab up again.")
-    return lab
-
-
-async def find(client: Client, namespace: str, name: str) -> Lab | None:
-    """Return a lab; None when there is none of that name.
-
-    Raises:
-      ClusterError: A permission is missing, or the server could not be reached.
-    """
-    job = await objects.find(client, JOBS, name, namespace=namespace)
-    if job is None:
-        return None
-    pod, claim = await asyncio.gather(
-        current_pod(client, namespace, name), objects.find(client, CLAIMS, name, namespace=namespace)
-    )
-    state, reason = (State.STARTING, "it has no pod yet") if pod is None else pod_state(pod)
-    if objects.true_condition(job, "Complete", "Failed"):
-        # Whatever its last pod says: no other one follows.
-        state, reason = State.DOWN, SHUT_DOWN
-    return Lab(
-        name=name,
-        namespace=namespace,
-        state=state,
-        reason=reason,
-        pod="" if pod is None else pod["metadata"]["name"],
-        node="" if pod is None else str(pod["spec"].get("nodeName") or ""),
-        image=job["spec"]["template"]["spec"]["containers"][0]["image"],
-        age=max(0.0, client.now() - objects.created(job)),
-        volume=str((((claim or {}).get("status") or {}).get("capacity") or {}).get("storage") or ""),
-        restarts=0 if pod is None else restarts(pod),
-    )
-
-
-async def current_pod(client: Client, namespace: str, name: str) -> Object | None:
-    """Return the newest pod of a lab that is not being deleted."""
-    found = await objects.list_(client, PODS, namespace=namespace, labels=f"{manifests.LAB_LABEL}={name}")
-    return objects.newest(each for each in found.items if not each["metadata"].get("deletionTimestamp"))
-
-
-async def token(client: Client, namespace: str, name: str) -> str:
-    """Return the token of a lab's server.
-
-    Raises:
-      ApiError: There is no such lab, or reading its Secret is forbidden.
-    """
-    found = await objects.get(client, manifests.SECRETS, name, namespace=namespace)
-    return base64.b64decode(found["data"][manifests.TOKEN_KEY]).decode()
-
-
-async def down(client: Client, namespace: str, name: str, *, keep_volume: bool = True) -> list[str]:
-    """End a lab, and return what was removed, in a few words each, once its pod is gone.
-
-    The proxies of its notebooks go with the pod, which owns them.
-
-    Raises:
-      ClusterError: Something could not be deleted; the rest may be gone.
-    """
-    ended = await _remove_job(client, namespace, name)
-    # Only now: a pod that still ends uses its volume and its account, e.g. to remove its sessions' proxies.
-    doomed = (*_MADE, *(() if keep_volume else (CLAIMS,)))
-    gone = await asyncio.gather(*(objects.delete(client, each, name, namespace=namespace) for each in doomed))
-    titles = ["its home volume" if each is CLAIMS else f"its {each.kind}" for each in doomed]
-    return [*(["the server"] if ended else []), *(title for title, was in zip(titles, gone, strict=True) if was)]
-
-
-async def has_volume(client: Client, namespace: str, name: str) -> bool:
-    """Whether the home volume of a lab exists."""
-    return await objects.find(client, CLAIMS, name, namespace=namespace) is not None
+    secret = await objects.get(client, manifests.SECRETS, spec.name, namespace=spec.namespace)
+    return base64.b64decode(secret["data"][manifests.TOKEN_KEY]).decode()
 
 
 async def manifests_of(client: Client, spec: LabSpec) -> list[tuple[Resource, Object]]:
-    """Return all objects of a lab in the order of their creation."""
+    """Return all objects of a lab in the order of their creation.
+
+    Raises:
+      ConfigError: `spec` has no image.
+      ClusterError: The server could not be reached.
+    """
+    if not spec.image:
+        raise ConfigError(
+            "A lab needs an image with JupyterLab and pathways_jupyter.",
+            hint="Give one with --image; docs/in-cluster.md shows how to build it.",
+        )
     # An account can grant only what it may do itself. Without this one the lab's sessions take the tunnel.
     direct = await objects.allowed(client, "create", NETWORK_POLICIES, namespace=spec.namespace)
     return [
@@ -180,6 +100,79 @@ async def manifests_of(client: Client, spec: LabSpec) -> list[tuple[Resource, Ob
         (CLAIMS, manifests.claim(spec)),
         (JOBS, manifests.job(spec)),
     ]
+
+
+@contextlib.asynccontextmanager
+async def forwarded(client: Client, namespace: str, name: str, *, port: int = 0) -> AsyncIterator[Forward]:
+    """Listen on a loopback port that leads to a lab, inside the block, which begins once JupyterLab takes connections.
+
+    Args:
+      port: The local port; 0 for any free one.
+
+    Raises:
+      ServiceError: The server in the lab does not answer.
+      ClusterError: The lab has no pod, the port is in use, a permission is missing, or the server could not be reached.
+    """
+
+    async def target() -> Target:
+        # The present pod, for each connection: the cluster replaces it when its node is lost.
+        if (pod := await current_pod(client, namespace, name)) is None:
+            raise ClusterError(f"Lab {name} has no pod.", hint="Start it: pathways-jupyter lab up.")
+        return Target(client, namespace, pod["metadata"]["name"], manifests.PORT)
+
+    async def open_stream() -> Carrier:
+        return await Carrier.open(await target())
+
+    forward = await portforward.listen(await target(), port=port, open_stream=open_stream)
+    try:
+        # A server speaks only when spoken to, so that this takes a moment even where it listens already.
+        await forward.prepare(patience=ANSWER_SECONDS)
+        yield forward
+    except PortRefused as error:
+        raise ServiceError(
+            f"JupyterLab in lab {name} does not listen after {ANSWER_SECONDS:.0f} s.",
+            hint=f"See its log: kubectl logs job/{name} -n {namespace}.",
+        ) from error
+    finally:
+        await forward.close()
+
+
+async def until_ended(client: Client, namespace: str, name: str) -> None:
+    """Return when a lab was removed, or shut down in JupyterLab.
+
+    Raises:
+      ApiError: Watching Jobs is forbidden.
+    """
+    there = False
+    changes = watch(client, JOBS, namespace=namespace, name=name)
+    async with contextlib.aclosing(changes):
+        async for change in changes:
+            there = there or change.type is ChangeType.ADDED
+            is_gone = change.type is ChangeType.DELETED or (change.type is ChangeType.SYNCED and not there)
+            if is_gone or objects.true_condition(change.object, "Complete", "Failed"):
+                return
+
+
+async def current_pod(client: Client, namespace: str, name: str) -> Object | None:
+    """Return the newest pod of a lab that is not being deleted."""
+    found = await objects.list_(client, PODS, namespace=namespace, labels=f"{manifests.LAB_LABEL}={name}")
+    return objects.newest(each for each in found.items if not each["metadata"].get("deletionTimestamp"))
+
+
+async def down(client: Client, namespace: str, name: str, *, delete_volume: bool) -> list[str]:
+    """End a lab, and return what was removed, in a few words each, once its pod is gone.
+
+    The proxies of its notebooks go with the pod, which owns them.
+
+    Raises:
+      ClusterError: Something could not be deleted; the rest may be gone.
+    """
+    ended = await _remove_job(client, namespace, name)
+    # Only now: a pod that still ends uses its volume and its account, e.g. to remove its sessions' proxies.
+    doomed = (*_MADE, *((CLAIMS,) if delete_volume else ()))
+    gone = await asyncio.gather(*(objects.delete(client, each, name, namespace=namespace) for each in doomed))
+    titles = ["its home volume" if each is CLAIMS else f"its {each.kind}" for each in doomed]
+    return [*(["the server"] if ended else []), *(title for title, was in zip(titles, gone, strict=True) if was)]
 
 
 async def _until_running(client: Client, spec: LabSpec, progress: Callable[[str], None]) -> None:
