@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import IO, Any, TypeVar
 
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.multihost.errors import HostError, HostUnreachable
 from pathways_jupyter.multihost.host_connections import Connections
 from pathways_jupyter.multihost.output import HostLog
 from pathways_jupyter.multihost.pack import Sending
 from pathways_jupyter.multihost.program import Program, frame
+from pathways_jupyter.multihost.remote import run as remote
 from pathways_jupyter.multihost.run_events import Changed, Event, HostStatus, Output, Phase
 from pathways_jupyter.multihost.targets import Target
 
@@ -28,7 +29,6 @@ _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.3, 5.0
 _PROGRESS_SECONDS = 0.2
 _PING_SECONDS = 2.0
 """Much shorter than the lease of a run, so that a busy moment here ends nothing there."""
-_STOP_PAUSE_SECONDS = 1.0
 _SEND_BYTES = 256 * 1024
 _LAST_LINE_CHARACTERS = 300
 _REASONS = {
@@ -78,7 +78,6 @@ class HostRun:
                 return
             packed = await sending.packed()
             await self._change(phase=Phase.SENDING)
-            # After a lost connection again from here: the host still has what it has received for this run.
             answer = await program.ask("sync", packed.manifest, directory=directory, name=self._run)
             missing = tuple(answer["missing"])
             await self._change(sent=0, total=sum(packed.contents[each].size for each in missing))
@@ -107,25 +106,14 @@ class HostRun:
     async def follow(self, stopping: asyncio.Event) -> None:
         """Read the output until the run's end on this host, and end it when `stopping` is set."""
 
-        async def ping(program: Program) -> None:
-            with contextlib.suppress(HostUnreachable):
-                while True:
-                    await asyncio.sleep(_PING_SECONDS)
-                    await program.write(b".")
-
-        async def stop_when_requested(program: Program) -> None:
-            await stopping.wait()
+        async def send_signs(program: Program) -> None:
+            # A run with a lease ends when its client is silent.
+            while not stopping.is_set():
+                await program.write(remote.ALIVE)
+                await tasks.first_done(stopping.wait(), seconds=_PING_SECONDS)
             while True:
-                # Repeated, because following may go on where only this request fails.
-                with contextlib.suppress(HostError):
-                    # Another program, because one that follows reads no requests.
-                    stopper = await Program.start(self.target, program.connection)
-                    try:
-                        await stopper.ask("stop", run=self._run)
-                        return
-                    finally:
-                        await stopper.close()
-                await asyncio.sleep(_STOP_PAUSE_SECONDS)
+                await program.write(remote.STOP)
+                await asyncio.sleep(_PING_SECONDS)
 
         async def work(program: Program) -> dict[str, Any]:
             state = await program.ask("follow", run=self._run, offset=self._log.size, once=False)
@@ -134,15 +122,14 @@ class HostRun:
             if state["running"] and self.status.phase is not Phase.RUNNING:
                 # Its end may have come while no one followed it.
                 await self._change(phase=Phase.RUNNING)
-            beside = [asyncio.create_task(ping(program)), asyncio.create_task(stop_when_requested(program))]
+            signs = asyncio.create_task(send_signs(program))
             try:
                 while "outcome" not in (part := await program.answer()):
                     await self._show(self._log.add(await program.receive(part["bytes"])))
             finally:
-                for each in beside:
-                    each.cancel()
-                # A program that is being started for it must not be left on the host.
-                await asyncio.gather(*beside, return_exceptions=True)
+                signs.cancel()
+                # A lost connection is reported by what reads from it.
+                await asyncio.gather(signs, return_exceptions=True)
             return dict(part["outcome"])
 
         try:

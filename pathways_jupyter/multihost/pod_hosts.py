@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
@@ -70,14 +72,10 @@ class PodConnection:
     async def start(self, command: list[str]) -> PodChannel:
         """See :class:`~pathways_jupyter.multihost.program.Connection`."""
         target = self.target
-        try:
+        with _explained(target):
             running = await execute(
                 self.client, target.pod, command, namespace=target.namespace, container=target.container
             )
-        except ApiError as error:
-            raise HostError(f"{target.name}: {error}", hint=error.hint) from error
-        except ClusterError as error:
-            raise _lost(target, error) from error
         return PodChannel(target, running)
 
     async def close(self) -> None:
@@ -93,17 +91,13 @@ class PodChannel:
 
     async def write(self, data: bytes) -> None:
         """Send `data`."""
-        try:
+        with _explained(self.target):
             await self.execution.write(data)
-        except ClusterError as error:
-            raise _lost(self.target, error) from error
 
     async def read(self) -> bytes:
         """Return some output."""
-        try:
+        with _explained(self.target):
             return await self.execution.read()
-        except ClusterError as error:
-            raise _lost(self.target, error) from error
 
     async def close(self) -> None:
         """Close input and output."""
@@ -114,5 +108,11 @@ class PodChannel:
         return self.execution.complaint
 
 
-def _lost(target: Target, error: ClusterError) -> HostUnreachable:
-    return HostUnreachable(f"The connection to {target.name} was lost: {error}", hint=error.hint)
+@contextlib.contextmanager
+def _explained(target: Target) -> Iterator[None]:
+    try:
+        yield
+    except ApiError as error:
+        raise HostError(f"{target.name}: {error}", hint=error.hint) from error
+    except ClusterError as error:
+        raise HostUnreachable(f"The connection to {target.name} was lost: {error}", hint=error.hint) from error

@@ -1,5 +1,6 @@
 """What is sent to the hosts: once, whole, and nothing else than what was meant."""
 
+import asyncio
 import contextlib
 import os
 import subprocess
@@ -26,10 +27,10 @@ def sh(*command):
     return subprocess.run(command, capture_output=True, check=False)
 
 
-def wait_until_nothing_is_partial(home):
-    """The process on a host removes what it has begun as it ends, which can be after its answer."""
+def wait_until_nothing_is_left_over(home):
+    """The process on a host removes what has arrived as it ends, which can be after its answer."""
     deadline = time.monotonic() + 60
-    while any(name.endswith(".partial") for _, _, names in os.walk(home) for name in names):
+    while list((home / ".pathways-jupyter" / "incoming").glob("*")):
         assert time.monotonic() < deadline
         threading.Event().wait(0.05)
 
@@ -171,7 +172,7 @@ async def test_an_existing_folder_is_used_as_it_is(lab):
     assert "there is no such directory" in missing.status("0-0").message
 
 
-async def test_a_connection_that_is_cut_while_files_are_sent_continues(lab):
+async def test_after_a_connection_that_is_cut_while_files_are_sent_all_are_sent_again(lab):
     (lab.code / "large").write_bytes(os.urandom(24 << 20))
     cut = []
 
@@ -184,8 +185,7 @@ async def test_a_connection_that_is_cut_while_files_are_sent_continues(lab):
     assert Phase.RECONNECTING in done.phases["0-0"]
     assert done.code == 0
     assert done.lines["0-0"] == done.lines["0-1"]
-    home = lab.farm.hosts[0].home
-    assert not list(home.rglob("*.partial")), "a part of a file was left on the host"
+    await asyncio.to_thread(wait_until_nothing_is_left_over, lab.farm.hosts[0].home)
 
 
 async def test_a_full_disk_is_named_and_nothing_is_started(lab):
@@ -200,6 +200,6 @@ async def test_a_full_disk_is_named_and_nothing_is_started(lab):
         assert "the disk is full" in done.status("0-1").message
         assert "Nothing was started." in done.notes
         assert not (lab.farm.hosts[0].home / "full" / "started").exists()
-        wait_until_nothing_is_partial(home)
+        wait_until_nothing_is_left_over(home)
     finally:
         sh("umount", "-l", str(home))

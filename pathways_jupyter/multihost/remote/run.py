@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+ALIVE, STOP = b".", b"!"
+"""What a client that follows a run sends: that it is there, or that the run shall end."""
 RUNS = f"{STATE}/runs"
 _RUN_SECONDS = 30 * 24 * 3600.0
 _SEND_BYTES = 256 * 1024
@@ -32,7 +34,7 @@ def main(take: Callable[[], Any]) -> None:
     Args:
       take: Returns the next frame, and ends the program if there is none.
     """
-    steps: dict[str, Callable[..., None]] = {"start": start, "follow": follow, "stop": stop}
+    steps: dict[str, Callable[..., None]] = {"start": start, "follow": follow}
     while True:
         request = take()
         step = request.pop("step")
@@ -54,17 +56,11 @@ def start(run: str, spec: dict[str, Any]) -> None:
     remove_old(RUNS, _RUN_SECONDS, keeper.is_running)
 
 
-def stop(run: str) -> None:
-    """Ask the keeper of a run to end it; :func:`follow` reports the end."""
-    keeper.ask_to_stop(f"{RUNS}/{run}")
-    answer()
-
-
 def follow(run: str, offset: int, *, once: bool) -> None:
     """Send the output of a run from the byte `offset` on until its end, or with `once` until now, and its outcome.
 
-    What the client sends meanwhile are signs of life; without any, a run with a lease ends. So it is a program's last
-    step.
+    What the client sends meanwhile are signs of life, without which a run with a lease ends, or the request to end it.
+    So this is a program's last step.
     """
     directory = f"{RUNS}/{run}"
     known = os.path.isdir(directory)
@@ -77,10 +73,13 @@ def follow(run: str, offset: int, *, once: bool) -> None:
     while waiting or not ended:
         readable, _, _ = select.select([0], [1] if waiting else [], [], pause)
         if readable:
-            if not os.read(0, _SEND_BYTES):
+            signs = os.read(0, _SEND_BYTES)
+            if not signs:
                 return
             received_at = time.monotonic()
             os.utime(f"{directory}/{keeper.CLIENT}")
+            if STOP in signs:
+                keeper.ask_to_stop(directory)
         elif time.monotonic() - received_at > _SILENCE_SECONDS:
             # Not only the step: nothing else would end this program before the connection's own limit of hours.
             sys.exit(0)

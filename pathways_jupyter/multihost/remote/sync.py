@@ -5,14 +5,13 @@ Every directory has a record of what was sent to it, with a stamp of each file. 
 recognized without being read, and content that is in the directory of another run is copied from there.
 
 What a connection brings is collected beside the directories first, each content under its hash, and is moved into place
-only when all of it is here. If the connection is lost meanwhile, the next one continues with what has arrived.
+only when all of it is here.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import gzip
 import json
 import os
@@ -25,7 +24,7 @@ from pathways_jupyter.multihost.remote.step import HOME, STATE, answer, remove_o
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     Entry = tuple[str, str, int, str, int]
@@ -38,7 +37,7 @@ _OTHER_RUNS = 8
 """In how many directories of other runs content is looked for."""
 _RECORD_SECONDS = 30 * 24 * 3600.0
 _ARRIVED_SECONDS = 24 * 3600.0
-"""How long the client of a lost connection may stay away until what it has sent is removed."""
+"""When what a killed program has received is removed; none works so long."""
 _COPY_BYTES = 1024 * 1024
 _SILENCE_SECONDS = 600.0
 """Longer than a client needs to make an archive."""
@@ -50,23 +49,18 @@ def synchronize(take: Callable[[], Any], directory: str, name: str) -> None:
     Args:
       take: Returns the next frame.
     """
-    sync = Sync(STATE, name, f"{HOME}/{directory}", take())
-    with sync.alone():
+    with Sync(STATE, name, f"{HOME}/{directory}", take()) as sync:
         answer(missing=sync.compare())
         stream = _Part(_input, take() if sync.missing else 0)
         try:
             if sync.missing:
                 sync.receive(stream)
             sync.apply()
-        except (OSError, ValueError):
-            # For instance because the disk is full. Of a lost connection everything is kept.
-            sync.discard()
-            raise
         finally:
             # To its end, because the client reads an error only when it has sent everything.
             while stream.read(_COPY_BYTES):
                 pass
-        answer()
+    answer()
 
 
 def _input(size: int) -> bytes:
@@ -108,9 +102,11 @@ class _Part:
 class Sync:
     """One synchronization: :meth:`compare`, then :meth:`receive` if something is missing, then :meth:`apply`.
 
+    As a context manager it removes at the end what has arrived and is not in place.
+
     Args:
       state: The directory of this program's own files.
-      name: Unique for the run and the host, and the same for all connections that try it.
+      name: Unique for the run and the host; an earlier program whose connection was lost may still be at work.
       directory: The run directory; it need not exist.
 
     Raises:
@@ -125,23 +121,23 @@ class Sync:
                 raise ValueError(f"{path!r} leads out of the directory")
         self._records, self._incoming = f"{state}/records", f"{state}/incoming"
         self._record = f"{self._records}/{os.path.basename(directory)}.json"
-        self._arrived = f"{self._incoming}/{name}"
+        self._arrived = f"{self._incoming}/{name}.{os.getpid()}"
         self._directory, self._entries = directory, entries
         self._before = _read(self._record)[1]
         self._now: Record = {}
         self._sources: dict[str, tuple[str, list[Any]]] = {}
         self.missing: list[str] = []
 
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """Wait until no earlier program for this run is still at work, which a lost connection does not end."""
-        os.makedirs(self._arrived, mode=0o700, exist_ok=True)
-        held = os.open(self._arrived, os.O_RDONLY)
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(held)
+    def __enter__(self) -> Sync:
+        os.makedirs(self._arrived, mode=0o700)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        # Not shutil.rmtree(): importing shutil takes longer than all of this.
+        with contextlib.suppress(OSError):
+            for each in os.listdir(self._arrived):
+                os.unlink(f"{self._arrived}/{each}")
+            os.rmdir(self._arrived)
 
     def compare(self) -> list[str]:
         """Return the contents that are missing on this host, each once, in the order of the manifest."""
@@ -153,9 +149,6 @@ class Sync:
             content: None for path, kind, _, content, _ in self._entries if kind == FILE and path not in self._now
         }
         records = [self._record]
-        with contextlib.suppress(FileNotFoundError):
-            for each in os.listdir(self._arrived):
-                wanted.pop(each, None)
         with contextlib.suppress(FileNotFoundError):
             found = sorted(os.scandir(self._records), key=lambda each: each.stat().st_mtime, reverse=True)
             records += [each.path for each in found if each.path != self._record][:_OTHER_RUNS]
@@ -175,7 +168,7 @@ class Sync:
         Raises:
           OSError: A file cannot be written.
           ValueError: Something else has arrived.
-          EOFError: The stream has ended early; what has arrived is kept.
+          EOFError: The stream has ended early.
         """
         sizes = {content: size for _, _, _, content, size in self._entries}
         with gzip.GzipFile(fileobj=stream) as contents:
@@ -218,8 +211,7 @@ class Sync:
             if kind == DIRECTORY:
                 continue
             if kind == LINK:
-                scratch = f"{self._arrived}/link.partial"
-                os.makedirs(self._arrived, mode=0o700, exist_ok=True)
+                scratch = f"{self._arrived}/link"
                 os.symlink(content, scratch)
             else:
                 scratch = f"{self._arrived}/{content}"
@@ -236,33 +228,17 @@ class Sync:
         with open(scratch, "w") as record:
             record.write(json.dumps({"directory": self._directory, "files": self._now}))
         os.replace(scratch, self._record)
-        self.discard()
         remove_old(self._records, _RECORD_SECONDS)
         remove_old(self._incoming, _ARRIVED_SECONDS)
         return written
 
-    def discard(self) -> None:
-        """Remove what has arrived and is not in place."""
-        # Not shutil.rmtree(): importing shutil takes longer than all of this.
-        with contextlib.suppress(OSError):
-            for each in os.listdir(self._arrived):
-                os.unlink(f"{self._arrived}/{each}")
-            os.rmdir(self._arrived)
-
     def _keep(self, content: str, read: Callable[[int], bytes]) -> str:
-        """Write what `read` returns, and return the path; a file with this name is always a whole one."""
-        os.makedirs(self._arrived, mode=0o700, exist_ok=True)
-        path, scratch = f"{self._arrived}/{content}", f"{self._arrived}/{content}.partial"
-        try:
-            with open(scratch, "wb", buffering=0) as file:
-                while data := memoryview(read(_COPY_BYTES)):
-                    while data:
-                        data = data[file.write(data) :]
-            os.rename(scratch, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(scratch)
-            raise
+        """Write what `read` returns, and return the path."""
+        path = f"{self._arrived}/{content}"
+        with open(path, "wb", buffering=0) as file:
+            while data := memoryview(read(_COPY_BYTES)):
+                while data:
+                    data = data[file.write(data) :]
         return path
 
     def _remove_stale(self) -> None:
