@@ -33,9 +33,24 @@ _MEMORY_STATS = (
 )
 
 
-_TPU_OPTIONS = ("xla_tpu_", "xla_jf_", "xla_sc_", "xla_mosaic_", "megascale_")
+_TPU_OPTIONS = (
+    "megascale_",
+    "tpu_",
+    "xla_enable_async_",
+    "xla_enable_transpose_trace",
+    "xla_jf_",
+    "xla_latency_hiding_scheduler_",
+    "xla_lhs_",
+    "xla_llo_",
+    "xla_max_concurrent_",
+    "xla_mosaic_",
+    "xla_msa_",
+    "xla_sc_",
+    "xla_should_",
+    "xla_tpu_",
+    "xla_vf_",
+)
 """How options begin that only a TPU's compiler has. They tune and change no result, so that a CPU can do without."""
-
 _ALIAS = re.compile(r"\((\d+), \{(\d*)\}, (?:may|must)-alias\)")
 
 
@@ -57,12 +72,6 @@ class XlaExecutable:
         from jax._src.lib import xla_client as xc
 
         program = read_program(artifact)
-        if b"lapack_" in artifact:
-            # Imports SciPy.
-            from jaxlib import lapack
-
-            # Programs reach LAPACK's functions through pointers, which are empty until then.
-            lapack._lapack.initialize()
         wanted = messages.XlaCompileOptions.FromString(options).compile_options
         self.name = program.name
         # In the order in which an array's shards lie on them: replica by replica.

@@ -1,8 +1,9 @@
 """Reads StableHLO programs as clients send them: their name, results and donated arguments.
 
 Programs were lowered for TPUs. Nearly all of that means the same on a CPU; what only a TPU knows is replaced by what
-JAX or StableHLO themselves have for CPUs. Custom calls that refer to Python objects of the client are refused by name:
-XLA would follow a pointer into another process, and crash.
+JAX or StableHLO themselves have for CPUs. Custom calls that JAX does not make for a TPU are refused. With one that
+refers to a Python object of the client XLA would follow a pointer into another process; and those that it has for
+CPUs, such as LAPACK's, do not check the sizes that they are given, and write beyond them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,31 @@ _REFUSED = {
     "xla_ffi_partitioned_python_cpu_callback": CALLBACKS_REFUSED,
     "xla_buffer_python_cpu_callback": CALLBACKS_REFUSED,
 }
-"""Custom calls that cannot be compiled here, and why."""
+"""Custom calls that JAX makes, but that cannot be compiled here, and why."""
+_KNOWN = frozenset(
+    [
+        "AllocateBuffer",
+        "ApproxTopK",
+        "CreateBuffer",
+        "Eigh",
+        "LayoutConstraint",
+        "LuDecomposition",
+        "Pin",
+        "ProductOfElementaryHouseholderReflectors",
+        "Qr",
+        "SPMDFullToShardShape",
+        "SPMDShardToFullShape",
+        "Sharding",
+        "Unpin",
+        "annotate_device_placement",
+        "dce_sink",
+        "fused",
+        "ragged_all_to_all",
+        "shape_assertion",
+    ]
+)
+_KNOWN_FAMILIES = ("chlo.", "mhlo.", "stablehlo.", "xla.sdy.")
+"""How names of operations begin that MLIR's dialects write as custom calls."""
 _DECOMPOSED = frozenset({"chlo.ragged_dot"})
 """Composites for which XLA has an instruction that its CPU back end does not know; they bring their own definition."""
 _DONATION_ATTRIBUTES = frozenset({"tf.aliasing_output", "jax.buffer_donor"})
@@ -81,6 +106,10 @@ def read_program(artifact: bytes) -> Program:
                 target = _text(operation, "call_target_name")
                 if target in _REFUSED:
                     raise statuses.unimplemented(_REFUSED[target])
+                if target not in _KNOWN and not target.startswith(_KNOWN_FAMILIES):
+                    raise statuses.unimplemented(
+                        f"the program has a custom call of {target}, which is none that JAX makes for TPUs"
+                    )
                 if target not in lowerings:
                     continue
                 name = f"cpu_{target}_{replaced}"
@@ -96,7 +125,8 @@ def read_program(artifact: bytes) -> Program:
         attributes = list(main.attributes["arg_attrs"]) if "arg_attrs" in main.attributes else []
         return Program(
             name=_name(module.operation, "main"),
-            code=str(module) if replaced else artifact,
+            # With the locations: the source lines and named scopes of the operations.
+            code=module.operation.get_asm(enable_debug_info=True) if replaced else artifact,
             results=tuple(_typed(each) for each in signature.results),
             offered=any(each.name in _DONATION_ATTRIBUTES for given in attributes for each in given),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from pathlib import Path
 
@@ -161,13 +162,45 @@ def test_custom_partitioning_is_refused_with_a_way_out(client):
         """)
 
 
-def test_options_of_the_chips_own_compiler_are_left_out(client):
-    found = client.run("""
+@pytest.mark.parametrize("target", ["lapack_sgetrf_ffi", "SliceToDynamic", "no_such_call"])
+def test_custom_calls_that_jax_does_not_make_for_the_chip_are_refused(client, target):
+    with pytest.raises(Exception, match=f"UNIMPLEMENTED: the program has a custom call of {target}, which"):
+        client.run(f"""
+            import jax.numpy as jnp
+            results = [jax.ShapeDtypeStruct((256, 256), "float32"), jax.ShapeDtypeStruct((1,), "int32")]
+            jax.jit(jax.ffi.ffi_call({target!r}, results))(jnp.eye(256))
+        """)
+    assert client.run("result = float(jax.numpy.ones(8).sum())") == 8.0
+
+
+def test_a_program_that_is_rewritten_keeps_its_source_lines_and_names(client):
+    text = client.run("""
         import jax.numpy as jnp
-        options = {"xla_tpu_scoped_vmem_limit_kib": "65536", "xla_tpu_enable_latency_hiding_scheduler": True}
+
+        def solve(a):
+            with jax.named_scope("after_the_solver"):
+                return jnp.tanh(jnp.linalg.solve(a, a))
+
+        result = jax.jit(solve).lower(jnp.eye(4)).compile().as_text()
+    """)
+    assert re.search(r'op_name="jit\(solve\)/after_the_solver/tanh" .*(source_file="snippet-|stack_frame_id=)', text)
+
+
+def test_options_of_the_chips_own_compiler_are_left_out(service, client):
+    options = [
+        "xla_tpu_scoped_vmem_limit_kib",
+        "xla_enable_async_all_gather",
+        "xla_latency_hiding_scheduler_rerun",
+        "xla_llo_no_such_option",
+    ]
+    found = client.run(f"""
+        import jax.numpy as jnp
+        options = dict.fromkeys({options}, 1)
         result = float(jax.jit(lambda x: x + 1, compiler_options=options)(jnp.float32(1)))
     """)
     assert found == 2.0
+    proxy = service.programs[-1]
+    proxy.log.wait("Left out compiler options that only TPUs have: " + ", ".join(sorted(options)))
 
 
 def test_a_burst_of_small_arrays_arrives_whole(client):
