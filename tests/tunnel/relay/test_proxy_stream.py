@@ -42,3 +42,23 @@ def test_a_carrier_that_was_overtaken_does_not_replace_the_one_that_came_later()
         assert len(late_end.recv(1 << 10)) == WELCOME_BYTES
         assert late_end.recv(1) == b""
         stream.close()
+
+
+def test_the_proxys_connection_ends_when_the_program_at_the_other_end_has_finished():
+    """Otherwise the proxy would keep a client that is gone, and all that it holds."""
+    sockets, peer = Sockets(), StreamEnd(Pool(1, 1))
+    ours, proxy = socket.socketpair()
+    stream = ProxyStream(sockets, Pool(2, 2), ours)
+    carrier, theirs = socket.socketpair()
+    with proxy, theirs:
+        proxy.settimeout(60.0)
+        stream.attach(carrier, peer.hello(b"s" * 32, b"i" * 16, is_new=True))
+        peer.out.write(b"goodbye")
+        peer.finish()
+        while frame := peer.next():
+            theirs.sendall(b"".join(frame))
+        while not stream.end.peer_finished:
+            sockets.wait(60.0)
+        assert proxy.recv(1 << 10) == b"goodbye"
+        assert proxy.recv(1) == b""
+        stream.close()
