@@ -25,7 +25,6 @@ async def logs(
     follow: bool = False,
     tail: int | None = None,
     since_seconds: int | None = None,
-    limit_bytes: int | None = None,
     patience: float = 0.0,
 ) -> AsyncGenerator[str, None]:
     """Yield the lines of a container's log, without line ends.
@@ -36,7 +35,6 @@ async def logs(
     Args:
       tail: Only this number of last lines.
       since_seconds: Only lines of this number of last seconds.
-      limit_bytes: Only this number of first bytes.
       patience: Seconds for which to go on following, once there were lines, while the server cannot be reached or
         refuses the credentials.
 
@@ -45,7 +43,7 @@ async def logs(
       ClusterError: The server could not be reached.
     """
     query = {"follow": "true", "timestamps": "true"} if follow else {}
-    given = {"container": container, "tailLines": tail, "sinceSeconds": since_seconds, "limitBytes": limit_bytes}
+    given = {"container": container, "tailLines": tail, "sinceSeconds": since_seconds}
     query |= {key: str(value) for key, value in given.items() if value not in {None, ""}}
     path = PODS.item(namespace, name, "log")
     if not follow:

@@ -40,8 +40,6 @@ def view(services: Sequence[Overview]) -> View:
         )
         if each.reason:
             notes.append(f"{each.name}: {each.reason}.")
-        if each.disagrees:
-            notes.append(f"{each.name}: its workers connect to {each.seen}, not to {each.address}.")
     return listing(
         list(services),
         table(_HEADERS, rows),
@@ -53,16 +51,10 @@ def view(services: Sequence[Overview]) -> View:
 def details(service: Overview) -> View:
     """One service in full, and the line that connects to it."""
     now = time.time()
-    source = "its JobSet, and its worker's log says the same"
-    if service.disagrees:
-        source = f"its JobSet; its workers' log says {service.seen}"
-    elif not service.seen:
-        source = "its JobSet (no worker's log could be read to compare)"
     hosts = text.count(service.hosts_per_slice, "host")
     pairs = [
         ("namespace", service.namespace),
         ("address", service.address),
-        ("found by", source),
         ("slices", f"{service.slices} of {service.instance_type or 'an unknown type'}, {hosts} each"),
         ("ready", f"{service.ready} of {service.slices}, {service.free} free"),
         ("in use by", "; ".join(service.users) or ("no session" if not service.in_use else "")),

@@ -24,7 +24,7 @@ NEEDS: tuple[Need, ...] = tuple(
         Need(
             NETWORK_POLICIES, ("create", "patch", "delete"), purpose="close the ports of proxies and resource manager"
         ),
-        Need(PODS, ("list", "watch"), purpose="follow the service's start"),
+        Need(PODS, ("get", "list", "watch"), purpose="follow the service's start"),
         Need(PODS, ("get",), "log", level=Level.WARN, purpose="see how many slices have registered"),
         Need(EVENTS, ("list", "watch"), level=Level.WARN, purpose="see why something does not start"),
     )

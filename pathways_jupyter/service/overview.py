@@ -1,27 +1,20 @@
-"""The services that a person may see: address and its source, slices and their users, image, age."""
+"""The services that a person may see: address, slices and their users, image, age."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pathways_jupyter.base.errors import ApiError, ClusterError
+from pathways_jupyter.base.errors import ApiError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, NAMESPACES, PODS
-from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.service import discovery, names, status
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.images import of_image
 from pathways_jupyter.service.model import Service
 from pathways_jupyter.service.podstate import State
-
-_ADDRESS = re.compile(r"--resource_manager_address=(?P<address>[^'\s]+)")
-_LOG_BYTES = 64 * 1024
-"""A worker prints its arguments first."""
-_LOG_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -29,8 +22,7 @@ class Overview:
     """One service.
 
     Attributes:
-      address: ``host:port`` of its resource manager, from its JobSet.
-      seen: The address that the worker of its first slice says in its log; empty when that log cannot be read.
+      address: ``host:port`` of its resource manager.
       state: ``ready``, ``starting`` or ``down``; ready when a session can use at least one of its slices.
       ready: Number of slices that are ready.
       in_use: Number of slices that proxies hold.
@@ -44,7 +36,6 @@ class Overview:
     name: str
     namespace: str
     address: str
-    seen: str
     instance_type: str
     hosts_per_slice: int
     state: State
@@ -58,11 +49,6 @@ class Overview:
     jax: str
     created: float
     reason: str = ""
-
-    @property
-    def disagrees(self) -> bool:
-        """Whether the workers connect to another address than the one in the JobSet."""
-        return bool(self.seen) and not discovery.same_address(self.seen, self.address)
 
 
 async def overviews(client: Client, namespace: str = "", name: str = "") -> tuple[Overview, ...]:
@@ -81,15 +67,14 @@ async def overviews(client: Client, namespace: str = "", name: str = "") -> tupl
     else:
         places = (namespace,) if namespace else await _readable(client)
     found = await asyncio.gather(*(status.fetch_with_services(client, place, name) for place in places))
-    return tuple(await asyncio.gather(*(_overview(client, *pair) for pairs in found for pair in pairs)))
+    return tuple(_overview(*pair) for pairs in found for pair in pairs)
 
 
-async def _overview(client: Client, service: ServiceInfo, picture: Service) -> Overview:
+def _overview(service: ServiceInfo, picture: Service) -> Overview:
     return Overview(
         name=service.name,
         namespace=service.namespace,
         address=service.address,
-        seen=await _seen(client, picture),
         instance_type=service.instance_type,
         hosts_per_slice=service.hosts_per_slice,
         state=picture.state,
@@ -134,20 +119,3 @@ async def _readable(client: Client) -> tuple[str, ...]:
         return (client.namespace,)
     allowed = await asyncio.gather(*(may_read(each) for each in known))
     return tuple(each for each, may in zip(known, allowed, strict=True) if may) or (client.namespace,)
-
-
-async def _seen(client: Client, picture: Service) -> str:
-    """Return the resource manager's address from the first worker's log; empty when it cannot be read."""
-    pod = next((host.pod for each in picture.slices for host in each.hosts if host.state is State.READY), "")
-    if not pod:
-        return ""
-    try:
-        async with asyncio.timeout(_LOG_SECONDS):
-            container, namespace = names.WORKER_CONTAINER, picture.namespace
-            async for line in logs(client, pod, namespace=namespace, container=container, limit_bytes=_LOG_BYTES):
-                if found := _ADDRESS.search(line):
-                    return found["address"]
-    except (ClusterError, TimeoutError):
-        # The JobSet's address is shown without a comparison.
-        return ""
-    return ""

@@ -91,9 +91,7 @@ def service(count=3, hosts=4, **changes):
 
 
 def overview(said):
-    return Overview(
-        said, said, said, said, said, 1, State.DOWN, 1, 0, 0, 0, (said,), said, said, said, NOW - 60, reason=said
-    )
+    return Overview(said, said, said, said, 1, State.DOWN, 1, 0, 0, 0, (said,), said, said, said, NOW - 60, reason=said)
 
 
 def run(said):
