@@ -17,17 +17,26 @@ from collections.abc import Iterable
 from pathways_jupyter.base.errors import ConfigError
 
 LOADER = """
-import sys, types
+import _thread, sys, types
 def load(package, sources):
-    parent = sys.modules[package] = types.ModuleType(package)
-    for name, text in sources:
-        module = types.ModuleType(package + "." + name)
-        sys.modules[module.__name__] = module
-        exec(compile(text, module.__name__, "exec"), vars(module))
-        setattr(parent, name, module)
-    return module
+    with vars(sys).setdefault("_pathways_jupyter_lock", _thread.RLock()):
+        parent = sys.modules.get(package)
+        if not hasattr(parent, "last"):
+            parent = sys.modules[package] = types.ModuleType(package)
+            parent.__path__ = []
+            for name, text in sources:
+                module = types.ModuleType(package + "." + name)
+                module.__package__ = package
+                sys.modules[module.__name__] = module
+                exec(compile(text, "<" + module.__name__ + ">", "exec"), vars(module))
+                setattr(parent, name, module)
+            parent.last = module
+        return parent.last
 """
-"""Defines ``load(package, sources)``, which returns the last module, on the other machine."""
+"""Defines ``load(package, sources)`` on the other machine: makes the modules once in a process, returns the last one.
+
+Not with the modules threading and importlib, whose import takes longer than a short run there.
+"""
 
 
 def require(extra: str, what: str, *modules: str) -> None:

@@ -21,7 +21,7 @@ from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.errors import ColocatedError, name_hosts
 from pathways_jupyter.colocated.memory import MEMORY
 from pathways_jupyter.colocated.results import CallResult, Interrupted
-from pathways_jupyter.colocated.value_reader import FirstClasses, Reader
+from pathways_jupyter.colocated.value_reader import Reader
 
 if TYPE_CHECKING:
     import jax
@@ -201,9 +201,8 @@ def _call(
         specs = {answer.host.index: answer.head["outputs"] for answer in answers}
         outputs = array_moves.fetch(call, specs, chosen, on_cpu=where.on_cpu, what="The result")
     found: dict[int, Any] = {}
-    first: FirstClasses = {}
     for answer in answers:
-        reader = Reader(f"What {name} returned", answer.parts, outputs, unpickle=trusted, first=first)
+        reader = Reader(f"What {name} returned", answer.parts, outputs, unpickle=trusted)
         found[answer.host.index] = reader.read(answer.head["value"]["written"])
     return found
 

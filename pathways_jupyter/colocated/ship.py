@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from importlib import resources
 from typing import Any
+
+from pathways_jupyter.base import packages
 
 # The modules of the remote package, each after those that it imports.
 _MODULES = (
@@ -29,27 +30,6 @@ _MODULES = (
     "calls",
     "serve",
 )
-
-_LOADER = """
-def load(package, sources, entry):
-    import sys, threading, types
-    with sys.__dict__.setdefault("_pathways_jupyter_lock", threading.RLock()):
-        if package + ".serve" not in sys.modules:
-            parent = types.ModuleType(package)
-            parent.__path__ = []
-            sys.modules[package] = parent
-            for name, text in sources:
-                module = types.ModuleType(package + "." + name)
-                module.__package__ = package
-                sys.modules[module.__name__] = module
-                try:
-                    exec(compile(text, "<" + module.__name__ + ">", "exec"), module.__dict__)
-                except BaseException:
-                    del sys.modules[module.__name__]
-                    raise
-                setattr(parent, name, module)
-    return getattr(sys.modules[package + ".serve"], entry)
-"""
 
 VERSIONS_MARK = "pathways_jupyter versions"
 _REPORT = f"""
@@ -107,8 +87,8 @@ class Shipped(_Evaluated):
 @functools.cache
 def _load(entry: str) -> str:
     """Return the expression that loads the remote package, once in a process, and gives a function of ``serve.py``."""
-    folder = resources.files("pathways_jupyter.colocated.remote")
-    sources = [(name, (folder / f"{name}.py").read_text(encoding="utf-8")) for name in _MODULES]
-    digest = hashlib.sha256(repr(sources).encode()).hexdigest()[:12]
-    package = f"_pathways_jupyter_{digest}"
-    return f"(lambda names: (exec({_LOADER!r}, names), names['load'])[1])({{}})({package!r}, {sources!r}, {entry!r})"
+    sources = packages.sources("pathways_jupyter.colocated.remote", _MODULES)
+    # A name for each version of the sources: a sidecar outlives the sessions that send them.
+    name = f"_pathways_jupyter_{hashlib.sha256(repr(sources).encode()).hexdigest()[:12]}"
+    loaded = f"names['load']({name!r}, {sources!r})"
+    return f"(lambda names: (exec({packages.LOADER!r}, names), getattr({loaded}, {entry!r}))[1])({{}})"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.errors import ColocatedError, name_hosts
-from pathways_jupyter.colocated.value_reader import FirstClasses, Reader
+from pathways_jupyter.colocated.value_reader import Reader
 
 if TYPE_CHECKING:
     import jax
@@ -84,12 +84,11 @@ def join(arrays: Mapping[str, jax.Array], answers: Sequence[Answer], *, unpickle
 
     found: dict[str, Any] = dict(arrays)
     for name in answers[0].head["written"]:
-        first_classes: FirstClasses = {}
         used: set[str] = set()
         values: dict[int, Any] = {}
         for answer in answers:
             parts = answer.parts[answer.head["parts"] :]
-            reader = Reader(f"Output {name}", parts, arrays, unpickle=unpickle, first=first_classes)
+            reader = Reader(f"Output {name}", parts, arrays, unpickle=unpickle)
             values[answer.host.index] = reader.read(answer.head["written"].get(name))
             used |= reader.used
         (first, value), *others = values.items()

@@ -24,16 +24,11 @@ from pathways_jupyter.colocated import host_versions, preflight
 from pathways_jupyter.colocated.errors import ColocatedError
 from pathways_jupyter.colocated.remote import codec
 
-FirstClasses = dict[tuple[bytes, int], bytes]
-"""The ids of the classes that the first host has sent, by their definitions, of which a host may have several alike."""
-
 _COLUMN_DTYPE = re.compile(
     r"U?Int\d+|Float\d+|boolean|str|string|datetime64\[\w+, [\w/+:-]+\]"
     r"|[a-z]+\d*(\[\w+(, tz=[\w/+:-]+)?\])?\[pyarrow\]"
 )
 """The dtypes of pandas' own that are built: none of them names a size, of which one value could fill the memory."""
-_CLASS_ID = re.compile(rb"(?<=\x8c\x20)[0-9a-f]{32}")
-"""cloudpickle's id of a class that a pickle defines: a string of 32 hexadecimal digits."""
 
 
 def own_modules() -> list[str]:
@@ -51,7 +46,6 @@ class Reader:
       parts: The binary parts that the host sent with them.
       arrays: The arrays by the names that the host gave them.
       unpickle: Whether the user trusts the hosts to send pickles.
-      first: The classes that the first host has sent, if several hosts send the same value.
 
     Attributes:
       used: The names of the arrays that the values read so far hold.
@@ -64,14 +58,12 @@ class Reader:
         arrays: Mapping[str, Any] = MappingProxyType({}),
         *,
         unpickle: bool = False,
-        first: FirstClasses | None = None,
     ) -> None:
         self._what = what
         self._parts = dict(enumerate(parts))
         self._arrays = arrays
         self.used: set[str] = set()
         self._unpickle = unpickle
-        self._classes = _HostClasses({} if first is None else first)
 
     def read(self, written: Any) -> Any:
         """Return the value.
@@ -236,6 +228,7 @@ class Reader:
 
     def _unpickled(self, rest: Sequence[Any]) -> Any:
         import jax
+        from jax.experimental.colocated_python import serialization
 
         data, python, arrays = self._part(rest[0]), _text(rest[1]), rest[2]
         # Another version's functions can end the process.
@@ -245,60 +238,10 @@ class Reader:
                 f"{self._what} holds functions or classes of Python {python}, which cannot be read here.",
                 hint="Turn it into arrays, numbers and text on the hosts.",
             )
-        tree, leaves = self._classes.load(data)
+        tree, leaves = serialization._deserialize(data)
         for place, array in arrays:
             leaves[place] = self._read(array)
         return jax.tree_util.tree_unflatten(tree, leaves)
-
-
-class _HostClasses:
-    """Unpickles what one host has sent, with one class here where all hosts define the same.
-
-    cloudpickle gives a class that a pickle defines an id in each process, by which it is known again. So two hosts'
-    objects would be of two classes here, and never equal, however alike they are.
-
-    Args:
-      first: Shared by the hosts of a call: the first host's class replaces the others' classes whose definition is the
-        same in every byte.
-    """
-
-    def __init__(self, first: FirstClasses) -> None:
-        self._first = first
-        self._replaced: dict[bytes, bytes] = {}
-        self._seen: collections.Counter[bytes] = collections.Counter()
-
-    def load(self, data: bytes) -> Any:
-        """Return the value; raises what unpickling raises."""
-        from jax.experimental.colocated_python import serialization
-
-        value = serialization._deserialize(data)
-        replaced = self._replaced
-        for name, made in _defined_classes(data).items():
-            if name in replaced:
-                continue
-            try:
-                pickled = serialization._serialize(made)
-            except Exception:
-                # It holds something that cannot be sent again from here, so that it cannot be compared.
-                continue
-            # With one id for all classes that it defines.
-            definition = pickled
-            for each in _defined_classes(pickled):
-                definition = definition.replace(b"\x8c\x20" + each, b"\x8c\x20" + b"0" * 32)
-            replaced[name] = self._first.setdefault((definition, self._seen[definition]), name)
-            self._seen[definition] += 1
-        if all(name == first for name, first in replaced.items()):
-            return value
-        return serialization._deserialize(_CLASS_ID.sub(lambda found: replaced.get(found[0], found[0]), data))
-
-
-def _defined_classes(data: bytes) -> dict[bytes, type]:
-    """Return the classes that a pickle defines, by their ids; it has been read."""
-    from cloudpickle import cloudpickle
-
-    known = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID
-    found = {name: known.get(name.decode()) for name in _CLASS_ID.findall(data)}
-    return {name: made for name, made in found.items() if made is not None}
 
 
 def _text(value: Any) -> str:

@@ -50,47 +50,6 @@ def test_keys_and_strings_go_in_and_come_back(x, mesh, cpu_mesh) -> None:
     assert np.asarray(found["words"]).tolist() == ["a", "bb"]
 
 
-def test_objects_of_a_class_that_a_function_defines_are_the_same_where_they_are() -> None:
-    @colocated.function(unpickle=True)
-    def made(number):
-        class Point:
-            def __init__(self, x):
-                self.x = x
-
-        return Point(1), Point(number)
-
-    one, other = made(2)
-    assert (one.x, other.x, type(one)) == (1, 2, type(other))
-
-    @colocated.function(unpickle=True)
-    def different():
-        here = jax.process_index()
-
-        class Rank:
-            rank = here
-
-        return Rank()
-
-    with pytest.raises(ColocatedError, match="different did not return the same"):
-        different()
-    assert [each.rank for each in different.on_each().values()] == [0, 1, 2, 3]
-
-
-def test_two_classes_of_one_host_stay_two_however_alike_they_are() -> None:
-    @colocated.function(unpickle=True)
-    def twins():
-        def made():
-            class Twin:
-                pass
-
-            return Twin()
-
-        return made(), made()
-
-    one, other = twins()
-    assert type(one) is not type(other)
-
-
 def test_each_hosts_own_result_can_be_had() -> None:
     @colocated.function
     def where():
