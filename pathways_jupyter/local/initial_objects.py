@@ -1,4 +1,4 @@
-"""Objects that a new cluster ships with: a Shared Pathways Service for each kind of slice, and the operator."""
+"""Objects that a new cluster ships with: a Shared Pathways Service for each kind of slice, the operator, a queue."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ApiError
+from pathways_jupyter.local.apiserver.kueue_definitions import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, PRIORITIES
 from pathways_jupyter.local.apiserver.resources import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -83,6 +84,7 @@ def ship(
             store.update(JOBSETS, {**found, "spec": {**found["spec"], "replicatedJobs": jobs}})
         services[spec.name] = slices
     _create(store, NETWORK_POLICIES, networkpolicy.for_proxies(names.DEFAULT_NAMESPACE))
+    _ship_queue(store, sum(tpu.parse_instance_type(kind).chips * slices for kind, slices in instances.items()))
     # The objects with which a real cluster's operator is installed, with a pod instead of a Deployment.
     _create(store, CRDS, definition.definition())
     _create(store, NAMESPACES, {"metadata": {"name": SYSTEM_NAMESPACE}})
@@ -91,6 +93,20 @@ def ship(
         _create(store, kind, obj)
     _create(store, PODS, _operator_pod())
     return services
+
+
+def _ship_queue(store: Store, chips: int) -> None:
+    """Create a queue with a quota of so many chips, and more CPU and memory than jobs will request."""
+    amounts = {names.TPU_RESOURCE: chips, "cpu": 1000, "memory": "10T"}
+    resources = [{"name": name, "nominalQuota": amount} for name, amount in amounts.items()]
+    group = {"coveredResources": list(amounts), "flavors": [{"name": "any-node", "resources": resources}]}
+    preemption = {"withinClusterQueue": "LowerPriority"}
+    spec = {"resourceGroups": [group], "namespaceSelector": {}, "preemption": preemption}
+    _create(store, FLAVORS, {"metadata": {"name": "any-node"}, "spec": {}})
+    _create(store, CLUSTER_QUEUES, {"metadata": {"name": "chips"}, "spec": spec})
+    _create(store, LOCAL_QUEUES, {"metadata": {"name": "team"}, "spec": {"clusterQueue": "chips"}})
+    for name, value in (("low", -10), ("high", 10)):
+        _create(store, PRIORITIES, {"metadata": {"name": name}, "value": value})
 
 
 def _operator_pod() -> Object:

@@ -17,6 +17,7 @@ from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.controllers.garbage import GarbageCollector
 from pathways_jupyter.local.controllers.job import JobController
 from pathways_jupyter.local.controllers.jobset import JobSetController
+from pathways_jupyter.local.controllers.kueue import KueueController, pending
 from pathways_jupyter.local.controllers.node_pools import NodePoolController
 from pathways_jupyter.local.controllers.nodes import NodeController, nodes_for
 from pathways_jupyter.local.controllers.reconciler import Reconciler, condition
@@ -175,6 +176,7 @@ class RunningCluster:
             self._kubelet,
             directory=self._directory,
             port=port,
+            pending=pending,
         )
 
     def _start_controllers(self, nodes: list[Object]) -> None:
@@ -192,6 +194,7 @@ class RunningCluster:
             Scheduler(self._store, recorder),
             JobSetController(self._store, recorder),
             JobController(self._store, recorder, backoff=job_restarts),
+            KueueController(self._store, recorder),
             GarbageCollector(self._store),
             OperatorController(self._store),
             VolumeCleaner(self._store, self._directory),

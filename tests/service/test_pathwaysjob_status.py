@@ -35,6 +35,20 @@ def test_the_most_final_condition_of_the_jobset_is_the_state(held, state):
     assert status.get("terminalState") == (state if state in {"Completed", "Failed"} else None)
 
 
+@pytest.mark.parametrize(
+    ("suspend", "held", "state"),
+    [
+        (True, ("StartupPolicyCompleted",), "Suspended"),
+        (False, ("StartupPolicyInProgress", "Suspended"), "Pending"),
+        (False, ("StartupPolicyCompleted", "Suspended"), "Running"),
+        (True, ("Completed",), "Completed"),
+    ],
+)
+def test_whether_a_job_is_suspended_is_said_by_its_spec_before_its_conditions_follow(suspend, held, state):
+    status = conditions.derive({}, jobset(*held) | {"spec": {"suspend": suspend}}, now=NOW)
+    assert states(status) == {state: "True"}
+
+
 def test_a_transition_keeps_the_time_of_the_jobset_and_ends_the_state_before():
     running = conditions.derive({}, jobset("StartupPolicyCompleted"), now=NOW)
     assert [each["lastTransitionTime"] for each in running["conditions"]] == [BEFORE]

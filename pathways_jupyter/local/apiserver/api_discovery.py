@@ -39,6 +39,7 @@ _SUBRESOURCES: dict[str, tuple[str, list[str], Object]] = {
     "eviction": ("Eviction", ["create"], {"group": "policy", "version": "v1"}),
     "exec": ("PodExecOptions", ["create", "get"], {}),
     "log": ("Pod", ["get"], {}),
+    "pendingworkloads": ("PendingWorkloadsSummary", ["get"], {}),
     "portforward": ("PodPortForwardOptions", ["create", "get"], {}),
 }
 

@@ -18,7 +18,7 @@ from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.apiserver.object_handlers import serve_objects
 from pathways_jupyter.local.apiserver.pki import server_context
 from pathways_jupyter.local.apiserver.pod_subresources import serve_pod_subresource
-from pathways_jupyter.local.apiserver.resources import PODS
+from pathways_jupyter.local.apiserver.resources import PODS, VISIBLE_QUEUES, Object
 from pathways_jupyter.local.apiserver.route import CONNECTS, Route, find_route
 from pathways_jupyter.local.apiserver.runtime import PodRuntime
 from pathways_jupyter.local.apiserver.store import Store
@@ -54,6 +54,7 @@ class ApiServer:
         the same directory has the same ones.
       port: The port on 127.0.0.1; 0 takes a free one.
       stream_idle_seconds: How long a port-forward or an exec may be without a message before it is cut.
+      pending: Returns what waits in a queue, by namespace and name; see Kueue's visibility API.
     """
 
     def __init__(
@@ -64,12 +65,14 @@ class ApiServer:
         directory: Path,
         port: int = 0,
         stream_idle_seconds: float = _STREAM_IDLE_SECONDS,
+        pending: Callable[[Store, str, str], Object] | None = None,
     ) -> None:
         self._store = store
         self._directory = directory
         self._users = Users(directory / "tokens.json")
         self._runtime = runtime
         self._stream_idle_seconds = stream_idle_seconds
+        self._pending = pending
         self._port = port
         self._server: asyncio.Server | None = None
         self._connections: web.Server | None = None
@@ -237,6 +240,10 @@ class ApiServer:
                 raise api_errors.no_such_resource()
             return bodies.answer(found)
         self._authorize(user, route)
+        if route.resource.key == VISIBLE_QUEUES.key:
+            if self._pending is None or not route.subresource:
+                raise api_errors.no_such_resource()
+            return bodies.answer(self._pending(self._store, route.namespace, route.name))
         if route.resource.key == PODS.key and route.subresource not in ("", "status"):
             seconds = self._stream_idle_seconds
             return await serve_pod_subresource(request, self._store, self._runtime, route, idle_seconds=seconds)

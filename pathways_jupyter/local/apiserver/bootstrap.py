@@ -1,7 +1,8 @@
-"""Objects of a new store: the namespaces and the JobSet definition."""
+"""Objects of a new store: the namespaces and the definitions of JobSet and Kueue."""
 
 from __future__ import annotations
 
+from pathways_jupyter.local.apiserver import kueue_definitions
 from pathways_jupyter.local.apiserver.resources import Object
 from pathways_jupyter.service import names
 
@@ -113,5 +114,5 @@ JOBSET_DEFINITION: Object = {
 
 FIRST_OBJECTS: tuple[tuple[str, Object], ...] = (
     *(("v1", {"kind": "Namespace", "metadata": {"name": name}}) for name in ("default", "kube-system", "kube-public")),
-    ("apiextensions.k8s.io/v1", JOBSET_DEFINITION),
+    *(("apiextensions.k8s.io/v1", each) for each in (JOBSET_DEFINITION, *kueue_definitions.DEFINITIONS)),
 )

@@ -1,7 +1,7 @@
 """Rules of custom resources (``x-kubernetes-validations``), which a real API server evaluates as CEL.
 
-Here the forms of rules that PathwaysJob's definition consists of are known, each with the same meaning in Python. A
-definition may have others: they are not evaluated, and its author gets a warning that says so.
+Here the forms of rules in the definitions of PathwaysJob and of Kueue are known, each with the same meaning in Python.
+A definition may have others: they are not evaluated, and its author gets a warning that says so.
 
 A rule with ``oldSelf`` is a transition rule: it is evaluated only when an object is updated, and only where its value
 existed before. Items of a list are matched with their earlier selves by the list's map keys; in a list without them
@@ -119,6 +119,7 @@ def _texts(listed: str) -> list[str]:
 
 _FORMS: Mapping[str, Callable[..., bool]] = {
     r"self == oldSelf": _unchanged,
+    r"!has\(self\.(\w+)\)": lambda key, new, _: key not in new,
     r"has\(self\.(\w+)\) == has\(oldSelf\.\1\)": lambda key, new, old: (key in new) == (key in old),
     r"size\(self\.metadata\.name\) <= (\d+) && self\.metadata\.name\.matches\('\^([^']+)\$'\)": (
         lambda longest, pattern, new, _: (

@@ -111,6 +111,10 @@ CLUSTER_ROLES = ResourceType("rbac.authorization.k8s.io", "v1", "ClusterRole", "
 CLUSTER_ROLE_BINDINGS = ResourceType(
     "rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", False
 )
+VISIBLE_QUEUES = ResourceType(
+    "visibility.kueue.x-k8s.io", "v1beta1", "LocalQueue", "localqueues", subresources=("pendingworkloads",)
+)
+"""Kueue's visibility API, of which only the subresource is served."""
 CRDS = ResourceType(
     "apiextensions.k8s.io",
     "v1",
@@ -142,6 +146,7 @@ BUILTIN: tuple[ResourceType, ...] = (
     CLUSTER_ROLES,
     CLUSTER_ROLE_BINDINGS,
     CRDS,
+    VISIBLE_QUEUES,
 )
 
 

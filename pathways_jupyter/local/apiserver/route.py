@@ -19,7 +19,7 @@ CONNECTS = frozenset({"exec", "portforward"})
 """Subresources whose answer is a connection."""
 _SUBRESOURCE_VERBS: Mapping[str, frozenset[str]] = {
     "status": frozenset({"get", "update", "patch"}),
-    "log": frozenset({"get"}),
+    **dict.fromkeys(("log", "pendingworkloads"), frozenset({"get"})),
     "eviction": frozenset({"create"}),
     **dict.fromkeys(CONNECTS, frozenset({"get", "create"})),
 }

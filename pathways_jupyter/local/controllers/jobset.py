@@ -151,6 +151,9 @@ class JobSetController(Reconciler):
             message = "jobset is suspended" if suspend else "jobset is resumed"
             reason = "SuspendedJobs" if suspend else "ResumeJobs"
             set_condition(status, "Suspended", suspend, reason=reason, message=message)
+            # A resumed JobSet starts again.
+            if not suspend and condition(status, "StartupPolicyCompleted"):
+                set_condition(status, "StartupPolicyCompleted", False, message=message)
             self._record(jobset, reason, message)
 
     def _delete(self, jobs: Sequence[Object]) -> None:

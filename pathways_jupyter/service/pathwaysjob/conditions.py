@@ -37,6 +37,10 @@ def derive(job: Mapping[str, Any], jobset: Mapping[str, Any], *, now: str) -> di
         return dict(before)
     theirs = jobset.get("status") or {}
     held = {each["type"]: each for each in theirs.get("conditions") or () if each["status"] == "True"}
+    # Kueue changes the spec; the condition follows late, on a resume when the last part has been resumed.
+    if (suspend := (jobset.get("spec") or {}).get("suspend")) is not None:
+        held |= {"Suspended": held.get("Suspended", {})} if suspend else {}
+        held = {kind: each for kind, each in held.items() if suspend or kind != "Suspended"}
     pending = PENDING, held.get("StartupPolicyInProgress", {})
     state, source = next(((kind, held[each]) for kind, each in _SOURCES if each in held), pending)
     status = {**before, "conditions": _conditions(before, state, source, now), "restarts": theirs.get("restarts", 0)}

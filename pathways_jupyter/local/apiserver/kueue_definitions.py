@@ -1,0 +1,97 @@
+"""The definitions of Kueue's kinds, for the part that :mod:`pathways_jupyter.local.controllers.kueue` evaluates.
+
+A field of Kueue that is not evaluated is refused: a queue that ignored it would admit other jobs than a real one.
+"""
+
+from __future__ import annotations
+
+from pathways_jupyter.local.apiserver.resources import Object, ResourceType
+
+GROUP, VERSION = "kueue.x-k8s.io", "v1beta1"
+
+
+def _type(kind: str, plural: str, *, namespaced: bool = False, has_status: bool = True) -> ResourceType:
+    return ResourceType(GROUP, VERSION, kind, plural, namespaced, has_status=has_status, custom=True)
+
+
+LOCAL_QUEUES = _type("LocalQueue", "localqueues", namespaced=True)
+CLUSTER_QUEUES = _type("ClusterQueue", "clusterqueues")
+FLAVORS = _type("ResourceFlavor", "resourceflavors", has_status=False)
+PRIORITIES = _type("WorkloadPriorityClass", "workloadpriorityclasses", has_status=False)
+WORKLOADS = _type("Workload", "workloads", namespaced=True)
+
+_STRING: Object = {"type": "string"}
+_ANY: Object = {"x-kubernetes-preserve-unknown-fields": True}
+
+
+def _object(unserved: str = "", required: str = "", **properties: Object) -> Object:
+    """The schema of an object; `unserved` are fields that Kueue has, and that are refused here."""
+    refused = unserved.split()
+    why = "the embedded cluster does not evaluate"
+    return {
+        "type": "object",
+        "properties": {**properties, **dict.fromkeys(refused, _ANY)},
+        "required": required.split(),
+        "x-kubernetes-validations": [{"rule": f"!has(self.{each})", "message": f"{why} {each}"} for each in refused],
+    }
+
+
+def _list(items: Object, most: int = 64) -> Object:
+    return {"type": "array", "items": items, "maxItems": most}
+
+
+_QUOTA = _object(
+    "borrowingLimit lendingLimit", "name nominalQuota", name=_STRING, nominalQuota={"x-kubernetes-int-or-string": True}
+)
+_FLAVOR = _object("", "name resources", name=_STRING, resources=_list(_QUOTA))
+_GROUP = _object("", "flavors", coveredResources=_list(_STRING), flavors=_list(_FLAVOR, most=1))
+_CLUSTER_QUEUE = _object(
+    "cohort cohortName stopPolicy fairSharing flavorFungibility admissionChecks admissionChecksStrategy admissionScope",
+    "resourceGroups namespaceSelector",
+    resourceGroups=_list(_GROUP, most=1),
+    # Every namespace: without a selector Kueue admits from none.
+    namespaceSelector={"type": "object", "maxProperties": 0, **_ANY},
+    queueingStrategy={"enum": ["BestEffortFIFO"]},
+    preemption=_object(
+        "borrowWithinCohort",
+        reclaimWithinCohort={"enum": ["Never"]},
+        withinClusterQueue={"enum": ["Never", "LowerPriority"]},
+    ),
+)
+_WORKLOAD = _object(
+    "maximumExecutionTimeSeconds",
+    queueName=_STRING,
+    podSets=_list(_ANY),
+    priority={"type": "integer"},
+    priorityClassName=_STRING,
+    priorityClassSource=_STRING,
+    active={"type": "boolean", "default": True},
+)
+
+
+def _definition(resource: ResourceType, **properties: Object) -> Object:
+    schema = _object("", "", apiVersion=_STRING, kind=_STRING, metadata={"type": "object"}, **properties)
+    if resource.has_status:
+        schema["properties"]["status"] = {"type": "object", **_ANY}
+    kind, plural = resource.kind, resource.plural
+    version = {"name": VERSION, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
+            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
+            "versions": [{**version, "subresources": {"status": {}} if resource.has_status else {}}],
+        },
+    }
+
+
+DEFINITIONS = (
+    _definition(FLAVORS, spec=_object("nodeLabels nodeTaints tolerations topologyName")),
+    _definition(CLUSTER_QUEUES, spec=_CLUSTER_QUEUE),
+    _definition(LOCAL_QUEUES, spec=_object("stopPolicy fairSharing", "clusterQueue", clusterQueue=_STRING)),
+    _definition(PRIORITIES, value={"type": "integer"}, description=_STRING),
+    _definition(WORKLOADS, spec=_WORKLOAD),
+)
