@@ -115,7 +115,7 @@ def test_arguments_on_chips_are_taken_beside_them(client):
 
 
 def test_a_mesh_of_chips_inside_a_function_is_refused(client):
-    with pytest.raises(Exception, match="Invalid device ID"):
+    with pytest.raises(Exception, match=r"(?s)INVALID_ARGUMENT: colocated_python on host 0: .*Invalid device ID"):
         client.run("""
             chips = NamedSharding(Mesh(np.array(jax.devices()), ("x",)), P())
 
@@ -245,6 +245,35 @@ def test_a_sidecar_that_is_killed_is_found_again_when_it_is_back(service, client
         client.finish()
     service.sidecars[3] = service.sidecar(1, 1)
     assert client.run("result = float(add_one(elsewhere)[0])") == 1.0
+
+
+def test_a_function_that_cannot_be_loaded_again_is_refused_as_it_would_have_been_at_first(service, client, tmp_path):
+    client.run(f"""
+        from pathlib import Path
+
+        needed = Path({str(tmp_path / "needed")!r})
+        needed.touch()
+
+        class Needs:
+            def __reduce__(self):
+                return Path.read_text, (needed,)
+
+        needs = Needs()
+
+        @colocated_python.colocated_python
+        def use(x):
+            needs
+            return x
+
+        use = use.specialize(out_specs_fn=lambda x: x)
+        here = jax.device_put(np.zeros(1), cpus[4])
+        jax.block_until_ready(use(here))
+        needed.unlink()
+    """)
+    service.sidecars[1].kill()
+    service.sidecars[1] = service.sidecar(0, 1)
+    with pytest.raises(Exception, match=r"(?s)INVALID_ARGUMENT: colocated_python on host 1: .*FileNotFoundError"):
+        client.run("jax.block_until_ready(use(here))")
 
 
 def test_two_calls_on_different_hosts_run_side_by_side(client):

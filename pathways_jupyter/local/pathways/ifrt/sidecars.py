@@ -80,7 +80,8 @@ class Host:
         self.number = number
         self.path = path
         self.loaded: set[int] = set()
-        self._answers: dict[int, futures.Future[HostAnswer]] = {}
+        # With the code of an error, by the number of the request.
+        self._answers: dict[int, tuple[futures.Future[HostAnswer], Code]] = {}
         self._ids = itertools.count(1)
         self._lock = threading.Lock()
         self.ended = ""
@@ -98,7 +99,7 @@ class Host:
         answer: futures.Future[HostAnswer] = futures.Future()
         number = next(self._ids)
         with self._lock:
-            self._answers[number] = answer
+            self._answers[number] = answer, Code.INVALID_ARGUMENT if op == "load" else Code.INTERNAL
         try:
             self._connection.send({"op": op, "id": number, **fields}, parts)
         except WireError as error:
@@ -118,7 +119,7 @@ class Host:
             self._answers.clear()
         self._connection.close()
         lost = StatusError(Code.UNAVAILABLE, f"the sidecar of host {self.number} is gone: {self.ended}")
-        for answer in waiting:
+        for answer, _ in waiting:
             answer.set_exception(lost)
 
     def _read(self) -> None:
@@ -126,12 +127,13 @@ class Host:
             while True:
                 header, parts = self._connection.receive()
                 with self._lock:
-                    answer = self._answers.pop(header["id"], None)
-                if answer is None:
+                    waiting = self._answers.pop(header["id"], None)
+                if waiting is None:
                     continue
+                answer, code = waiting
                 if "error" in header:
                     text = f"colocated_python on host {self.number}: {header['error']}"
-                    answer.set_exception(StatusError(Code.INTERNAL, text))
+                    answer.set_exception(StatusError(code, text))
                 else:
                     answer.set_result((header, parts))
         except WireError as error:

@@ -163,6 +163,16 @@ def donation():
 
 
 @scenario
+def conditionals_nested_deeply():
+    def nest(x, depth):
+        if depth == 0:
+            return x
+        return jax.lax.cond(x.sum() > 0, lambda y: nest(y + 1, depth - 1), lambda y: y, x)
+
+    return [jax.jit(nest, static_argnums=1)(jnp.ones(3), depth) for depth in (33, 60)]
+
+
+@scenario
 def donation_that_cannot_be_used():
     """An array whose memory fits no result stays what it was."""
     product = jax.jit(lambda x: x @ x.T, donate_argnums=0)
