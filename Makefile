@@ -56,8 +56,8 @@ wheel: $(VENV)/.test ## Build the wheel, install it into an empty environment, a
 	$(BIN)/pytest -m wheel tests/test_wheel.py
 
 ui: $(NODE_MODULES) ## Test the sidebar: its models, and the whole of it in a real browser (Chromium, kubectl)
-	cd labextension && $(WITH_NODE) jlpm build:prod && $(WITH_NODE) jlpm test
-	cd labextension/ui-tests && $(WITH_NODE) jlpm test
+	cd labextension && $(WITH_NODE) jlpm build:prod
+	cd labextension/ui-tests && $(WITH_NODE) jlpm models && $(WITH_NODE) jlpm test
 
 pictures: $(NODE_MODULES) ## Take pictures of the sidebar in all states and looks, for review
 	cd labextension && $(WITH_NODE) jlpm build:prod
@@ -80,12 +80,12 @@ lint: $(VENV)/.lint $(NODE_MODULES) ## Style, words, types, dependencies, dead c
 	$(BIN)/deptry .
 	$(BIN)/vulture
 	$(BIN)/python tools/check_words.py
-	cd labextension && $(WITH_NODE) jlpm lint
+	cd labextension/ui-tests && $(WITH_NODE) jlpm lint
 
 format: $(VENV)/.lint $(NODE_MODULES) ## Rewrite the sources in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	cd labextension && $(WITH_NODE) jlpm format
+	cd labextension/ui-tests && $(WITH_NODE) jlpm format
 
 bench: $(VENV)/.bench $(VENV)/.ui ## Measure ours and the peers in one run, and write docs/benchmarks.md
 	$(BIN)/python -m benchmarks --output docs/benchmarks
@@ -100,10 +100,10 @@ clean: ## Remove what the other targets made
 
 # The groups need pip 25.1; the one that a Python brings may be older.
 $(VENV)/.installed: pyproject.toml
-	@echo "Installing JAX, JupyterLab and the sidebar into $(VENV): a few minutes at the first time, without a word."
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --upgrade 'pip>=25.1'
-	$(PIP) --editable '.[all]'
+	@echo "Installing JAX, JupyterLab and the sidebar, which is built: about four minutes at the first time."
+	$(BIN)/python -m pip install --verbose --disable-pip-version-check --editable '.[all]'
 	@touch $@
 
 $(VENV)/.%: $(VENV)/.installed

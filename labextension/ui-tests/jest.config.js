@@ -2,10 +2,12 @@
 const esModules = ['@jupyterlab', '@jupyter', '@lumino', 'lib0', 'y-protocols', 'yjs', 'nanoid'].join('|');
 
 module.exports = {
+  rootDir: '..',
+  roots: ['<rootDir>/src', '<rootDir>/test'],
   testEnvironment: 'node',
   testMatch: ['<rootDir>/test/**/*.spec.ts', '<rootDir>/test/**/*.spec.tsx'],
   transform: {
-    '\\.tsx?$': ['ts-jest', { tsconfig: 'test/tsconfig.json' }]
+    '\\.tsx?$': [require.resolve('ts-jest'), { tsconfig: '<rootDir>/test/tsconfig.json' }]
   },
   transformIgnorePatterns: [`/node_modules/(?!(${esModules})/)`]
 };
