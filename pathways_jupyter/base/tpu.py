@@ -132,6 +132,15 @@ def parse_instance_type(text: str) -> InstanceType:
     return InstanceType(machine, topology)
 
 
+def chips_of_hosts(text: str) -> list[int]:
+    """Return the chips of each host of a slice; empty for an instance type that this version does not know."""
+    try:
+        known = parse_instance_type(text)
+    except ConfigError:
+        return []
+    return [known.chips_per_host] * known.hosts
+
+
 def _by_size(text: str, generation: str, number: int) -> InstanceType:
     """Return the single instance type that a name such as ``v6e-4`` stands for."""
     chips = number / _CORES_PER_CHIP.get(generation, 1)

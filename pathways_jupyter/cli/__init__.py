@@ -82,8 +82,9 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        whole = {name: _OWN.get(name) or GROUPS.get(name) or TERMINAL[name].summary for name in _ORDER}
         with formatter.section("Commands"):
-            formatter.write_dl([(name, _summary(name)) for name in _ORDER])
+            formatter.write_dl([(name, help.partition("\n")[0]) for name, help in whole.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -94,10 +95,6 @@ class _Commands(click.Group):
             from pathways_jupyter.actions.shell import Contradiction
 
             raise click.UsageError(str(error)) if isinstance(error, Contradiction) else Failure(error) from error
-
-
-def _summary(name: str) -> str:
-    return (_OWN.get(name) or GROUPS.get(name) or TERMINAL[name].summary).partition("\n")[0]
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -128,6 +128,7 @@ class Api(ApiClient):  # type: ignore[misc]  # The package is not typed.
         """
         method, url, headers, *_ = request
         rest = self.rest_client
+        # The package makes its session with the first request, and a WebSocket may be the first.
         if rest.pool_manager is None:
             rest.pool_manager = rest._create_pool_manager()
         try:

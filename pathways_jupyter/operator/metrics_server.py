@@ -72,12 +72,11 @@ class ClusterMetrics:
         from prometheus_client.core import GaugeMetricFamily
 
         up = "Whether the cluster could be read; if not, all other metrics are missing."
-        labels = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY},{names.SESSION_LABEL}"
         try:
             # Without the proxies' logs, which the operator may not read.
             services, found = await asyncio.gather(
                 status.fetch(self._client, self._namespace, logs=False),
-                objects.list_(self._client, LEASES, namespace=self._namespace, labels=labels),
+                objects.list_(self._client, LEASES, namespace=self._namespace, labels=names.SESSIONS),
             )
         except PathwaysError as error:
             self._say(f"metrics: {error}")

@@ -137,11 +137,10 @@ class Sweeper:
         self._silent = silent
 
     async def _follow(self) -> None:
-        labels = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY},{names.SESSION_LABEL}"
         backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         async for _ in backoff:
             try:
-                async for change in watch(self._client, LEASES, namespace=self._namespace, labels=labels):
+                async for change in watch(self._client, LEASES, namespace=self._namespace, labels=names.SESSIONS):
                     backoff.reset()
                     self._take(change.type, change.object)
             except ClusterError as error:

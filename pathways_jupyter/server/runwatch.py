@@ -77,15 +77,12 @@ class RunWatch(PolledFeed):
         return await asyncio.to_thread(records.fingerprint, followed)
 
     async def _read(self) -> None:
-        before, self._rows = self._rows, await asyncio.to_thread(_newest)
+        # The newest of this machine; no host is asked.
+        newest = await asyncio.to_thread(lambda: {each.id: row(each) for each in records.runs()[:_LISTED_RUNS]})
+        before, self._rows = self._rows, newest
         put, drop = difference(before or {}, self._rows)
         if before is None or put or drop:
             self.publish(_message(put, drop, reset=before is None))
-
-
-def _newest() -> dict[str, dict[str, Any]]:
-    """Return the rows of the newest runs of this machine by id; asks no host."""
-    return {record.id: row(record) for record in records.runs()[:_LISTED_RUNS]}
 
 
 def _message(put: list[dict[str, Any]], drop: list[str], *, reset: bool) -> Message:

@@ -17,7 +17,7 @@ from typing import Any
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.config import runtime_dir
-from pathways_jupyter.base.errors import ConfigError, PathwaysError
+from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.events import EventKind, SessionState
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.server import scope
@@ -190,16 +190,9 @@ def _row(record: SessionRecord, alive: bool, *, silent: bool) -> dict[str, Any]:
         "service": names.service_of(record.service)[0] or record.service,
         "pathways_job": record.pathways_job,
         "instances": dict(record.instances),
-        "devices": sum(count * _chips(name) for name, count in record.instances.items()),
+        "devices": sum(count * sum(tpu.chips_of_hosts(name)) for name, count in record.instances.items()),
         "job": record.job,
         "pod": record.pod,
         "created": record.created,
         "scope": scope.of_record(record).to_json(),
     }
-
-
-def _chips(instance_type: str) -> int:
-    try:
-        return tpu.parse_instance_type(instance_type).chips
-    except ConfigError:
-        return 0

@@ -198,7 +198,7 @@ async def fetch_reclaimable(client: Client, namespace: str, jobs: Iterable[Objec
     """
     if not any(map(may_be_kept, jobs)):
         return {}
-    return reclaimable(await _list_if_allowed(client, LEASES, namespace, _selector()), client.now())
+    return reclaimable(await _list_if_allowed(client, LEASES, namespace, names.SESSIONS), client.now())
 
 
 def is_stale(lease: Object, now: float) -> bool:
@@ -212,7 +212,6 @@ async def sweep(
     *,
     dry_run: bool = False,
     user: str = "",
-    session: str = "",
     reclaim: int = 0,
     service: str = "",
 ) -> tuple[Swept, ...]:
@@ -225,7 +224,6 @@ async def sweep(
       namespace: Empty for all namespaces.
       dry_run: Only report what would be deleted.
       user: Only Jobs of this user (the label's value).
-      session: Only the Job of this session.
       reclaim: Delete up to so many reclaimable ones too, those first that have been silent for longest.
       service: Reclaim only those of this service.
 
@@ -233,7 +231,8 @@ async def sweep(
       ApiError: Listing Jobs or Leases is forbidden.
       ClusterError: The server could not be reached.
     """
-    selector, service = _selector(user, session), label_value(service)
+    selector = f"{names.SESSIONS},{names.USER_LABEL}={user}" if user else names.SESSIONS
+    service = label_value(service)
     # Jobs first: then a listed Job without a listed Lease has none, or is too young to be considered abandoned.
     jobs, pods = await asyncio.gather(
         objects.list_(client, JOBS, namespace=namespace, labels=selector),
@@ -272,11 +271,6 @@ async def _list_if_allowed(client: Client, resource: Resource, namespace: str, l
 def stamp(seconds: float) -> str:
     """Return seconds since the epoch as a Kubernetes MicroTime."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def _selector(user: str = "", session: str = "") -> str:
-    wanted = {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.USER_LABEL: user, names.SESSION_LABEL: session}
-    return ",".join([*(f"{key}={value}" for key, value in wanted.items() if value), names.SESSION_LABEL])
 
 
 def place(item: Object) -> tuple[str, str]:

@@ -70,8 +70,7 @@ class LeaseWatch:
 
     async def _look(self, client: Client, namespace: str) -> float:
         """List the Leases; return the time until the next look, in seconds."""
-        labels = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY},{names.SESSION_LABEL}"
-        found = (await objects.list_(client, LEASES, namespace=namespace, labels=labels)).items
+        found = (await objects.list_(client, LEASES, namespace=namespace, labels=names.SESSIONS)).items
         now, ends = client.now(), dict[str, float]()
         for lease in found:
             ends |= dict.fromkeys(leases.owners(lease), leases.end(lease, now))

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from pathways_jupyter.base import tpu
-from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.kube.objects import Object, created
 from pathways_jupyter.service import names, untrusted
 from pathways_jupyter.service.discovery import ServiceInfo
@@ -48,7 +47,7 @@ def tables(
     rows: RowCache = {} if cache is None else cache
     for info, service in services:
         place = f"{service.namespace}/{service.name}"
-        chips = _chips(service.instance_type)
+        chips = tpu.chips_of_hosts(service.instance_type)
         drawn["services"][place] = _service(place, info, service, heads.get(service.name, ""), sum(chips))
         held: dict[str, list[str]] = {}
         for each in service.slices:
@@ -188,12 +187,3 @@ def _job_state(job: Object) -> tuple[str, str]:
         return "Ending", ""
     running = "Running" in holds or "StartupPolicyCompleted" in holds or bool(status.get("ready"))
     return ("Running" if running else "Pending"), ""
-
-
-def _chips(instance_type: str) -> list[int]:
-    """Return the chips of each host of a slice; empty for types that are not in the catalogue."""
-    try:
-        parsed = tpu.parse_instance_type(instance_type)
-    except ConfigError:
-        return []
-    return [parsed.chips_per_host] * parsed.hosts

@@ -98,13 +98,12 @@ async def test_what_is_not_ours_is_never_touched(bench, monkeypatch):
         assert await jobs(client) == {"plain", "other", "service"}
 
 
-async def test_a_sweep_can_be_limited_to_a_user_or_a_session(bench, monkeypatch):
+async def test_a_sweep_can_be_limited_to_a_user(bench, monkeypatch):
     async with bench.client() as client:
         for session, user in [("a", "jane"), ("b", "jane"), ("c", "joe")]:
             await leases.create(client, await bench.proxy(client, session, user), seconds=1)
         later(monkeypatch, client, 60)
-        assert [each.session for each in await leases.sweep(client, "default", session="a")] == ["a"]
-        assert [each.session for each in await leases.sweep(client, "default", user="jane")] == ["b"]
+        assert {each.session for each in await leases.sweep(client, "default", user="jane")} == {"a", "b"}
         assert [each.session for each in await leases.sweep(client, "")] == ["c"]
 
 

@@ -69,12 +69,11 @@ def permissions(namespace: str = NAMESPACE) -> list[Manifest]:
     ]
 
 
-def pod(image: str, *, arguments: tuple[str, ...] = ()) -> Manifest:
+def pod(image: str) -> Manifest:
     """Return the metadata and the spec of the operator's pod."""
     container: Manifest = {
         "name": "operator",
         "image": image,
-        "args": list(arguments),
         "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -94,7 +93,6 @@ def _deployment(image: str, namespace: str, replicas: int, metrics_port: int) ->
     template = pod(image)
     (container,) = template["spec"]["containers"]
     container["command"] = list(COMMAND)
-    del container["args"]
     if metrics_port:
         container["args"] = [f"--metrics-port={metrics_port}"]
         container["ports"] = [{"name": "metrics", "containerPort": metrics_port, "protocol": "TCP"}]

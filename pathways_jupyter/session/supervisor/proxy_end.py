@@ -110,8 +110,7 @@ def _lifetime_over(job: Object) -> str:
 
 async def _taker(client: Client, record: SessionRecord) -> str:
     """Return who has taken the slices of this session while it was silent; empty if no session has."""
-    labels = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY},{names.SESSION_LABEL}"
-    for job in (await objects.list_(client, JOBS, namespace=record.namespace, labels=labels)).items:
+    for job in (await objects.list_(client, JOBS, namespace=record.namespace, labels=names.SESSIONS)).items:
         if record.id in untrusted.annotation(job, names.RECLAIMED_ANNOTATION, longest=65_536).split(","):
             whose = untrusted.SessionLabels.of(job)
             return f"{whose.user or 'an unknown user'} ({whose.notebook or f'session {whose.session}'})"
