@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pathways_jupyter.base.events import Event, EventKind
 from pathways_jupyter.elastic.event_kinds import PHASES, Phase
 from pathways_jupyter.elastic.event_kinds import Kind as Kind
-from pathways_jupyter.elastic.goodput import Goodput, GoodputSink
+from pathways_jupyter.elastic.goodput import Goodput
 from pathways_jupyter.elastic.publish import Publisher
 
 if TYPE_CHECKING:
@@ -81,9 +81,6 @@ class StepNote:
 class Record:
     """The events and metrics of one run, in order; may be used from any thread.
 
-    Args:
-      goodput_recorder: An ``ElasticGoodputRecorder`` of ml-goodput-measurement, which gets the run's times too.
-
     Attributes:
       id: Identifies the run in its session.
       name: The name of the training function; empty if that is not known.
@@ -97,9 +94,7 @@ class Record:
       newest: The newest value of each metric.
     """
 
-    def __init__(self, goodput_recorder: Any = None) -> None:
-        self._goodput_recorder = goodput_recorder
-        self._sink: GoodputSink | None = None
+    def __init__(self) -> None:
         self.id = secrets.token_hex(4)
         self.name = ""
         self.goodput = Goodput()
@@ -170,9 +165,7 @@ class Record:
         """
         global _latest
         _latest = self
-        if self._goodput_recorder is not None:
-            self._sink = GoodputSink(self._goodput_recorder)
-        self.goodput = Goodput(self._sink)
+        self.goodput = Goodput()
         self.phase, self.begun, self.ended = Phase.TRAINING, time.time(), None
         self.name, self.total_steps = name[:_NAME_CHARACTERS], steps
         self.has_devices(slices, session)
@@ -269,8 +262,6 @@ class Record:
     def _use(self, slices: int, at: float) -> None:
         if not self._slices or self._slices[-1][1] != slices:
             self._slices.append((at, slices))
-            if self._sink is not None:
-                self._sink.slices(slices, max(self.total_slices, slices), slices)
 
     def _notify(self, event: ElasticEvent | None, *, important: bool = False) -> None:
         """Pass a change on: an event, or a complete step if there is none."""

@@ -1,38 +1,15 @@
-"""The account of a run's time, held against the calculator of ml-goodput-measurement."""
+"""The account of a run's time: each second in one category."""
 
 from __future__ import annotations
 
-import datetime
-
-import pytest
-
 from pathways_jupyter.elastic import goodput
-from pathways_jupyter.elastic.goodput import Goodput, GoodputSink, Spent
-
-BEGIN = 1_700_000_000.0
-
-
-class Log:
-    """Google's Cloud Logging, as far as the package uses it: entries are written and read back."""
-
-    def __init__(self):
-        self.entries = []
-
-    def write_cloud_logging_entry(self, entry):
-        self.entries.append(entry)
-
-    def read_cloud_logging_entries(self, *times, **more):
-        return list(self.entries), None
+from pathways_jupyter.elastic.goodput import Goodput, Spent
 
 
 class Clock:
     def __init__(self, monkeypatch):
         self.now = 0.0
         monkeypatch.setattr(goodput.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(goodput, "_now", self.utc)
-
-    def utc(self):
-        return datetime.datetime.fromtimestamp(BEGIN + self.now, datetime.UTC)
 
     def passes(self, seconds):
         self.now += seconds
@@ -92,57 +69,3 @@ def test_every_second_is_in_one_category(monkeypatch):
         Spent.SCALE_UP: 7,
     }
     assert sum(spent.values()) == clock.now
-
-
-def test_the_calculator_of_ml_goodput_measurement_agrees(monkeypatch, tmp_path):
-    from ml_goodput_measurement.src import goodput_elastic as elastic
-    from ml_goodput_measurement.src.goodput_utils import BadputType as badput
-
-    log, clock = Log(), Clock(monkeypatch)
-    recorder = elastic.ElasticGoodputRecorder("train", "log", logging_enabled=True, cloud_logger=log)
-    sink = GoodputSink(recorder)
-    account = Goodput(sink)
-    sink.slices(3, 3, 3)
-    run(account, clock)
-    calculator = elastic.ElasticGoodputCalculator(
-        "train", "log", cloud_logger=log, using_pathways=True, cache_dir=str(tmp_path)
-    )
-    share, lost, last_step = calculator.get_job_goodput(include_badput_breakdown=True)
-    ours, percent = account.seconds(), 100 / clock.now
-    assert last_step == 9
-    # It counts what a step waits for data as productive, except before the first step of all.
-    loading = ours[Spent.DATA_LOADING] - 0.25 * 2
-    assert share == pytest.approx((ours[Spent.STEP] + loading) * percent, abs=0.5)
-    assert lost[badput.TPU_INITIALIZATION] == pytest.approx(ours[Spent.TPU_INITIALIZATION] * percent)
-    assert lost[badput.TRAINING_PREP] == pytest.approx(ours[Spent.TRAINING_PREP] * percent)
-    assert lost[badput.ELASTIC_SLICE_DOWN] == pytest.approx(ours[Spent.SLICE_DOWN] * percent)
-    assert lost[badput.ELASTIC_SCALE_UP] == pytest.approx(ours[Spent.SCALE_UP] * percent)
-    reinitialization = ours[Spent.REINITIALIZATION] + ours[Spent.CHECKPOINT_RESTORE]
-    assert lost[badput.ELASTIC_REINITIALIZATION] == pytest.approx(reinitialization * percent)
-    # Of the lost steps it also counts what they waited for data, and the snapshot after them.
-    wasted = ours[Spent.WASTED_PROGRESS] + 2 * 0.25 + ours[Spent.CHECKPOINT_SAVE]
-    assert lost[badput.WASTED_PROGRESS_FROM_DISRUPTION] == pytest.approx(wasted * percent)
-    assert lost[badput.CUSTOM_BADPUT_EVENTS][Spent.PROGRAM_STARTUP] == pytest.approx(
-        ours[Spent.PROGRAM_STARTUP] * percent
-    )
-
-
-def test_a_recorder_that_fails_or_knows_nothing_of_elasticity_does_no_harm(monkeypatch):
-    class Plain:
-        def __init__(self):
-            self.called = []
-
-        def record_custom_badput_event_start_time(self, *, start_time, custom_badput_event_type):
-            self.called.append(custom_badput_event_type)
-
-        def record_step_start_time(self, *, step, start_time):
-            raise ConnectionError("the log is away")
-
-    clock, plain = Clock(monkeypatch), Plain()
-    account = Goodput(GoodputSink(plain))
-    run(account, clock)
-    assert plain.called == [
-        "PROGRAM_STARTUP",
-        "UNPRODUCTIVE_CHECKPOINT_SAVE_TIME",
-    ]
-    assert account.seconds()[Spent.STEP] == 20
