@@ -66,7 +66,7 @@ async def first_done(
 
 
 class Backoff:
-    """Pauses between the attempts of one loop: ``async for`` yields the number of each attempt, from 0 on.
+    """Pauses between the attempts of one loop: ``for`` and ``async for`` yield the number of each attempt, from 0 on.
 
     The first attempt comes at once. Each pause is twice as long as the one before it, up to the longest, and varies by
     a quarter, so that clients that failed together do not return together. A cancelled pause ends the loop.
@@ -98,8 +98,11 @@ class Backoff:
 
     async def wait(self) -> None:
         """Pause once."""
-        pause, self._pause = self._pause, min(2 * self._pause, self._longest)
-        await asyncio.sleep(pause * random.uniform(0.75, 1.25))
+        await asyncio.sleep(self._next_pause())
+
+    def sleep(self) -> None:
+        """Pause this thread once."""
+        time.sleep(self._next_pause())
 
     def __aiter__(self) -> Backoff:
         return self
@@ -109,6 +112,19 @@ class Backoff:
             await self.wait()
         self._attempts += 1
         return self._attempts - 1
+
+    def __iter__(self) -> Backoff:
+        return self
+
+    def __next__(self) -> int:
+        if self._attempts:
+            self.sleep()
+        self._attempts += 1
+        return self._attempts - 1
+
+    def _next_pause(self) -> float:
+        pause, self._pause = self._pause, min(2 * self._pause, self._longest)
+        return pause * random.uniform(0.75, 1.25)
 
 
 class Background:

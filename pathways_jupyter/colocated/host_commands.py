@@ -9,6 +9,7 @@ from typing import Any
 
 from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.colocated import interruptible_wait
 from pathways_jupyter.colocated.channel import Answer, channel
 from pathways_jupyter.colocated.errors import ColocatedError, LostError, name_hosts, printable
@@ -17,7 +18,7 @@ from pathways_jupyter.colocated.memory import MEMORY
 
 _RESTART_SECONDS = 60.0
 """How long new processes may take: a kubelet backs off when a container ends again and again."""
-_RETRY_SECONDS = 0.2
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.2, 2.0
 
 
 def reset(**where: Any) -> None:
@@ -51,11 +52,10 @@ def restart(**where: Any) -> tuple[Host, ...]:
     deadline = time.monotonic() + _RESTART_SECONDS
     before = {index: facts.boot for index, facts in MEMORY.facts(chosen).items()}
     before |= {answer.host.index: answer.head["boot"] for answer in _ask_until(deadline, chosen, "restart")}
-    while True:
+    for _ in Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS):
         answers = _ask_until(deadline, chosen, "ping")
         if answers and all(answer.head["boot"] != before[answer.host.index] for answer in answers):
             break
-        time.sleep(_RETRY_SECONDS)
     MEMORY.forget(chosen)
     return chosen
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from pathways_jupyter.base.config import runtime_dir
 from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.elastic import fault_targets
 from pathways_jupyter.elastic.fault_targets import Where, Workers
 from pathways_jupyter.kube import objects
@@ -101,7 +102,7 @@ def _uncordon_later(where: Where, seconds: float, fault: str, *, patience: float
 
 
 _LOOK_SECONDS = 0.5
-_AGAIN_SECONDS = 2.0
+_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 1.0, 10.0
 
 
 def main(arguments: list[str]) -> int:
@@ -118,6 +119,7 @@ def main(arguments: list[str]) -> int:
     where, lasts = fault_targets.from_json(sys.stdin.read()), lasting(fault)
     embedded = fault_targets.embedded(where)
     over, given_up = time.monotonic() + seconds, time.monotonic() + seconds + patience
+    retries = Backoff(_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS)
     try:
         while time.monotonic() < given_up and not (embedded is not None and embedded.has_ended()):
             if time.monotonic() < over and lasts.exists():
@@ -127,7 +129,7 @@ def main(arguments: list[str]) -> int:
                 # Also when the file is gone: it may have been removed by someone who did not heal.
                 clusters.ask(where, lambda client, _: uncordon(client, fault))
             except PathwaysError:
-                time.sleep(_AGAIN_SECONDS)
+                retries.sleep()
             else:
                 return 0
         return 1

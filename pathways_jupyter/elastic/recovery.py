@@ -8,14 +8,14 @@ again and again though nothing was lost, are raised.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.base.sentences import advice, say
+from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.elastic.errors import (
     ElasticRuntimeError,
     ProxyLostError,
@@ -76,6 +76,7 @@ class Recovery:
     reconnected: Callable[[], None]
     _furthest: int = -1
     _failures: int = 0
+    _pauses: Backoff = field(default_factory=lambda: Backoff(_SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS))
 
     def handles(self, error: BaseException) -> bool:
         """Return whether `error` is about a lost slice or proxy."""
@@ -129,7 +130,9 @@ class Recovery:
             raise error
         if not lost and len(remaining) >= self.minimum:
             # The devices may answer a moment longer than the arrays on them last, or be back already.
-            time.sleep(min(_LONGEST_PAUSE_SECONDS, _SHORTEST_PAUSE_SECONDS * 2 ** (self._failures - 1)))
+            if self._failures == 1:
+                self._pauses.reset()
+            self._pauses.sleep()
 
     def _reconnect(self, error: Exception, done: int) -> None:
         """Replace the proxy; try again until the time is over."""
@@ -151,25 +154,22 @@ class Recovery:
                     'Snapshots(where="notebook") or Snapshots(path=...) outlive a proxy. {reconnect} gets a new one.'
                 ),
             ) from error
-        began = time.monotonic()
         limit = _RECONNECT_SECONDS if self.timeout is None else self.timeout
-        pause = _SHORTEST_PAUSE_SECONDS
-        while True:
+        attempts = Backoff(_SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=limit)
+        for _ in attempts:
             try:
                 with self.record.goodput.during(Spent.TPU_INITIALIZATION):
                     unusable = self.manager.reconnect()
                 break
             except (PathwaysError, jax.errors.JaxRuntimeError) as problem:
                 # The latter: it was lost again at once.
-                if session.state in _OVER or time.monotonic() - began > limit:
+                if session.state in _OVER or attempts.is_over:
                     raise ElasticRuntimeError(
                         f"The proxy is gone, and there is no new one: {problem}",
                         hint=advice("{connect}, then call train_loop again with the same snapshots=."),
                     ) from problem
                 reason = str(problem).partition("\n")[0]
                 self.record.add(Kind.RETRY, say("No new proxy yet: {reason}", reason=reason), step=done)
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         self.reconnected()
         active = tuple(sorted(self.manager.active_slice_indices))
         said = say("A new proxy is connected, with {slices}.", slices=listed(active))

@@ -17,6 +17,7 @@ def pauses(monkeypatch):
         made.append(seconds)
 
     monkeypatch.setattr(tasks.asyncio, "sleep", sleep)
+    monkeypatch.setattr(tasks.time, "sleep", made.append)
     return made
 
 
@@ -36,6 +37,13 @@ async def test_the_first_attempt_comes_at_once_and_pauses_double_up_to_the_longe
     assert pauses == []
     await attempts(Backoff(1.0, 5.0), 6)
     assert roughly(pauses, [1, 2, 4, 5, 5])
+
+
+def test_a_loop_without_an_event_loop_pauses_its_thread(pauses):
+    numbers = zip(Backoff(1.0, 3.0), range(4), strict=False)
+    assert [number for number, _ in numbers] == [0, 1, 2, 3]
+    # zip() draws one more from the first.
+    assert roughly(pauses, [1, 2, 3, 3])
 
 
 async def test_pauses_of_two_clients_differ(pauses):
