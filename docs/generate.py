@@ -22,6 +22,9 @@ from pathways_jupyter.commands.tables import MAGIC
 from pathways_jupyter.server.routes import ROUTES
 from pathways_jupyter.service import names
 
+_ELSEWHERE = frozenset(["__main__", "demo", "local", "supervisor", "tunnel"])
+"""Parts of the package that run in processes of their own, or are the start of one."""
+
 
 def write(docs: Path) -> None:
     """Write the pages into ``reference/generated``."""
@@ -124,23 +127,27 @@ def _errors() -> Iterator[str]:
 
 
 def error_classes() -> dict[str, type[errors.PathwaysError]]:
-    """Return the errors that users may meet, by name, with the module where a name alone is not unique."""
+    """Return the errors that users may meet, by name, with the room where a name alone is not public.
+
+    These are all that a kernel, a terminal or a Jupyter server can raise. What the parts in :data:`_ELSEWHERE` raise in
+    processes of their own arrives as one of ``base.errors``, or ends in a log.
+    """
     for module in pkgutil.walk_packages(pathways_jupyter.__path__, "pathways_jupyter."):
-        if module.name.endswith(".errors") or module.name.endswith(".arguments"):
+        if _ELSEWHERE.isdisjoint(module.name.split(".")):
             importlib.import_module(module.name)
 
     def below(error: type) -> Iterator[type]:
         yield error
-        for each in error.__subclasses__():
+        for each in sorted(error.__subclasses__(), key=lambda each: each.__name__):
             yield from below(each)
 
     found: dict[str, type[errors.PathwaysError]] = {}
     for error in below(errors.PathwaysError):
-        if ".local." in error.__module__:
-            continue
-        public = error.__name__ in pathways_jupyter.__all__
-        room = error.__module__.split(".")[1]
-        found[error.__name__ if public else f"{room}.{error.__name__}"] = error
+        package, *rooms = error.__module__.split(".")
+        # In a test run there are errors of tests, too.
+        if package == pathways_jupyter.__name__ and _ELSEWHERE.isdisjoint(rooms):
+            public = error.__name__ in pathways_jupyter.__all__
+            found[error.__name__ if public else f"{rooms[0]}.{error.__name__}"] = error
     return found
 
 

@@ -23,6 +23,11 @@ def is_coloured() -> bool:
     return not os.environ.get("NO_COLOR") and str(getattr(shell, "colors", "")).lower() != "nocolor"
 
 
+def documentation(heading: str) -> str:
+    """Return where the documentation explains what has this heading: an error's class, or a finding of the doctor."""
+    return f"docs: troubleshooting#{heading.lower().replace(' ', '-')}"
+
+
 class PathwaysError(Exception):
     """Base class of all errors that this package raises on purpose.
 
@@ -42,11 +47,11 @@ class PathwaysError(Exception):
         self.hint = hint
         if hint:
             # As a note, so that Python shows the hint below the traceback of a script.
-            self.add_note(worded(hint, Face.SCRIPT))
+            self.add_note(self.advice(Face.SCRIPT))
 
     def advice(self, face: Face) -> str:
-        """Return the hint with the commands of `face`."""
-        return worded(self.hint, face)
+        """Return the hint with the commands of `face`, and where the documentation has more; empty without a hint."""
+        return f"{worded(self.hint, face)} ({documentation(type(self).__name__)})" if self.hint else ""
 
     @property
     def sentence(self) -> str:
@@ -56,7 +61,7 @@ class PathwaysError(Exception):
 
     def to_json(self, face: Face = Face.NOTEBOOK) -> dict[str, Any]:
         """Return message and hint as JSON values, and what a page needs to translate them."""
-        said = {"message": str(self), "hint": self.advice(face)}
+        said = {"message": str(self), "hint": worded(self.hint, face)}
         return said | sentences.to_json(self.sentence) | sentences.to_json(self.hint, "hint_text")
 
     def _render_traceback_(self) -> list[str]:

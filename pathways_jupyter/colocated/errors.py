@@ -79,7 +79,7 @@ class CellSyntaxError(CheckError):
 
     def _render_traceback_(self) -> list[str]:
         shown = "".join(self._shown).splitlines()
-        return [*shown, f"  {self.hint}"] if self.hint else shown
+        return [*shown, f"  {self.advice(self.face)}"] if self.hint else shown
 
 
 class HostError(ColocatedError):

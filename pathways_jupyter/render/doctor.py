@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from pathways_jupyter.base.errors import documentation
 from pathways_jupyter.base.text import count
 from pathways_jupyter.render.parts import Part, Tone, card, head, muted, table, toned
 from pathways_jupyter.render.view import View, drawn
@@ -19,10 +20,11 @@ def view(findings: Sequence[Finding]) -> View:
     for each in findings:
         tone = Tone(each.level)
         plain.append(f"{tone.mark} {each.name:<{width}}  {each.message}")
-        if each.hint:
-            plain.append(f"  {'':<{width}}  {each.hint}")
-        advice = f"<br>{muted(each.hint).html}" if each.hint else ""
-        rows.append((toned(tone), each.name, Part(each.message, escape(each.message) + advice)))
+        advice = f"{each.hint} ({documentation(each.heading)})" if each.hint else ""
+        if advice:
+            plain.append(f"  {'':<{width}}  {advice}")
+        below = f"<br>{muted(advice).html}" if advice else ""
+        rows.append((toned(tone), each.name, Part(each.message, escape(each.message) + below)))
     failed = sum(each.level is Level.FAIL for each in findings)
     warned = sum(each.level is Level.WARN for each in findings)
     worst, verdict = Tone.OK, "All is well."

@@ -37,6 +37,11 @@ class Finding:
     message: str
     hint: str = ""
 
+    @property
+    def heading(self) -> str:
+        """The heading under which the documentation explains it; all permissions share one."""
+        return "permission" if self.name.startswith("permission ") else self.name
+
 
 @dataclass(frozen=True)
 class Need:

@@ -10,7 +10,7 @@ import pytest
 
 import pathways_jupyter
 from pathways_jupyter.base import sentences
-from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.sentences import Face, advice, option, word, worded
 from pathways_jupyter.commands.connect import CONNECT
 from pathways_jupyter.commands.declaration import Kind
@@ -102,11 +102,16 @@ def test_a_hint_crosses_processes_as_a_template_with_its_values():
 
 
 def test_a_traceback_shows_the_hint_in_python_and_ipython_shows_it_as_a_magic():
-    error = PathwaysError("It is lost.", hint=advice("{reconnect} gets a new one."))
-    assert error.__notes__ == ["session.reconnect() gets a new one."]
-    assert "  %pathways reconnect gets a new one." in error._render_traceback_()
+    error = SessionError("It is lost.", hint=advice("{reconnect} gets a new one."))
+    more = "(docs: troubleshooting#sessionerror)"
+    assert error.__notes__ == [f"session.reconnect() gets a new one. {more}"]
+    assert f"  %pathways reconnect gets a new one. {more}" in error._render_traceback_()
     error.face = Face.SCRIPT
-    assert "  session.reconnect() gets a new one." in error._render_traceback_()
+    assert f"  session.reconnect() gets a new one. {more}" in error._render_traceback_()
+
+
+def test_an_error_without_a_hint_is_one_line():
+    assert len(SessionError("It is lost.")._render_traceback_()) == 1
 
 
 def _said():
