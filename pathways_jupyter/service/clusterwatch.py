@@ -65,6 +65,7 @@ class ClusterWatch(Feed):
     Attributes:
       cluster: May be replaced by the same cluster with new credentials; the next attempt uses it.
       closed: Set once nothing is watched any more.
+      pictures: The services as last drawn from complete data; empty until then.
     """
 
     # Its user keeps it for a while: a page that is reloaded finds complete tables.
@@ -77,6 +78,7 @@ class ClusterWatch(Feed):
         self._identity = identity(cluster)
         # When the tables were last known to be right; only used while the watch is not live.
         self._as_of = 0.0
+        self.pictures: tuple[Service, ...] = ()
         self._me = label_value(current_user())
         # What the watches know, and the kinds of which everything is known.
         self._known = NamespaceState()
@@ -224,7 +226,8 @@ class ClusterWatch(Feed):
             (info, picture(info, pods=pods, jobs=proxies, placements=placements, reclaimable=silent, drawn=self._drawn))
             for info in infos
         ]
-        self._follow_proxies(client, [service for _, service in drawn])
+        self.pictures = tuple(service for _, service in drawn)
+        self._follow_proxies(client, self.pictures)
         heads = {info.name: pods.of_head(info.name)[-1].name for info in infos if pods.of_head(info.name)}
         shown = {holder.job for _, service in drawn for holder in service.holders}
         jobs = [*self._known.objects[PATHWAYS_JOBS].values(), *jobsets]
