@@ -92,6 +92,5 @@ COMMANDS = (
         in_terminal="Exit code 1 if something could not be removed.",
         only=Face.TERMINAL,
     ),
-    Command("profiles", "Profiles in pathways.toml, for connect --profile NAME.", only=Face.NOTEBOOK),
     Command("traceback", "The full traceback of the last Pathways error.", only=Face.NOTEBOOK),
 )

@@ -12,13 +12,12 @@ from typing import Any
 
 from pathways_jupyter.actions import action_of, cluster
 from pathways_jupyter.actions.shell import Values
-from pathways_jupyter.base import config as settings
 from pathways_jupyter.base.errors import ConfigError, SessionError
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.magics import elastic
 from pathways_jupyter.magics.notebook_session import Connection
 from pathways_jupyter.magics.waiting import Waiting
-from pathways_jupyter.render import array_notes, connection_settings
+from pathways_jupyter.render import array_notes, environment
 from pathways_jupyter.render import sessions as sessions_picture
 from pathways_jupyter.render.view import View
 from pathways_jupyter.session import registry
@@ -162,12 +161,7 @@ def events(connection: Connection, values: Values) -> Any:
 def env(connection: Connection, values: Values) -> View:
     """The variables by which other processes share this session."""
     current, share = connection.need(), bool(values.get("set"))
-    return connection_settings.environment(current.environment(share=share), shared=share, embedded=current.is_embedded)
-
-
-def profiles(connection: Connection, values: Values) -> View:
-    """Named settings."""
-    return connection_settings.profiles(settings.profiles(), settings.profiles_path())
+    return environment.view(current.environment(share=share), shared=share, embedded=current.is_embedded)
 
 
 def _show(connection: Connection, attempt: ConnectionAttempt[Session], place: Place | None) -> None:
@@ -190,7 +184,6 @@ _COMMANDS: Mapping[str, Callable[[Connection, Values], Any]] = {
     "panel": panel,
     "events": events,
     "env": env,
-    "profiles": profiles,
     "elastic": elastic.show,
     "elastic inject": elastic.inject,
     "elastic heal": elastic.heal,

@@ -90,9 +90,8 @@ def test_a_command_that_needs_a_session_says_so(shell, command):
     assert "not connected" in shown
 
 
-def test_sessions_and_profiles_have_an_empty_state(shell):
+def test_sessions_have_an_empty_state(shell):
     assert "No sessions" in run(shell, "%pathways sessions")[0].result.text
-    assert "[profiles.team]" in run(shell, "%pathways profiles")[0].result.text
 
 
 def test_loading_twice_changes_nothing_and_unloading_takes_everything_out(shell):

@@ -3,7 +3,6 @@
 import dataclasses
 import re
 import time
-from pathlib import Path
 
 import pytest
 
@@ -15,8 +14,8 @@ from pathways_jupyter.multihost.run_events import HostStatus, Phase
 from pathways_jupyter.multihost.targets import Target
 from pathways_jupyter.render import (
     array_notes,
-    connection_settings,
     doctor,
+    environment,
     events,
     help,
     jobs,
@@ -117,8 +116,7 @@ PICTURES = {
     "runs": lambda: multihost.runs([run(EVIL)]),
     "queued": lambda: multihost.queued([Queued(EVIL, "FAILED", EVIL, EVIL, ())]),
     "help": lambda: help.command(Command(EVIL, EVIL, (Option("--x", EVIL),), examples={EVIL: EVIL}), EVIL),
-    "profiles": lambda: connection_settings.profiles({EVIL: {"tpu": EVIL}}, Path(EVIL)),
-    "environment": lambda: connection_settings.environment({"X": EVIL}, shared=True, embedded=False),
+    "environment": lambda: environment.view({"X": EVIL}, shared=True, embedded=False),
     "arrays": lambda: array_notes.disconnected(EVIL, [NamedArray(EVIL, (1,), "int8", 1)], EVIL),
 }
 

@@ -1,28 +1,12 @@
-"""What connections are made with: profiles and the file that they are stored in, and variables to copy into a shell."""
+"""The variables by which other processes share a session, to copy into a shell."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
-from pathways_jupyter.render.parts import Part, code, line, muted, remarks, spaced, table, verbatim
+from pathways_jupyter.render.parts import Part, code, line, muted
 from pathways_jupyter.render.view import View, drawn
-
-_EXAMPLE = '[profiles.team]\ncontext = "my-gke"\ntpu = "tpuv6e:2x2=2"'
-
-
-def profiles(profiles: Mapping[str, Mapping[str, Any]], path: Path) -> View:
-    """Each profile with its settings; an example to copy when there is none."""
-    if not profiles:
-        return drawn({}, remarks([f"No profiles yet. Write {path}, for example:"]), spaced(verbatim(_EXAMPLE)))
-    rows = [
-        (code(name), " ".join(f"{key}={value}" for key, value in settings.items()))
-        for name, settings in profiles.items()
-    ]
-    return drawn(profiles, table(("profile", "settings"), rows), remarks([f"Stored in {path}."]))
-
 
 _SET = "Set for every process that this notebook starts, until it disconnects."
 _SERVED = "A process with these variables is a second client of this session's proxy: same chips, own arrays."
@@ -32,7 +16,7 @@ _UNTRIED = (
 )
 
 
-def environment(variables: Mapping[str, str], *, shared: bool, embedded: bool) -> View:
+def view(variables: Mapping[str, str], *, shared: bool, embedded: bool) -> View:
     """The variables and what they do.
 
     Args:
