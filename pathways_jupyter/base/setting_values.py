@@ -161,16 +161,16 @@ def _mistyped(setting: str, label: str, wanted: str, value: Any) -> ConfigError:
     return ConfigError(f"{label} must be {wanted}, not {value!r}.", hint=f"For example: {example}.")
 
 
-def _quantity(text: str) -> str:
+def _quantity_problem(text: str) -> str:
     found = _QUANTITY.fullmatch(text)
     return "" if found is not None and float(found["number"]) > 0 else "it is not a quantity"
 
 
-def _name(text: str) -> str:
+def _name_problem(text: str) -> str:
     return "" if _SUBDOMAIN.fullmatch(text) else "names have lower-case letters, digits, dashes and dots"
 
 
-def _label(text: str) -> str:
+def _label_problem(text: str) -> str:
     key, separator, value = text.partition("=")
     if not separator:
         return "it is not KEY=VALUE"
@@ -179,14 +179,14 @@ def _label(text: str) -> str:
     return "" if _LABEL_VALUE.fullmatch(value) else f"{value!r} cannot be the value of a label"
 
 
-def _own_label(text: str) -> str:
+def _own_label_problem(text: str) -> str:
     key = text.partition("=")[0]
     if any(key == each or (each.endswith("/") and key.startswith(each)) for each in _OWN_LABELS):
         return "the session sets that itself"
-    return _label(text)
+    return _label_problem(text)
 
 
-def _variable(text: str) -> str:
+def _variable_problem(text: str) -> str:
     name, separator, _ = text.partition("=")
     if not separator:
         return "it is not NAME=VALUE"
@@ -195,14 +195,14 @@ def _variable(text: str) -> str:
     return "" if _VARIABLE.fullmatch(name) else f"{name!r} cannot be the name of a variable"
 
 
-def _toleration(text: str) -> str:
+def _toleration_problem(text: str) -> str:
     found = _TOLERATION.fullmatch(text)
     if found is None:
         return f"it is not KEY[=VALUE][:EFFECT], with an effect of {', '.join(_EFFECTS)}"
     return "" if _KEY.fullmatch(found["key"]) else f"{found['key']!r} cannot be the key of a taint"
 
 
-def _xla_flag(text: str) -> str:
+def _xla_flag_problem(text: str) -> str:
     return "" if _XLA_FLAG.fullmatch(text) else "it is not --xla_NAME or --xla_NAME=VALUE"
 
 
@@ -210,18 +210,18 @@ _Check = Callable[[str], str]
 """Returns why a text does not do; empty when it does."""
 
 POD_TEXTS: Mapping[str, tuple[_Check, str]] = {
-    "proxy_cpu": (_quantity, "8"),
-    "proxy_memory": (_quantity, "32G"),
-    "proxy_priority_class": (_name, "high"),
-    "proxy_service_account": (_name, "pathways"),
+    "proxy_cpu": (_quantity_problem, "8"),
+    "proxy_memory": (_quantity_problem, "32G"),
+    "proxy_priority_class": (_name_problem, "high"),
+    "proxy_service_account": (_name_problem, "pathways"),
 }
 """Settings of one value: the check, and an example."""
 POD_LISTS: Mapping[str, tuple[_Check, str]] = {
-    "proxy_xla_flags": (_xla_flag, "--xla_dump_to=gs://b/d"),
-    "proxy_node_selector": (_label, "cloud.google.com/gke-nodepool=cpu-np"),
-    "proxy_tolerations": (_toleration, "dedicated=research:NoSchedule"),
-    "proxy_labels": (_own_label, "team=research"),
-    "proxy_env": (_variable, "TF_CPP_MIN_LOG_LEVEL=0"),
+    "proxy_xla_flags": (_xla_flag_problem, "--xla_dump_to=gs://b/d"),
+    "proxy_node_selector": (_label_problem, "cloud.google.com/gke-nodepool=cpu-np"),
+    "proxy_tolerations": (_toleration_problem, "dedicated=research:NoSchedule"),
+    "proxy_labels": (_own_label_problem, "team=research"),
+    "proxy_env": (_variable_problem, "TF_CPP_MIN_LOG_LEVEL=0"),
 }
 """Settings of several values: the check of each, and an example."""
 

@@ -45,7 +45,7 @@ class Connection:
     def watch(self, session: Any, card: Place | None = None) -> None:
         """Show what happens to `session` from now on, and keep its card up to date."""
         self._card = card or self._card
-        self._devices = _kinds(session)
+        self._devices = _device_kinds(session)
         if self._notices is not None:
             # After a reconnect in a cell the supervisor may be another one, whose events its thread does not get.
             again = (event for event in reversed(session.events()) if "generation" in event.data)
@@ -143,10 +143,9 @@ def card_of(
     """
     from pathways_jupyter.render import sessions as picture
 
-    return picture.card(
-        record or session.record, _kinds(session) if devices is None else devices, session.events(), listed=listed
-    )
+    devices = _device_kinds(session) if devices is None else devices
+    return picture.card(record or session.record, devices, session.events(), listed=listed)
 
 
-def _kinds(session: Any) -> dict[int, list[str]]:
+def _device_kinds(session: Any) -> dict[int, list[str]]:
     return {index: [device.device_kind for device in devices] for index, devices in session.slices().items()}

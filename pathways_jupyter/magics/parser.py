@@ -162,15 +162,15 @@ def _parser(command: Command) -> _Parser:
         # Choices are checked afterwards, because argparse would also check the missing value of an optional word.
         parser.add_argument(word.name, nargs=None if word.required else "?")
     for option in command.options:
-        parser.add_argument(*filter(None, (option.short, option.flag)), dest=option.name, **_shape(option))
+        parser.add_argument(*filter(None, (option.short, option.flag)), dest=option.name, **_argument(option))
         for alias in option.aliases:
             # An alias gets its own name, so that two spellings with different values can be detected; lists are merged.
             name = option.name if option.kind is Kind.LIST else alias.lstrip("-").replace("-", "_")
-            parser.add_argument(alias, dest=name, **_shape(option))
+            parser.add_argument(alias, dest=name, **_argument(option))
     return parser
 
 
-def _shape(option: Option) -> dict[str, Any]:
+def _argument(option: Option) -> dict[str, Any]:
     if option.kind is Kind.FLAG:
         return {"action": "store_const", "const": option.sets or True}
     if option.kind is Kind.LIST:

@@ -56,7 +56,7 @@ class LeaseWatch:
             self._jobs_changed.clear()
             pause = AGAIN_SECONDS
             try:
-                pause = await self._look(client, namespace) if self._jobs else math.inf
+                pause = await self._list(client, namespace) if self._jobs else math.inf
             except ApiError as error:
                 logger.info("leases: %s", error)
                 if error.status == 403:
@@ -68,7 +68,7 @@ class LeaseWatch:
                 async with asyncio.timeout(pause if math.isfinite(pause) else None):
                     await self._jobs_changed.wait()
 
-    async def _look(self, client: Client, namespace: str) -> float:
+    async def _list(self, client: Client, namespace: str) -> float:
         """List the Leases; return the time until the next look, in seconds."""
         found = (await objects.list_(client, LEASES, namespace=namespace, labels=names.SESSIONS)).items
         now, ends = client.now(), dict[str, float]()

@@ -79,7 +79,7 @@ def job_info(manifest: Mapping[str, Any]) -> JobInfo:
     if not whole:
         status = conditions.derive({}, manifest, now="")
     state, condition = conditions.current({"status": status})
-    kind, slices, headless = _shape(manifest) if whole else _jobset_shape(manifest)
+    kind, slices, headless = _read_job(manifest) if whole else _read_jobset(manifest)
     return JobInfo(
         name=metadata["name"],
         namespace=metadata.get("namespace") or "",
@@ -96,10 +96,10 @@ def job_info(manifest: Mapping[str, Any]) -> JobInfo:
 
 def is_headless(manifest: Mapping[str, Any]) -> bool:
     """Whether a notebook can attach to a job's proxy; see :func:`job_info` for `manifest`."""
-    return (_shape if manifest["kind"] == fields.KIND else _jobset_shape)(manifest)[2]
+    return (_read_job if manifest["kind"] == fields.KIND else _read_jobset)(manifest)[2]
 
 
-def _shape(manifest: Mapping[str, Any]) -> tuple[str, int, bool]:
+def _read_job(manifest: Mapping[str, Any]) -> tuple[str, int, bool]:
     try:
         (slices,), controller = manifest["spec"]["workers"], manifest["spec"]["controller"]
         kind = tpu.parse_instance_type(f"{slices['type']}:{slices['topology']}")
@@ -109,7 +109,7 @@ def _shape(manifest: Mapping[str, Any]) -> tuple[str, int, bool]:
         return "", 0, False
 
 
-def _jobset_shape(jobset: Mapping[str, Any]) -> tuple[str, int, bool]:
+def _read_jobset(jobset: Mapping[str, Any]) -> tuple[str, int, bool]:
     pod = _head_pod(jobset)
     containers = [*(pod.get("initContainers") or ()), *(pod.get("containers") or ())]
     managers = [each for each in containers if each.get("name") == names.RESOURCE_MANAGER_CONTAINER]

@@ -125,7 +125,7 @@ class JaxSwitch:
                 client = _make_client(target, timeout, self._outcome, secure=secure)
             finally:
                 self._outcome = None
-            found = self._found or _look(internals)
+            found = self._found or _present_state(internals)
             variables = namespace or {}
             switched = Switched(
                 unusable=tuple(arrays_of([self._client], variables) if self._client is not None else ()),
@@ -217,7 +217,7 @@ def _delete_arrays(client: Any) -> None:
             array.delete()
 
 
-def _look(internals: Internals) -> _Found:
+def _present_state(internals: Internals) -> _Found:
     import jax
 
     # JAX asks its plugins for platforms at its first use, which may only come while a session serves this one: then the

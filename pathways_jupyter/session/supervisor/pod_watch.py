@@ -134,24 +134,24 @@ class PodWatch:
                 # A replacement has another uid; what was first seen is the proxy.
                 if change.type is ChangeType.DELETED:
                     name = self._name = change.object["metadata"]["name"]
-                    self._is_lost(name, say("Pod {pod} was deleted.", pod=name))
+                    self._lose(name, say("Pod {pod} was deleted.", pod=name))
                 elif change.type in {ChangeType.ADDED, ChangeType.MODIFIED}:
                     there, self._name = True, change.object["metadata"]["name"]
-                    self._look(change.object)
+                    self._judge(change.object)
                 elif change.type is ChangeType.SYNCED and self._uid and not there:
                     # This watch does not know what was seen before it began.
-                    self._is_lost(self._name, say("Pod {pod} was deleted.", pod=self._name))
+                    self._lose(self._name, say("Pod {pod} was deleted.", pod=self._name))
                 elif change.error is not None:
                     logger.warning("pod watch: %s", change.error)
 
-    def _look(self, pod: Mapping[str, Any]) -> None:
+    def _judge(self, pod: Mapping[str, Any]) -> None:
         name, status = pod["metadata"]["name"], pod.get("status") or {}
         if status.get("phase") in {"Failed", "Succeeded"}:
-            self._is_lost(name, say("Pod {pod} ended: {reason}.", pod=name, reason=_why_ended(status)))
+            self._lose(name, say("Pod {pod} ended: {reason}.", pod=name, reason=_why_ended(status)))
         elif pod["metadata"].get("deletionTimestamp"):
-            self._is_lost(name, say("Pod {pod} is being deleted.", pod=name))
+            self._lose(name, say("Pod {pod} is being deleted.", pod=name))
         elif self._container and (ended := _terminated(status, self._container)):
-            self._is_lost(
+            self._lose(
                 name,
                 say(
                     "Container {container} of pod {pod} ended: {reason}.",
@@ -169,9 +169,9 @@ class PodWatch:
             why = _condition(status, "Ready").get("reason") or "no reason"
             self._report(say("Pod {pod} is not ready any more: {reason}.", pod=name, reason=why))
         else:
-            self._wait(name, status)
+            self._report_start(name, status)
 
-    def _wait(self, name: str, status: Mapping[str, Any]) -> None:
+    def _report_start(self, name: str, status: Mapping[str, Any]) -> None:
         for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
             waiting = (container.get("state") or {}).get("waiting") or {}
             reason = waiting.get("reason", "")
@@ -216,7 +216,7 @@ class PodWatch:
             self._reported = words
             self._progress(words)
 
-    def _is_lost(self, name: str, reason: str) -> None:
+    def _lose(self, name: str, reason: str) -> None:
         self._reported = reason
         self._fail(PodEnded(name, reason))
         if not self.lost.done():

@@ -248,7 +248,7 @@ class Proxy:
             # Before the pod listens: starting it takes longer than this request.
             policy = networkpolicy.for_session(job, self._own_pod, port)
             await objects.create(self._client, NETWORK_POLICIES, policy)
-        self._lease = LeaseKeeper(self._client, self._session_log, metadata["name"], self._is_lost, keep=self._keep)
+        self._lease = LeaseKeeper(self._client, self._session_log, metadata["name"], self._lose, keep=self._keep)
         await self._lease.check()
 
     async def _ready(self) -> Object:
@@ -345,9 +345,9 @@ class Proxy:
         if isinstance(error, TooManyStreams):
             self._session_log.report(EventKind.WARNING, f"{error} {error.hint}")
             return
-        self._is_lost(say("The tunnel failed: {reason}", reason=str(error)))
+        self._lose(say("The tunnel failed: {reason}", reason=str(error)))
 
-    def _is_lost(self, reason: str) -> None:
+    def _lose(self, reason: str) -> None:
         if not self._lost.done():
             self._lost.set_result(reason)
 
