@@ -46,7 +46,6 @@ class Method(StrEnum):
     """End the session. Answers once its objects in the cluster are removed, or with those that could not be."""
     RECORD = "record"
     """Add ``params["events"]`` to the session's log; see :mod:`~pathways_jupyter.session.recording`."""
-    PING = "ping"
 
 
 @dataclasses.dataclass(frozen=True)

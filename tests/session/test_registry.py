@@ -140,4 +140,4 @@ def test_a_session_of_another_machine_that_shares_the_home_is_not_judged_from_he
         registry.write(record)
     assert {record.id for record in sweep.dead()} == {ours.id, outlived.id}
     with pytest.raises(SessionError, match="runs on another machine, elsewhere"):
-        client.request(theirs, Method.PING)
+        client.request(theirs, Method.STATUS)

@@ -180,9 +180,9 @@ def supervisor(machine: Machine) -> Iterator[Attack]:
         log = Path(record.log)
 
         def attack(chance: random.Random) -> str:
-            method = chance.choice([Method.STATUS, Method.EVENTS, Method.PING, Method.START])
+            method = chance.choice([Method.STATUS, Method.EVENTS, Method.START])
             _throw(record.socket, mutated(protocol.encode(Request(1, method, {"config": {}})) * 3, chance) + b"\n")
-            client.request(record, Method.PING, patience=TIMEOUT_SECONDS)
+            client.request(record, Method.STATUS, patience=TIMEOUT_SECONDS)
             return "there is a traceback in its log" if "Traceback" in log.read_text(errors="replace") else ""
 
         yield attack

@@ -71,8 +71,6 @@ class Supervisor:
 
     async def handle(self, request: Request, connection: Connection) -> Any:
         """Answer one request; see :class:`~pathways_jupyter.session.protocol.Method`."""
-        if request.method is Method.PING:
-            return self._record.pid
         if request.method is Method.STATUS:
             return self._proxies.present().to_json()
         if request.method is Method.EVENTS:

@@ -451,7 +451,7 @@ def test_a_record_of_a_dead_session_is_swept_by_the_next_connect(config, hold, g
     record = registry.read(dead.session)
     os.kill(record.pid, signal.SIGKILL)
     with contextlib.suppress(SessionError):
-        dead.answer(dead.ask(Method.PING), patience=DEADLINE)
+        dead.answer(dead.ask(Method.STATUS), patience=DEADLINE)
     with session.connect(config(2)) as made:
         assert len(made.devices()) == 8
     gone(dead.session)

@@ -67,7 +67,7 @@ def test_an_end_that_was_not_announced_is_reported_and_cleaned_up_after():
     assert called == [True]
     assert link.events()[-1].message == "swept"
     with pytest.raises(SessionError, match="supervisor is gone"):
-        link.answer(link.ask(Method.PING))
+        link.answer(link.ask(Method.STATUS))
 
 
 def test_an_end_that_was_announced_or_asked_for_is_no_loss():

@@ -24,8 +24,8 @@ from pathways_jupyter.session.supervisor.session_log import History
 DEADLINE = 60.0
 HOSTILE = [
     b"[" * 100_000,
-    b'{"id": 1e400, "method": "ping"}',
-    b'{"id": 1, "method": "ping", "params": {"a": ' + b"[" * 100_000 + b"}}",
+    b'{"id": 1e400, "method": "status"}',
+    b'{"id": 1, "method": "status", "params": {"a": ' + b"[" * 100_000 + b"}}",
     "ça".encode("latin-1"),
     b"\xf0\x9f",
     b"\0" * 1000,
@@ -57,8 +57,8 @@ def test_hostile_input_is_answered_with_an_error_and_the_connection_goes_on(sess
             connection.sendall(line + b"\n")
             answer = protocol.decode(answers.readline())
             assert "Not a message" in str(answer.error)
-        connection.sendall(protocol.encode(Request(7, Method.PING)))
-        assert protocol.decode(answers.readline()).result == record.pid
+        connection.sendall(protocol.encode(Request(7, Method.STATUS)))
+        assert protocol.decode(answers.readline()).result["pid"] == record.pid
     assert "Traceback" not in Path(record.log).read_text(encoding="utf-8")
 
 
@@ -73,9 +73,9 @@ def test_a_client_that_never_reads_is_held_up_and_keeps_no_other_from_an_answer(
         # The supervisor stops reading, and then the kernel of the operating system stops taking.
         with pytest.raises(TimeoutError):
             deaf.sendall(flood)
-        assert client.request(record, Method.PING) == record.pid
+        assert client.request(record, Method.STATUS)["pid"] == record.pid
         assert process.memory_info().rss - before < 16 << 20
-    assert client.request(record, Method.PING) == record.pid
+    assert client.request(record, Method.STATUS)["pid"] == record.pid
 
 
 @contextlib.asynccontextmanager
@@ -99,7 +99,7 @@ async def test_requests_beyond_a_number_wait_until_others_are_answered(tmp_path)
     async with serving(path, handle), asyncio.timeout(DEADLINE):
         reader, writer = await asyncio.open_unix_connection(path)
         for number in range(100):
-            writer.write(protocol.encode(Request(number, Method.PING)))
+            writer.write(protocol.encode(Request(number, Method.STATUS)))
         for _ in range(control_socket.MAX_CONCURRENT_REQUESTS):
             await begun.get()
         # All that was written has arrived, and nothing of it is looked at.
