@@ -138,10 +138,15 @@ class Background:
         threading.Thread(target=self.loop.run_forever, name="pathways-background", daemon=True).start()
 
 
-class _Call:
-    """One coroutine on an event loop: that of `background`, or one of its own in a thread of its own."""
+class Call:
+    """One coroutine on an event loop: that of `background`, or one of its own in a daemon thread of its own.
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Any], background: Background | None) -> None:
+    Attributes:
+      value: What it has returned.
+      error: What has ended it; a cancellation too.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], background: Background | None = None) -> None:
         self._coroutine = coroutine
         self._background = background
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -158,9 +163,9 @@ class _Call:
         """Whether the coroutine has ended."""
         return self._ended.is_set()
 
-    def start(self, waiting: interrupts.SigintCounter) -> None:
-        """Start the coroutine, and wake `waiting` at its end; not to be interrupted."""
-        self._wake = waiting.wake
+    def start(self, wake: Callable[[], None] = lambda: None) -> None:
+        """Start the coroutine, and call `wake` at its end; not to be interrupted."""
+        self._wake = wake
         if self._background is None:
             threading.Thread(target=self._run, name="pathways-call", daemon=True).start()
         else:
@@ -174,10 +179,10 @@ class _Call:
         if self._task is not None:
             self.soon(self._task.cancel)
 
-    def join(self) -> None:
-        """Wait for the end, if it was started."""
+    def join(self, seconds: float | None = None) -> None:
+        """Wait for the end, for `seconds` at most, if it was started."""
         if self._started:
-            self._ended.wait()
+            self._ended.wait(seconds)
 
     def soon(self, function: Callable[[], Any]) -> None:
         """Call `function` in the loop's thread; no-op if the loop has ended."""
@@ -220,11 +225,11 @@ def run(coroutine: Coroutine[Any, Any, Value], background: Background | None = N
       KeyboardInterrupt: Interrupted. The coroutine was cancelled and has cleaned up; after a second interrupt it may
         still be doing so.
     """
-    call = _Call(coroutine, background)
+    call = Call(coroutine, background)
     try:
         # Interrupt arrives in this thread only, so pass it on.
         with interrupts.count_sigint() as waiting:
-            call.start(waiting)
+            call.start(waiting.wake)
             waiting.wait_for(lambda: call.ended or waiting.count)
             if not call.ended:
                 call.cancel()
@@ -263,10 +268,10 @@ def iterate(
             # Wakes the reader at the end, also when the source raised.
             arrived.put(None)
 
-    call = _Call(pump(), background)
+    call = Call(pump(), background)
     try:
         with interrupts.count_sigint() as waiting:
-            call.start(waiting)
+            call.start(waiting.wake)
         if waiting.count:
             raise KeyboardInterrupt
         while (item := interrupts.next_of(arrived)) is not None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pathways_jupyter.base import interrupts
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.colocated.host import Host
@@ -32,11 +32,11 @@ _END_SECONDS = 2.0
 _NEWS_SECONDS = 1.0
 """Delay before a line of news is shown: if the call ends within it, the result says the same."""
 
+logger = logging.getLogger(__name__)
+
 
 class Follower:
-    """Follow the logs of one call.
-
-    A thread with its own event loop follows the logs, because the caller's thread waits for the call's result.
+    """Follow the logs of one call, in a thread of its own, because the caller's thread waits for the call's result.
 
     Args:
       show: Called with ``stdout`` or ``stderr`` and a whole line, labelled by host, from that thread.
@@ -47,11 +47,8 @@ class Follower:
 
     def __init__(self, show: Callable[[str, str], None]) -> None:
         self._show = show
-        self._stop = interrupts.Event()
         self._began = 0.0
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._work: asyncio.Task[None] | None = None
+        self._following: tasks.Call | None = None
         self.shown: dict[int, list[str]] = {}
 
     def start(self, call: str, to: Sequence[Host]) -> Follower:
@@ -61,54 +58,36 @@ class Follower:
         session = current()
         self._began = time.monotonic()
         if session is not None:
-            work = (session.config, call, to, MEMORY.facts(to))
-            self._thread = threading.Thread(target=self._run, args=work, name="colocated-live", daemon=True)
-            self._thread.start()
+            self._following = tasks.Call(self._follow(session.config, call, to, MEMORY.facts(to)))
+            self._following.start()
         return self
 
     def close(self) -> None:
         """Stop following; nothing is shown afterwards."""
-        # Before the loop is looked at: if the thread has not created its task yet, it sees the event and stops itself.
-        self._stop.set()
-        if self._loop is not None and self._work is not None:
-            # A RuntimeError means that the loop has been closed meanwhile, so there is nothing left to cancel.
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._work.cancel)
-        if self._thread is not None:
-            self._thread.join(_END_SECONDS)
+        if self._following is not None:
+            self._following.cancel()
+            self._following.join(_END_SECONDS)
+            if isinstance(error := self._following.error, Exception) and not isinstance(error, PathwaysError):
+                logger.warning("the logs of the call were not followed", exc_info=error)
         # If the thread is stuck in a slow credential plugin, its late lines must not appear after the result.
         self._show = lambda stream, line: None
-
-    def _run(self, config: ConnectConfig, call: str, to: Sequence[Host], facts: Mapping[int, Facts]) -> None:
-        if self._stop.wait(_AFTER_SECONDS):
-            return
-
-        async def work() -> None:
-            self._loop = asyncio.get_running_loop()
-            self._work = asyncio.current_task()
-            # Set before the task was visible to `close`, which then had nothing to cancel.
-            if not self._stop.is_set():
-                await self._follow(config, call, to, facts)
-
-        # Without logs the lines come with the result, so an unreadable log must not disturb the cell.
-        with contextlib.suppress(asyncio.CancelledError, PathwaysError):
-            asyncio.run(work())
 
     async def _follow(self, config: ConnectConfig, call: str, to: Sequence[Host], facts: Mapping[int, Facts]) -> None:
         from pathways_jupyter.kube import auth
         from pathways_jupyter.kube.client import Client
         from pathways_jupyter.kube.objects import PODS, list_
 
+        await asyncio.sleep(_AFTER_SECONDS)
         # In a thread, as a credential plugin blocks and `close` must be able to cancel this task meanwhile.
         cluster = await asyncio.to_thread(auth.of_config, config)
         namespace = config.namespace or cluster.namespace
         async with Client(cluster) as client:
             pods = (await list_(client, PODS, namespace=namespace, labels=names.JOBSET_NAME_LABEL)).items
-            async with asyncio.TaskGroup() as tasks:
+            async with asyncio.TaskGroup() as reading:
                 for host in to:
                     name = pod_of(facts[host.index], pods)
                     if name:
-                        tasks.create_task(self._lines(client, namespace, name, call, host))
+                        reading.create_task(self._lines(client, namespace, name, call, host))
 
     async def _lines(self, client: Any, namespace: str, name: str, call: str, host: Host) -> None:
         """Show the call's lines in one pod's log."""

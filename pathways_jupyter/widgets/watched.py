@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import threading
+import logging
 from abc import abstractmethod
 from typing import Any, ClassVar
 
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.render.view import View
 from pathways_jupyter.widgets.live import Live
 
 _MAX_LIVE = 3
 """Pictures of one kind that are live at a time in one kernel; an older one is marked as no longer live."""
+
+logger = logging.getLogger(__name__)
 
 
 class Watched(Live):
@@ -31,8 +33,7 @@ class Watched(Live):
     superseded: ClassVar[str]
 
     def __init__(self, shell: Any) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._watching: tasks.Call | None = None
         super().__init__(shell, self._drawn())
 
     @abstractmethod
@@ -48,27 +49,23 @@ class Watched(Live):
         self._redraw(self._drawn(note), last=True)
         with contextlib.suppress(ValueError):
             self.watched.remove(self)
-        if self._loop is not None and self._task is not None and not self._loop.is_closed():
-            # The watch runs in another thread's event loop, and a task may only be cancelled from its own.
-            self._loop.call_soon_threadsafe(self._task.cancel)
+        if self._watching is not None:
+            self._watching.cancel()
 
     def _begin(self) -> None:
-        # A daemon thread, so that a kernel can exit without waiting for it.
-        threading.Thread(target=self._run, name=f"pathways-{type(self).__name__}", daemon=True).start()
         self.watched.append(self)
+        self._watching = tasks.Call(self._run())
+        self._watching.start()
         for older in self.watched[:-_MAX_LIVE]:
             older.end(f"No longer live, because {self.superseded}; run this cell again for the current state.")
 
-    def _run(self) -> None:
-        async def watch() -> None:
-            self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-            await self._watch()
-
+    async def _run(self) -> None:
         note = ""
         try:
-            asyncio.run(watch())
-        except asyncio.CancelledError:
-            return
+            await self._watch()
         except PathwaysError as error:
             note = f"No longer live: {error} {error.hint}".rstrip()
+        except Exception as error:
+            note = f"No longer live: {type(error).__name__}: {error}"
+            logger.exception("a live picture")
         self.end(note)
