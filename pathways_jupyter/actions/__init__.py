@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def action_of(command: str) -> Action:
     """Return what `command` does; imports its area only, because some take long."""
     match command.partition(" ")[0]:
-        case "job" | "operator":
+        case "job":
             from pathways_jupyter.actions.job import ACTIONS
         case "logs":
             from pathways_jupyter.actions.logs import ACTIONS
@@ -32,7 +32,9 @@ def action_of(command: str) -> Action:
         case "sessions" | "clean":
             from pathways_jupyter.actions.sessions import ACTIONS
         case "sidecar":
-            from pathways_jupyter.actions.sidecar import ACTIONS
+            from pathways_jupyter.actions.images import ACTIONS
+        case "operator":
+            from pathways_jupyter.actions.operator import ACTIONS
         case _:
             from pathways_jupyter.actions.service import ACTIONS
     return ACTIONS[command]

@@ -9,16 +9,16 @@ from functools import partial
 from pathlib import Path
 
 from pathways_jupyter.actions import cluster
-from pathways_jupyter.actions.shell import Action, Contradiction, Interrupted, Shell, Values, show_lines
+from pathways_jupyter.actions.shell import Action, Interrupted, Shell, Values, show_lines
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import parse_whole_number
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.render import jobs as picture
-from pathways_jupyter.render.view import View, for_kubectl, preformatted, said
+from pathways_jupyter.render.view import View, preformatted, said
 from pathways_jupyter.service import jobs
-from pathways_jupyter.service.pathwaysjob import conditions, installation, submission, yaml_text
+from pathways_jupyter.service.pathwaysjob import conditions, submission, yaml_text
 from pathways_jupyter.service.pathwaysjob.definition import InvalidJob
 from pathways_jupyter.session import clusters
 
@@ -178,27 +178,6 @@ def delete(shell: Shell, values: Values) -> View:
     return said(f"Job {name} {'is deleted' if deleted else 'was gone already'}.", {"name": name, "deleted": deleted})
 
 
-def operator_manifests(shell: Shell, values: Values) -> View:
-    """Return what installs the controller of PathwaysJobs; contacts no cluster.
-
-    Raises:
-      ConfigError: An option is missing or invalid.
-    """
-    if not values.get("image"):
-        raise Contradiction("The operator needs an image in which pathways_jupyter is installed: --image.")
-    replicas = parse_whole_number("--replicas", values.get("replicas", 1))
-    if not replicas:
-        raise ConfigError("There must be at least one replica.", hint="One leads, and the others wait.")
-    return for_kubectl(
-        installation.manifests(
-            values["image"],
-            namespace=values.get("namespace") or installation.NAMESPACE,
-            replicas=replicas,
-            metrics_port=parse_whole_number("--metrics-port", values.get("metrics_port", 0), most=65535),
-        )
-    )
-
-
 ACTIONS: Mapping[str, Action] = {
     "job new": new,
     "job apply": apply,
@@ -208,5 +187,4 @@ ACTIONS: Mapping[str, Action] = {
     "job suspend": partial(suspend, suspended=True),
     "job resume": partial(suspend, suspended=False),
     "job delete": delete,
-    "operator manifests": operator_manifests,
 }

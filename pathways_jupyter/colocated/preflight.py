@@ -18,8 +18,8 @@ from pathways_jupyter.colocated import host_versions, interruptible_wait
 from pathways_jupyter.colocated.channel import channel
 from pathways_jupyter.colocated.errors import CheckError, name_hosts
 from pathways_jupyter.colocated.host import Host
-from pathways_jupyter.colocated.image_build import RELEASES
 from pathways_jupyter.colocated.memory import MEMORY, Facts
+from pathways_jupyter.colocated.sidecar_image import RELEASES
 
 _GUARDS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 _DEEPEST = 8

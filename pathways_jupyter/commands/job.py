@@ -96,18 +96,43 @@ COMMANDS = (
         examples={"job delete train": "its logs are gone with it"},
     ),
     Command(
-        "operator manifests",
-        "Print the manifests that install the controller of PathwaysJobs.",
+        "operator image",
+        "Build the operator's image.",
         options=(
-            Option("--image", "an image in which pathways_jupyter is installed"),
-            Option("--namespace", "namespace of the operator", short="-n", default="pathways-system"),
-            Option("--replicas", "one leads, others wait", Kind.NUMBER, default="1"),
-            Option("--metrics-port", "serve Prometheus metrics there", Kind.NUMBER, metavar="PORT"),
+            Option("--wheel", "a wheel of this package", metavar="FILE", source=Source.FILES, default="its release"),
+            Option("--push", "push the built image to this repository", metavar="REPOSITORY"),
+            Option("--base-image", "base image, with Python 3.11 or later", metavar="IMAGE"),
+            Option("--folder", "directory of the build context", source=Source.FILES, default="operator-image"),
+            Option("--dry-run", "write the build context, and print the commands without running them", Kind.FLAG),
         ),
         examples={
-            "operator manifests --image REGISTRY/pathways-jupyter:1 | kubectl apply --server-side -f -": "install it"
+            "operator image --dry-run": "look first",
+            "operator image --push us-docker.pkg.dev/my-project/images": "build and push",
         },
-        details="The definition of PathwaysJob, the operator's permissions (the least it needs) and its Deployment.",
+        details="Without docker or podman on this machine, the build context is written and the commands for another "
+        "machine are printed.",
+        only=Face.TERMINAL,
+    ),
+    Command(
+        "operator manifests",
+        "Print the manifests that install the controller of PathwaysJobs and sweeper of dead sessions.",
+        options=(
+            Option("--image", "the image that operator image builds, or any in which pathways_jupyter is installed"),
+            Option("--namespace", "namespace of the operator", short="-n", default="pathways-system"),
+            Option("--replicas", "one leads, others wait", Kind.NUMBER, default="2"),
+            Option("--service-monitor", "add a ServiceMonitor for the Prometheus operator", Kind.FLAG),
+            Option(
+                "--part",
+                "only the definition of PathwaysJob, whose deletion deletes all jobs, or all but that (operator)",
+                metavar="definition|operator",
+            ),
+        ),
+        examples={
+            "operator manifests --image REGISTRY/pathways-operator:1 | kubectl apply --server-side -f -": "install it",
+            "operator manifests --image IMAGE --part operator | kubectl delete -f -": "remove it, and keep the jobs",
+        },
+        details="The definition of PathwaysJob, the operator's permissions (the least it needs), its Deployment with a "
+        "PodDisruptionBudget, and a NetworkPolicy that lets in the port of its metrics only.",
         only=Face.TERMINAL,
     ),
 )

@@ -15,6 +15,7 @@ import contextlib
 import os
 import secrets
 import socket
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -58,6 +59,12 @@ class Election:
         self._seconds = seconds
         self._say = say
         self._said = ""
+        self._answered = float("-inf")
+
+    @property
+    def server_answers(self) -> bool:
+        """Whether the API server has answered lately: it is asked about the Lease all the time."""
+        return time.monotonic() - self._answered < 2 * self._seconds
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Run `lead` whenever this process is the leader, and cancel it when it no longer is; until cancelled."""
@@ -95,6 +102,7 @@ class Election:
     async def _try(self) -> str:
         """Take the Lease if it is free; return its holder."""
         lease = await objects.find(self._client, LEASES, names.OPERATOR_LEASE, namespace=self._namespace)
+        self._answered = time.monotonic()
         if lease is None:
             await objects.create(self._client, LEASES, self._lease(), namespace=self._namespace)
             return self._me

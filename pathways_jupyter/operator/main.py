@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
         type=_port,
         default=0,
         metavar="PORT",
-        help="serve Prometheus metrics on this port",
+        help="serve Prometheus metrics, /healthz and /readyz on this port",
     )
     parser.add_argument("--kubeconfig", default="", help="instead of the pod's service account")
     parser.add_argument("--context", default="", help="instead of the kubeconfig's current context")
@@ -85,16 +85,20 @@ def say(text: str) -> None:
     print(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), text, flush=True)
 
 
-async def operate(client: Client, options: argparse.Namespace, stop: asyncio.Event) -> None:
-    """Sweep and control jobs until `stop` is set."""
-    sweeper = Sweeper(client, namespace=options.namespace, interval=options.interval, say=say)
-    election = Election(
+def election_of(client: Client, options: argparse.Namespace) -> Election:
+    """Return the election in which this operator takes part."""
+    return Election(
         client,
         options.namespace or client.namespace or "default",
         me=identity(),
         say=lambda text: say(f"PathwaysJobs: {text}"),
         seconds=options.lease_seconds,
     )
+
+
+async def operate(client: Client, options: argparse.Namespace, stop: asyncio.Event, election: Election) -> None:
+    """Sweep, and control jobs while `election` is won, until `stop` is set."""
+    sweeper = Sweeper(client, namespace=options.namespace, interval=options.interval, say=say)
     controlling = asyncio.create_task(election.run(lambda: _control(client, options.namespace)))
     sweeping = asyncio.create_task(sweeper.run(stop))
     try:
@@ -161,13 +165,20 @@ async def _main(options: argparse.Namespace) -> int:
             for each in await leases.sweep(client, options.namespace):
                 say(f"deleted {each.kind} {each.namespace}/{each.job}: {each.reason} {each.error}".rstrip())
             return 0
+        election = election_of(client, options)
         async with contextlib.AsyncExitStack() as stack:
             if options.metrics_port:
                 from pathways_jupyter.operator import metrics_server
 
-                serving = metrics_server.serving(client, options.metrics_port, namespace=options.namespace, say=say)
+                serving = metrics_server.serving(
+                    client,
+                    options.metrics_port,
+                    namespace=options.namespace,
+                    is_ready=lambda: election.server_answers,
+                    say=say,
+                )
                 say(f"metrics: {await stack.enter_async_context(serving)}")
-            await operate(client, options, stop)
+            await operate(client, options, stop, election)
     say("stopped")
     return 0
 

@@ -92,9 +92,12 @@ class ClusterMetrics:
 
 
 @contextlib.asynccontextmanager
-async def serving(client: Client, port: int, *, namespace: str = "", say: Callable[[str], None]) -> AsyncIterator[str]:
-    """Serve ``/metrics`` on `port` inside the block; yields the address.
+async def serving(
+    client: Client, port: int, *, namespace: str = "", is_ready: Callable[[], bool], say: Callable[[str], None]
+) -> AsyncIterator[str]:
+    """Serve ``/metrics``, ``/healthz`` and ``/readyz`` on `port` inside the block; yields the first one's address.
 
+    It is alive if it answers. Not being ready restarts nothing: the API server that it cannot reach is no fault of its.
     In a pod it listens on all addresses, because Prometheus comes from another pod; elsewhere on the loopback one.
 
     Raises:
@@ -108,8 +111,14 @@ async def serving(client: Client, port: int, *, namespace: str = "", say: Callab
     async def answer(request: web.Request) -> web.Response:
         return web.Response(body=await collected.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
+    async def alive(request: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def ready(request: web.Request) -> web.Response:
+        return web.Response(text="ok") if is_ready() else web.Response(text="the API server is silent", status=503)
+
     application = web.Application()
-    application.router.add_get("/metrics", answer)
+    application.add_routes([web.get("/metrics", answer), web.get("/healthz", alive), web.get("/readyz", ready)])
     runner = web.AppRunner(application, access_log=None)
     # Cleaned up also when the port is in use.
     await runner.setup()

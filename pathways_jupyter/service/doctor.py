@@ -61,6 +61,8 @@ INSTALL_NEEDS: tuple[Need, ...] = tuple(
         Resource(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", False),
         SERVICE_ACCOUNTS,
         Resource("apps", "v1", "deployments", "Deployment"),
+        Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"),
+        NETWORK_POLICIES,
     )
 )
 PLATFORM_NEEDS = tuple(

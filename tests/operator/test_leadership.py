@@ -6,9 +6,11 @@ import signal
 import sys
 
 import yaml
+from click.testing import CliRunner
 from pathways_jobs import training
 from program_log import Log
 
+from pathways_jupyter.cli import main as cli
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import JOBSETS, LEASES, PATHWAYS_JOBS, PODS
 from pathways_jupyter.operator import main
@@ -135,7 +137,7 @@ async def test_it_stands_back_while_another_controller_runs(bench, options, monk
         await objects.create(client, PODS, RIVAL)
         stop, log = asyncio.Event(), Log()
         monkeypatch.setattr(main, "say", log.write)
-        running = asyncio.create_task(main.operate(client, options, stop))
+        running = asyncio.create_task(main.operate(client, options, stop, main.election_of(client, options)))
         await log.until("standing back")
         log.clear()
         await objects.create(client, PATHWAYS_JOBS, training("a"))
@@ -147,14 +149,40 @@ async def test_it_stands_back_while_another_controller_runs(bench, options, monk
         await asyncio.wait_for(running, DEADLINE)
 
 
-def test_the_manifests_serve_metrics_where_they_are_asked_for():
-    deployment = installation.manifests("r/i:1", metrics_port=9090)[-1]
-    template = deployment["spec"]["template"]
-    (container,) = template["spec"]["containers"]
-    assert container["args"] == ["--metrics-port=9090"]
-    assert [each["containerPort"] for each in container["ports"]] == [9090]
-    annotations = template["metadata"]["annotations"]
-    assert (annotations["prometheus.io/port"], annotations["prometheus.io/path"]) == ("9090", "/metrics")
+def test_the_manifests_need_no_edit_and_close_what_is_not_needed():
+    made = {each["kind"]: each for each in installation.manifests("r/i:1", service_monitor=True)}
+    deployment = made["Deployment"]["spec"]
+    (container,) = deployment["template"]["spec"]["containers"]
+    assert deployment["replicas"] == 2
+    assert made["PodDisruptionBudget"]["spec"]["maxUnavailable"] == 1
+    assert made["Namespace"]["metadata"]["labels"] == {"pod-security.kubernetes.io/enforce": "restricted"}
+    ports = [each["containerPort"] for each in container["ports"]]
+    assert container["args"] == [f"--metrics-port={ports[0]}"]
+    assert {container[kind]["httpGet"]["port"] for kind in ("livenessProbe", "readinessProbe")} == set(ports)
+    (rule,) = made["NetworkPolicy"]["spec"]["ingress"]
+    assert [each["port"] for each in rule["ports"]] == ports
+    assert made["ServiceMonitor"]["spec"]["endpoints"][0]["port"] == made["Service"]["spec"]["ports"][0]["name"]
+    # All of them are about the pods of the Deployment.
+    labels = deployment["template"]["metadata"]["labels"].items()
+    for selector in (
+        deployment["selector"]["matchLabels"],
+        made["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"],
+        made["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"],
+        made["Service"]["spec"]["selector"],
+    ):
+        assert selector.items() <= labels
+
+
+def test_the_definition_and_the_rest_are_printed_apart():
+    def kinds(*arguments):
+        done = CliRunner().invoke(cli, ["operator", "manifests", *arguments])
+        assert done.exit_code == 0, done.output
+        return [each["kind"] for each in yaml.safe_load_all(done.stdout)]
+
+    only, rest = kinds("--part", "definition"), kinds("--part", "operator", "--image", "r/i:1")
+    assert only == ["CustomResourceDefinition"]
+    assert "CustomResourceDefinition" not in rest
+    assert kinds("--image", "r/i:1") == only + rest
 
 
 async def test_the_manifests_give_the_operator_all_it_needs_and_no_more(bench):
@@ -167,8 +195,7 @@ async def test_the_manifests_give_the_operator_all_it_needs_and_no_more(bench):
         made = {each["kind"]: each for each in yaml.safe_load_all(out)}
         assert made["CustomResourceDefinition"] == json.loads(json.dumps(definition.definition()))
         (container,) = made["Deployment"]["spec"]["template"]["spec"]["containers"]
-        assert (container["image"], container["command"][1:]) == ("r/pathways-jupyter:1", ["operator", "run"])
-        assert "args" not in container
+        assert container["image"] == "r/pathways-jupyter:1"
 
         # A user who has exactly the role's rules.
         rules = made["ClusterRole"]["rules"]
@@ -176,7 +203,7 @@ async def test_the_manifests_give_the_operator_all_it_needs_and_no_more(bench):
         async with bench.client(name="operator", rules=rules) as limited:
             stop = asyncio.Event()
             options = argparse.Namespace(namespace="", interval=1e6, lease_seconds=3.0)
-            running = asyncio.create_task(main.operate(limited, options, stop))
+            running = asyncio.create_task(main.operate(limited, options, stop, main.election_of(limited, options)))
             await objects.create(client, PATHWAYS_JOBS, training("a"))
             await bench.job_in(client, "a", "Pending")
             stop.set()

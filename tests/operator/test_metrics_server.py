@@ -1,5 +1,9 @@
 """What Prometheus gets from the operator: the whole cluster, and nothing that is out of date."""
 
+import argparse
+import asyncio
+import contextlib
+import functools
 import math
 
 import aiohttp
@@ -11,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import LEASES
-from pathways_jupyter.operator import metrics_server
+from pathways_jupyter.operator import main, metrics_server
 from pathways_jupyter.service import leases, names
 from pathways_jupyter.service.names import current_user
 from pathways_jupyter.service.session_figures import SessionFigures
@@ -32,6 +36,10 @@ async def scrape(url):
         return samples(await answer.text())
 
 
+def serving(client, say, is_ready=lambda: True):
+    return metrics_server.serving(client, portpicker.pick_unused_port(), is_ready=is_ready, say=say)
+
+
 def samples(text):
     found = {}
     for family in text_string_to_metric_families(text):
@@ -48,7 +56,7 @@ async def test_services_and_sessions_of_the_cluster_are_served(cluster, session)
     said = []
     async with (
         Client(auth.load(str(cluster))) as client,
-        metrics_server.serving(client, portpicker.pick_unused_port(), say=said.append) as url,
+        serving(client, said.append) as url,
     ):
         found = await scrape(url)
     assert said == []
@@ -83,7 +91,9 @@ async def test_what_one_user_writes_does_not_take_the_metrics_from_the_others(be
             lease = await leases.create(client, await bench.proxy(client, session), seconds=3600)
             change = {"metadata": {"annotations": {names.FIGURES_ANNOTATION: written}}}
             await objects.patch(client, LEASES, lease["metadata"]["name"], change, namespace="default")
-        async with metrics_server.serving(client, portpicker.pick_unused_port(), say=print) as url:
+        async with metrics_server.serving(
+            client, portpicker.pick_unused_port(), is_ready=lambda: True, say=print
+        ) as url:
             found = await scrape(url)
     assert of(found, "pathways_session_slice_wait_seconds_total", session="good") == [3]
     assert {labels for kind, *rest in found if kind == "pathways_sessions" for labels in rest} == {
@@ -101,11 +111,36 @@ async def test_a_cluster_that_does_not_answer_leaves_one_metric(unreachable):
     said = []
     async with (
         Client(auth.load(str(unreachable))) as client,
-        metrics_server.serving(client, portpicker.pick_unused_port(), say=said.append) as url,
+        serving(client, said.append) as url,
     ):
         found = await scrape(url)
     assert found == {("pathways_up",): 0}
     assert len(said) == 1
+
+
+async def test_an_operator_is_ready_while_the_api_server_answers(bench, unreachable):
+    options = argparse.Namespace(namespace="", lease_seconds=1.0)
+    async with contextlib.AsyncExitStack() as stack:
+        for kubeconfig, status in ((bench.kubeconfig(), 200), (str(unreachable), 503)):
+            client = await stack.enter_async_context(Client(auth.load(kubeconfig)))
+            election = main.election_of(client, options)
+            leading, never = asyncio.Event(), asyncio.Event()
+
+            async def lead(leading=leading, never=never):
+                leading.set()
+                await never.wait()
+
+            taking_part = asyncio.create_task(election.run(lead))
+            stack.callback(taking_part.cancel)
+            if status == 200:
+                await asyncio.wait_for(leading.wait(), 60)
+            answers = functools.partial(getattr, election, "server_answers")
+            url = await stack.enter_async_context(serving(client, print, answers))
+            http = await stack.enter_async_context(aiohttp.ClientSession())
+            async with http.get(url.replace("/metrics", "/readyz")) as answer:
+                assert answer.status == status
+            async with http.get(url.replace("/metrics", "/healthz")) as answer:
+                assert answer.status == 200
 
 
 @pytest.fixture

@@ -8,30 +8,61 @@ from __future__ import annotations
 from typing import Any
 
 from pathways_jupyter.service import names
-from pathways_jupyter.service.pathwaysjob import definition, fields
+from pathways_jupyter.service.pathwaysjob import fields
 
 Manifest = dict[str, Any]
 
 NAME = "pathways-operator"
 NAMESPACE = "pathways-system"
-COMMAND = ("pathways-jupyter", "operator", "run")
+REPLICAS = 2
+PORT = 9090
+"""Where an operator serves its metrics, and says whether it is alive and ready."""
+COMMAND = ("python", "-m", "pathways_jupyter.operator.main")
+USER = 65532
+"""The user that it runs as; none of the base image's."""
 _LABELS = {"app": NAME, names.MANAGED_BY_LABEL: names.MANAGED_BY}
 
 
-def manifests(image: str, *, namespace: str = NAMESPACE, replicas: int = 1, metrics_port: int = 0) -> list[Manifest]:
-    """Return everything to apply, in order.
+def manifests(
+    image: str, *, namespace: str = NAMESPACE, replicas: int = REPLICAS, service_monitor: bool = False
+) -> list[Manifest]:
+    """Return everything to apply but the definition of PathwaysJob, in order.
 
     Args:
       image: An image with this package installed.
       replicas: Operators; one of them leads, the others wait.
-      metrics_port: Serve Prometheus metrics on this port of the pod; 0 for none.
+      service_monitor: Whether the Prometheus operator is to find the metrics.
     """
-    return [
-        definition.definition(),
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    made = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}},
         *permissions(namespace),
-        _deployment(image, namespace, replicas, metrics_port),
+        _deployment(image, namespace, replicas),
+        _made("policy/v1", "PodDisruptionBudget", namespace, maxUnavailable=1, selector={"matchLabels": {"app": NAME}}),
+        _made(
+            "networking.k8s.io/v1",
+            "NetworkPolicy",
+            namespace,
+            podSelector={"matchLabels": {"app": NAME}},
+            policyTypes=["Ingress"],
+            ingress=[{"ports": [{"protocol": "TCP", "port": PORT}]}],
+        ),
     ]
+    if service_monitor:
+        selector = {"matchLabels": {"app": NAME}}
+        made.append(
+            _made("v1", "Service", namespace, selector={"app": NAME}, ports=[{"name": "metrics", "port": PORT}])
+        )
+        endpoints = [{"port": "metrics"}]
+        made.append(
+            _made("monitoring.coreos.com/v1", "ServiceMonitor", namespace, selector=selector, endpoints=endpoints)
+        )
+    return made
+
+
+def _made(version: str, kind: str, namespace: str, **spec: Any) -> Manifest:
+    metadata = {"name": NAME, "namespace": namespace, "labels": dict(_LABELS)}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
 
 
 def permissions(namespace: str = NAMESPACE) -> list[Manifest]:
@@ -70,15 +101,16 @@ def permissions(namespace: str = NAMESPACE) -> list[Manifest]:
 
 
 def pod(image: str) -> Manifest:
-    """Return the metadata and the spec of the operator's pod."""
+    """Return the metadata and the spec of the operator's pod; it listens nowhere."""
     container: Manifest = {
         "name": "operator",
         "image": image,
         "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
         "securityContext": {
             "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
             "runAsNonRoot": True,
-            "runAsUser": 1000,
+            "runAsUser": USER,
             "capabilities": {"drop": ["ALL"]},
             "seccompProfile": {"type": "RuntimeDefault"},
         },
@@ -89,24 +121,31 @@ def pod(image: str) -> Manifest:
     }
 
 
-def _deployment(image: str, namespace: str, replicas: int, metrics_port: int) -> Manifest:
+def _deployment(image: str, namespace: str, replicas: int) -> Manifest:
     template = pod(image)
-    (container,) = template["spec"]["containers"]
-    container["command"] = list(COMMAND)
-    if metrics_port:
-        container["args"] = [f"--metrics-port={metrics_port}"]
-        container["ports"] = [{"name": "metrics", "containerPort": metrics_port, "protocol": "TCP"}]
-        template["metadata"]["annotations"] = {
-            "prometheus.io/scrape": "true",
-            "prometheus.io/port": str(metrics_port),
-            "prometheus.io/path": "/metrics",
-        }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": NAME, "namespace": namespace, "labels": dict(_LABELS)},
-        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": NAME}}, "template": template},
+    template["spec"]["containers"][0] |= {
+        "command": list(COMMAND),
+        "args": [f"--metrics-port={PORT}"],
+        "ports": [{"name": "metrics", "containerPort": PORT, "protocol": "TCP"}],
+        "livenessProbe": {"httpGet": {"path": "/healthz", "port": PORT}, "periodSeconds": 20},
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": PORT}, "periodSeconds": 5},
     }
+    template["metadata"]["annotations"] = {
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": str(PORT),
+        "prometheus.io/path": "/metrics",
+    }
+    # Replicas on one node would go with it.
+    template["spec"]["topologySpreadConstraints"] = [
+        {
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": {"app": NAME}},
+        }
+    ]
+    selector = {"matchLabels": {"app": NAME}}
+    return _made("apps/v1", "Deployment", namespace, replicas=replicas, selector=selector, template=template)
 
 
 def _rule(group: str, resource: str, *verbs: str) -> Manifest:

@@ -14,9 +14,9 @@ from click.testing import CliRunner
 
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.cli import main
-from pathways_jupyter.colocated import image_build as build
-from pathways_jupyter.colocated import preflight
+from pathways_jupyter.colocated import preflight, sidecar_image
 from pathways_jupyter.colocated.memory import Facts
+from pathways_jupyter.service import image_build
 from pathways_jupyter.service.images import Versions, of_image
 
 
@@ -30,7 +30,7 @@ def wanted(tmp_path_factory):
 @pytest.fixture(scope="module")
 def planned(wanted, tmp_path_factory):
     folder = tmp_path_factory.mktemp("context") / "image"
-    return build.plan(wanted, "0.10.0", push="example.dev/images/", folder=folder)
+    return sidecar_image.plan(wanted, "0.10.0", push="example.dev/images/", folder=folder)
 
 
 def test_the_tag_carries_the_versions_of_python_and_jax(planned) -> None:
@@ -40,7 +40,7 @@ def test_the_tag_carries_the_versions_of_python_and_jax(planned) -> None:
 
 
 def test_the_build_context_installs_the_requirements_on_the_released_sidecar(planned) -> None:
-    written = {path.name: path.read_text() for path in build.write(planned)}
+    written = {path.name: path.read_text() for path in image_build.write(planned)}
     assert written["requirements.txt"] == "six==1.17.0\n"
     assert written["Dockerfile"].startswith(f"FROM {planned.base}\n")
     assert "--constraint sidecar.txt --requirements requirements.txt" in written["Dockerfile"]
@@ -48,20 +48,20 @@ def test_the_build_context_installs_the_requirements_on_the_released_sidecar(pla
 
 def test_a_missing_file_is_named_before_anything_is_written(tmp_path) -> None:
     with pytest.raises(ConfigError, match=r"missing\.txt cannot be read"):
-        build.plan(tmp_path / "missing.txt", "0.10.0", folder=tmp_path / "image")
+        sidecar_image.plan(tmp_path / "missing.txt", "0.10.0", folder=tmp_path / "image")
     assert not (tmp_path / "image").exists()
 
 
 def test_an_unknown_jax_version_says_which_are_known(wanted) -> None:
     with pytest.raises(ConfigError, match=r"0\.4\.1") as caught:
-        build.plan(wanted, "0.4.1")
+        sidecar_image.plan(wanted, "0.4.1")
     assert "0.10.0" in caught.value.hint
     assert "--base-image" in caught.value.hint
 
 
 def test_a_base_image_of_another_jax_is_refused(wanted) -> None:
     with pytest.raises(ConfigError, match=r"has JAX 0\.9\.1, not 0\.10\.0"):
-        build.plan(wanted, "0.10.0", base="example.dev/sidecar:2026-python_3.12-jax_0.9.1")
+        sidecar_image.plan(wanted, "0.10.0", base="example.dev/sidecar:2026-python_3.12-jax_0.9.1")
 
 
 def build_on(path: str, wanted, folder) -> subprocess.CompletedProcess[str]:
@@ -111,8 +111,8 @@ def test_the_program_that_builds_is_run_with_the_context(wanted, tmp_path, monke
     docker.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/ran\n')
     docker.chmod(0o755)
     monkeypatch.setenv("PATH", str(programs))
-    planned = build.plan(wanted, "0.10.0", push="example.dev/images", folder=tmp_path / "image")
-    build.build(planned)
+    planned = sidecar_image.plan(wanted, "0.10.0", push="example.dev/images", folder=tmp_path / "image")
+    image_build.build(planned)
     _, first, second = (tmp_path / "ran").read_text().splitlines()
     assert first.endswith(f"--tag {planned.image} {planned.folder}")
     assert second == f"push {planned.image}"

@@ -1,0 +1,71 @@
+"""``sidecar build`` and ``operator image``: container images of what runs in the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+from pathways_jupyter.actions.shell import Action, Shell, Values
+from pathways_jupyter.colocated import sidecar_image
+from pathways_jupyter.render.view import View, preformatted
+from pathways_jupyter.service import image_build
+from pathways_jupyter.service.pathwaysjob import operator_image
+from pathways_jupyter.tunnel.relay.container import DEFAULT_IMAGE
+
+
+def sidecar(shell: Shell, values: Values) -> View:
+    """Write the build context of a sidecar with the packages of a file, and build it unless it is a dry run.
+
+    Raises:
+      PathwaysError: The requirements cannot be used, or the image cannot be built.
+    """
+    requirements = Path(values.get("requirements", "requirements.txt"))
+    planned = sidecar_image.plan(
+        requirements,
+        # From the metadata, because importing JAX takes seconds.
+        values.get("jax_version") or version("jax"),
+        push=values.get("push", ""),
+        base=values.get("base_image", ""),
+        folder=Path(values.get("folder", "sidecar-image")),
+    )
+    use = f"Use it as the image of the container colocated-python-sidecar: {planned.image}"
+    return _build(planned, f"with the packages of {requirements}", use, dry_run=bool(values.get("dry_run")))
+
+
+def operator(shell: Shell, values: Values) -> View:
+    """Write the build context of the operator's image, and build it unless it is a dry run.
+
+    Raises:
+      PathwaysError: The wheel cannot be read, or the image cannot be built.
+    """
+    wheel = values.get("wheel")
+    planned = operator_image.plan(
+        push=values.get("push", ""),
+        wheel=Path(wheel) if wheel else None,
+        base=values.get("base_image") or DEFAULT_IMAGE,
+        folder=Path(values.get("folder", "operator-image")),
+    )
+    use = f"Install it: pathways-jupyter operator manifests --image {planned.image} | kubectl apply --server-side -f -"
+    return _build(planned, f"with {wheel or 'the release of this version'}", use, dry_run=bool(values.get("dry_run")))
+
+
+def _build(planned: image_build.Plan, content: str, use: str, *, dry_run: bool) -> View:
+    written = image_build.write(planned)
+    if not dry_run:
+        image_build.build(planned)
+    lines = [f"{'Would build' if dry_run else 'Built'} {planned.image}", f"  on {planned.base}", f"  {content}"]
+    if dry_run:
+        lines.append("  by running:" if planned.runner else "  on a machine with docker or podman, by running:")
+        lines += [f"    {command}" for command in planned.how()]
+    value = {
+        "image": planned.image,
+        "base": planned.base,
+        "files": [str(each) for each in written],
+        "commands": planned.how(),
+        "built": not dry_run,
+    }
+    return preformatted("\n".join([*lines, use]), value)
+
+
+ACTIONS: Mapping[str, Action] = {"sidecar build": sidecar}

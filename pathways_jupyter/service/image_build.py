@@ -1,0 +1,96 @@
+"""Build a container image: a folder with a Dockerfile, and the commands of docker or podman that build it."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pathways_jupyter.base.errors import PathwaysError
+
+_RUNNERS = ("docker", "podman")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An image that can be built.
+
+    Attributes:
+      image: Its full name, with the tag.
+      base: The image below it.
+      folder: The build context.
+      files: What is written there, by name.
+      commands: What builds, and pushes, the image.
+      runner: ``docker`` or ``podman``; empty where neither works.
+      problem: Why neither does, in one line.
+    """
+
+    image: str
+    base: str
+    folder: Path
+    files: Mapping[str, str | bytes] = field(repr=False)
+    commands: tuple[tuple[str, ...], ...]
+    runner: str
+    problem: str = ""
+
+    def how(self) -> list[str]:
+        """Return the commands as one would type them."""
+        return [shlex.join(command) for command in self.commands]
+
+
+def plan(image: str, base: str, folder: Path, files: Mapping[str, str | bytes], *, push: bool) -> Plan:
+    """Return how to build an image here; writes nothing."""
+    runner, problem = _runner()
+    program = runner or _RUNNERS[0]
+    commands: list[tuple[str, ...]] = [(program, "build", "--platform", "linux/amd64", "--tag", image, str(folder))]
+    if push:
+        commands.append((program, "push", image))
+    return Plan(image, base, folder, files, tuple(commands), runner, problem)
+
+
+def write(planned: Plan) -> list[Path]:
+    """Write the build context; return its files."""
+    planned.folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, text in planned.files.items():
+        path = planned.folder / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        written.append(path)
+    return written
+
+
+def build(planned: Plan) -> None:
+    """Build the image, and push it if the plan says so; the program's output goes to this process's own.
+
+    Raises:
+      PathwaysError: There is no program that builds images here, or it failed.
+    """
+    if not planned.runner:
+        raise PathwaysError(
+            f"The image was not built: {planned.problem}",
+            hint=f"Copy the folder {planned.folder} to a machine that can, and run: {' && '.join(planned.how())}",
+        )
+    for command in planned.commands:
+        done = subprocess.run(command, check=False)
+        if done.returncode:
+            raise PathwaysError(
+                f"{command[0]} {command[1]} failed with exit code {done.returncode}.",
+                hint=f"Its own output above says why. To try again: {shlex.join(command)}",
+            )
+
+
+def _runner() -> tuple[str, str]:
+    """Return the program that builds images here; or none, and why."""
+    problems = []
+    for name in _RUNNERS:
+        if shutil.which(name):
+            # The client alone can do nothing: docker builds in a daemon, on some machines podman in a virtual one.
+            info = subprocess.run([name, "info"], capture_output=True, text=True, check=False)
+            if info.returncode == 0:
+                return name, ""
+            said = info.stderr.strip().splitlines() or [f"exit code {info.returncode}"]
+            problems.append(f"{name} is installed here, but does not work: {said[-1].removeprefix('ERROR: ')}")
+    return "", " ".join(problems) or "neither docker nor podman is installed here."
