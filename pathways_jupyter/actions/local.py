@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -32,6 +33,7 @@ def up(shell: Shell, values: Values) -> View:
         sidecar=not values.get("no_sidecar"),
         fast_heal=bool(values.get("fast_heal")),
         spare=tpu.parse_instances(spare) if spare else {},
+        bucket=os.path.abspath(os.path.expanduser(values["bucket"])) if values.get("bucket") else "",
     )
     return _view(running)
 

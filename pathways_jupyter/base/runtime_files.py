@@ -19,6 +19,8 @@ from pathways_jupyter.base.config import runtime_dir
 
 ALIVE = "alive"
 """The file that the embedded cluster's daemon holds locked, beside the cluster's kubeconfig."""
+STORAGE = "storage.json"
+"""The file beside it that says how processes of this machine reach the cluster's bucket."""
 DEFAULT_CLUSTER = "local"
 """Name of the embedded cluster where none is given."""
 

@@ -23,6 +23,7 @@ COMMANDS = (
             Option("--port", "port of its API on 127.0.0.1", Kind.NUMBER, metavar="PORT", default="any free one"),
             Option("--no-sidecar", "give the workers no colocated Python sidecar", Kind.FLAG),
             Option("--fast-heal", "replace a dead worker within two seconds, without Kubernetes' back-off", Kind.FLAG),
+            Option("--bucket", "directory of its bucket's objects", metavar="DIRECTORY", default="removed with it"),
             _NAME,
         ),
         examples={

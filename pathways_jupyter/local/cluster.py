@@ -29,7 +29,7 @@ from pathways_jupyter.local.settings import DEFAULT_IDLE_SECONDS, Settings, larg
 DEFAULT_INSTANCES: Mapping[str, int] = {"tpuv6e:2x2": 2}
 CONTEXT = "pathways-local"
 
-_PACKAGES = ("cryptography", "google.protobuf", "ml_dtypes")
+_PACKAGES = ("cryptography", "gcp_storage_emulator", "google.protobuf", "ml_dtypes")
 """What the daemon imports, and pods of Pathways, beyond what every notebook needs."""
 _START_SECONDS = 60.0
 _READY_SECONDS = 120.0
@@ -115,6 +115,7 @@ def up(
     port: int = 0,
     fast_heal: bool = False,
     spare: Mapping[str, int] | None = None,
+    bucket: str = "",
 ) -> Cluster:
     """Start a cluster with these slices, or return the running one of that name, with slices added that it lacks.
 
@@ -127,13 +128,14 @@ def up(
       port: Where to serve the API on 127.0.0.1; 0 for any free port.
       fast_heal: Replace failed pods after a second or two instead of after Kubernetes' 10, 20, 40 ... seconds.
       spare: Slices per instance type that get nodes but no service, for services that are deployed later.
+      bucket: Directory for the objects of the cluster's bucket, which stays when the cluster ends.
 
     Raises:
       ConfigError: An instance type or a count cannot be used.
       LocalClusterError: The cluster cannot be started, or one of that name runs and does not heal as fast as wanted.
     """
     requested = _parsed(instances)
-    settings = Settings(requested, _parsed(spare or {}), idle_seconds, sidecar, hollow, port, fast_heal)
+    settings = Settings(requested, _parsed(spare or {}), idle_seconds, sidecar, hollow, port, fast_heal, bucket)
     return _up(name, needed=requested, settings=settings, wait=wait)
 
 
@@ -155,7 +157,11 @@ def ensure(needed: Mapping[str, int] | None = None) -> Cluster:
     if not (place := ClusterDirectory("local")).alive() and (killed := place.read()) is not None:
         before = killed.settings
         settings = replace(
-            settings, instances=larger(before.instances, fresh), fast_heal=before.fast_heal, spare=before.spare
+            settings,
+            instances=larger(before.instances, fresh),
+            fast_heal=before.fast_heal,
+            spare=before.spare,
+            bucket=before.bucket,
         )
     return _up("local", needed=requested, settings=settings, wait=True)
 

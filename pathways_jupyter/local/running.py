@@ -14,6 +14,7 @@ from pathways_jupyter.local import backoff
 from pathways_jupyter.local.apiserver.app import ADMIN, ApiServer
 from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
+from pathways_jupyter.local.bucket import Bucket
 from pathways_jupyter.local.controllers.garbage import GarbageCollector
 from pathways_jupyter.local.controllers.job import JobController
 from pathways_jupyter.local.controllers.jobset import JobSetController
@@ -52,6 +53,7 @@ class RunningCluster:
         self._cold = cold
         self._warm = warm
         self.network = Network(directory)
+        self._bucket = Bucket(directory, settings.bucket, cold)
         self._store = Store(directory / "state")
         self._kubelet = Kubelet(
             directory,
@@ -59,7 +61,7 @@ class RunningCluster:
             cold=self._cold,
             warm=self._warm,
             restarts=backoff.FAST_RESTARTS if settings.fast_heal else backoff.CONTAINER_RESTARTS,
-            account=lambda pod: pod_account(pod, directory=directory / "pods" / pod["metadata"]["uid"], api=self.api),
+            account=self._account,
             forget=lambda uid: self.api.revoke_tokens(POD_UID, uid),
         )
         self.api = self._api_server(settings.port)
@@ -79,6 +81,7 @@ class RunningCluster:
         """
         nodes = nodes_for(self.settings.nodes, cpu_nodes=self.settings.cpu_nodes)
         await self.api.start()
+        self._bucket.start()
         write_kubeconfig(self._directory / "kubeconfig", self.api, user=ADMIN, token=self.api.add_token(ADMIN))
         self._start_controllers(nodes)
         self._ship()
@@ -115,6 +118,7 @@ class RunningCluster:
         await self._stop_controllers()
         await self._kubelet.close()
         await self.api.stop()
+        await self._bucket.close()
         await asyncio.gather(self._cold.close(), self._warm.close())
         self._store.close()
         self.network.close()
@@ -169,6 +173,11 @@ class RunningCluster:
             and not condition(job.get("status", {}), "Failed")
             for job in self._store.list(JOBS)
         )
+
+    def _account(self, pod: Object) -> Mapping[str, str]:
+        """The variables by which a pod reaches the API and the bucket."""
+        directory = self._directory / "pods" / pod["metadata"]["uid"]
+        return {**pod_account(pod, directory=directory, api=self.api), **self._bucket.variables}
 
     def _api_server(self, port: int) -> ApiServer:
         return ApiServer(

@@ -22,6 +22,7 @@ class Settings:
       hollow: Report the services' pods as running without starting processes; for tests of scale.
       port: Where the API listens; 0 for any free port.
       fast_heal: Replace failed pods after a second or two instead of after Kubernetes' 10, 20, 40 ... seconds.
+      bucket: Directory of the bucket's objects, which stays when the cluster ends; empty for one that does not.
     """
 
     instances: Mapping[str, int]
@@ -31,6 +32,7 @@ class Settings:
     hollow: bool = False
     port: int = 0
     fast_heal: bool = False
+    bucket: str = ""
 
     @property
     def nodes(self) -> Mapping[str, int]:

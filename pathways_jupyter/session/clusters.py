@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -98,6 +99,19 @@ def embedded_hint(config: ConnectConfig) -> str:
 
 
 @dataclass(frozen=True)
+class Storage:
+    """The bucket of an embedded cluster.
+
+    Attributes:
+      bucket: ``gs://NAME``.
+      variables: Lead the clients of Google Cloud Storage to it, in this process or another of this machine.
+    """
+
+    bucket: str
+    variables: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Embedded:
     """The embedded cluster that a session runs on, which ends with everything in it.
 
@@ -119,6 +133,14 @@ class Embedded:
             return cls(path, path.read_bytes())
         except OSError:
             return cls(path, b"")
+
+    def storage(self) -> Storage | None:
+        """Return how to reach its bucket; None when it has ended."""
+        try:
+            found = json.loads(self.kubeconfig.with_name(runtime_files.STORAGE).read_text(encoding="utf-8"))
+            return Storage(found["bucket"], found["variables"])
+        except (OSError, ValueError, KeyError):
+            return None
 
     def has_ended(self) -> bool:
         """Whether it has ended, and all its objects with it."""
@@ -142,6 +164,13 @@ class Embedded:
             if self.has_ended() or moments.is_over:
                 break
         return self.has_ended()
+
+
+def bucket(where: ConnectConfig | SessionRecord) -> str:
+    """Return the scratch location of a session, ``gs://...``: what was asked for, or the embedded cluster's bucket."""
+    embedded = Embedded.of(where)
+    storage = embedded.storage() if embedded is not None else None
+    return _config(where).gcs_bucket or (storage.bucket if storage is not None else "")
 
 
 @contextlib.asynccontextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from pathways_jupyter.session.clusters import Embedded
 from pathways_jupyter.session.registry import ALTS, SessionRecord
 
 PLATFORM = "proxy"
@@ -16,45 +17,47 @@ INSECURE_CREDENTIALS = "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS"
 """Without it JAX's client demands ALTS, which only works inside Google Cloud."""
 PLATFORMS = "JAX_PLATFORMS"
 TARGET = "JAX_BACKEND_TARGET"
+STORAGE_HOST = "STORAGE_EMULATOR_HOST"
+"""Where clients of Google Cloud Storage find another one in its place."""
 
 
 def variables(record: SessionRecord, *, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the variables for JAX in a process that uses the proxy of `record`.
+    """Return the variables for a process that uses the proxy of `record`: for JAX, and for its cluster's own bucket.
 
     Args:
       record: The record of a connected session.
       environ: The environment that they are added to; this process's when left out. A ``JAX_PLATFORMS`` that begins
         with ``proxy``, such as ``proxy,cpu``, is kept.
     """
-    platforms = (os.environ if environ is None else environ).get(PLATFORMS, "")
+    environ = os.environ if environ is None else environ
+    platforms = environ.get(PLATFORMS, "")
     if platforms.partition(",")[0] != PLATFORM:
         platforms = PLATFORM
     insecure = {} if record.credentials == ALTS else {INSECURE_CREDENTIALS: "true"}
-    return {PLATFORMS: platforms, TARGET: record.target, **insecure}
+    embedded = Embedded.of(record)
+    storage = embedded.storage() if embedded is not None else None
+    found = dict(storage.variables) if storage is not None else {}
+    if environ.get(STORAGE_HOST, found.get(STORAGE_HOST)) != found.get(STORAGE_HOST):
+        found = {}
+    return {PLATFORMS: platforms, TARGET: record.target, **insecure, **found}
 
 
-class ChildEnvironment:
-    """The session's variables in ``os.environ``, from :meth:`share` until :meth:`restore`.
-
-    The kernel's own JAX does not notice them: it has read its settings when it was imported.
-    """
+class ChangedEnvironment:
+    """Variables in ``os.environ``, from :meth:`set` until :meth:`restore`."""
 
     def __init__(self) -> None:
         self._before: dict[str, str | None] = {}
 
-    def share(self, record: SessionRecord) -> dict[str, str]:
-        """Set the variables for the proxy of `record`, and return them."""
-        found = os.environ.get(PLATFORMS, "") if PLATFORMS not in self._before else self._before[PLATFORMS] or ""
-        shared = variables(record, environ={PLATFORMS: found})
-        for name, value in shared.items():
+    @property
+    def is_changed(self) -> bool:
+        """Whether there is something to restore."""
+        return bool(self._before)
+
+    def set(self, variables: Mapping[str, str]) -> None:
+        """Set these variables."""
+        for name, value in variables.items():
             self._before.setdefault(name, os.environ.get(name))
             os.environ[name] = value
-        return shared
-
-    def follow(self, record: SessionRecord) -> None:
-        """Change the variables to those of `record`, the session's new proxy; no-op if they are not shared."""
-        if self._before:
-            self.share(record)
 
     def restore(self) -> None:
         """Restore the variables to what they were."""
@@ -64,3 +67,22 @@ class ChildEnvironment:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+class ChildEnvironment(ChangedEnvironment):
+    """The session's variables in ``os.environ``, from :meth:`share` until :meth:`restore`.
+
+    The kernel's own JAX does not notice them: it has read its settings when it was imported.
+    """
+
+    def share(self, record: SessionRecord) -> dict[str, str]:
+        """Set the variables for the proxy of `record`, and return them."""
+        found = os.environ.get(PLATFORMS, "") if PLATFORMS not in self._before else self._before[PLATFORMS] or ""
+        shared = variables(record, environ={**os.environ, PLATFORMS: found})
+        self.set(shared)
+        return shared
+
+    def follow(self, record: SessionRecord) -> None:
+        """Change the variables to those of `record`, the session's new proxy; no-op if they are not shared."""
+        if self._before:
+            self.share(record)

@@ -15,6 +15,7 @@ from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.kernel import process
 from pathways_jupyter.session.kernel.jax_switch import JaxSwitch, Switched
+from pathways_jupyter.session.kernel.storage import KernelStorage
 from pathways_jupyter.session.kernel.supervisor_link import Link
 from pathways_jupyter.session.kernel.user_arrays import NamedArray
 from pathways_jupyter.session.protocol import Method
@@ -67,6 +68,7 @@ class Attachment:
         self.link = link
         self.switch = JaxSwitch()
         self.children = ChildEnvironment()
+        self._storage = KernelStorage()
         self.generation = 0
         self.undone = False
         self._process = os.getpid()
@@ -100,6 +102,7 @@ class Attachment:
             secure=record.credentials == registry.ALTS,
             namespace=process.variables() if variables is None else variables,
         )
+        self._storage.adopt(record)
         self.children.follow(record)
         # Last, so that after an interrupt anywhere above, the same proxy can be adopted once more.
         self.generation = record.generation
@@ -112,6 +115,7 @@ class Attachment:
     def forget(self, variables: Variables | None) -> tuple[NamedArray, ...]:
         """Restore JAX, and leave the supervisor alone; return the arrays that became unusable."""
         self.children.restore()
+        self._storage.restore()
         unusable = self.switch.deactivate(self._searched(variables)).unusable
         self.undone = True
         return unusable

@@ -79,6 +79,11 @@ class Session:
         """Whether its cluster is the embedded one."""
         return clusters.Embedded.of(self.config) is not None
 
+    @property
+    def bucket(self) -> str:
+        """Its scratch location, ``gs://...``; the embedded cluster has a bucket of its own. Empty if there is none."""
+        return clusters.bucket(self.config)
+
     def slices(self) -> dict[int, tuple[jax.Device, ...]]:
         """JAX's devices by their ``slice_index``; empty once disconnected."""
         return self._attachment.switch.slices()

@@ -193,7 +193,7 @@ class Proxy:
             reclaimed=tuple(self._slices.reclaimed),
             namespace=service.namespace,
             user=record.user,
-            gcs_bucket=config.gcs_bucket,
+            gcs_bucket=clusters.bucket(config),
             max_lifetime=config.max_lifetime,
             kernel=record.kernel_id,
             notebook=record.notebook,

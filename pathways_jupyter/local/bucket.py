@@ -1,0 +1,228 @@
+"""The cluster's bucket, which needs no cloud: Google's JSON API for objects, on the loopback interface.
+
+gcp-storage-emulator serves it, in a process of its own, so that large objects delay neither the API server nor tunnels.
+Clients send it no credentials, so its address has a secret in it. Objects are plain files, and what else the emulator
+knows of them is read from these files when it starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import mmap
+import os
+import secrets
+import socket
+from collections.abc import Sequence
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from pathways_jupyter.base import runtime_files
+from pathways_jupyter.local.directory import write_private
+from pathways_jupyter.local.node.spawner import Spawner
+from pathways_jupyter.local.node.zygote import Request, reference
+
+NAME = "pathways-local"
+
+_log = logging.getLogger(__name__)
+
+_STALLED_SECONDS = 60
+"""After which a client that sends nothing is dropped: the server has one thread."""
+_WAITING_CLIENTS = 512
+
+
+class Bucket:
+    """The bucket's process, and the address under which it is served for as long as the cluster runs.
+
+    Args:
+      directory: The cluster's.
+      objects: Where the objects go; below `directory` if empty.
+      spawner: Starts the process.
+    """
+
+    def __init__(self, directory: Path, objects: str, spawner: Spawner) -> None:
+        self._directory = directory
+        self._objects = Path(objects) if objects else directory / "bucket"
+        self._spawner = spawner
+        self._secret = secrets.token_hex(16)
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=_WAITING_CLIENTS)
+        self._serving: asyncio.Task[None] | None = None
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables by which the clients of Google Cloud Storage find it."""
+        address = f"http://127.0.0.1:{self._listener.getsockname()[1]}/{self._secret}"
+        return {
+            "STORAGE_EMULATOR_HOST": address,
+            "TENSORSTORE_GCS_HTTP_URL": address,
+            # By default gcsfs asks Google what kind of bucket it is.
+            "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",
+        }
+
+    def start(self) -> None:
+        """Serve the bucket; clients may connect from now on."""
+        (self._objects / NAME).mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = {"bucket": f"gs://{NAME}", "variables": self.variables}
+        write_private(self._directory / runtime_files.STORAGE, json.dumps(found))
+        self._serving = asyncio.create_task(self._serve())
+
+    async def _serve(self) -> None:
+        with contextlib.ExitStack() as stack:
+            log = stack.enter_context((self._directory / "bucket.log").open("ab")).fileno()
+            streams = (self._listener.fileno(), log, log)
+            while True:
+                request = Request(
+                    [str(self._objects), self._secret],
+                    dict(os.environ),
+                    str(self._directory),
+                    "bucket",
+                    program=reference(main),
+                    name="pathways-bucket",
+                )
+                process = await self._spawner.spawn(request, streams)
+                _log.error("The bucket's process ended with code %s, and is started again.", await process.wait())
+
+    async def close(self) -> None:
+        """Stop serving; the process ends with its spawner."""
+        if self._serving is not None:
+            self._serving.cancel()
+            await asyncio.gather(self._serving, return_exceptions=True)
+        self._listener.close()
+
+
+def main(argv: Sequence[str]) -> int:
+    """Serve the objects below ``argv[0]`` on the listening socket that is descriptor 0; ``argv[1]`` is the secret."""
+    directory, prefix = Path(argv[0]), f"/{argv[1]}"
+    listener = socket.socket(fileno=os.dup(0))
+    # An object that does not exist is an error to the emulator; what it does not expect goes to the log anyway.
+    logging.disable(logging.ERROR)
+    from gcp_storage_emulator import settings
+
+    # Read when the next module is imported, which makes its routes of them. All others are for no client of ours.
+    for name in ("API_ENDPOINT", "UPLOAD_API_ENDPOINT", "BATCH_API_ENDPOINT", "DOWNLOAD_API_ENDPOINT"):
+        setattr(settings, name, prefix + getattr(settings, name))
+    from http.server import HTTPServer
+
+    from gcp_storage_emulator import server
+
+    known = [each for each in server.HANDLERS if prefix in each[0]]
+    names = "b/(?P<bucket>[^/]+)/o/(?P<source>.+)/moveTo/o/(?P<target>.+)"
+    server.HANDLERS = ((f"^{settings.API_ENDPOINT}/{names}$", {server.POST: _move}), *known)
+
+    class Handler(server.RequestHandler):  # type: ignore[misc]
+        timeout = _STALLED_SECONDS
+
+        path: str
+
+        def parse_request(self) -> bool:
+            if not super().parse_request():
+                return False
+            if not self.path.startswith(f"{prefix}/"):
+                self.send_error(403)
+                return False
+            # The emulator puts the host before a path to make the addresses that it answers with.
+            self.path = self.path.removeprefix(prefix)
+            self.headers.replace_header("Host", f"{self.headers['Host']}{prefix}")
+            self.storage.only_reads = self.command == server.GET
+            return True
+
+        def send_response(self, code: int, message: str | None = None) -> None:
+            # Clients repeat what "is not implemented" for half a minute.
+            super().send_response(400 if code == 501 else code, message)
+
+    address = listener.getsockname()
+    httpd = HTTPServer(address, partial(Handler, _storage(directory, prefix, address)), bind_and_activate=False)
+    httpd.socket.close()
+    httpd.socket = listener
+    httpd.serve_forever()
+    return 0
+
+
+def _move(request: Any, response: Any, storage: Any) -> None:
+    """Serve ``objects.move``, which the emulator does not know."""
+    from gcp_storage_emulator.exceptions import NotFound
+    from gcp_storage_emulator.handlers import objects
+
+    bucket, source, target = (request.params[each] for each in ("bucket", "source", "target"))
+    try:
+        response.json(objects._copy(request.base_url, storage, bucket, source, bucket, target))
+        storage.delete_file(bucket, source)
+    except NotFound:
+        response.status = HTTPStatus.NOT_FOUND
+
+
+def _storage(directory: Path, prefix: str, address: tuple[str, int]) -> Any:
+    """The emulator's storage, of the files that exist and without what is slow in it."""
+    from gcp_storage_emulator import storage
+    from gcp_storage_emulator.handlers import buckets, objects
+
+    class Files(storage._FileStore):  # type: ignore[misc]
+        def write_bytes(self, rel: str, content: bytes) -> None:
+            """Replace the file as a whole, so that it is never half of one."""
+            path = self._disk_path(rel)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fresh = self._root / f"{storage.RESUMABLE_DIR}.new"
+            fresh.write_bytes(content)
+            fresh.replace(path)
+
+    class Storage(storage.Storage):  # type: ignore[misc]
+        only_reads = False
+
+        def _write_config_to_file(self) -> None:
+            """The emulator writes what it knows of all objects with each of them."""
+
+        def _read_config_from_file(self) -> None:
+            for name in ("buckets", "objects", "resumable", "bucket_iam_policies", "soft_deleted"):
+                setattr(self, name, {})
+
+        def _bucket_soft_delete_retention_seconds(self, bucket_name: str) -> int:
+            """An object that is deleted is gone."""
+            return 0
+
+        def get_file(self, bucket_name: str, file_name: str, show_error: bool = True) -> Any:
+            """Map a file that is only read: a client that reads a piece of it has the emulator ask for all of it."""
+            path = self._store._disk_path(self._object_path(bucket_name, file_name))
+            if not self.only_reads or not path.is_file() or not path.stat().st_size:
+                return super().get_file(bucket_name, file_name, show_error)
+            with path.open("rb") as file:
+                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+        def get_resumable_byte_count(self, file_id: str) -> int:
+            """Of what has been received so far, the emulator would read all."""
+            path = self._store._disk_path(self._object_path(storage.RESUMABLE_DIR, self.safe_id(file_id)))
+            return path.stat().st_size if path.exists() else 0
+
+        def add_to_resumable_upload(
+            self, file_id: str, content: bytes, total_size: int | None = None, expected_start: int | None = None
+        ) -> Any:
+            """Append: the emulator writes again what it has received so far with each piece."""
+            name = self.safe_id(file_id)
+            path = self._store._disk_path(self._object_path(storage.RESUMABLE_DIR, name))
+            size = self.get_resumable_byte_count(file_id)
+            if expected_start is not None and expected_start != size:
+                raise storage.BadRequest(f"Invalid Content-Range start: expected {size}, got {expected_start}")
+            path.parent.mkdir(exist_ok=True)
+            with path.open("ab") as file:
+                file.write(content or b"")
+            if total_size is None or size + len(content or b"") < total_size:
+                return None
+            return self.get_file(storage.RESUMABLE_DIR, name)[:total_size]
+
+    found = Storage(use_memory_fs=True)
+    found._store = Files(use_memory=False, root=directory)
+    base = f"http://{address[0]}:{address[1]}{prefix}"
+    for place in directory.iterdir():
+        if not place.is_dir() or place.name.startswith("_"):
+            continue
+        buckets.create_bucket(place.name, found)
+        for path in place.rglob("*"):
+            if path.is_file():
+                name, size = str(path.relative_to(place)), str(path.stat().st_size)
+                described = objects._make_object_resource(base, place.name, name, "application/octet-stream", size)
+                content = found.get_file(place.name, name)
+                found.objects.setdefault(place.name, {})[name] = objects._checksums(content, described)
+    return found

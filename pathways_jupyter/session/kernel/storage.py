@@ -1,0 +1,108 @@
+"""The embedded cluster's bucket in this process: ``gs://`` leads there from connecting until disconnecting.
+
+The clients of Google Cloud Storage (gcsfs, TensorStore, google-cloud-storage) find it by environment variables. JAX's
+own has no such variable, so the one thing for which JAX uses it, writing a trace, is done here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from pathways_jupyter.session.clusters import Embedded
+from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.session.variables import STORAGE_HOST, ChangedEnvironment
+
+_SCHEME = "gs://"
+
+
+class KernelStorage:
+    """What is changed in this process for the bucket, from :meth:`adopt` until :meth:`restore`."""
+
+    def __init__(self) -> None:
+        self._environment = ChangedEnvironment()
+        self._replaced: list[tuple[Any, str, Any]] = []
+
+    def adopt(self, record: SessionRecord) -> None:
+        """Lead ``gs://`` to the bucket of the session's cluster.
+
+        No-op if that is not an embedded one, or if the user has an address of another storage in the environment.
+        """
+        embedded = Embedded.of(record)
+        storage = embedded.storage() if embedded is not None else None
+        if storage is None or (not self._environment.is_changed and STORAGE_HOST in os.environ):
+            return
+        self._environment.set(storage.variables)
+        _forget_clients()
+        if self._replaced:
+            return
+        from jax._src import profiler
+
+        jaxlib = profiler._profiler
+        original = jaxlib.ProfilerSession
+        self._replace(jaxlib, "ProfilerSession", lambda *options: _ProfilerSession(original(*options)))
+        if (gcsfs := sys.modules.get("gcsfs.extended_gcsfs")) is not None:
+            # It has been imported without the variable that keeps it from asking Google, for a minute.
+            async def bucket_type(*_: Any) -> Any:
+                return gcsfs.BucketType.NON_HIERARCHICAL
+
+            self._replace(gcsfs.ExtendedGcsFileSystem, "_get_bucket_type", bucket_type)
+
+    def restore(self) -> None:
+        """Undo :meth:`adopt`; no-op if it changed nothing."""
+        if not self._environment.is_changed:
+            return
+        while self._replaced:
+            where, name, original = self._replaced.pop()
+            setattr(where, name, original)
+        _forget_clients()
+        self._environment.restore()
+
+    def _replace(self, where: Any, name: str, value: Any) -> None:
+        self._replaced.append((where, name, getattr(where, name)))
+        setattr(where, name, value)
+
+
+def _forget_clients() -> None:
+    """Drop the clients that gcsfs and etils keep: each was made for one storage, and remembers what is in it."""
+    if (gcsfs := sys.modules.get("gcsfs")) is not None:
+        gcsfs.GCSFileSystem.clear_instance_cache()
+    if (epath := sys.modules.get("etils.epath.backend")) is not None and hasattr(epath, "_FileSystemSpecBackend"):
+        epath._FileSystemSpecBackend._get_filesystem.cache_clear()
+
+
+class _ProfilerSession:
+    """jaxlib's profiler session, which can write to the bucket too."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def stop_and_export(self, log_dir: str) -> None:
+        """End the trace, and write it to a directory or to ``gs://BUCKET/DIRECTORY``."""
+        if not log_dir.startswith(_SCHEME):
+            self._session.stop_and_export(log_dir)
+            return
+        with tempfile.TemporaryDirectory() as written:
+            self._session.stop_and_export(written)
+            for path in Path(written).rglob("*"):
+                if path.is_file():
+                    _upload(path, f"{log_dir}/{path.relative_to(written)}")
+
+
+def _upload(path: Path, place: str) -> None:
+    bucket, _, name = place.removeprefix(_SCHEME).partition("/")
+    with path.open("rb") as file:
+        requests.post(
+            f"{os.environ[STORAGE_HOST]}/upload/storage/v1/b/{bucket}/o",
+            params={"uploadType": "media", "name": name},
+            data=file,
+            timeout=60,
+        ).raise_for_status()

@@ -1,0 +1,145 @@
+"""The cluster's bucket, through the libraries that read and write ``gs://``: each in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import psutil
+import pytest
+
+from pathways_jupyter.local import bucket
+from pathways_jupyter.local.bucket import Bucket
+from pathways_jupyter.local.node.spawner import Spawner
+
+DEADLINE = 30.0
+
+FILES = """
+import fsspec
+from etils import epath
+
+fs = fsspec.filesystem("gs")
+blocks = [bytes([number]) * (5 << 20) for number in range(4)]
+with fs.open("gs://pathways-local/deep/er/large", "wb") as file:
+    for block in blocks:
+        file.write(block)
+assert fs.size("gs://pathways-local/deep/er/large") == 20 << 20
+assert fs.cat_file("gs://pathways-local/deep/er/large", start=(5 << 20) - 1, end=(5 << 20) + 1) == b"\\0\\1"
+with fs.open("gs://pathways-local/deep/er/large", "rb") as file:
+    assert file.read() == b"".join(blocks)
+path = epath.Path("gs://pathways-local/texts")
+path.mkdir(parents=True)
+(path / "one.txt").write_text("one")
+(path / "none.txt").write_text("")
+(path / "one.txt").copy(path / "two.txt")
+(path / "two.txt").copy(path / "two.txt", overwrite=True)
+assert sorted(each.name for each in path.iterdir()) == ["none.txt", "one.txt", "two.txt"]
+(path / "one.txt").rename(path / "three.txt")
+assert (path / "three.txt").read_text() == (path / "two.txt").read_text() == "one"
+path.rmtree()
+assert not path.exists()
+try:
+    epath.Path("gs://missing/x").write_text("x")
+except FileNotFoundError:
+    print("done")
+"""
+
+CLIENT = """
+from google.cloud import storage
+
+place = storage.Client().bucket("pathways-local")
+place.blob("a/b").upload_from_string(b"x" * 100)
+assert place.blob("a/b").download_as_bytes(start=10, end=19) == b"x" * 10
+assert [each.name for each in place.list_blobs(prefix="a/")] == ["a/b"]
+place.blob("a/b").delete()
+assert not place.blob("a/b").exists()
+print("done")
+"""
+
+ARRAYS = """
+import numpy as np, tensorstore as ts
+
+spec = {"driver": "zarr", "kvstore": "gs://pathways-local/array"}
+layout = ts.ChunkLayout(chunk_shape=[2, 4])
+array = ts.open(spec, create=True, dtype=ts.bfloat16, shape=[4, 4], chunk_layout=layout).result()
+array[...] = np.arange(16).reshape(4, 4).astype(ts.bfloat16.numpy_dtype)
+assert ts.open(spec).result()[1, 2:].read().result().tolist() == [6, 7]
+print("done")
+"""
+
+
+@pytest.fixture
+async def spawner(tmp_path):
+    made = Spawner(log=tmp_path / "zygote.log")
+    made.start()
+    yield made
+    await asyncio.wait_for(made.close(), DEADLINE)
+
+
+@pytest.fixture
+async def served(tmp_path, spawner):
+    made = Bucket(tmp_path, "", spawner)
+    made.start()
+    yield made
+    await made.close()
+
+
+async def run(code: str, variables: dict[str, str]) -> str:
+    command = [sys.executable, "-c", code]
+    environment = {**os.environ, **variables}
+    options = {"env": environment, "capture_output": True, "text": True, "timeout": DEADLINE, "check": False}
+    done = await asyncio.to_thread(subprocess.run, command, **options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "code", [FILES, CLIENT, ARRAYS], ids=["gcsfs and etils", "google-cloud-storage", "tensorstore"]
+)
+async def test_libraries_work_unchanged(served, code):
+    assert await run(code, served.variables) == "done\n"
+
+
+async def test_without_the_secret_there_is_nothing(served):
+    address = served.variables["STORAGE_EMULATOR_HOST"].rpartition("/")[0]
+
+    def code(path: str) -> int:
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(address + path, timeout=DEADLINE)
+        return refused.value.code
+
+    for path in ("/", "/wipe", "/storage/v1/b", "/pathways-local/a", f"/{'0' * 32}/storage/v1/b"):
+        assert await asyncio.to_thread(code, path) == 403
+
+
+async def test_a_process_that_ends_is_started_again_with_all_objects(tmp_path, served):
+    begin = "import fsspec\nfs = fsspec.filesystem('gs')\n"
+    store = begin + "fs.pipe({'pathways-local/one/two': b'here'})"
+    await run(store, served.variables)
+    (process,) = [each for each in psutil.Process().children(recursive=True) if each.name() == "pathways-bucket"]
+    process.kill()
+    read = begin + "print(fs.find('pathways-local'), fs.cat_file('pathways-local/one/two'))"
+    assert await run(read, served.variables) == "['pathways-local/one/two'] b'here'\n"
+    assert (tmp_path / "bucket" / bucket.NAME / "one" / "two").read_bytes() == b"here"
+
+
+async def test_other_processes_find_it_by_a_file_that_only_its_owner_can_read(tmp_path, served):
+    path = tmp_path / "storage.json"
+    assert path.stat().st_mode & 0o077 == 0
+    assert json.loads(path.read_text()) == {"bucket": "gs://pathways-local", "variables": served.variables}
+
+
+async def test_objects_in_a_directory_of_the_users_outlive_the_cluster(tmp_path, spawner):
+    kept = tmp_path / "mine"
+    (kept / bucket.NAME).mkdir(parents=True)
+    (kept / bucket.NAME / "note").write_text("earlier")
+    made = Bucket(tmp_path, str(kept), spawner)
+    made.start()
+    await run("import fsspec\nfsspec.filesystem('gs').cp('pathways-local/note', 'pathways-local/copy')", made.variables)
+    await made.close()
+    assert (kept / bucket.NAME / "copy").read_text() == "earlier"

@@ -1,0 +1,64 @@
+"""``gs://`` in a session on the embedded cluster, in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+DEADLINE = 90.0
+
+BEGIN = """
+import os
+import fsspec, jax, jax.profiler
+from etils import epath
+from jax._src import profiler
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.session.kernel import session as sessions
+
+NAMES = ("STORAGE_EMULATOR_HOST", "TENSORSTORE_GCS_HTTP_URL", "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT")
+
+def look():
+    return [os.environ.get(name) for name in NAMES], profiler._profiler.ProfilerSession
+
+before = look()
+"""
+
+USED = """
+# Made for Google's own storage, which a session's must not be taken for.
+elsewhere = fsspec.filesystem("gs", token="anon")
+with sessions.connect({config!r}) as session:
+    assert session.bucket == "gs://pathways-local"
+    path = epath.Path(session.bucket) / "note"
+    path.write_text("here")
+    assert fsspec.filesystem("gs", token="anon").cat_file("pathways-local/note") == b"here"
+    assert session.environment()["STORAGE_EMULATOR_HOST"] == os.environ["STORAGE_EMULATOR_HOST"]
+    # JAX's own profiler, which sees this process only.
+    jax.profiler.start_trace(session.bucket + "/traces")
+    jax.numpy.arange(8.0).sum().block_until_ready()
+    jax.profiler.stop_trace()
+    (trace,) = fsspec.filesystem("gs").glob("pathways-local/traces/plugins/profile/*/*.xplane.pb")
+    planes = jax.profiler.ProfileData.from_serialized_xspace(fsspec.filesystem("gs").cat_file(trace)).planes
+    assert "/host:CPU" in [plane.name for plane in planes]
+assert look() == before
+print("as found")
+"""
+
+TAKEN = """
+import jax.numpy
+with sessions.connect({config!r}) as session:
+    assert look() == before
+    assert session.environment().keys().isdisjoint(NAMES)
+print("as found")
+"""
+
+
+@pytest.mark.parametrize("taken", [False, True], ids=["its own bucket", "the user's emulator"])
+def test_a_session_has_the_clusters_bucket_unless_the_user_has_another(config, taken):
+    environ = {**os.environ, **({"STORAGE_EMULATOR_HOST": "http://127.0.0.1:9"} if taken else {})}
+    code = BEGIN + (TAKEN if taken else USED).format(config=config())
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert done.stdout == "as found\n", done.stderr
