@@ -125,6 +125,8 @@ def connect(
     proxy_service_account: str | None = None,
     proxy_labels: Mapping[str, str] | Sequence[str] | None = None,
     proxy_env: Mapping[str, str] | Sequence[str] | None = None,
+    queue: str | None = None,
+    priority: str | None = None,
     at_least: int | None = None,
     progress: bool | None = None,
     pathways_service: str | None = None,
@@ -183,6 +185,8 @@ def connect(
       proxy_service_account: The Kubernetes account with which it uses the bucket. Default: the namespace's default.
       proxy_labels: Additional labels of its Job and pod.
       proxy_env: Additional variables of its program.
+      queue: Wait in this queue of Kueue's until there is quota for the proxy's CPU and memory.
+      priority: Its priority class there. Default: none.
       at_least: Take fewer slices if not all are free, but at least so many. Default: all or none.
       progress: Show each stage and its duration. Default: in a notebook, and in a script whose standard error is a
         terminal.

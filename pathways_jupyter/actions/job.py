@@ -17,7 +17,7 @@ from pathways_jupyter.base.text import parse_whole_number
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.render import jobs as picture
 from pathways_jupyter.render.view import View, preformatted, said
-from pathways_jupyter.service import jobs
+from pathways_jupyter.service import jobs, queues
 from pathways_jupyter.service.pathwaysjob import conditions, submission, yaml_text
 from pathways_jupyter.service.pathwaysjob.definition import InvalidJob
 from pathways_jupyter.session import clusters
@@ -40,6 +40,8 @@ def new(shell: Shell, values: Values) -> View | None:
             directory=values.get("gcs_bucket", ""),
             version=values.get("version", ""),
             sidecar_image=values.get("sidecar_image", ""),
+            queue=values.get("queue", ""),
+            priority=values.get("priority", ""),
         )
     )
     path = values.get("output")
@@ -86,14 +88,14 @@ def create(shell: Shell, text: str, values: Values, *, source: str) -> View:
       InvalidJob: The text or the cluster says what is wrong, with the lines.
     """
     where, manifest = cluster.where(values), yaml_text.parse(text)
+    marks = queues.labels(values.get("queue", ""), values.get("priority", ""))
     as_jobset = bool(values.get("as_jobset"))
 
     async def checked(client: Client, namespace: str) -> str:
         # Checked first also when it is created: nothing is half done when the cluster refuses it.
-        await submission.apply(client, manifest, namespace=namespace, as_jobset=as_jobset, dry_run=True)
-        if values.get("dry_run"):
-            return "valid"
-        return await submission.apply(client, manifest, namespace=namespace, as_jobset=as_jobset)
+        apply = partial(submission.apply, client, manifest, namespace=namespace, as_jobset=as_jobset, labels=marks)
+        await apply(dry_run=True)
+        return "valid" if values.get("dry_run") else await apply()
 
     try:
         done = clusters.ask(where, checked)
@@ -115,7 +117,7 @@ def create(shell: Shell, text: str, values: Values, *, source: str) -> View:
         ):
             shell.say(picture.summary(info))
     except KeyboardInterrupt:
-        raise Interrupted(f"No longer following; job {name} runs on.") from None
+        raise Interrupted(f"No longer following; job {name} stays as it is.") from None
     if jobs.idles(info):
         shell.say(f"It is headless, so it does not end by itself: job delete {name} ends it.")
     # What a program gets is short; the picture is for the user.

@@ -61,6 +61,8 @@ class ConnectConfig:
       proxy_service_account: The account with which it reads and writes the bucket, e.g. one of Workload Identity.
       proxy_labels: Additional labels of its Job and pod, each ``KEY=VALUE``.
       proxy_env: Additional variables of its program, each ``NAME=VALUE``.
+      queue: The queue of Kueue's in which the proxy's Job waits for quota.
+      priority: Its priority class there.
       at_least: Take fewer slices than asked for if they are not free, but at least so many; 0 for all or none.
       wait: Seconds to wait for taken slices; 0 fails at once, ``inf`` waits for ever.
       linger: Seconds the proxy outlives its kernel, so that a restarted kernel can take it over.
@@ -98,6 +100,8 @@ class ConnectConfig:
     proxy_service_account: str = ""
     proxy_labels: tuple[str, ...] = ()
     proxy_env: tuple[str, ...] = ()
+    queue: str = ""
+    priority: str = ""
     at_least: int = 0
     wait: float = 0.0
     linger: float = 0.0
@@ -150,6 +154,8 @@ def resolve(arguments: Mapping[str, Any], *, environ: Mapping[str, str] | None =
                 hint=advice("Leave out {no_relay} or {it}.", it=option(of_relay[0])),
             )
         config = replace(config, relay=True)
+    if given.get("priority") and not config.queue:
+        raise ConfigError("A priority needs a queue.", hint=advice("Add {queue:NAME}, or leave out {priority}."))
     if config.cluster and not (config.project and config.region):
         raise ConfigError(
             f"Cluster {config.cluster!r} needs its project and region.",

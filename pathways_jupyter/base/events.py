@@ -100,6 +100,8 @@ class Stage(StrEnum):
     """Find the service, its image, and the holders of its slices."""
     CREATE = "create"
     """Create the proxy Job and its Lease."""
+    QUEUE = "queue"
+    """Wait until Kueue has quota for the Job."""
     START = "start"
     """Wait until the proxy pod is ready."""
     PLACE = "place"

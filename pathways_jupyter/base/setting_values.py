@@ -214,8 +214,10 @@ POD_TEXTS: Mapping[str, tuple[_Check, str]] = {
     "proxy_memory": (_quantity_problem, "32G"),
     "proxy_priority_class": (_name_problem, "high"),
     "proxy_service_account": (_name_problem, "pathways"),
+    "queue": (_name_problem, "team"),
+    "priority": (_name_problem, "high"),
 }
-"""Settings of one value: the check, and an example."""
+"""Settings of one value, and its queue's: the check, and an example."""
 POD_LISTS: Mapping[str, tuple[_Check, str]] = {
     "proxy_xla_flags": (_xla_flag_problem, "--xla_dump_to=gs://b/d"),
     "proxy_node_selector": (_label_problem, "cloud.google.com/gke-nodepool=cpu-np"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pathways_jupyter.base.sentences import Face
-from pathways_jupyter.commands.declaration import CLUSTER, LOCAL, SERVICE, TPU, UNPICKLE, Command, Kind, Option
+from pathways_jupyter.commands.declaration import CLUSTER, LOCAL, QUEUE, SERVICE, TPU, UNPICKLE, Command, Kind, Option
 
 CONNECT = Command(
     "connect",
@@ -20,6 +20,7 @@ CONNECT = Command(
         Option(
             "--at-least", "take fewer slices if not all are free, but at least N", Kind.NUMBER, default="all or none"
         ),
+        *QUEUE,
         Option("--gcs-bucket", "scratch location of the proxy, gs://BUCKET/PATH", metavar="gs://..."),
         Option(
             "--linger",

@@ -143,6 +143,10 @@ SERVICE = Option(
     aliases=("--pathways-service",),
     default="the only one in the namespace",
 )
+QUEUE = (
+    Option("--queue", "wait in this queue of Kueue's for quota", metavar="NAME"),
+    Option("--priority", "its WorkloadPriorityClass in that queue", metavar="CLASS", default="none, which is 0"),
+)
 LOCAL = Option("--local", "use the embedded cluster on this machine", Kind.FLAG)
 JSON = Option("--json", "print the result as JSON", Kind.FLAG)
 CLUSTER = (

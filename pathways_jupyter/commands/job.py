@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathways_jupyter.base.sentences import Face
-from pathways_jupyter.commands.declaration import CLUSTER, Command, Kind, Option, Source, Word
+from pathways_jupyter.commands.declaration import CLUSTER, QUEUE, Command, Kind, Option, Source, Word
 
 _JOB = Word("name", "the job's name", required=True)
 JOB_APPLY = Command(
@@ -14,6 +14,7 @@ JOB_APPLY = Command(
         Option("--as-jobset", "expand the job here, for a cluster that has JobSet only", Kind.FLAG),
         Option("--dry-run", "only have the cluster check it", Kind.FLAG),
         Option("--wait", "follow the job until it is over; a headless one, until it runs", Kind.FLAG),
+        *QUEUE,
         *CLUSTER,
     ),
     examples={
@@ -34,6 +35,7 @@ COMMANDS = (
             Option("--gcs-bucket", "bucket and path for Pathways' scratch files", metavar="gs://..."),
             Option("--pathways-version", "tag of the Pathways images", name="version", metavar="TAG", default="latest"),
             Option("--sidecar-image", "image of the colocated Python sidecar", metavar="IMAGE"),
+            *QUEUE,
             Option("--output", "write to this file", short="-o", metavar="FILE", source=Source.FILES),
         ),
         examples={

@@ -68,6 +68,7 @@ def _about(job: JobInfo) -> str:
     """What follows the state in a sentence about a job."""
     slices = f"{text.count(job.slices, 'slice')} of {job.instance_type}" if job.instance_type else "unknown slices"
     headless = ", headless" if job.headless else ""
+    queue = f", queue {job.queue}" if job.queue else ""
     restarts = f", {text.count(job.restarts, 'restart')}" if job.restarts else ""
     reason = f" ({job.reason})" if job.reason else ""
-    return f"{reason}, {slices}{headless}{restarts}"
+    return f"{reason}, {slices}{headless}{queue}{restarts}"

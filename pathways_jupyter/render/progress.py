@@ -15,6 +15,7 @@ TITLES = {
     Stage.JOB: "wait for the job",
     Stage.DISCOVER: "find free slices of the service",
     Stage.CREATE: "create the proxy",
+    Stage.QUEUE: "wait in the queue",
     Stage.START: "start the proxy pod",
     Stage.PLACE: "place the slices",
     Stage.TUNNEL: "open the tunnel",

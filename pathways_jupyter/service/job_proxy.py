@@ -111,7 +111,7 @@ def _check(info: JobInfo) -> None:
             f"Job {name} has a program of its own; a notebook can attach to headless jobs only.",
             hint=advice("{job_new:NAME --tpu tpuv6e:2x2=2}, without a program after --, writes one."),
         )
-    if info.state == conditions.SUSPENDED:
+    if info.state == conditions.SUSPENDED and not info.queue:
         raise _suspended(name)
     if info.state in {conditions.COMPLETED, conditions.FAILED}:
         raise ServiceError(_over(info), hint=_AGAIN)

@@ -18,7 +18,7 @@ from pathways_jupyter.kube import objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import EVENTS, JOBSETS, PATHWAYS_JOBS, PODS, Object, Resource
 from pathways_jupyter.kube.watch import ChangeType, watch
-from pathways_jupyter.service import names, untrusted
+from pathways_jupyter.service import names, queues, untrusted
 from pathways_jupyter.service.pathwaysjob import conditions, description, expansion, fields
 from pathways_jupyter.service.pathwaysjob.description import (
     EventInfo,
@@ -104,8 +104,17 @@ async def picture(client: Client, name: str, *, namespace: str, events: bool = T
     found = [(event_info(each), each) for each in seen if (each.get("involvedObject") or {}).get("name") in about]
     # Many have whole seconds; within one, the order is that in which the API server received them.
     found.sort(key=lambda pair: (int(pair[0].time), int(pair[1]["metadata"].get("resourceVersion") or 0)))
+    info = await _with_reason(client, manifest, own)
+    if info.queue and info.state in {conditions.PENDING, conditions.SUSPENDED}:
+        jobset = (
+            manifest
+            if manifest["kind"] == JOBSETS.kind
+            else await objects.find(client, JOBSETS, name, namespace=namespace)
+        )
+        if jobset is not None and (waits := await queues.waiting(client, {**jobset, "kind": JOBSETS.kind})):
+            info = replace(info, reason=waits)
     return JobPicture(
-        await _with_reason(client, manifest, own),
+        info,
         tuple((manifest.get("status") or {}).get("conditions") or ()),
         tuple(sorted((pod_info(each) for each in own), key=lambda each: each.role)),
         tuple(event for event, _ in found[-_SHOWN_EVENTS:]),
@@ -151,11 +160,22 @@ async def pictures(
             async for _ in changes:
                 changed.set()
 
+    async def follow_queue() -> None:
+        async with contextlib.aclosing(watch(client, JOBSETS, namespace=namespace, name=name)) as jobsets:
+            async for change in jobsets:
+                if change.type is ChangeType.ADDED:
+                    break
+        with contextlib.suppress(ApiError):
+            # Without the permission, or without Kueue, the picture says so.
+            kind = await queues.served(client, queues.WORKLOADS)
+            await follow(kind, labels=f"{queues.JOB_UID_LABEL}={change.object['metadata']['uid']}")
+
     found = await picture(client, name, namespace=namespace, events=events)
     watches = [
         asyncio.create_task(follow(PATHWAYS_JOBS if found.job.kind == fields.KIND else JOBSETS, name=name)),
         asyncio.create_task(follow(PODS, labels=f"{names.JOBSET_NAME_LABEL}={name}")),
     ]
+    watches += [asyncio.create_task(follow_queue())] if found.job.queue else []
     try:
         while True:
             yield found
@@ -169,6 +189,7 @@ async def pictures(
                 if each.done():
                     # A watch ends only by an error.
                     each.result()
+            watches = [each for each in watches if not each.done()]
             changed.clear()
             try:
                 found = await picture(client, name, namespace=namespace, events=events)
@@ -181,15 +202,16 @@ async def pictures(
 
 
 async def until_over(client: Client, name: str, *, namespace: str) -> AsyncGenerator[JobInfo, None]:
-    """Yield a job whenever its state or its number of restarts changes, or it cannot start, until it is over.
+    """Yield a job whenever its state, its restarts or its wait in a queue change, or it cannot start, until it is over.
 
     Raises:
       ServiceError: There is none, or it was deleted.
     """
-    before: tuple[str, int, bool] | None = None
+    before: tuple[str, int, bool, str] | None = None
     async with contextlib.aclosing(pictures(client, name, namespace=namespace, events=False)) as found:
         async for each in found:
-            now = each.job.state, each.job.restarts, any(pod.state in FATAL_REASONS for pod in each.pods)
+            stuck = any(pod.state in FATAL_REASONS for pod in each.pods)
+            now = each.job.state, each.job.restarts, stuck, each.job.reason if each.job.queue else ""
             if now != before:
                 before = now
                 yield each.job
@@ -278,7 +300,11 @@ async def suspend(client: Client, name: str, *, namespace: str, suspended: bool 
             f"Job {name} has no JobSet after {_CREATION_SECONDS:g} s.",
             hint="Check that a controller of PathwaysJobs runs: pathways-jupyter operator manifests installs one.",
         ) from None
-    await objects.patch(client, JOBSETS, name, {"spec": {"suspend": suspended}}, namespace=namespace)
+    if info.queue:
+        # Kueue undoes any other change of a job that it manages.
+        await queues.set_active(client, change.object, active=not suspended)
+    else:
+        await objects.patch(client, JOBSETS, name, {"spec": {"suspend": suspended}}, namespace=namespace)
     return info
 
 

@@ -163,7 +163,8 @@ def _holder(
         since=created(job),
         instances=instances,
         waiting=None if placement is None else placement.placed < sum(instances.values()),
-        placed=None if placement is None else placement.placed,
+        # What waits in a queue holds nothing.
+        placed=0 if (job.get("spec") or {}).get("suspend") else None if placement is None else placement.placed,
         job=name,
         pod=pod_name,
         reclaimable=reclaimable.get(str(metadata.get("uid") or "")),

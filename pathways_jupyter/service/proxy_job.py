@@ -19,7 +19,7 @@ from pathways_jupyter.base import setting_values
 from pathways_jupyter.base.errors import ConfigError, ServiceError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube.objects import JOBS, Object
-from pathways_jupyter.service import discovery, names, untrusted
+from pathways_jupyter.service import discovery, names, queues, untrusted
 from pathways_jupyter.service.images import Image
 from pathways_jupyter.service.names import job_name, label_value
 from pathways_jupyter.service.podstate import State, pod_state
@@ -98,6 +98,8 @@ class ProxySpec:
       insecure: Whether its clients connect without ALTS.
       reclaimed: Sessions whose slices it takes, because they were silent.
       relay: The relay beside the proxy, where there is one.
+      queue: The queue of Kueue's in which the Job waits; empty for none.
+      priority: Its priority class there.
       owner: Reference to the pod of the notebook, with which the cluster deletes the Job; empty outside of the cluster.
     """
 
@@ -116,6 +118,8 @@ class ProxySpec:
     insecure: bool = True
     reclaimed: tuple[str, ...] = ()
     relay: RelaySpec | None = None
+    queue: str = ""
+    priority: str = ""
     owner: Mapping[str, Any] = field(default_factory=dict)
     options: ProxyOptions = field(default_factory=ProxyOptions)
     pod: PodSettings = field(default_factory=PodSettings)
@@ -140,7 +144,8 @@ def job(spec: ProxySpec) -> Manifest:
         "metadata": {
             "name": spec.name,
             "namespace": spec.namespace,
-            "labels": about,
+            # Not those of a queue on the pod too, which Kueue would take for a job of its own.
+            "labels": {**about, **queues.labels(spec.queue, spec.priority)},
             "annotations": _annotations(spec),
         },
         "spec": {
@@ -154,6 +159,9 @@ def job(spec: ProxySpec) -> Manifest:
             },
         },
     }
+    if spec.queue:
+        # Kueue resumes it; where it does not handle Jobs, nothing runs past the quota.
+        manifest["spec"]["suspend"] = True
     if spec.owner:
         manifest["metadata"]["ownerReferences"] = [dict(spec.owner)]
     if math.isfinite(spec.max_lifetime):

@@ -15,7 +15,7 @@ from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.text import count
 from pathways_jupyter.kube.objects import JOBSETS, created
-from pathways_jupyter.service import discovery, names, untrusted
+from pathways_jupyter.service import discovery, names, queues, untrusted
 from pathways_jupyter.service.pathwaysjob import conditions, fields
 from pathways_jupyter.service.podstate import FATAL_REASONS, UNSCHEDULABLE, container_states, restarts, waiting
 
@@ -36,6 +36,7 @@ class JobInfo:
       headless: Whether a notebook can attach to its proxy.
       kind: ``PathwaysJob``, or ``JobSet`` for a job that was expanded by a client.
       created: Seconds since the epoch.
+      queue: The queue of Kueue's that it is in; empty for none.
     """
 
     name: str
@@ -48,6 +49,7 @@ class JobInfo:
     headless: bool
     kind: str
     created: float
+    queue: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ def job_info(manifest: Mapping[str, Any]) -> JobInfo:
         headless=headless,
         kind=fields.KIND if whole else JOBSETS.kind,
         created=created(manifest),
+        queue=queues.queue_of(manifest),
     )
 
 

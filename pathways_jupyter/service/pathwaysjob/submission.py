@@ -13,7 +13,7 @@ from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS, Object, Resource
-from pathways_jupyter.service import service_jobset
+from pathways_jupyter.service import queues, service_jobset, untrusted
 from pathways_jupyter.service.pathwaysjob import expansion, fields
 from pathways_jupyter.service.pathwaysjob.definition import InvalidJob, Problem
 
@@ -30,6 +30,8 @@ def new(
     directory: str = "",
     version: str = "",
     sidecar_image: str = "",
+    queue: str = "",
+    priority: str = "",
 ) -> Object:
     """Return the manifest of a usual job: headless without a command.
 
@@ -59,28 +61,38 @@ def new(
         "pathwaysVersion": version,
         "customComponents": [sidecar] if sidecar_image else None,
     }
-    about = {"apiVersion": fields.API_VERSION, "kind": fields.KIND, "metadata": {"name": name}}
+    metadata = _without_empty({"name": name, "labels": queues.labels(queue, priority)})
+    about = {"apiVersion": fields.API_VERSION, "kind": fields.KIND, "metadata": metadata}
     return {**about, "spec": _without_empty(spec)}
 
 
 async def apply(
-    client: Client, manifest: Mapping[str, Any], *, namespace: str, as_jobset: bool = False, dry_run: bool = False
+    client: Client,
+    manifest: Mapping[str, Any],
+    *,
+    namespace: str,
+    as_jobset: bool = False,
+    labels: Mapping[str, str] | None = None,
+    dry_run: bool = False,
 ) -> str:
     """Create a job; return ``created``, or ``unchanged`` when the same job is there already.
 
     Args:
       as_jobset: Create the JobSet that the job expands into, for clusters without the PathwaysJob API.
+      labels: Labels to add, such as that of a queue.
       dry_run: Only have the API server check it.
 
     Raises:
       InvalidJob: The API server refuses it, for example because fields of the existing job cannot change.
-      ServiceError: The cluster has no such API; the hint says what to install.
+      ServiceError: The cluster has no such API; the hint says what to install. Or there is no such queue.
       ApiError, ClusterError: It cannot be asked.
     """
-    body = _sendable(manifest, namespace, as_jobset)
+    body = _sendable(manifest, namespace, as_jobset, labels or {})
     resource = JOBSETS if as_jobset else PATHWAYS_JOBS
     query = {"fieldValidation": "Strict", "fieldManager": "pathways-jupyter", **({"dryRun": "All"} if dry_run else {})}
     name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
+    if queue := queues.queue_of(body):
+        await queues.check(client, namespace, queue, untrusted.label(body, queues.PRIORITY_LABEL))
     try:
         await client.request("POST", resource.path(namespace), query=query, body=body)
     except ApiError as error:
@@ -101,7 +113,7 @@ def _without_empty(values: Mapping[str, Any]) -> Object:
     return {key: value for key, value in values.items() if value}
 
 
-def _sendable(manifest: Mapping[str, Any], namespace: str, as_jobset: bool) -> Object:
+def _sendable(manifest: Mapping[str, Any], namespace: str, as_jobset: bool, labels: Mapping[str, str]) -> Object:
     if manifest.get("kind") != fields.KIND or manifest.get("apiVersion") != fields.API_VERSION:
         raise InvalidJob(
             f"This is not a PathwaysJob: {manifest.get('apiVersion')} {manifest.get('kind')}.",
@@ -117,6 +129,9 @@ def _sendable(manifest: Mapping[str, Any], namespace: str, as_jobset: bool) -> O
             path = f"metadata.{key}"
             raise InvalidJob(f"{path} must be a text.", [Problem(path, "must be a text")], hint="Quote it.")
     body = {**manifest, "metadata": {**metadata, "namespace": metadata.get("namespace") or namespace}}
+    # What is no mapping is left for the API server to refuse.
+    if labels and isinstance(own := metadata.get("labels") or {}, Mapping):
+        body["metadata"]["labels"] = {**own, **labels}
     return expansion.expand(body, strict=True) if as_jobset else body
 
 

@@ -16,7 +16,7 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, Object
 from pathways_jupyter.kube.pods import logs
-from pathways_jupyter.service import names, proxy_job, untrusted
+from pathways_jupyter.service import names, proxy_job, queues, untrusted
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor.lease_keeper import LeaseKeeper
 
@@ -44,6 +44,8 @@ async def why_gone(client: Client, record: SessionRecord, reason: str, lease: Le
                 )
             if job is not None and _is_over(client, job):
                 return _lifetime_over(job)
+            if job is not None and (waits := await queues.waiting(client, {**job, "kind": JOBS.kind})):
+                return say("{reason} {waits}", reason=reason, waits=waits)
             for each in ((job or {}).get("status") or {}).get("conditions") or ():
                 failed = each.get("type") in {"Failed", "FailureTarget"} and each.get("status") == "True"
                 # BackoffLimitExceeded only repeats that the Job's single pod failed.
@@ -67,6 +69,8 @@ async def before_use(client: Client, record: SessionRecord, pod: str, problem: s
                     f"The proxy ended before it could be used. {_lifetime_over(job)}",
                     hint=advice("Raise {max_lifetime}: it begins when the proxy is created."),
                 )
+            if job is not None and (waits := await queues.waiting(client, {**job, "kind": JOBS.kind})):
+                return ServiceError(f"{problem} {waits}", hint=hint)
     return ServiceError(problem + await _log_says(client, record, pod, any_line=True), hint=hint)
 
 

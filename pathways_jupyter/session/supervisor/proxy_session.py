@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.base import tasks
-from pathways_jupyter.base.errors import ApiError, ClusterError, PathwaysError, ServiceError
+from pathways_jupyter.base.errors import ApiError, CapacityError, ClusterError, PathwaysError, ServiceError
 from pathways_jupyter.base.events import EventKind, Stage
 from pathways_jupyter.base.sentences import advice, say
 from pathways_jupyter.base.tasks import Backoff
@@ -28,7 +28,7 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, NETWORK_POLICIES, Object
 from pathways_jupyter.kube.problems import ConnectionLost, Unreachable
-from pathways_jupyter.service import discovery, leases, names, networkpolicy, proxy_job
+from pathways_jupyter.service import discovery, leases, names, networkpolicy, proxy_job, queues
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.session import clusters, sweep
 from pathways_jupyter.session.clusters import Embedded
@@ -82,6 +82,7 @@ class Proxy:
         self._began = time.monotonic()
         self._slices = ProxySlices(client, session_log, self._stage)
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._job: Object = {}
         self._creation: asyncio.Task[None] | None = None
         self._lease: LeaseKeeper | None = None
         self._watch: PodWatch | None = None
@@ -109,6 +110,8 @@ class Proxy:
             # On a direct path only the cluster's own network could be interrupted.
             self._secret, self._keep = os.urandom(SECRET_BYTES), self._config.keep
         self._slices.check(service)
+        if queue := self._config.queue:
+            await queues.check(self._client, service.namespace, queue, self._config.priority)
         await self._slices.choose(service)
         spec = self._spec(service)
         # The record before the Job: if this process dies in between, a sweep knows what to look for.
@@ -121,6 +124,8 @@ class Proxy:
         await asyncio.shield(self._creation)
         assert self._lease is not None
         self._begin(self._lease.run())
+        if self._config.queue:
+            await self._admitted()
         pod = await self._ready()
         name = pod["metadata"]["name"]
         self._session_log.update(pod=name)
@@ -200,6 +205,8 @@ class Proxy:
             host=platform.node(),
             insecure=self._route.credentials != ALTS,
             relay=RelaySpec(sha256(self._secret).hexdigest(), config.relay_image, self._keep) if self._secret else None,
+            queue=config.queue,
+            priority=config.priority,
             owner=objects.owner(pod) if pod is not None and owned else {},
             options=replace(options, flags=(*options.flags, *config.proxy_xla_flags)),
             pod=proxy_job.PodSettings(
@@ -225,7 +232,7 @@ class Proxy:
             if self._secret and _DENIED_BY_POLICY.search(str(error)):
                 raise RelayRefused(f"The relay was denied: {error}") from error
             raise
-        metadata = job["metadata"]
+        metadata, self._job = job["metadata"], {**job, "kind": JOBS.kind}
         if self._secret and "restartPolicy" not in job["spec"]["template"]["spec"]["initContainers"][0]:
             # The API server drops the field that it does not know, and the proxy would wait for the relay's end.
             raise RelayRefused("The relay needs Kubernetes 1.29 or later.")
@@ -250,6 +257,27 @@ class Proxy:
             await objects.create(self._client, NETWORK_POLICIES, policy)
         self._lease = LeaseKeeper(self._client, self._session_log, metadata["name"], self._lose, keep=self._keep)
         await self._lease.check()
+
+    async def _admitted(self) -> None:
+        """Wait until Kueue admits the Job, for `config.wait` if that is set; report what Kueue says meanwhile."""
+        seen = ""
+
+        async def follow() -> None:
+            nonlocal seen
+            async with contextlib.aclosing(queues.until_admitted(self._client, self._job)) as waits:
+                async for seen in waits:
+                    self._stage(Stage.QUEUE, seen)
+
+        followed, lost = await tasks.first_done(follow(), self._lost, seconds=self._config.wait or None)
+        if lost is not None:
+            raise ServiceError(f"The proxy's Job has gone from its queue. {lost.result()}")
+        if followed is None:
+            raise CapacityError(
+                f"Kueue has not admitted the proxy within {self._config.wait:.0f} s. {seen}",
+                hint=advice("Raise {wait}, or leave it out to wait without limit."),
+            )
+        followed.result()
+        self._stage(Stage.QUEUE, say("Admitted by queue {queue}.", queue=self._config.queue), done=True)
 
     async def _ready(self) -> Object:
         assert self._watch is not None

@@ -1,0 +1,241 @@
+"""Kueue: what a Job or a JobSet waits for in its queue.
+
+A label puts it into a queue; Kueue resumes it when there is quota, suspends it again when it evicts it, and says why in
+a Workload. Only Kueue knows positions, so they come from its visibility API, where the cluster serves that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import re
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pathways_jupyter.base import tasks
+from pathways_jupyter.base.errors import ApiError, ServiceError
+from pathways_jupyter.base.sentences import Sentence, advice, say
+from pathways_jupyter.base.text import some
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import Object, Resource
+from pathways_jupyter.kube.watch import ChangeType, watch
+from pathways_jupyter.service import untrusted
+
+GROUP = "kueue.x-k8s.io"
+VISIBLE_QUEUES = Resource("visibility.kueue.x-k8s.io", "v1beta1", "localqueues", "LocalQueue")
+QUEUE_LABEL = f"{GROUP}/queue-name"
+PRIORITY_LABEL = f"{GROUP}/priority-class"
+JOB_UID_LABEL = f"{GROUP}/job-uid"
+WORKLOADS = Resource(GROUP, "v1beta1", "workloads", "Workload")
+QUEUES = Resource(GROUP, "v1beta1", "localqueues", "LocalQueue")
+CLUSTER_QUEUES = Resource(GROUP, "v1beta1", "clusterqueues", "ClusterQueue", namespaced=False)
+PRIORITIES = Resource(GROUP, "v1beta1", "workloadpriorityclasses", "WorkloadPriorityClass", namespaced=False)
+
+_POSITION_SECONDS = 10.0
+"""Between two looks at the position, which cannot be watched."""
+_PREEMPTED = re.compile(r"JobUID: (?P<uid>[\w-]+)\)(?: due to (?P<why>[^;]+))?")
+
+
+def labels(queue: str, priority: str = "") -> dict[str, str]:
+    """Return the labels that put a Job, a JobSet or a PathwaysJob into a queue; none without a queue."""
+    marks = {QUEUE_LABEL: queue, PRIORITY_LABEL: priority}
+    return {key: value for key, value in marks.items() if value} if queue else {}
+
+
+def queue_of(item: Mapping[str, Any]) -> str:
+    """Return the queue of an object; empty if it is in none."""
+    return untrusted.label(item, QUEUE_LABEL)
+
+
+async def check(client: Client, namespace: str, queue: str, priority: str = "") -> None:
+    """Check that there is such a queue, before something is created that would wait in it for ever.
+
+    What may not be read is taken to be there: Kueue then says what is missing.
+
+    Raises:
+      ServiceError: The cluster has no Kueue, no such queue, or no such priority.
+    """
+    try:
+        there = (await objects.list_(client, await served(client, QUEUES), namespace=namespace)).items
+    except ApiError as error:
+        if error.status == 404:
+            raise ServiceError(
+                f"Cluster {client.cluster.name} has no Kueue, so there is no queue {queue}.",
+                hint=advice("Leave out {queue}, or ask your cluster administrator."),
+            ) from error
+        if error.status != 403:
+            raise
+    else:
+        names = [str(each["metadata"]["name"]) for each in there]
+        if queue not in names:
+            known = f"There: {some(names)}." if names else "It has none."
+            raise ServiceError(f"There is no queue {queue} in namespace {namespace}.", hint=known)
+    if priority:
+        with contextlib.suppress(ApiError):
+            if await objects.find(client, await served(client, PRIORITIES), priority) is None:
+                raise ServiceError(
+                    f"There is no WorkloadPriorityClass {priority}.",
+                    hint="List them: kubectl get workloadpriorityclasses.",
+                )
+
+
+async def served(client: Client, resource: Resource) -> Resource:
+    """Return a kind of Kueue's in the version that the cluster prefers; what is read here is the same in all.
+
+    Raises:
+      ApiError: The cluster does not have it (404).
+    """
+    group = await client.get(f"/apis/{resource.group}")
+    return replace(resource, version=str(group["preferredVersion"]["version"]))
+
+
+async def waiting(client: Client, job: Object) -> str:
+    """Return what a job waits for in its queue, as a sentence; empty if it is admitted, or in no queue.
+
+    Args:
+      job: The Job or JobSet with the label.
+    """
+    if not queue_of(job):
+        return ""
+    metadata = job["metadata"]
+    selector = f"{JOB_UID_LABEL}={metadata['uid']}"
+    try:
+        kind = await served(client, WORKLOADS)
+        found = (await objects.list_(client, kind, namespace=metadata["namespace"], labels=selector)).items
+    except ApiError as error:
+        return say("In queue {queue}; what Kueue says cannot be read: {reason}", queue=queue_of(job), reason=str(error))
+    own = next((each for each in found if _is_of(each, job)), None)
+    return "" if own is not None and is_admitted(own) else await _said(client, job, own)
+
+
+async def until_admitted(client: Client, job: Object) -> AsyncGenerator[str, None]:
+    """Yield what a job waits for in its queue, whenever that changes, until Kueue has admitted it.
+
+    Raises:
+      ApiError: Reading Workloads is forbidden, or the cluster has no Kueue.
+      ClusterError: The cluster could not be reached at the start.
+    """
+    kind, metadata = await served(client, WORKLOADS), job["metadata"]
+    workload: Object | None = None
+    changed = asyncio.Event()
+
+    async def follow() -> None:
+        nonlocal workload
+        selector = f"{JOB_UID_LABEL}={metadata['uid']}"
+        changes = watch(client, kind, namespace=metadata["namespace"], labels=selector)
+        async with contextlib.aclosing(changes):
+            async for change in changes:
+                if change.type in {ChangeType.ADDED, ChangeType.MODIFIED} and _is_of(change.object, job):
+                    workload = change.object
+                changed.set()
+
+    watching, before = asyncio.create_task(follow()), ""
+    try:
+        for rounds in itertools.count():
+            await tasks.first_done(changed.wait(), watching, seconds=_POSITION_SECONDS)
+            if watching.done():
+                # A watch ends only by an error.
+                watching.result()
+            changed.clear()
+            if workload is not None and is_admitted(workload):
+                return
+            said = await _said(client, job, workload)
+            if workload is None and rounds > 1:
+                said = say(
+                    "Kueue has not taken this up; it may not handle a {kind} in this namespace.", kind=job["kind"]
+                )
+            if said != before:
+                before = said
+                yield said
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+
+async def set_active(client: Client, job: Object, *, active: bool) -> None:
+    """Suspend a job that is in a queue, or put it into the queue again.
+
+    Raises:
+      ServiceError: Kueue has made no Workload for it.
+      ApiError: It is forbidden.
+    """
+    kind, metadata = await served(client, WORKLOADS), job["metadata"]
+    selector = f"{JOB_UID_LABEL}={metadata['uid']}"
+    found = (await objects.list_(client, kind, namespace=metadata["namespace"], labels=selector)).items
+    own = [each for each in found if _is_of(each, job)]
+    if not own:
+        raise ServiceError(f"Kueue has not taken up {metadata['name']}.", hint="Delete it to take it from the queue.")
+    change = {"spec": {"active": active}}
+    await objects.patch(client, kind, own[0]["metadata"]["name"], change, namespace=metadata["namespace"])
+
+
+def is_admitted(workload: Object) -> bool:
+    """Whether Kueue lets the job of a Workload run now."""
+    return objects.true_condition(workload, "Admitted") is not None and not objects.true_condition(workload, "Evicted")
+
+
+async def evicted(client: Client, workload: Object) -> Sentence | None:
+    """Return why Kueue has evicted a job, and for whom; None if it has not."""
+    found = objects.true_condition(workload, "Evicted")
+    if found is None:
+        return None
+    message = untrusted.text(found.get("message"))
+    named = _PREEMPTED.search(message) if found.get("reason") == "Preempted" else None
+    if named is None:
+        return say("Kueue has evicted it: {reason}", reason=message.rstrip("."))
+    # Only those of the same namespace may be read by everyone.
+    namespace, selector = workload["metadata"]["namespace"], f"{JOB_UID_LABEL}={named['uid']}"
+    kind = await served(client, WORKLOADS)
+    others = (await objects.list_(client, kind, namespace=namespace, labels=selector)).items
+    owners = [owner for each in others for owner in each["metadata"].get("ownerReferences") or ()]
+    by = f"{owners[0].get('kind')} {owners[0].get('name')}" if owners else "a job of another namespace"
+    return say("Preempted by {job}, {why}", job=untrusted.text(by), why=named["why"] or "for its priority")
+
+
+async def _said(client: Client, job: Object, workload: Object | None) -> Sentence:
+    """Return what a job that is not admitted waits for."""
+    queue, reasons = queue_of(job), list[str]()
+    if workload is not None:
+        if (eviction := await evicted(client, workload)) is not None:
+            reasons.append(eviction)
+        if workload["spec"].get("active") is False:
+            reasons.append(say("suspended by a user"))
+        reasons += _shortages(workload)
+        if position := await _position(client, job):
+            why = tuple(reasons)
+            return say("Position {position} in queue {queue}: {why}.", position=position, queue=queue, why=why)
+    return say("In queue {queue}: {why}.", queue=queue, why=tuple(reasons) or (say("being considered"),))
+
+
+def _shortages(workload: Object) -> list[str]:
+    """Return why Kueue does not admit a Workload, in its words: quota that is short, or checks that are pending."""
+    status = workload.get("status") or {}
+    if objects.true_condition(workload, "QuotaReserved"):
+        pending = [each for each in status.get("admissionChecks") or () if each.get("state") != "Ready"]
+        return [
+            untrusted.text(f"check {each.get('name')}: {each.get('message') or each.get('state')}") for each in pending
+        ]
+    found = [each for each in status.get("conditions") or () if each.get("type") == "QuotaReserved"]
+    messages = [untrusted.text(each.get("message")).rstrip(".") for each in found]
+    return [each for each in messages if each and not _PREEMPTED.search(each)]
+
+
+async def _position(client: Client, job: Object) -> int:
+    """Return the position of a job in its queue, from 1; 0 where that cannot be known."""
+    try:
+        kind = await served(client, VISIBLE_QUEUES)
+        path = kind.item(job["metadata"]["namespace"], queue_of(job), "pendingworkloads")
+        pending = (await client.get(path)).get("items") or ()
+    except ApiError:
+        # The API is an option of Kueue's, and may be forbidden.
+        return 0
+    return next((number for number, each in enumerate(pending, 1) if _is_of(each, job)), 0)
+
+
+def _is_of(workload: Mapping[str, Any], job: Object) -> bool:
+    """Whether Kueue made the Workload for the job: the label alone could be anyone's."""
+    owners = workload["metadata"].get("ownerReferences") or ()
+    return any(each.get("uid") == job["metadata"]["uid"] for each in owners)

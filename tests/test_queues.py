@@ -1,0 +1,169 @@
+"""Jobs and notebooks that wait in a queue of Kueue's, on the part of it that the embedded cluster evaluates."""
+
+import asyncio
+
+import pytest
+import yaml
+from pathways_jobs import headless
+from waits import wait_until
+
+from pathways_jupyter.kube import auth, objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import JOBS
+from pathways_jupyter.service import queues
+
+SUM = "import jax, jax.numpy as jnp; print(len(jax.devices()), float(jnp.ones(8).sum()))"
+
+
+class Kueue:
+    """What an administrator does, and sees."""
+
+    def __init__(self, kubeconfig):
+        self.kubeconfig = str(kubeconfig)
+
+    def ask(self, question):
+        async def answer():
+            async with Client(auth.load(self.kubeconfig)) as client:
+                return await question(client)
+
+        return asyncio.run(answer())
+
+    def queue(self, name, quota):
+        """Make a queue with the flavor that the cluster has, in which higher priorities evict."""
+        resources = [{"name": each, "nominalQuota": amount} for each, amount in quota.items()]
+        group = {"coveredResources": list(quota), "flavors": [{"name": "any-node", "resources": resources}]}
+        preemption = {"withinClusterQueue": "LowerPriority"}
+        spec = {"resourceGroups": [group], "namespaceSelector": {}, "preemption": preemption}
+
+        async def create(client):
+            for kind, each in ((queues.CLUSTER_QUEUES, spec), (queues.QUEUES, {"clusterQueue": name})):
+                body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "spec": each}
+                await objects.create(client, kind, body, namespace="default")
+
+        self.ask(create)
+
+    def workloads(self, queue):
+        found = self.ask(lambda client: objects.list_(client, queues.WORKLOADS, namespace="default")).items
+        return [each for each in found if each["spec"]["queueName"] == queue]
+
+    def jobs(self, queue):
+        labels = f"{queues.QUEUE_LABEL}={queue}"
+        return self.ask(lambda client: objects.list_(client, JOBS, namespace="default", labels=labels)).items
+
+
+@pytest.fixture(scope="module")
+def kueue(cluster):
+    return Kueue(cluster)
+
+
+@pytest.fixture
+def apply(machine):
+    """Apply a job of one slice; the test's end deletes it."""
+    applied = []
+
+    def run(name, *options):
+        (machine.directory / f"{name}.yaml").write_text(yaml.safe_dump(headless(name)))
+        applied.append(name)
+        done = machine.cli("job", "apply", f"{name}.yaml", "--local", *options)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    yield run
+    for name in applied:
+        machine.cli("job", "delete", name, "--yes", "--local")
+
+
+def test_a_job_waits_in_its_queue_is_admitted_evicted_and_admitted_again(machine, kueue, apply):
+    kueue.queue("narrow", {"google.com/tpu": 4, "cpu": 99, "memory": "1T"})
+
+    def until(name, *words):
+        shown = [""]
+
+        def says():
+            shown[0] = machine.cli("job", "show", name, "--local").stdout.splitlines()[0]
+            return all(each in shown[0] for each in words)
+
+        try:
+            wait_until(says)
+        except AssertionError:
+            raise AssertionError(shown) from None
+
+    assert "running" in apply("first", "--queue", "narrow", "--wait")
+    apply("second", "--queue", "narrow", "--priority", "low")
+    short = "insufficient unused quota for google.com/tpu in flavor any-node, 4 more needed"
+    until("second", "suspended (Position 1 in queue narrow: couldn't assign flavors to pod set worker: ", short)
+    machine.cli("job", "delete", "first", "--yes", "--local")
+    until("second", "running (", "queue narrow")
+    assert "running" in apply("third", "--queue", "narrow", "--priority", "high", "--wait")
+    until("second", "Preempted by JobSet third, prioritization in the ClusterQueue; ", short)
+    machine.cli("job", "delete", "third", "--yes", "--local")
+    until("second", "running (", "queue narrow")
+    assert machine.cli("job", "suspend", "second", "--local").returncode == 0
+    until("second", "suspended by a user")
+    assert machine.cli("job", "resume", "second", "--local").returncode == 0
+    until("second", "running (", "queue narrow")
+    machine.cli("job", "delete", "second", "--yes", "--local")
+    wait_until(lambda: not kueue.workloads("narrow"))
+
+
+ONE_PROXY = {"cpu": 16, "memory": "100G"}
+CONNECT = "%pathways connect --local --tpu tpuv6e:2x2=1 --queue sessions"
+
+
+@pytest.fixture(scope="module")
+def sessions(kueue):
+    """A queue with room for one proxy."""
+    kueue.queue("sessions", ONE_PROXY)
+
+
+@pytest.fixture
+def notebooks(open_notebook, sessions):
+    """Two notebooks with the extension."""
+    made = [open_notebook(), open_notebook()]
+    for each in made:
+        assert each.run("%load_ext pathways_jupyter").status == "ok"
+    return made
+
+
+def test_connecting_waits_in_the_queue_and_an_interrupt_leaves_nothing(kueue, notebooks):
+    first, second = notebooks
+    assert first.run(CONNECT).status == "ok"
+    assert "Admitted by queue sessions." in first.run("%pathways events").text
+    waiting = second.begin(CONNECT)
+    words = "insufficient unused quota for cpu in flavor any-node, 16 more needed"
+    assert f"Position 1 in queue sessions: couldn't assign flavors to pod set main: {words}" in second.wait_for(words)
+    assert len(kueue.jobs("sessions")) == len(kueue.workloads("sessions")) == 2
+    second.manager.interrupt_kernel()
+    second.finish(waiting)
+    wait_until(lambda: len(kueue.jobs("sessions")) == len(kueue.workloads("sessions")) == 1)
+    # The first one's end makes room.
+    waiting = second.begin(CONNECT)
+    second.wait_for(words, since=len(second.seen))
+    assert first.run("%pathways disconnect").status == "ok"
+    assert second.finish(waiting).status == "ok"
+    assert second.run(SUM).text.strip() == "4 8.0"
+    assert second.run("%pathways disconnect").status == "ok"
+    wait_until(lambda: not kueue.jobs("sessions") and not kueue.workloads("sessions"))
+
+
+def test_a_session_that_kueue_evicts_says_for_whom_and_comes_back_through_the_queue(kueue, notebooks):
+    first, second = notebooks
+    assert first.run(f"{CONNECT} --priority low").status == "ok"
+    assert first.run(SUM).status == "ok"
+    assert second.run(f"{CONNECT} --priority high").status == "ok"
+    (job,) = [each for each in kueue.jobs("sessions") if not each["spec"]["suspend"]]
+    first.wait_for(f"Preempted by Job {job['metadata']['name']}, prioritization in the ClusterQueue")
+    waiting = first.begin("%pathways reconnect")
+    first.wait_for("Position 1 in queue sessions: couldn't assign")
+    assert second.run("%pathways disconnect").status == "ok"
+    assert first.finish(waiting).status == "ok"
+    assert first.run(SUM).text.strip() == "4 8.0"
+
+
+def test_a_queue_or_a_priority_that_is_not_there_is_refused_before_anything_is_made(machine, kueue, notebooks):
+    first, _ = notebooks
+    shown = first.run(CONNECT.replace("sessions", "nowhere")).shown
+    assert "There is no queue nowhere in namespace default" in shown
+    assert "sessions" in shown
+    assert "no WorkloadPriorityClass urgent" in first.run(f"{CONNECT} --priority urgent").shown
+    assert not kueue.jobs("nowhere")
