@@ -103,11 +103,13 @@ class HostRun:
         await self._change(phase=Phase.RUNNING, began=time.time())
         return True
 
-    async def follow(self, stopping: asyncio.Event) -> None:
-        """Read the output until the run's end on this host, and end it when `stopping` is set."""
+    async def follow(self, stopping: asyncio.Event | None = None) -> None:
+        """Read the output until the run's end on this host, and end it when `stopping` is set; without it, until now.
 
-        async def send_signs(program: Program) -> None:
-            # A run with a lease ends when its client is silent.
+        A look at a run does not count as its client: it sends no signs of life.
+        """
+
+        async def send_signs(program: Program, stopping: asyncio.Event) -> None:
             while not stopping.is_set():
                 await program.write(remote.ALIVE)
                 await tasks.first_done(stopping.wait(), seconds=_PING_SECONDS)
@@ -115,55 +117,33 @@ class HostRun:
                 await program.write(remote.STOP)
                 await asyncio.sleep(_PING_SECONDS)
 
-        async def work(program: Program) -> dict[str, Any]:
-            state = await program.ask("follow", run=self._run, offset=self._log.size, once=False)
+        async def work(program: Program) -> dict[str, Any] | None:
+            state = await program.ask("follow", run=self._run, offset=self._log.size, once=stopping is None)
             if not state["known"]:
-                raise HostError(f"{self.target.name}: this host does not know the run.")
+                await self._change(phase=Phase.FAILED, began=0.0, message="It was not started on this host.")
+                return None
             if state["running"] and self.status.phase is not Phase.RUNNING:
                 # Its end may have come while no one followed it.
                 await self._change(phase=Phase.RUNNING)
-            signs = asyncio.create_task(send_signs(program))
+            signs = asyncio.create_task(send_signs(program, stopping)) if stopping is not None else None
             try:
                 while "outcome" not in (part := await program.answer()):
                     await self._show(self._log.add(await program.receive(part["bytes"])))
             finally:
-                signs.cancel()
-                # A lost connection is reported by what reads from it.
-                await asyncio.gather(signs, return_exceptions=True)
-            return dict(part["outcome"])
+                if signs is not None:
+                    signs.cancel()
+                    # A lost connection is reported by what reads from it.
+                    await asyncio.gather(signs, return_exceptions=True)
+            outcome: dict[str, Any] | None = part["outcome"]
+            return outcome
 
         try:
             outcome = await self._steadily(work, stopping)
-        except HostUnreachable as error:
+        except HostError as error:
             await self._change(phase=Phase.LOST, ended=time.time(), message=str(error), hint=error.hint)
             return
-        except HostError as error:
-            await self.fail(error)
-            return
-        await self._show(self._log.close())
-        await self._finish(**outcome)
-
-    async def refresh(self) -> None:
-        """Fetch the output until now, and find out whether the run has ended on this host."""
-
-        async def work(program: Program) -> tuple[bool, dict[str, Any] | None]:
-            state = await program.ask("follow", run=self._run, offset=self._log.size, once=True)
-            part: dict[str, Any] = {"outcome": None}
-            while state["known"] and "outcome" not in (part := await program.answer()):
-                self._log.add(await program.receive(part["bytes"]))
-            return state["known"], part["outcome"]
-
-        try:
-            known, outcome = await self._steadily(work)
-        except HostError as error:
-            await self._change(phase=Phase.LOST, message=str(error), hint=error.hint)
-            return
-        self.status = replace(self.status, last_line=self._log.last_line[:_LAST_LINE_CHARACTERS])
-        if not known:
-            await self._change(phase=Phase.FAILED, began=0.0, message="It was not started on this host.")
-        elif outcome is None:
-            await self._change(phase=Phase.RUNNING)
-        else:
+        if outcome is not None:
+            await self._show(self._log.close())
             await self._finish(**outcome)
 
     async def fail(self, error: HostError) -> None:

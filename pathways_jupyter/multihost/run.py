@@ -121,7 +121,7 @@ class Runner:
         self._muted = True
         with self.record.attending():
             try:
-                await _all(host.refresh() for host in self._hosts)
+                await _all(host.follow() for host in self._hosts)
             finally:
                 await asyncio.gather(*(host.close() for host in self._hosts), return_exceptions=True)
             if all(host.code is not None for host in self.hosts):
