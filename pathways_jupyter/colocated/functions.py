@@ -164,16 +164,10 @@ def _call(
       name: What it is called in errors.
       code: The function itself, for tracebacks.
     """
-    import jax
-
-    # Arrays travel as arrays, and the rest of the tree, with gaps where they were, in a pickle.
-    leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
-    arrays = {place: leaf for place, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)}
-    values = [None if place in arrays else leaf for place, leaf in enumerate(leaves)]
-    parts = {f"argument {place}": leaf for place, leaf in enumerate(values)}
-    named = {f"argument {place}": array for place, array in arrays.items()}
-    data = [preflight.pickled((called, tree, values, list(arrays)), names={name: called, **parts})]
-    chosen = cell_run.choose_for(named, where.slices, where.hosts, where.once)
+    # No name of a keyword has a space in it.
+    given = trees.split({**{f"argument {place}": each for place, each in enumerate(args)}, **kwargs})
+    data = [preflight.pickled((called, dict(given.values), dict(given.trees)), names={name: called, **given.pickled})]
+    chosen = cell_run.choose_for(given.arrays, where.slices, where.hosts, where.once)
     # An object is made by the first call that reaches its host.
     if of is not None and any(host.index not in of._present for host in chosen):
         data.append(preflight.pickled(of._made, names={of._made[0].__name__: of._made}))
@@ -183,12 +177,14 @@ def _call(
         "op": "function",
         "call": call,
         "object": of._key if of is not None else "",
+        "inputs": list(given.arrays),
+        "positional": len(args),
         **source_of(code),
         "live": True,
         "unpickle": (trusted := cell_run.trusts(where.unpickle)),
     }
     try:
-        answers = cell_run.ask(array_moves.prepare(named, chosen), head, data)
+        answers = cell_run.ask(array_moves.prepare(given.arrays, chosen), head, data)
     except Interrupted as stopped:
         if stopped.answers is not None:
             show_output(call, stopped.answers, quiet=where.quiet)

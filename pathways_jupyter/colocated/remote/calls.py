@@ -30,15 +30,8 @@ def cell(head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], mesh
 
     def work() -> tuple[Any, list[dict[str, Any]]]:
         names = namespaces.space(session)
-        arrays = dict(zip(head["inputs"], inputs, strict=True))
-        if head["values"]:
-            values, trees = serialization._deserialize(blobs[0])
-            names.update(values)
-            for name, (tree, leaves, places) in trees.items():
-                for place, key in places.items():
-                    leaves[place] = arrays.pop(key)
-                names[name] = jax.tree_util.tree_unflatten(tree, leaves)
-        names.update(arrays)
+        values, trees = serialization._deserialize(blobs[0]) if head["values"] else ({}, {})
+        names.update(_variables(values, trees, dict(zip(head["inputs"], inputs, strict=True))))
         value = namespaces.run(session, head["source"], head["filename"])
         found, values = outputs.split(head["outputs"], names, writer)
         written.update(values)
@@ -55,16 +48,15 @@ def function(head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], 
     namespaces.remember(head["source"], head["filename"])
 
     def work() -> tuple[Any, list[dict[str, Any]]]:
-        called, tree, leaves, places = serialization._deserialize(blobs[0])
+        called, values, trees = serialization._deserialize(blobs[0])
         if head["object"]:
             if len(blobs) > 1:
                 made, made_args, made_kwargs = serialization._deserialize(blobs[1])
                 store.objects[head["object"]] = made(*made_args, **made_kwargs)
             called = getattr(store.get(head["object"]), called)
-        for place, array in zip(places, inputs, strict=True):
-            leaves[place] = array
-        args, kwargs = jax.tree_util.tree_unflatten(tree, leaves)
-        result = called(*args, **kwargs)
+        given = _variables(values, trees, dict(zip(head["inputs"], inputs, strict=True)))
+        args = [given.pop(f"argument {place}") for place in range(head["positional"])]
+        result = called(*args, **given)
         writer = Writer(lambda value: isinstance(value, jax.Array), own=head["own"], unpickle=head["unpickle"])
         written = writer.write(result, "result")
         # Sorted, since a dict may have another order on another host.
@@ -73,6 +65,16 @@ def function(head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], 
         return (written, writer.parts), specs
 
     return _run(head, work, show=False)
+
+
+def _variables(values: dict[str, Any], trees: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
+    """Put variables together again that `trees.py` has taken apart; what is left of `arrays` are variables too."""
+    found = dict(values)
+    for name, (tree, leaves, places) in trees.items():
+        for place, key in places.items():
+            leaves[place] = arrays.pop(key)
+        found[name] = jax.tree_util.tree_unflatten(tree, leaves)
+    return found | arrays
 
 
 def open_feed(head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], mesh: Any) -> Done:
