@@ -56,7 +56,7 @@ def function(head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], 
             called = getattr(store.get(head["object"]), called)
         given = _variables(values, trees, dict(zip(head["inputs"], inputs, strict=True)))
         args = [given.pop(f"argument {place}") for place in range(head["positional"])]
-        result = called(*args, **given)
+        result = namespaces.placed(called, head["filename"])(*args, **given)
         writer = Writer(lambda value: isinstance(value, jax.Array), own=head["own"], unpickle=head["unpickle"])
         written = writer.write(result, "result")
         # Sorted, since a dict may have another order on another host.
@@ -85,7 +85,7 @@ def open_feed(head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...],
     host = next(place for place, device in enumerate(firsts) if device in set(mesh.local_devices))
 
     def work() -> tuple[Any, list[dict[str, Any]]]:
-        make = serialization._deserialize(blobs[0])
+        make = namespaces.placed(serialization._deserialize(blobs[0]), head["filename"])
         feed = store.objects[head["object"]] = feeds.Feed(lambda: make(host, len(counts)), head["ahead"])
         try:
             leaves, tree = jax.tree_util.tree_flatten(feed.first())

@@ -99,6 +99,19 @@ async def _awaited(codes: list[types.CodeType], names: dict[str, Any]) -> Any:
         ticking.cancel()
 
 
+def placed(function: Any, filename: str) -> Any:
+    """Return `function`, which came in a pickle, with its own file for tracebacks: newer cloudpickles leave it out."""
+
+    def named(code: types.CodeType) -> types.CodeType:
+        inner = (named(each) if isinstance(each, types.CodeType) else each for each in code.co_consts)
+        return code.replace(co_filename=filename, co_consts=tuple(inner))
+
+    own = inspect.unwrap(getattr(function, "__func__", function))
+    if isinstance(own, types.FunctionType) and own.__code__.co_filename == "<dynamic-code>":
+        own.__code__ = named(own.__code__)
+    return function
+
+
 def remember(source: str, filename: str) -> None:
     """Keep source lines for tracebacks and warnings."""
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
