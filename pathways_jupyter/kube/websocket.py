@@ -103,6 +103,10 @@ class WebSocket:
             self._stop_pings()
             self._closing = self._loop.create_task(self._close())
 
+    def abort(self) -> None:
+        """Drop the connection at once, as a network does that fails; reading from it raises ConnectionLost."""
+        self._socket.abort()
+
     async def _close(self) -> None:
         try:
             async with asyncio.timeout(CLOSE_SECONDS):

@@ -46,6 +46,11 @@ class Method(StrEnum):
     """End the session. Answers once its objects in the cluster are removed, or with those that could not be."""
     RECORD = "record"
     """Add ``params["events"]`` to the session's log; see :mod:`~pathways_jupyter.session.recording`."""
+    CUT = "cut"
+    """Drop the tunnel's connections to the relay, as a network does that fails, to see that arrays outlive it.
+
+    Answers with how many there were; null without a relay, where nothing is dropped.
+    """
 
 
 @dataclasses.dataclass(frozen=True)

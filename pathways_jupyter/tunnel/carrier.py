@@ -105,6 +105,10 @@ class Carrier:
         self._keeping_alive.cancel()
         self._socket.close()
 
+    def abort(self) -> None:
+        """Drop the connection at once, as a network does that fails."""
+        self._socket.abort()
+
     async def _receive(self) -> None:
         error: ClusterError | None = None
         # The first two bytes of each channel are the port's number, which is known.

@@ -56,6 +56,10 @@ class RelayClient:
             self._idling = asyncio.create_task(self._show_signs_of_life())
         return stream
 
+    def cut(self) -> int:
+        """Drop the carriers of all streams, as a network does that fails; return how many there were."""
+        return sum(each.cut() for each in self._streams)
+
     async def close(self) -> None:
         """End every stream, and wait for their tasks."""
         self._relay.outage.close()

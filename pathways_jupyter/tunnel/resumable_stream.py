@@ -133,6 +133,13 @@ class ResumableStream:
         if self._life is not None and not self.ended:
             self._spawn(self._pump())
 
+    def cut(self) -> bool:
+        """Drop the carrier, as a network does that fails; return whether there was one."""
+        carrier = self._carrier
+        if carrier is not None:
+            carrier.abort()
+        return carrier is not None
+
     async def end(self) -> None:
         """End at once; the pod ends as well."""
         tasks = [*self._tasks, *([self._life] if self._life is not None else [])]

@@ -133,6 +133,21 @@ async def test_a_stream_goes_on_where_its_carrier_broke(pod):
     assert stream.error is None
 
 
+async def test_a_stream_whose_carrier_is_cut_on_purpose_goes_on_with_another(pod):
+    await pod.start()
+    relay = pod.relay()
+    received = Received(await pod.opened(relay))
+    (stream,) = relay._streams
+    data = os.urandom(1_500_000)
+    sending = asyncio.create_task(stream.send(data))
+    await received.until(len(data) - 1_200_000)
+    assert relay.cut() == 1
+    await sending
+    await received.until(len(data))
+    assert received.data == data
+    assert stream._end.attempt == 2
+
+
 async def test_a_stream_that_is_opened_during_an_interruption_waits_for_its_end(pod):
     await pod.start()
     relay = pod.relay()

@@ -104,6 +104,10 @@ class ProxyCycle:
             self._cancel_requested.set()
             await asyncio.wait({self._attempt})
 
+    def cut(self) -> int | None:
+        """Drop the tunnel's connections to the relay; return how many there were, None without a relay."""
+        return None if self._proxy is None else self._proxy.cut()
+
     def present(self) -> SessionRecord:
         """Return the record as it is now: without the proxy if that is lost, though the reason is still looked for."""
         record = self._session_log.counted()

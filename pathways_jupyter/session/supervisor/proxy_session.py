@@ -157,6 +157,10 @@ class Proxy:
                     await asyncio.shield(self._watch.lost)
         return await self._why_gone(self._watch.lost.result() if self._watch.lost.done() else self._lost.result())
 
+    def cut(self) -> int | None:
+        """Drop the tunnel's connections to the relay; return how many there were, None without a relay."""
+        return None if self._relay_client is None else self._relay_client.cut()
+
     async def close(self) -> None:
         """Stop the tasks and close the tunnel; the objects in the cluster stay."""
         for task in self._tasks:

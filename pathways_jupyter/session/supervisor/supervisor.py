@@ -88,6 +88,8 @@ class Supervisor:
             # Shielded: a client that goes away must not cancel the future that other clients wait for.
             left = await asyncio.shield(self._ended)
             return {"left": left}
+        if request.method is Method.CUT:
+            return self._proxies.cut()
         if request.method is Method.CANCEL:
             await self._proxies.cancel()
             return self._record.to_json()
