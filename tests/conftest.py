@@ -21,6 +21,7 @@ INSTANCES = "tpuv6e:2x2=2"
 # The files that take longest, as measured. One that is missing here costs time only where it happens to come last.
 LONGEST_FIRST = (
     "session/kernel/test_session.py",
+    "accept/test_accept.py",
     "session/test_leaks.py",
     "colocated/test_losses.py",
     "session/program/test_program_session.py",

@@ -16,6 +16,7 @@ import yaml
 from pathways_jupyter.cli import main
 
 COMMANDS = [
+    "accept",
     "demo",
     "run",
     "local",

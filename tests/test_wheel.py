@@ -108,7 +108,7 @@ def test_jupyter_lists_its_extensions(everything, kind, name):
 def test_its_demo_connects_computes_and_leaves_nothing(everything):
     demo = everything.run("pathways-jupyter", "demo")
     assert demo.returncode == 0, demo.stdout + demo.stderr
-    assert "0 Jobs, 0 pods, 0 Leases, 0 sockets, 0 session files, 0 supervisors" in demo.stdout
+    assert "0 Jobs, 0 Pods, 0 Leases, 0 sockets, 0 session files, 0 supervisors" in demo.stdout
 
 
 CONNECT = """

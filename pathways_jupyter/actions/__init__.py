@@ -17,6 +17,8 @@ def action_of(command: str) -> Action:
     match command.partition(" ")[0]:
         case "job":
             from pathways_jupyter.actions.job import ACTIONS
+        case "accept" | "demo":
+            from pathways_jupyter.actions.accept import ACTIONS
         case "logs":
             from pathways_jupyter.actions.logs import ACTIONS
         case "doctor":

@@ -21,7 +21,6 @@ from pathways_jupyter.commands.tables import GROUPS, MAGIC, TERMINAL
 from pathways_jupyter.kube import claim_package
 
 _OWN: Mapping[str, str] = {
-    "demo": "Connect to two slices of the embedded cluster, break one, recover, clean up.",
     "run": "Run any JAX program on TPUs of its own; python train.py, unchanged.",
     "multihost": GROUPS["multihost"],
     "operator": GROUPS["operator"],
@@ -29,7 +28,7 @@ _OWN: Mapping[str, str] = {
 """What is in a module of its name, and its help, of which the first line is shown in the list."""
 _ORDER = (
     *("demo", "run", "local", "lab", "sessions", "slices", "services", "service", "job", "elastic", "logs", "usage"),
-    *("doctor", "clean", "multihost", "operator", "network-policy", "sidecar"),
+    *("doctor", "accept", "clean", "multihost", "operator", "network-policy", "sidecar"),
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pathways_jupyter.base.sentences import Face
-from pathways_jupyter.commands import colocated, elastic, job, lab, local, multihost, service, session
+from pathways_jupyter.commands import accept, colocated, elastic, job, lab, local, multihost, service, session
 from pathways_jupyter.commands.connect import CONNECT
 from pathways_jupyter.commands.declaration import HELP, Command
 
@@ -18,6 +18,7 @@ _ALL = (
     *multihost.COMMANDS,
     *lab.COMMANDS,
     *local.COMMANDS,
+    *accept.COMMANDS,
     *colocated.COMMANDS,
     HELP,
 )

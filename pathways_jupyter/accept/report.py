@@ -1,0 +1,125 @@
+"""What a run came to, in a form that can be attached to an issue: without names of users, addresses and tokens."""
+
+from __future__ import annotations
+
+import dataclasses
+import getpass
+import hashlib
+import platform
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pathways_jupyter.accept.plan import Outcome, Result
+from pathways_jupyter.base.config import ConnectConfig
+
+_PACKAGES = ("pathways_jupyter", "jax", "jaxlib", "kubernetes")
+_SECRETS = {
+    r"\beyJ[\w-]+\.[\w-]+\.[\w-]*|\bya29\.[\w.-]+": "<token>",
+    r"[\w.+-]+@[\w-]+(\.[\w-]+)+": "<e-mail>",
+    r"gs://[^\s/\"']+": "gs://<bucket>",
+    r'(?<=User ")[^"]+|(?<=accepted, as ).+': "<user>",
+    r"\b\d{1,3}(\.\d{1,3}){3}\b": "<address>",
+    # The project or the registry of one's own.
+    r"\b[\w.-]+\.(?:pkg\.dev|gcr\.io)/[\w./<>-]+/(?=[\w.-]+[:@])": "<registry>/",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What a run came to.
+
+    Attributes:
+      at: When it began, in seconds since the epoch.
+      left: What is left behind; empty when nothing is.
+      interrupted: Whether an Interrupt ended it.
+      environment: Versions, and what was connected to.
+    """
+
+    at: float
+    seconds: float
+    results: tuple[Result, ...]
+    left: tuple[str, ...]
+    interrupted: bool
+    environment: Mapping[str, str]
+
+    def count(self, outcome: Outcome) -> int:
+        """Return how many checks came to `outcome`."""
+        return sum(each.outcome is outcome for each in self.results)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a check failed, or something is left behind."""
+        return bool(self.left) or self.count(Outcome.FAILED) > 0
+
+
+def environment(config: ConnectConfig, server: str) -> dict[str, str]:
+    """Return the versions here, and what was connected to; the server's address by a hash."""
+    versions = {name: _version(name) for name in _PACKAGES}
+    slices = ", ".join(f"{kind}={number}" for kind, number in config.instances.items())
+    hashed = hashlib.sha256(server.encode()).hexdigest()[:8]
+    return {
+        "python": platform.python_version(),
+        **versions,
+        "system": f"{platform.system()} {platform.machine()}",
+        "slices": slices,
+        "server": f"sha256:{hashed}",
+    }
+
+
+def mask(report: Report, config: ConnectConfig, server: str, others: Sequence[str] = ()) -> Report:
+    """Return `report` without what names a person, a machine or a project, and without tokens.
+
+    Args:
+      server: The address of the API server.
+      others: Further names of the cluster, such as its context.
+    """
+    words = {
+        str(Path.home()): "~",
+        server: "<server>",
+        urlsplit(server).hostname or "": "<server>",
+        **dict.fromkeys((*others, config.context, config.cluster), "<cluster>"),
+        config.project: "<project>",
+        platform.node(): "<machine>",
+        getpass.getuser(): "<user>",
+    }
+
+    def cleared(line: str) -> str:
+        # The longest first: a name may be a part of another.
+        for word in sorted(filter(None, words), key=len, reverse=True):
+            line = re.sub(rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])", words[word], line)
+        for pattern, instead in _SECRETS.items():
+            line = re.sub(pattern, instead, line)
+        return line
+
+    results = tuple(dataclasses.replace(each, lines=tuple(map(cleared, each.lines))) for each in report.results)
+    return dataclasses.replace(report, results=results, left=tuple(map(cleared, report.left)))
+
+
+def markdown(report: Report, verdict: str) -> str:
+    """Return the report as a file's content."""
+
+    def parts() -> Iterator[str]:
+        yield f"# pathways-jupyter accept: {verdict}\n"
+        yield "| check | | seconds | |\n| --- | --- | ---: | --- |"
+        for each in report.results:
+            why = f": {each.lines[-1]}" if each.outcome is Outcome.SKIPPED else ""
+            yield f"| {each.name} | {each.outcome}{why} | {each.seconds:.1f} | {each.title} |"
+        yield f"\nLeft behind: {'; '.join(report.left) or 'nothing'}.\n"
+        for name, value in report.environment.items():
+            yield f"- {name}: {value}"
+        for each in report.results:
+            if each.outcome is not Outcome.SKIPPED:
+                yield f"\n## {each.name}\n"
+                yield from (f"    {line}" for entry in each.lines for line in entry.splitlines())
+
+    return "\n".join(parts()) + "\n"
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,52 @@
+"""The checks of ``accept`` and of ``demo``: what they will do, each result, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pathways_jupyter.accept.plan import CHECKS, Check, Outcome, Result
+from pathways_jupyter.accept.report import Report
+from pathways_jupyter.render import text
+from pathways_jupyter.render.text import Mark
+from pathways_jupyter.render.view import View, preformatted
+
+_MARKS = {Outcome.PASSED: Mark.OK, Outcome.FAILED: Mark.FAIL, Outcome.SKIPPED: Mark.NONE}
+
+
+def begun(check: Check) -> str:
+    """A check that runs now, on a line."""
+    return f"{Mark.WAIT} {check.name}: {check.title}"
+
+
+def ended(result: Result) -> str:
+    """One result: its time, and what was found."""
+    if result.outcome is Outcome.SKIPPED:
+        return f"{Mark.NONE} {result.name:<14} skipped: {result.lines[-1]}"
+    head = f"{_MARKS[result.outcome]} {result.name:<14} {text.duration(result.seconds)}"
+    return "\n".join([head, *(f"    {line}" for each in result.lines for line in each.splitlines())])
+
+
+def planned(left_out: Mapping[str, str]) -> View:
+    """All checks, and which of them would run."""
+    rows = [
+        (Mark.NONE if each.name in left_out else Mark.OK, each.name, left_out.get(each.name) or each.title)
+        for each in CHECKS
+    ]
+    value = [{"name": each.name, "title": each.title, "left_out": left_out.get(each.name, "")} for each in CHECKS]
+    return preformatted(text.table(("", "", ""), rows), value)
+
+
+def verdict(report: Report) -> str:
+    """How many checks passed, failed and were skipped."""
+    counts = [f"{number} {each}" for each in Outcome if (number := report.count(each)) or each is Outcome.PASSED]
+    return ", ".join([*counts, *(["interrupted"] if report.interrupted else [])])
+
+
+def view(report: Report, more: str = "") -> View:
+    """The verdict, and what is left behind."""
+    mark = Mark.FAIL if report.failed or report.interrupted else Mark.OK
+    lines = [
+        f"{mark} {verdict(report)}, in {text.duration(report.seconds)}.",
+        f"  Left behind: {'; '.join(report.left) or 'nothing'}.",
+    ]
+    return preformatted("\n".join([*lines, *filter(None, [more])]), {"passed": mark is Mark.OK, **vars(report)})
