@@ -1,6 +1,7 @@
 """Jobs and notebooks that wait in a queue of Kueue's, on the part of it that the embedded cluster evaluates."""
 
 import asyncio
+import json
 
 import pytest
 import yaml
@@ -10,7 +11,7 @@ from waits import wait_until
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS
-from pathways_jupyter.service import queues
+from pathways_jupyter.service import names, queues
 
 SUM = "import jax, jax.numpy as jnp; print(len(jax.devices()), float(jnp.ones(8).sum()))"
 
@@ -47,7 +48,7 @@ class Kueue:
         return [each for each in found if each["spec"]["queueName"] == queue]
 
     def jobs(self, queue):
-        labels = f"{queues.QUEUE_LABEL}={queue}"
+        labels = f"{names.QUEUE_LABEL}={queue}"
         return self.ask(lambda client: objects.list_(client, JOBS, namespace="default", labels=labels)).items
 
 
@@ -167,3 +168,49 @@ def test_a_queue_or_a_priority_that_is_not_there_is_refused_before_anything_is_m
     assert "sessions" in shown
     assert "no WorkloadPriorityClass urgent" in first.run(f"{CONNECT} --priority urgent").shown
     assert not kueue.jobs("nowhere")
+
+
+def test_a_session_waits_in_the_queue_only_as_long_as_it_said(machine, kueue, notebooks):
+    first, second = notebooks
+    assert first.run(CONNECT).status == "ok"
+    shown = second.run(f"{CONNECT} --wait 1").shown
+    assert "Kueue has not admitted the proxy within 1 s. Position 1 in queue sessions" in shown
+    wait_until(lambda: len(kueue.jobs("sessions")) == 1)
+
+
+def test_a_service_waits_for_quota_and_its_sessions_are_counted_for_its_queue(machine, kueue, open_notebook):
+    kueue.queue("services", {"google.com/tpu": 4, "cpu": 99, "memory": "1T"})
+    spare = machine.cli("local", "up", "--tpu", "tpuv6e:2x2=2", "--spare", "tpuv6e:2x2=2", "--json")
+    assert spare.returncode == 0, spare.stderr
+    deploy = ("service", "deploy", "--tpu", "tpuv6e:2x2", "--local", "--queue", "services")
+    try:
+        held = machine.cli(*deploy, "held")
+        assert held.returncode == 0, held.stderr
+        waits = machine.cli(*deploy, "late", "--timeout", "2")
+        assert waits.returncode == 1
+        assert "Service late is not ready after 2 s: Position 1 in queue services: couldn't assign" in waits.stderr
+        user = open_notebook()
+        connect = "%load_ext pathways_jupyter\n%pathways connect --local --service held --tpu tpuv6e:2x2=1"
+        assert user.run(connect).status == "ok"
+        (proxy,) = json.loads(machine.cli("usage", "--local", "--json").stdout)["proxies"]
+        assert (proxy["queue"], proxy["waits"]) == ("services", False)
+        machine.cli("service", "delete", "held", "--yes", "--local")
+        admitted = machine.cli("service", "wait", "late", "--local")
+        assert admitted.returncode == 0, admitted.stderr
+    finally:
+        for name in ("held", "late"):
+            machine.cli("service", "delete", name, "--yes", "--local")
+
+
+def test_the_doctor_checks_queue_quota_and_that_kueue_handles_jobsets(machine, kueue):
+    kueue.queue("checked", {"google.com/tpu": 4})
+    found = {
+        each["name"]: each
+        for each in json.loads(machine.cli("doctor", "--local", "--queue", "checked", "--json").stdout)
+    }
+    assert found["queue"]["message"] == (
+        "checked: 0 pending, 0 admitted; in ClusterQueue checked are used: google.com/tpu 0 of 4 (any-node)"
+    )
+    assert (found["kueue"]["level"], found["kueue"]["message"]) == ("ok", "Kueue handles JobSets")
+    missing = machine.cli("doctor", "--local", "--queue", "nowhere")
+    assert (missing.returncode, "There is no queue nowhere" in missing.stdout) == (1, True)

@@ -66,11 +66,12 @@ def examine(
 
 def doctor(shell: Shell, values: Values) -> View:
     """Return the findings, with exit code 1 if a problem must be fixed before a notebook can connect."""
+    where = cluster.where(values)
+    if values.get("queue"):
+        where = dataclasses.replace(where, queue=values["queue"])
     findings = [
         dataclasses.replace(each, hint=worded(each.hint, shell.face))
-        for each in examine(
-            cluster.where(values), **{name: bool(values.get(name)) for name in ("lab", "platform", "faults")}
-        )
+        for each in examine(where, **{name: bool(values.get(name)) for name in ("lab", "platform", "faults")})
     ]
     failed = any(each.level is Level.FAIL for each in findings)
     return dataclasses.replace(picture.view(findings), exit_code=int(failed))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathways_jupyter.base.sentences import Face
-from pathways_jupyter.commands.declaration import CLUSTER, SERVICE, Command, Kind, Option, Source, Word
+from pathways_jupyter.commands.declaration import CLUSTER, QUEUE, SERVICE, Command, Kind, Option, Source, Word
 
 USAGE_SPAN = "7d"
 _SERVICE_NAME = Word("name", "the service's name", source=Source.SERVICES, required=True)
@@ -29,6 +29,7 @@ COMMANDS = (
                 "--platform", "also check the permissions for deploying services and installing the operator", Kind.FLAG
             ),
             Option("--faults", "also check the permissions for elastic inject", Kind.FLAG),
+            Option("--queue", "also check this queue of Kueue's, and its quota", metavar="NAME"),
             SERVICE,
             *CLUSTER,
         ),
@@ -95,6 +96,7 @@ COMMANDS = (
             Option(
                 "--head-pool", "node pool of the resource manager; any for no choice", metavar="POOL", default="cpu-np"
             ),
+            *QUEUE,
             Option("--host-network", "run the workers on their nodes' network", Kind.FLAG),
             Option(
                 "--nodes",

@@ -11,6 +11,7 @@ from pathways_jupyter.local.apiserver.kueue_definitions import CLUSTER_QUEUES, F
 from pathways_jupyter.local.apiserver.resources import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
+    CONFIG_MAPS,
     CRDS,
     JOBSETS,
     NAMESPACES,
@@ -105,6 +106,13 @@ def _ship_queue(store: Store, chips: int) -> None:
     _create(store, FLAVORS, {"metadata": {"name": "any-node"}, "spec": {}})
     _create(store, CLUSTER_QUEUES, {"metadata": {"name": "chips"}, "spec": spec})
     _create(store, LOCAL_QUEUES, {"metadata": {"name": "team"}, "spec": {"clusterQueue": "chips"}})
+    _create(store, NAMESPACES, {"metadata": {"name": "kueue-system"}})
+    # What it handles, where Kueue itself says so.
+    configuration = {
+        "controller_manager_config.yaml": "integrations: {frameworks: [batch/job, jobset.x-k8s.io/jobset]}"
+    }
+    metadata = {"name": "kueue-manager-config", "namespace": "kueue-system"}
+    _create(store, CONFIG_MAPS, {"metadata": metadata, "data": configuration})
     for name, value in (("low", -10), ("high", 10)):
         _create(store, PRIORITIES, {"metadata": {"name": name}, "value": value})
 

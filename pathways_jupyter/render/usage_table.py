@@ -11,7 +11,7 @@ from pathways_jupyter.render.view import View, drawn
 from pathways_jupyter.service import names
 from pathways_jupyter.service.usage import NOT_RECORDED, Usage
 
-_HEADERS = ("user", "session", "service", "slices", "held for", "chip-hours", "")
+_HEADERS = ("user", "session", "service", "queue", "slices", "held for", "chip-hours", "")
 _DOCTOR = "pathways-jupyter doctor names them."
 _UNCERTAIN = "~ Counted from the proxy's start: time in which it waited for slices may be included."
 
@@ -26,6 +26,7 @@ def view(usage: Usage) -> View:
                 each.user or each.job,
                 each.session or "-",
                 names.service_of(each.service)[0] or each.service,
+                each.queue or "-",
                 tpu.format_instances(each.instances),
                 text.duration(each.seconds),
                 "not known" if each.chip_hours is None else f"{'' if each.certain else '~'}{each.chip_hours:.2f}",

@@ -10,7 +10,7 @@ from pathways_jupyter.base.errors import ApiError, PathwaysError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, LEASES, NETWORK_POLICIES, PATHWAYS_JOBS, PODS, Resource
-from pathways_jupyter.service import discovery
+from pathways_jupyter.service import discovery, queues, untrusted
 
 
 class Level(StrEnum):
@@ -124,6 +124,27 @@ async def permission(client: Client, namespace: str, need: Need) -> Finding:
     message = f"Not allowed to {', '.join(missing)} {need}{where}, which is needed to {need.purpose}."
     hint = f"Ask for: kubectl create {kind} {need.role} --verb={','.join(missing)} --resource={need.rule}{place}."
     return Finding(name, need.level, message, hint)
+
+
+async def queue(client: Client, namespace: str, name: str, priority: str = "") -> list[Finding]:
+    """Check a queue: that it is there and open, how much of its quota is free, and that Kueue handles JobSets."""
+    try:
+        there = await queues.check(client, namespace, name, priority)
+        used = "it may not be read" if there is None else await queues.quota(client, there)
+    except PathwaysError as error:
+        return [failed("queue", error)]
+    found = Finding("queue", Level.OK, f"{name}: {used}")
+    conditions = ((there or {}).get("status") or {}).get("conditions") or ()
+    if closed := [each for each in conditions if each.get("type") == "Active" and each.get("status") == "False"]:
+        message = f"Queue {name} admits nothing: {untrusted.text(closed[0].get('message'))}."
+        found = Finding("queue", Level.FAIL, message, "Ask your cluster administrator.")
+    handled = await queues.handles_jobsets(client)
+    if handled is None:
+        return [found, Finding("kueue", Level.OK, "whether Kueue handles JobSets is not known: it may not be read")]
+    if handled:
+        return [found, Finding("kueue", Level.OK, "Kueue handles JobSets")]
+    hint = "Add jobset.x-k8s.io/jobset to integrations.frameworks in its ConfigMap kueue-manager-config."
+    return [found, Finding("kueue", Level.FAIL, "Kueue does not handle JobSets, which would wait for ever.", hint)]
 
 
 def failed(name: str, error: PathwaysError) -> Finding:

@@ -66,6 +66,9 @@ async def findings(client: Client, spec: ServiceSpec) -> AsyncIterator[Finding]:
         yield Finding("name", Level.OK, f"{spec.name} is free in namespace {spec.namespace}")
     except PathwaysError as error:
         yield checks.failed("name", error)
+    if queue := spec.labels.get(names.QUEUE_LABEL, ""):
+        for found in await checks.queue(client, spec.namespace, queue, spec.labels.get(names.PRIORITY_LABEL, "")):
+            yield found
     pools = await _pools(client)
     if isinstance(pools, Finding):
         yield pools

@@ -17,7 +17,7 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, NETWORK_POLICIES, PODS, Object
 from pathways_jupyter.kube.watch import until_gone
-from pathways_jupyter.service import deploychecks, names, networkpolicy, rollout, service_jobset, status
+from pathways_jupyter.service import deploychecks, names, networkpolicy, queues, rollout, service_jobset, status
 from pathways_jupyter.service.checks import Finding, Level
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Service
@@ -93,7 +93,10 @@ def plan(values: Mapping[str, Any], *, jax: str) -> Deployment:
         max_slice_restarts=number("max_slice_restarts", ServiceSpec.max_slice_restarts),
         head_node_selector={} if pool == ANY_POOL else {names.NODEPOOL_LABEL: pool},
         host_network=host_network,
-        labels={names.SERVICE_LABEL: name},
+        labels={
+            names.SERVICE_LABEL: name,
+            **queues.labels(str(values.get("queue") or ""), str(values.get("priority") or "")),
+        },
     )
     deployment = Deployment(spec, tuple(address_range(each) for each in nodes))
     service_jobset.manifest(spec)

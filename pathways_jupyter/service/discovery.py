@@ -11,7 +11,7 @@ from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, Object
-from pathways_jupyter.service import names, service_jobset, untrusted
+from pathways_jupyter.service import names, queues, service_jobset, untrusted
 from pathways_jupyter.service.untrusted import MOST_HOSTS, MOST_SLICES
 
 
@@ -36,6 +36,7 @@ class ServiceInfo:
       ended: Why its JobSet has ended for good, with JobSet's message; empty while it has not.
       embedded: Name of its embedded cluster; empty on a real cluster.
       created: When its JobSet was created, in seconds since the epoch.
+      queue: The queue of Kueue's from which it has its chips; empty for none.
     """
 
     name: str
@@ -51,6 +52,7 @@ class ServiceInfo:
     ended: str = ""
     embedded: str = ""
     created: float = 0.0
+    queue: str = ""
 
 
 async def list_services(client: Client, namespace: str) -> tuple[ServiceInfo, ...]:
@@ -194,6 +196,7 @@ def read(found: Object, *, own: bool = False) -> ServiceInfo | None:
         ended=ended,
         embedded=untrusted.label(found, names.EMBEDDED_LABEL),
         created=objects.created(found),
+        queue=queues.queue_of(found),
     )
 
 

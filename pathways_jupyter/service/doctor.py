@@ -18,6 +18,7 @@ from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, LEASES, NAMESPACES, NETWORK_POLICIES, NODES, PODS, Resource
 from pathways_jupyter.service import (
+    checks,
     deploychecks,
     discovery,
     leases,
@@ -104,6 +105,8 @@ async def examine(
         found += [served, *needed]
         if served.level is not Level.FAIL:
             found += await _service(client, namespace, config, versions or Versions())
+        if config.queue:
+            found += await checks.queue(client, namespace, config.queue, config.priority)
         found += await _network(client, namespace)
         found += await _unreadable(client, namespace)
         found += await _operator(client, namespace)

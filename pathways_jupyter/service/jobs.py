@@ -168,7 +168,7 @@ async def pictures(
         with contextlib.suppress(ApiError):
             # Without the permission, or without Kueue, the picture says so.
             kind = await queues.served(client, queues.WORKLOADS)
-            await follow(kind, labels=f"{queues.JOB_UID_LABEL}={change.object['metadata']['uid']}")
+            await follow(kind, labels=f"{names.QUEUED_UID_LABEL}={change.object['metadata']['uid']}")
 
     found = await picture(client, name, namespace=namespace, events=events)
     watches = [

@@ -17,8 +17,8 @@ from pathways_jupyter.service.session_figures import SessionFigures
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-_SERVICE = ("cluster", "namespace", "service", "instance_type")
-_SESSION = ("session", "user", "namespace", "service")
+_SERVICE = ("cluster", "namespace", "service", "instance_type", "queue")
+_SESSION = ("session", "user", "namespace", "service", "queue")
 
 
 def of_services(pictures: Iterable[tuple[str, Service]]) -> Iterator[Metric]:
@@ -35,7 +35,7 @@ def of_services(pictures: Iterable[tuple[str, Service]]) -> Iterator[Metric]:
         "pathways_slices_reclaimable", "Slices of silent sessions, kept until someone needs them.", labels=_SERVICE
     )
     for (cluster, namespace, name), each in {(at, each.namespace, each.name): each for at, each in pictures}.items():
-        about = (cluster, namespace, name, each.instance_type)
+        about = (cluster, namespace, name, each.instance_type, each.queue)
         counted = Counter(one.state for one in each.slices)
         for state in State:
             slices.add_metric([*about, state], counted[state])
@@ -59,7 +59,7 @@ def of_sessions(sessions: Iterable[SessionFigures]) -> Iterator[Metric]:
         "pathways_session_tunnel_bytes", "Bytes that the tunnel carried.", labels=[*_SESSION, "direction"]
     )
     for each in listed:
-        about = (each.session, each.user, each.namespace, each.service)
+        about = (each.session, each.user, each.namespace, each.service, each.queue)
         waited.add_metric(about, each.waited)
         again.add_metric(about, each.reconnects)
         if each.sent is not None and each.received is not None:

@@ -71,6 +71,7 @@ class Host:
       index: Its index in the slice.
       pod: Its worker pod; empty while there is none.
       node: The node that the pod runs on.
+      queue: The queue of Kueue's from which it has its chips; empty for none.
       reason: Kubernetes' reason why it is not ready.
       restarts: How often its worker has been restarted.
     """
@@ -134,6 +135,7 @@ class Service:
     holders: tuple[Holder, ...]
     certain: bool
     reason: str = ""
+    queue: str = ""
     state: State = field(init=False)
 
     def __post_init__(self) -> None:

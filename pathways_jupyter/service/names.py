@@ -25,6 +25,8 @@ SERVICE_LABEL = "pathways-jupyter/service"
 """The service that the session uses."""
 SESSIONS = f"{MANAGED_BY_LABEL}={MANAGED_BY},{SESSION_LABEL}"
 """The label selector of what belongs to sessions."""
+CHIPS_QUEUE_LABEL = "pathways-jupyter/queue"
+"""On a proxy and its Lease: the queue of Kueue's from which its service has its chips."""
 KERNEL_ANNOTATION = "pathways-jupyter/kernel"
 """The kernel's id."""
 NOTEBOOK_ANNOTATION = "pathways-jupyter/notebook"
@@ -66,6 +68,11 @@ HEAD_JOB = "pathways-head"
 WORKER_JOB = "worker"
 WORKER_JOBS = ("worker", "pathways-worker")
 """Names of the workers' replicated job in the services that Pathways' tools create."""
+
+# Kueue: what puts a Job or a JobSet into a queue, and what is on the Workload that it makes for one.
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+QUEUED_UID_LABEL = "kueue.x-k8s.io/job-uid"
 
 # Containers.
 RESOURCE_MANAGER_CONTAINER = "pathways-rm"

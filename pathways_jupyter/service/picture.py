@@ -54,6 +54,7 @@ def picture(
         namespace=service.namespace,
         address=service.address,
         instance_type=service.instance_type,
+        queue=service.queue,
         head=_head_state(service, is_running=any(each.state is State.READY for each in head)),
         slices=tuple(_slice(service, index, pods, held, memory) for index in range(service.slices)),
         holders=holders,

@@ -98,6 +98,7 @@ class ProxySpec:
       insecure: Whether its clients connect without ALTS.
       reclaimed: Sessions whose slices it takes, because they were silent.
       relay: The relay beside the proxy, where there is one.
+      chips_queue: The queue of the service; empty for none.
       queue: The queue of Kueue's in which the Job waits; empty for none.
       priority: Its priority class there.
       owner: Reference to the pod of the notebook, with which the cluster deletes the Job; empty outside of the cluster.
@@ -118,6 +119,7 @@ class ProxySpec:
     insecure: bool = True
     reclaimed: tuple[str, ...] = ()
     relay: RelaySpec | None = None
+    chips_queue: str = ""
     queue: str = ""
     priority: str = ""
     owner: Mapping[str, Any] = field(default_factory=dict)
@@ -224,6 +226,7 @@ def labels(spec: ProxySpec) -> dict[str, str]:
         names.SESSION_LABEL: label_value(spec.session),
         names.USER_LABEL: label_value(spec.user),
         names.SERVICE_LABEL: label_value(spec.service),
+        names.CHIPS_QUEUE_LABEL: label_value(spec.chips_queue),
     }
     return {**setting_values.pairs(spec.pod.labels), **{key: value for key, value in values.items() if value}}
 

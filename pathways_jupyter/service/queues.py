@@ -9,10 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import math
 import re
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from typing import Any
+
+import yaml
 
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ApiError, ServiceError
@@ -22,18 +25,19 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import Object, Resource
 from pathways_jupyter.kube.watch import ChangeType, watch
-from pathways_jupyter.service import untrusted
+from pathways_jupyter.service import names, untrusted
 
 GROUP = "kueue.x-k8s.io"
 VISIBLE_QUEUES = Resource("visibility.kueue.x-k8s.io", "v1beta1", "localqueues", "LocalQueue")
-QUEUE_LABEL = f"{GROUP}/queue-name"
-PRIORITY_LABEL = f"{GROUP}/priority-class"
-JOB_UID_LABEL = f"{GROUP}/job-uid"
 WORKLOADS = Resource(GROUP, "v1beta1", "workloads", "Workload")
 QUEUES = Resource(GROUP, "v1beta1", "localqueues", "LocalQueue")
 CLUSTER_QUEUES = Resource(GROUP, "v1beta1", "clusterqueues", "ClusterQueue", namespaced=False)
 PRIORITIES = Resource(GROUP, "v1beta1", "workloadpriorityclasses", "WorkloadPriorityClass", namespaced=False)
 
+_CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+_WEBHOOKS = Resource(
+    "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False
+)
 _POSITION_SECONDS = 10.0
 """Between two looks at the position, which cannot be watched."""
 _PREEMPTED = re.compile(r"JobUID: (?P<uid>[\w-]+)\)(?: due to (?P<why>[^;]+))?")
@@ -41,23 +45,24 @@ _PREEMPTED = re.compile(r"JobUID: (?P<uid>[\w-]+)\)(?: due to (?P<why>[^;]+))?")
 
 def labels(queue: str, priority: str = "") -> dict[str, str]:
     """Return the labels that put a Job, a JobSet or a PathwaysJob into a queue; none without a queue."""
-    marks = {QUEUE_LABEL: queue, PRIORITY_LABEL: priority}
+    marks = {names.QUEUE_LABEL: queue, names.PRIORITY_LABEL: priority}
     return {key: value for key, value in marks.items() if value} if queue else {}
 
 
 def queue_of(item: Mapping[str, Any]) -> str:
     """Return the queue of an object; empty if it is in none."""
-    return untrusted.label(item, QUEUE_LABEL)
+    return untrusted.label(item, names.QUEUE_LABEL)
 
 
-async def check(client: Client, namespace: str, queue: str, priority: str = "") -> None:
-    """Check that there is such a queue, before something is created that would wait in it for ever.
+async def check(client: Client, namespace: str, queue: str, priority: str = "") -> Object | None:
+    """Check that there is such a queue, before something is created that would wait in it for ever; return it.
 
-    What may not be read is taken to be there: Kueue then says what is missing.
+    What may not be read is taken to be there, and None is returned: Kueue then says what is missing.
 
     Raises:
       ServiceError: The cluster has no Kueue, no such queue, or no such priority.
     """
+    there: tuple[Object, ...] | None = None
     try:
         there = (await objects.list_(client, await served(client, QUEUES), namespace=namespace)).items
     except ApiError as error:
@@ -68,11 +73,10 @@ async def check(client: Client, namespace: str, queue: str, priority: str = "") 
             ) from error
         if error.status != 403:
             raise
-    else:
-        names = [str(each["metadata"]["name"]) for each in there]
-        if queue not in names:
-            known = f"There: {some(names)}." if names else "It has none."
-            raise ServiceError(f"There is no queue {queue} in namespace {namespace}.", hint=known)
+    by_name = {str(each["metadata"]["name"]): each for each in there or ()}
+    if there is not None and queue not in by_name:
+        known = f"There: {some(list(by_name))}." if by_name else "It has none."
+        raise ServiceError(f"There is no queue {queue} in namespace {namespace}.", hint=known)
     if priority:
         with contextlib.suppress(ApiError):
             if await objects.find(client, await served(client, PRIORITIES), priority) is None:
@@ -80,6 +84,39 @@ async def check(client: Client, namespace: str, queue: str, priority: str = "") 
                     f"There is no WorkloadPriorityClass {priority}.",
                     hint="List them: kubectl get workloadpriorityclasses.",
                 )
+    return by_name.get(queue)
+
+
+async def quota(client: Client, queue: Object) -> str:
+    """Return how many jobs a LocalQueue has, and how much of its ClusterQueue's quota is used."""
+    status, name = queue.get("status") or {}, str(queue["spec"]["clusterQueue"])
+    counts = f"{status.get('pendingWorkloads', 0)} pending, {status.get('admittedWorkloads', 0)} admitted"
+    try:
+        cluster = await objects.get(client, await served(client, CLUSTER_QUEUES), name)
+    except ApiError as error:
+        why = "it is not there" if error.status == 404 else "it may not be read"
+        return f"{counts}; the quota of ClusterQueue {name} is not known: {why}"
+    reserved = (cluster.get("status") or {}).get("flavorsReservation") or ()
+    used = {(flavor["name"], each["name"]): each["total"] for flavor in reserved for each in flavor["resources"]}
+    amounts = [
+        f"{each['name']} {used.get((flavor['name'], each['name']), 0)} of {each['nominalQuota']} ({flavor['name']})"
+        for group in cluster["spec"].get("resourceGroups") or ()
+        for flavor in group["flavors"]
+        for each in flavor["resources"]
+    ]
+    return untrusted.text(f"{counts}; in ClusterQueue {name} are used: {', '.join(amounts) or 'no resources'}")
+
+
+async def handles_jobsets(client: Client) -> bool | None:
+    """Whether Kueue handles JobSets, by its configuration or else by its webhook; None where neither may be read."""
+    with contextlib.suppress(ApiError, yaml.YAMLError, KeyError, TypeError):
+        found = await objects.get(client, _CONFIG_MAPS, "kueue-manager-config", namespace="kueue-system")
+        settings = yaml.safe_load(found["data"]["controller_manager_config.yaml"])
+        return "jobset.x-k8s.io/jobset" in settings["integrations"]["frameworks"]
+    with contextlib.suppress(ApiError):
+        webhooks = await objects.get(client, _WEBHOOKS, "kueue-mutating-webhook-configuration")
+        return any("jobset" in each["name"] for each in webhooks.get("webhooks") or ())
+    return None
 
 
 async def served(client: Client, resource: Resource) -> Resource:
@@ -101,7 +138,7 @@ async def waiting(client: Client, job: Object) -> str:
     if not queue_of(job):
         return ""
     metadata = job["metadata"]
-    selector = f"{JOB_UID_LABEL}={metadata['uid']}"
+    selector = f"{names.QUEUED_UID_LABEL}={metadata['uid']}"
     try:
         kind = await served(client, WORKLOADS)
         found = (await objects.list_(client, kind, namespace=metadata["namespace"], labels=selector)).items
@@ -111,10 +148,11 @@ async def waiting(client: Client, job: Object) -> str:
     return "" if own is not None and is_admitted(own) else await _said(client, job, own)
 
 
-async def until_admitted(client: Client, job: Object) -> AsyncGenerator[str, None]:
+async def until_admitted(client: Client, job: Object, *, seconds: float = math.inf) -> AsyncGenerator[str, None]:
     """Yield what a job waits for in its queue, whenever that changes, until Kueue has admitted it.
 
     Raises:
+      TimeoutError: It has not after `seconds`.
       ApiError: Reading Workloads is forbidden, or the cluster has no Kueue.
       ClusterError: The cluster could not be reached at the start.
     """
@@ -124,7 +162,7 @@ async def until_admitted(client: Client, job: Object) -> AsyncGenerator[str, Non
 
     async def follow() -> None:
         nonlocal workload
-        selector = f"{JOB_UID_LABEL}={metadata['uid']}"
+        selector = f"{names.QUEUED_UID_LABEL}={metadata['uid']}"
         changes = watch(client, kind, namespace=metadata["namespace"], labels=selector)
         async with contextlib.aclosing(changes):
             async for change in changes:
@@ -132,16 +170,20 @@ async def until_admitted(client: Client, job: Object) -> AsyncGenerator[str, Non
                     workload = change.object
                 changed.set()
 
-    watching, before = asyncio.create_task(follow()), ""
+    watching, before, loop = asyncio.create_task(follow()), "", asyncio.get_running_loop()
+    deadline = loop.time() + seconds
     try:
         for rounds in itertools.count():
-            await tasks.first_done(changed.wait(), watching, seconds=_POSITION_SECONDS)
+            pause = max(0.0, min(_POSITION_SECONDS, deadline - loop.time()))
+            await tasks.first_done(changed.wait(), watching, seconds=pause)
             if watching.done():
                 # A watch ends only by an error.
                 watching.result()
             changed.clear()
             if workload is not None and is_admitted(workload):
                 return
+            if loop.time() >= deadline:
+                raise TimeoutError
             said = await _said(client, job, workload)
             if workload is None and rounds > 1:
                 said = say(
@@ -163,7 +205,7 @@ async def set_active(client: Client, job: Object, *, active: bool) -> None:
       ApiError: It is forbidden.
     """
     kind, metadata = await served(client, WORKLOADS), job["metadata"]
-    selector = f"{JOB_UID_LABEL}={metadata['uid']}"
+    selector = f"{names.QUEUED_UID_LABEL}={metadata['uid']}"
     found = (await objects.list_(client, kind, namespace=metadata["namespace"], labels=selector)).items
     own = [each for each in found if _is_of(each, job)]
     if not own:
@@ -187,7 +229,7 @@ async def evicted(client: Client, workload: Object) -> Sentence | None:
     if named is None:
         return say("Kueue has evicted it: {reason}", reason=message.rstrip("."))
     # Only those of the same namespace may be read by everyone.
-    namespace, selector = workload["metadata"]["namespace"], f"{JOB_UID_LABEL}={named['uid']}"
+    namespace, selector = workload["metadata"]["namespace"], f"{names.QUEUED_UID_LABEL}={named['uid']}"
     kind = await served(client, WORKLOADS)
     others = (await objects.list_(client, kind, namespace=namespace, labels=selector)).items
     owners = [owner for each in others for owner in each["metadata"].get("ownerReferences") or ()]

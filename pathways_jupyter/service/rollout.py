@@ -16,11 +16,12 @@ from enum import StrEnum
 from pathways_jupyter.base.errors import ApiError, ClusterError, ServiceError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import count
+from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import EVENTS, JOBSETS, PODS, Object, Resource
 from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.kube.watch import ChangeType, watch
-from pathways_jupyter.service import discovery, names
+from pathways_jupyter.service import discovery, names, queues
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Host, Service
 from pathways_jupyter.service.picture import Drawn, picture
@@ -79,7 +80,14 @@ async def follow(
     found = await discovery.find(client, namespace, name)
     rollout = _Rollout(found)
     deadline = asyncio.get_running_loop().time() + seconds
+    waits = ""
     try:
+        if found.queue:
+            jobset = await objects.get(client, JOBSETS, found.name, namespace=found.namespace)
+            async with contextlib.aclosing(queues.until_admitted(client, jobset, seconds=seconds)) as queued:
+                async for waits in queued:
+                    yield Step(StepKind.WAIT, waits, 0, found.slices)
+            waits = ""
         # Closed at once: its tasks would watch on until the garbage collector finds it.
         async with contextlib.aclosing(_changes(client, found, deadline)) as changes:
             async for resource, change, item in changes:
@@ -89,7 +97,7 @@ async def follow(
                     break
     except TimeoutError:
         raise ServiceError(
-            f"Service {found.name} is not ready after {seconds:g} s: {rollout.missing()}.",
+            f"Service {found.name} is not ready after {seconds:g} s: {waits.rstrip('.') or rollout.missing()}.",
             hint=advice(
                 "It stays, and may still start: {service_wait:{name}}. {service_delete:{name}} removes it.",
                 name=found.name,

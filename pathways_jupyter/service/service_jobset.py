@@ -112,6 +112,8 @@ def manifest(spec: ServiceSpec) -> Manifest:
             "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
             "startupPolicy": {"startupPolicyOrder": "InOrder"},
             "replicatedJobs": [head, _workers(spec)],
+            # Kueue resumes it; where it does not handle JobSets, nothing runs past the quota.
+            **({"suspend": True} if names.QUEUE_LABEL in spec.labels else {}),
         },
     }
 

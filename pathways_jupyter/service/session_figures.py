@@ -24,6 +24,7 @@ class SessionFigures:
     """The figures.
 
     Attributes:
+      queue: The queue of Kueue's from which its service has its chips; empty for none.
       waited: Seconds that it has waited for taken slices.
       reconnects: How many proxies it had before the present one.
       sent: Bytes that its tunnel has carried to the proxy; None without a tunnel.
@@ -39,6 +40,7 @@ class SessionFigures:
     reconnects: int
     sent: int | None = None
     received: int | None = None
+    queue: str = ""
 
     def to_json(self) -> str:
         """Return the figures as the value of the Lease's annotation."""
@@ -62,4 +64,5 @@ class SessionFigures:
         whose = untrusted.SessionLabels.of(lease)
         sent, received = (untrusted.count(value.get(name), _MOST_BYTES) for name in ("sent", "received"))
         namespace, service = str(lease["metadata"].get("namespace") or ""), untrusted.text(value.get("service"))
-        return cls(whose.session, whose.user, namespace, service, state, waited, reconnects, sent, received)
+        queue = untrusted.label(lease, names.CHIPS_QUEUE_LABEL)
+        return cls(whose.session, whose.user, namespace, service, state, waited, reconnects, sent, received, queue)

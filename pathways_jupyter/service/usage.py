@@ -16,7 +16,7 @@ from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, LEASES, PODS, Object
-from pathways_jupyter.service import discovery, leases, proxy_job, unreadable, untrusted
+from pathways_jupyter.service import discovery, leases, names, proxy_job, unreadable, untrusted
 from pathways_jupyter.service.model import Reclaimable
 from pathways_jupyter.service.session_figures import SessionFigures
 
@@ -40,6 +40,7 @@ class Held:
       ended: When it ended; None while it is there.
       waits: Whether it waits for its slices now, and holds none.
       certain: Whether time spent waiting is left out; otherwise it may be counted as held.
+      queue: The queue of Kueue's from which its service has the chips; empty for none.
       reclaimable: Set while its session is silent, and it is kept only until someone needs its slices.
     """
 
@@ -55,6 +56,7 @@ class Held:
     seconds: float
     waits: bool
     certain: bool
+    queue: str = ""
     reclaimable: Reclaimable | None = None
 
     @property
@@ -124,6 +126,8 @@ def _held(job: Object, lease: Object | None, since: float, now: float) -> Held |
     # After a reconnect the figures still contain the waits of previous proxies, which are not known one by one.
     certain = figures is not None and not figures.reconnects
     waits = figures is not None and figures.state == SessionState.WAITING
+    # In a queue of Kueue's.
+    waits = waits or bool((job.get("spec") or {}).get("suspend"))
     over = objects.true_condition(job, "Complete", "Failed")
     at = ((job.get("status") or {}).get("completionTime") or over.get("lastTransitionTime")) if over else None
     ended = untrusted.time(at) or None
@@ -153,5 +157,6 @@ def _held(job: Object, lease: Object | None, since: float, now: float) -> Held |
         seconds=0.0 if waits else max(0.0, until - began),
         waits=waits,
         certain=certain,
+        queue=untrusted.label(job, names.CHIPS_QUEUE_LABEL),
         reclaimable=None if lease is None or ended else leases.reclaimable([lease], now).get(str(metadata.get("uid"))),
     )

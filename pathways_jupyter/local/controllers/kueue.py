@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from pathways_jupyter.local.apiserver.kueue_definitions import (
     CLUSTER_QUEUES,
     FLAVORS,
-    GROUP,
     LOCAL_QUEUES,
     PRIORITIES,
     WORKLOADS,
@@ -26,8 +25,8 @@ from pathways_jupyter.local.apiserver.watch_delivery import Change
 from pathways_jupyter.local.controllers.fitting import labels
 from pathways_jupyter.local.controllers.reconciler import Key, Reconciler, condition, reference_to, set_condition
 from pathways_jupyter.local.event_recorder import Recorder
+from pathways_jupyter.service import names
 
-QUEUE_LABEL = f"{GROUP}/queue-name"
 _ALL: Sequence[Key] = (("", "queues"),)
 """One key: whether a job is admitted depends on all others."""
 _UNITS = {"": 1.0, "m": 1e-3} | {each: 1e3**power for power, each in enumerate("kMGTP", 1)}
@@ -47,8 +46,12 @@ class KueueController(Reconciler):
 
     def reconcile(self, key: Key) -> None:
         """Bring Workloads, jobs and the status of the queues to the desired state."""
-        jobs = [(kind, job) for kind in (JOBS, JOBSETS) for job in self._store.list(kind) if QUEUE_LABEL in labels(job)]
-        jobs = [(kind, job) for kind, job in jobs if "deletionTimestamp" not in job["metadata"]]
+        jobs = [
+            (kind, job)
+            for kind in (JOBS, JOBSETS)
+            for job in self._store.list(kind)
+            if names.QUEUE_LABEL in labels(job) and "deletionTimestamp" not in job["metadata"]
+        ]
         # Their status is changed in place, and written at the end.
         workloads = [self._workload(kind, job) for kind, job in jobs]
         for workload, (_, job) in zip(workloads, jobs, strict=True):
@@ -74,11 +77,11 @@ class KueueController(Reconciler):
         name = f"{kind.kind.lower()}-{metadata['name']}"[:57] + f"-{digest}"
         found = self._store.find(WORKLOADS, metadata["namespace"], name)
         if found is None:
-            spec: Object = {"queueName": marks[QUEUE_LABEL], "podSets": _pod_sets(job), "priority": 0}
-            if wanted := marks.get(f"{GROUP}/priority-class"):
+            spec: Object = {"queueName": marks[names.QUEUE_LABEL], "podSets": _pod_sets(job), "priority": 0}
+            if wanted := marks.get(names.PRIORITY_LABEL):
                 value = (self._store.find(PRIORITIES, "", wanted) or {"value": 0})["value"]
                 spec |= {"priority": value, "priorityClassName": wanted}
-            marked = {f"{GROUP}/job-uid": metadata["uid"]}
+            marked = {names.QUEUED_UID_LABEL: metadata["uid"]}
             about = {"name": name, "labels": marked, "ownerReferences": [reference_to(job)]}
             found = self._store.create(WORKLOADS, {"metadata": about, "spec": spec}, namespace=metadata["namespace"])
         return {"status": {}, **clone(found)}
@@ -113,7 +116,7 @@ class KueueController(Reconciler):
             victims = _victims(each, quota, holding, flavor) if preempts else []
             wait = f". Pending the preemption of {len(victims)} workload(s)" if victims else ""
             _refuse(each, f"couldn't assign flavors to pod set {misfit}{wait}", "Pending")
-            who = f"UID: {each['metadata']['uid']}, JobUID: {labels(each)[f'{GROUP}/job-uid']}"
+            who = f"UID: {each['metadata']['uid']}, JobUID: {labels(each)[names.QUEUED_UID_LABEL]}"
             message = f"Preempted to accommodate a workload ({who}) due to prioritization in the ClusterQueue"
             for victim in victims:
                 if not condition(victim["status"], "Evicted"):
@@ -179,7 +182,7 @@ def pending(store: Store, namespace: str, queue: str) -> Object:
 
 
 def _labelled(change: Change) -> Sequence[Key]:
-    return _ALL if QUEUE_LABEL in labels(change.object) else ()
+    return _ALL if names.QUEUE_LABEL in labels(change.object) else ()
 
 
 def _follow_job(status: Object, job: Object, *, active: bool) -> None:

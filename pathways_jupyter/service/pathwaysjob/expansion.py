@@ -13,7 +13,7 @@ from typing import Any
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.service import names, queues, service_jobset
+from pathways_jupyter.service import names, service_jobset
 from pathways_jupyter.service.pathwaysjob import definition, fields
 from pathways_jupyter.service.pathwaysjob.definition import InvalidJob, Problem
 from pathways_jupyter.service.pathwaysjob.fields import Manifest
@@ -77,8 +77,7 @@ def expand(manifest: Mapping[str, Any], *, strict: bool = False) -> Manifest:
     if controller.get("template") is not None:
         # Workers never end by themselves: the job is complete when the user's containers are.
         made["spec"]["successPolicy"] = {"operator": "All", "targetReplicatedJobs": [names.HEAD_JOB]}
-    # A queue resumes it. Without this the label would do nothing where Kueue does not handle JobSets.
-    if annotations.get(fields.START_SUSPENDED_ANNOTATION) == "true" or queues.queue_of(manifest):
+    if annotations.get(fields.START_SUSPENDED_ANNOTATION) == "true":
         made["spec"]["suspend"] = True
     return made
 

@@ -13,7 +13,7 @@ from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS, Object, Resource
-from pathways_jupyter.service import queues, service_jobset, untrusted
+from pathways_jupyter.service import names, queues, service_jobset, untrusted
 from pathways_jupyter.service.pathwaysjob import expansion, fields
 from pathways_jupyter.service.pathwaysjob.definition import InvalidJob, Problem
 
@@ -92,7 +92,7 @@ async def apply(
     query = {"fieldValidation": "Strict", "fieldManager": "pathways-jupyter", **({"dryRun": "All"} if dry_run else {})}
     name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
     if queue := queues.queue_of(body):
-        await queues.check(client, namespace, queue, untrusted.label(body, queues.PRIORITY_LABEL))
+        await queues.check(client, namespace, queue, untrusted.label(body, names.PRIORITY_LABEL))
     try:
         await client.request("POST", resource.path(namespace), query=query, body=body)
     except ApiError as error:

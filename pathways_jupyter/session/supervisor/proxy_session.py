@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import platform
 import re
@@ -209,6 +210,7 @@ class Proxy:
             host=platform.node(),
             insecure=self._route.credentials != ALTS,
             relay=RelaySpec(sha256(self._secret).hexdigest(), config.relay_image, self._keep) if self._secret else None,
+            chips_queue=service.queue,
             queue=config.queue,
             priority=config.priority,
             owner=objects.owner(pod) if pod is not None and owned else {},
@@ -264,23 +266,26 @@ class Proxy:
 
     async def _admitted(self) -> None:
         """Wait until Kueue admits the Job, for `config.wait` if that is set; report what Kueue says meanwhile."""
-        seen = ""
+        seen, seconds = "", self._config.wait or math.inf
 
         async def follow() -> None:
             nonlocal seen
-            async with contextlib.aclosing(queues.until_admitted(self._client, self._job)) as waits:
-                async for seen in waits:
+            queued = queues.until_admitted(self._client, self._job, seconds=seconds)
+            async with contextlib.aclosing(queued):
+                async for seen in queued:
                     self._stage(Stage.QUEUE, seen)
 
-        followed, lost = await tasks.first_done(follow(), self._lost, seconds=self._config.wait or None)
+        followed, lost = await tasks.first_done(follow(), self._lost)
         if lost is not None:
-            raise ServiceError(f"The proxy's Job has gone from its queue. {lost.result()}")
-        if followed is None:
+            raise ServiceError(f"The proxy's Job has gone from its queue. {lost.result()}", hint=advice("Try again."))
+        assert followed is not None
+        try:
+            followed.result()
+        except TimeoutError:
             raise CapacityError(
-                f"Kueue has not admitted the proxy within {self._config.wait:.0f} s. {seen}",
+                f"Kueue has not admitted the proxy within {seconds:.0f} s. {seen}",
                 hint=advice("Raise {wait}, or leave it out to wait without limit."),
-            )
-        followed.result()
+            ) from None
         self._stage(Stage.QUEUE, say("Admitted by queue {queue}.", queue=self._config.queue), done=True)
 
     async def _ready(self) -> Object:
