@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.base.text import count
 from pathways_jupyter.multihost import cloud
 from pathways_jupyter.multihost.errors import MultihostError
@@ -22,7 +22,7 @@ _SCHEDULING: Mapping[str, Mapping[str, bool]] = {
 TIERS = tuple(_SCHEDULING)
 DEFAULT_RUNTIME = "tpu-ubuntu2204-base"
 _HOPELESS = ("FAILED", "SUSPENDING", "SUSPENDED", "DELETING")
-_POLL_SECONDS = 5.0
+_FIRST_POLL_SECONDS, _LONGEST_POLL_SECONDS = 1.0, 10.0
 _REQUEST_SECONDS = 60.0
 _DELETE_SECONDS = 1800.0
 
@@ -139,15 +139,7 @@ def question(found: Queued) -> str:
     return f"Delete queued resource {found.name} ({found.state}){with_nodes if found.nodes else ''}?"
 
 
-def wait(
-    project: str,
-    zone: str,
-    name: str,
-    *,
-    timeout: float,
-    changed: Callable[[Queued], None],
-    poll: float = _POLL_SECONDS,
-) -> Queued:
+def wait(project: str, zone: str, name: str, *, timeout: float, changed: Callable[[Queued], None]) -> Queued:
     """Wait until a queued resource is ``ACTIVE`` and all of its nodes are ``READY``.
 
     Args:
@@ -158,7 +150,7 @@ def wait(
       ApiError: There is no such queued resource.
     """
     client, place = cloud.client(project, zone)
-    give_up_at, last = time.monotonic() + timeout, None
+    polls, last = Backoff(_FIRST_POLL_SECONDS, _LONGEST_POLL_SECONDS, seconds=timeout), None
     while True:
         now = _read(client, place, name)
         if now != last:
@@ -171,13 +163,13 @@ def wait(
                 f"{name} is {now.state}{f': {now.reason}' if now.reason else ''}.".replace("..", "."),
                 hint=advice("{multihost_delete} removes it; then try another zone, type or tier."),
             )
-        if time.monotonic() > give_up_at:
+        if polls.is_over:
             ready = sum(each.state == "READY" for each in now.nodes)
             raise MultihostError(
                 f"{name} is still {now.state}, with {ready} of {count(len(now.nodes), 'node')} READY.",
                 hint="It stays in the queue; wait again with a longer --timeout.",
             )
-        time.sleep(min(poll, max(0.0, give_up_at - time.monotonic()) + 0.01))
+        polls.sleep()
 
 
 def delete(project: str, zone: str, name: str, *, force: bool, asynchronous: bool) -> None:

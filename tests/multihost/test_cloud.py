@@ -76,7 +76,8 @@ async def test_what_is_missing_about_a_vm_is_explained(api):
     assert "--internal-ip" in error.value.hint
 
 
-def test_a_queued_resource_is_created_waited_for_and_deleted(api):
+def test_a_queued_resource_is_created_waited_for_and_deleted(api, monkeypatch):
+    monkeypatch.setattr(queued_resources, "_FIRST_POLL_SECONDS", 0.01)
     queued_resources.create("", "", resource(nodes=3, tier="reserved"))
     (method, path, body) = api.requests[-1]
     assert (method, path) == ("POST", f"/v2/{tpu_api.PLACE}/queuedResources")
@@ -84,7 +85,7 @@ def test_a_queued_resource_is_created_waited_for_and_deleted(api):
     assert spec["multisliceParams"] == {"nodeCount": 3, "nodeIdPrefix": "my-tpu"}
     assert spec["node"]["acceleratorType"] == "v4-8"
     states = []
-    done = queued_resources.wait("", "", "my-tpu", timeout=30, changed=states.append, poll=0.01)
+    done = queued_resources.wait("", "", "my-tpu", timeout=30, changed=states.append)
     assert [(each.state, {node.state for node in each.nodes}) for each in states] == [
         ("ACCEPTED", {"-"}),
         ("PROVISIONING", {"CREATING"}),
@@ -116,17 +117,18 @@ def test_all_pages_of_queued_resources_are_listed(api):
     assert [each.name for each in queued_resources.list_("", "", "q3")] == ["q3"]
 
 
-def test_a_stockout_ends_the_wait_with_googles_reason(api):
+def test_a_stockout_ends_the_wait_with_googles_reason(api, monkeypatch):
+    monkeypatch.setattr(queued_resources, "_FIRST_POLL_SECONDS", 0.01)
     queued_resources.create("", "", resource())
     api.stockout = True
     with pytest.raises(MultihostError, match=r"my-tpu is FAILED: There is no more capacity in the zone\.\n"):
-        queued_resources.wait("", "", "my-tpu", timeout=30, changed=lambda now: None, poll=0.01)
+        queued_resources.wait("", "", "my-tpu", timeout=30, changed=lambda now: None)
 
 
 def test_a_wait_that_takes_too_long_says_what_is_ready(api):
     queued_resources.create("", "", resource(nodes=2))
     with pytest.raises(MultihostError, match="still ACCEPTED, with 0 of 2 nodes READY"):
-        queued_resources.wait("", "", "my-tpu", timeout=0, changed=lambda now: None, poll=0.01)
+        queued_resources.wait("", "", "my-tpu", timeout=0, changed=lambda now: None)
 
 
 @pytest.mark.parametrize(
