@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from pathways_jobs import headless
-from permissions import FAULTS, HOSTS, IN_CLUSTER, INSTALL, LAB, PLATFORM, USER, as_rules, documented_grants
+from permissions import FAULTS, HOSTS, IN_CLUSTER, INSTALL, LAB, PLATFORM, QUEUES, USER, as_rules, documented_grants
 from watched_cluster import DEADLINE, TYPE, Watched
 
 from pathways_jupyter.base.config import ConnectConfig
@@ -25,7 +25,7 @@ from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.kube.watch import watch
 from pathways_jupyter.local.node import programs
 from pathways_jupyter.multihost import pod_hosts as hosts
-from pathways_jupyter.service import checks, deployment, discovery, doctor, leases, logs, names, rollout
+from pathways_jupyter.service import checks, deployment, discovery, doctor, leases, logs, names, queues, rollout
 from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.service.doctor import DEPLOY_NEEDS, FAULT_NEEDS, INSTALL_NEEDS, PLATFORM_NEEDS
 from pathways_jupyter.service.lab import lifecycle, manifests
@@ -335,6 +335,14 @@ async def test_without_a_permission_on_hosts_the_command_says_which_one(cluster,
     assert any(f"llowed to {verb} {resource}" in said for said in shown), shown
 
 
+def queued_job(name: str) -> dict:
+    """A Job that is too large for the quota of the cluster's queue."""
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "5000"}}}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    about = {"name": name, "namespace": names.DEFAULT_NAMESPACE, "labels": {names.QUEUE_LABEL: "team"}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": about, "spec": {"suspend": True, "template": template}}
+
+
 def lab_of(name: str) -> manifests.LabSpec:
     image = programs.reference(programs.LAB_IMAGE)
     return manifests.LabSpec(name=f"lab-{name}", namespace=names.DEFAULT_NAMESPACE, image=image)
@@ -370,6 +378,36 @@ async def test_without_a_permission_for_a_lab_nothing_is_made_and_doctor_finds_i
         assert not any(verb == "create" for _, _, verb in asked)
     found = await doctor.examine(person.config, further=lifecycle.LAB_NEEDS)
     assert any(f"Not allowed to {verb} {resource}" in each.message for each in found)
+
+
+async def test_waiting_in_a_queue_needs_what_is_documented_and_nothing_else(cluster):
+    needed = documented_grants(QUEUES)
+    person = Person(cluster, "quentin", as_rules(documented_grants() | needed))
+    person.config = dataclasses.replace(person.config, queue="team", priority="low")
+    async with asyncio.timeout(DEADLINE), person.admin() as admin, person.client() as client:
+        assert await person.connect() == [""]
+        found = await checks.queue(client, names.DEFAULT_NAMESPACE, "team")
+        assert "is not known" in found[-1].message
+        job = await objects.create(admin, JOBS, queued_job("blocked"))
+        wait = queues.until_admitted(client, job)
+        async with contextlib.aclosing(wait):
+            while "Position 1" not in await anext(wait):
+                pass
+        await queues.set_active(client, job, active=False)
+        await objects.delete(admin, JOBS, "blocked", namespace=names.DEFAULT_NAMESPACE)
+    known = {("", "configmaps", "get"), ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "get")}
+    asked = {each for each in cluster.asked["quentin"] if "kueue" in each[0]} - known
+    assert asked == needed
+
+
+@pytest.mark.parametrize("missing", sorted(documented_grants(QUEUES)), ids=lambda grant: f"{grant[2]} {grant[1]}")
+async def test_the_doctor_names_a_missing_permission_for_queues(cluster, missing):
+    _, resource, verb = missing
+    everything = documented_grants() | documented_grants(QUEUES)
+    person = Person(cluster, f"queue-no-{verb}-{resource.replace('/', '-')}", as_rules(everything - {missing}))
+    found = await doctor.examine(dataclasses.replace(person.config, queue="team"))
+    (lacks,) = [each for each in found if f"Not allowed to {verb} {resource}" in each.message]
+    assert "role pathways-jupyter-queues" in lacks.hint
 
 
 CREATE_POLICY = (NETWORK_POLICIES.group, "networkpolicies", "create")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from pathways_jupyter.base.errors import ApiError, PathwaysError
@@ -89,6 +89,18 @@ IN_CLUSTER_NEEDS: tuple[Need, ...] = (
     ),
 )
 """Only for notebooks in the cluster: who may create a policy can undo every other one."""
+QUEUE_NEEDS: tuple[Need, ...] = tuple(
+    replace(each, role="pathways-jupyter-queues")
+    for each in (
+        Need(queues.QUEUES, ("list",), level=Level.WARN, purpose="see whether there is such a queue"),
+        Need(queues.WORKLOADS, ("list", "watch"), purpose="see why a job waits in its queue"),
+        Need(queues.WORKLOADS, ("patch",), level=Level.WARN, purpose="suspend a job that is in a queue"),
+        Need(queues.VISIBLE_QUEUES, ("get",), "pendingworkloads", Level.WARN, "see the position in the queue"),
+        Need(queues.PRIORITIES, ("get",), level=Level.WARN, purpose="see whether there is such a priority"),
+        Need(queues.CLUSTER_QUEUES, ("get",), level=Level.WARN, purpose="see the quota"),
+    )
+)
+"""Only for those who name a queue."""
 
 
 async def jobsets(client: Client) -> Finding:

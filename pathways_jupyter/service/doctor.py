@@ -101,7 +101,8 @@ async def examine(
             if found[-1].level is Level.FAIL:
                 return (*found, *here)
         served = await jobsets(client)
-        needed = await asyncio.gather(*(permission(client, namespace, need) for need in (*NEEDS, *further)))
+        needs = (*NEEDS, *further, *(checks.QUEUE_NEEDS if config.queue else ()))
+        needed = await asyncio.gather(*(permission(client, namespace, need) for need in needs))
         found += [served, *needed]
         if served.level is not Level.FAIL:
             found += await _service(client, namespace, config, versions or Versions())

@@ -18,7 +18,7 @@ def documents() -> list[dict]:
 
 
 USER, LAB, PLATFORM = "pathways-jupyter-user", "pathways-jupyter-lab", "pathways-platform"
-IN_CLUSTER = "pathways-jupyter-in-cluster"
+IN_CLUSTER, QUEUES = "pathways-jupyter-in-cluster", "pathways-jupyter-queues"
 INSTALL, HOSTS, FAULTS = "pathways-operator-install", "pathways-jupyter-hosts", "pathways-jupyter-faults"
 
 
