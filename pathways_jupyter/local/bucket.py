@@ -15,6 +15,7 @@ import mmap
 import os
 import secrets
 import socket
+import sys
 from collections.abc import Sequence
 from functools import partial
 from http import HTTPStatus
@@ -110,8 +111,10 @@ def main(argv: Sequence[str]) -> int:
     from gcp_storage_emulator import server
 
     known = [each for each in server.HANDLERS if prefix in each[0]]
-    names = "b/(?P<bucket>[^/]+)/o/(?P<source>.+)/moveTo/o/(?P<target>.+)"
-    server.HANDLERS = ((f"^{settings.API_ENDPOINT}/{names}$", {server.POST: _move}), *known)
+    own = {"b/(?P<bucket>[^/]+)/o": (server.GET, _list)}
+    own["b/(?P<bucket>[^/]+)/o/(?P<source>.+)/moveTo/o/(?P<target>.+)"] = (server.POST, _move)
+    routes = [(f"^{settings.API_ENDPOINT}/{names}$", {method: serve}) for names, (method, serve) in own.items()]
+    server.HANDLERS = (*routes, *known)
 
     class Handler(server.RequestHandler):  # type: ignore[misc]
         timeout = _STALLED_SECONDS
@@ -140,6 +143,22 @@ def main(argv: Sequence[str]) -> int:
     httpd.socket = listener
     httpd.serve_forever()
     return 0
+
+
+def _list(request: Any, response: Any, storage: Any) -> None:
+    """Serve ``objects.list``: the emulator takes no account of offsets, and TensorStore would delete what is beyond."""
+    from gcp_storage_emulator.exceptions import NotFound
+
+    query = {name: found[0] for name, found in request.query.items()}
+    start, end = query.get("startOffset", ""), query.get("endOffset") or chr(sys.maxunicode)
+    try:
+        files, prefixes = storage.get_file_list(request.params["bucket"], query.get("prefix"), query.get("delimiter"))
+    except NotFound:
+        response.status = HTTPStatus.NOT_FOUND
+        return
+    items = [each for each in files if start <= each["name"] < end]
+    prefixes = [each for each in prefixes if start <= each < end]
+    response.json({"kind": "storage#objects", "prefixes": prefixes, "items": items})
 
 
 def _move(request: Any, response: Any, storage: Any) -> None:

@@ -64,11 +64,15 @@ print("done")
 ARRAYS = """
 import numpy as np, tensorstore as ts
 
+beside = {name: ts.KvStore.open(f"gs://pathways-local/{name}").result() for name in ("arraz/", "arra/", "array0/")}
+for store in beside.values():
+    store["kept"] = b"x"
 spec = {"driver": "zarr", "kvstore": "gs://pathways-local/array"}
 layout = ts.ChunkLayout(chunk_shape=[2, 4])
-array = ts.open(spec, create=True, dtype=ts.bfloat16, shape=[4, 4], chunk_layout=layout).result()
+array = ts.open(spec, create=True, delete_existing=True, dtype=ts.bfloat16, shape=[4, 4], chunk_layout=layout).result()
 array[...] = np.arange(16).reshape(4, 4).astype(ts.bfloat16.numpy_dtype)
 assert ts.open(spec).result()[1, 2:].read().result().tolist() == [6, 7]
+assert all(store.list().result() == [b"kept"] for store in beside.values())
 print("done")
 """
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt import dtypes, promises, session_arrays, statuses, values
-from pathways_jupyter.local.pathways.ifrt.client_session import UNCOUNTED, Handler, Session
+from pathways_jupyter.local.pathways.ifrt.client_session import UNCOUNTED, Handler, Machine, Session
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.values import Spec
@@ -88,7 +88,7 @@ def first_shard(session: Session, message: Any, body: Any) -> None:
 def copy(session: Session, message: Any, body: Any) -> None:
     """Arrays go to other devices, or to another kind of memory."""
     memory_kind = message.memory_kind if message.HasField("memory_kind") else None
-    sources = [_described(session.arrays[handle]) for handle in message.array_handles]
+    sources = [described(session.arrays[handle]) for handle in message.array_handles]
     targets = []
     for source in sources:
         spec = source.spec
@@ -128,7 +128,7 @@ def reshard(session: Session, message: Any, body: Any) -> None:
     """Arrays get other shardings, over whatever devices these name."""
     sources = [session.arrays[handle] for handle in message.array_handles]
     targets = [values.read_spec(each, session.machine.shardings) for each in message.array_specs]
-    _launch_each(session, message, body, _resharded, sources, targets)
+    _launch_each(session, message, body, resharded, sources, targets)
 
 
 def read_array(session: Session, message: Any, body: Any) -> Promise:
@@ -227,7 +227,7 @@ def _launch_each(
     session: Session,
     message: Any,
     body: Any,
-    work: Callable[[Session, Spec, list[Any]], tuple[list[Any], Any]],
+    work: Callable[[Machine, Spec, list[Any]], tuple[list[Any], Any]],
     sources: Sequence[Array],
     targets: Sequence[Spec],
 ) -> None:
@@ -235,9 +235,9 @@ def _launch_each(
     handles, arrays = session.bind_new(message.result_handles, targets)
     for source, target, array in zip(sources, targets, arrays, strict=True):
         queue = session.machine.queues.of(target.sharding.device_ids)
-        is_slow = work is _resharded or _size(target) >= _LARGE
+        is_slow = work is resharded or _size(target) >= _LARGE
         session_arrays.launch(
-            partial(work, session, target),
+            partial(work, session.machine, target),
             [source],
             [array],
             consumed=_donated(message, [source]),
@@ -246,10 +246,10 @@ def _launch_each(
     body.array_handles.extend(handles)
 
 
-def _copied(session: Session, target: Spec, sources: list[Any]) -> tuple[list[Any], Any]:
+def _copied(machine: Machine, target: Spec, sources: list[Any]) -> tuple[list[Any], Any]:
     from jax._src.lib import xla_client as xc
 
-    devices = session.machine.devices
+    devices = machine.devices
     devices.check_up(target.sharding.device_ids)
     if target.is_strings:
         return [values.join(target, values.split(sources[0]))], None
@@ -260,10 +260,11 @@ def _copied(session: Session, target: Spec, sources: list[Any]) -> tuple[list[An
     return [copied], copied
 
 
-def _resharded(session: Session, target: Spec, sources: list[Any]) -> tuple[list[Any], Any]:
+def resharded(machine: Machine, target: Spec, sources: list[Any]) -> tuple[list[Any], Any]:
+    """Start to give an array another sharding; return the new one, and what to wait for."""
     import jax
 
-    session.machine.devices.check_up(target.sharding.device_ids)
+    machine.devices.check_up(target.sharding.device_ids)
     if target.is_strings:
         raise statuses.unimplemented("arrays of strings cannot be resharded")
     moved = jax.device_put(sources[0], target.sharding.jax)
@@ -276,15 +277,15 @@ def _size(spec: Spec) -> int:
     return dtypes.to_numpy(spec.kind).itemsize * math.prod(spec.shape)
 
 
-def _described(array: Array) -> Array:
-    """Refuses an array of which nothing is known, because making it failed."""
+def described(array: Array) -> Array:
+    """Return the array; refuse one of which nothing is known, because making it failed."""
     if array.spec is None:
         array.promise.get()
     return array
 
 
 def _shard_specs(session: Session, source: Array) -> list[Spec]:
-    spec = _described(source).spec
+    spec = described(source).spec
     assert spec is not None
     shape, memory_kind = spec.sharding.shard_shape(spec.shape), spec.sharding.memory_kind
     single = session.machine.shardings.single

@@ -16,10 +16,11 @@ from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt import messages, promises, statuses
 from pathways_jupyter.local.pathways.ifrt.buffers import HostBuffers
-from pathways_jupyter.local.pathways.ifrt.colocated import Order, PythonExecutable
+from pathways_jupyter.local.pathways.ifrt.colocated import Order
 from pathways_jupyter.local.pathways.ifrt.device_queues import DeviceQueues
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
 from pathways_jupyter.local.pathways.ifrt.executables import XlaExecutable
+from pathways_jupyter.local.pathways.ifrt.opaque_executable import OpaqueExecutable
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
@@ -69,7 +70,7 @@ class Session:
         self.buffers = HostBuffers()
         self.order = Order()
         self.arrays: dict[int, Array] = {}
-        self.executables: dict[int, XlaExecutable | PythonExecutable] = {}
+        self.executables: dict[int, XlaExecutable | OpaqueExecutable] = {}
         self.futures: dict[int, Promise] = {}
         self._handlers = handlers
         self._deliver = deliver

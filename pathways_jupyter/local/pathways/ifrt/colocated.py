@@ -15,6 +15,7 @@ from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt import dtypes, messages, promises, session_arrays, statuses, values
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
+from pathways_jupyter.local.pathways.ifrt.opaque_executable import OpaqueExecutable
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
@@ -58,7 +59,7 @@ class Order:
         call.then(leave)
 
 
-class PythonExecutable:
+class PythonExecutable(OpaqueExecutable):
     """A colocated Python function as a session's executable; making one loads it on every host of its devices.
 
     Args:
@@ -69,14 +70,16 @@ class PythonExecutable:
         the remote traceback.
     """
 
+    kind = "colocated Python functions"
+
     def __init__(
         self, program: bytes, sidecars: Sidecars, order: Order, devices: Devices, shardings: Shardings
     ) -> None:
         message = messages.CustomCallProgram.FromString(program)
         if message.type != PROGRAM_TYPE:
             raise statuses.unimplemented(f"programs of type {message.type} are not supported")
-        self.name: str = message.name
-        self.device_ids: tuple[int, ...] = tuple(message.devices.device_ids)
+        self.name = message.name
+        self.device_ids = tuple(message.devices.device_ids)
         self._sidecars = sidecars
         self._order = order
         self._devices = devices
@@ -87,11 +90,6 @@ class PythonExecutable:
         self._hosts = sorted({devices.all[each].host for each in self.device_ids})
         for number in self._hosts:
             self._load_on(sidecars.host(number))
-
-    @property
-    def fingerprint(self) -> bytes:
-        """Functions have none."""
-        return b""
 
     def outputs(self, inputs: Sequence[Array], device_ids: Sequence[int]) -> list[Spec]:
         """What the client declared."""
@@ -112,23 +110,6 @@ class PythonExecutable:
         )
         self._order.note(stream, self.device_ids, call)
         return call
-
-    def describe(self, response: Any) -> None:
-        """Empty: XLA has no information about Python code."""
-        nothing = statuses.unimplemented("colocated Python functions have no layouts or memory statistics")
-        nothing.write_to(response.parameter_layouts_error)
-        nothing.write_to(response.output_layouts_error)
-        nothing.write_to(response.output_memory_kinds.status)
-        nothing.write_to(response.compiled_memory_stats_error)
-        response.donated_input_indices.SetInParent()
-
-    def cost_analysis(self) -> dict[str, float]:
-        """There is none."""
-        raise statuses.unimplemented("colocated Python functions have no cost analysis")
-
-    def text(self) -> str:
-        """There is none."""
-        raise statuses.unimplemented("colocated Python functions have no program text")
 
     def release(self) -> None:
         """Lets the hosts forget the function, after all calls that were made before.

@@ -9,6 +9,8 @@ from pathways_jupyter.local.pathways.ifrt import messages, promises, statuses
 from pathways_jupyter.local.pathways.ifrt.client_session import Handler, Session
 from pathways_jupyter.local.pathways.ifrt.colocated import PythonExecutable
 from pathways_jupyter.local.pathways.ifrt.executables import XlaExecutable
+from pathways_jupyter.local.pathways.ifrt.opaque_executable import OpaqueExecutable
+from pathways_jupyter.local.pathways.ifrt.plugins import plugin_programs
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.stablehlo import CALLBACKS_REFUSED
 
@@ -24,7 +26,7 @@ def compile_program(session: Session, message: Any, body: Any) -> Promise:
 
     def compile_and_describe() -> None:
         machine, program = session.machine, message.program
-        executable: XlaExecutable | PythonExecutable
+        executable: XlaExecutable | OpaqueExecutable
         try:
             if program.type_name in _XLA_PROGRAMS:
                 executable = XlaExecutable(
@@ -34,6 +36,8 @@ def compile_program(session: Session, message: Any, body: Any) -> Promise:
                 executable = PythonExecutable(
                     program.data, machine.sidecars, session.order, machine.devices, machine.shardings
                 )
+            elif program.type_name == plugin_programs.PROGRAM_TYPE:
+                executable = plugin_programs.read(program.data, machine)
             else:
                 raise statuses.unimplemented(f"programs of type {program.type_name} are not supported")
         except Exception as error:

@@ -106,6 +106,12 @@ class Shardings:
         message.devices.device_ids.extend(device_ids)
         return self._decode(_HLO, message.SerializeToString())
 
+    def over(self, device_ids: Sequence[int], partitioning: bytes, memory_kind: str | None = None) -> Sharding:
+        """Like :meth:`partitioned`, also over a single device."""
+        if len(device_ids) == 1:
+            return self.single(device_ids[0], memory_kind)
+        return self.partitioned(device_ids, partitioning, memory_kind)
+
     def moved(self, sharding: Sharding, device_ids: Sequence[int], memory_kind: str | None) -> Sharding:
         """`sharding` on other devices."""
         return self._decode(*sharding.encoding_on(device_ids, memory_kind))

@@ -1,0 +1,211 @@
+"""Arrays that go to a bucket and come back without passing through the client: what Pathways calls persistence.
+
+Each is a Zarr array (version 2) at ``LOCATION/NAME``, with one chunk for each shard; that is what Orbax expects to find
+there. TensorStore writes and reads them.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pathways_jupyter.local.pathways.ifrt import dtypes, session_arrays, statuses, values
+from pathways_jupyter.local.pathways.ifrt.opaque_executable import OpaqueExecutable
+from pathways_jupyter.local.pathways.ifrt.promises import Promise
+from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
+from pathways_jupyter.local.pathways.ifrt.statuses import Code, StatusError
+from pathways_jupyter.local.pathways.ifrt.values import Spec
+
+if TYPE_CHECKING:
+    from pathways_jupyter.local.pathways.ifrt.client_session import Machine
+
+_SCHEME = "gs://"
+_MLIR_PREFIXES = {"pred": "i1", "s": "i", "u": "ui"}
+_numbers = itertools.count(1)
+
+
+class _Place:
+    """Where one array is, and how long a request about it may take."""
+
+    def __init__(self, request: Mapping[str, Any]) -> None:
+        location, self.name = (base64.b64decode(request[each]).decode() for each in ("b64_location", "b64_name"))
+        if not location.startswith(_SCHEME):
+            raise statuses.invalid(f"{location!r} is not a location in a bucket, {_SCHEME}BUCKET/DIRECTORY")
+        self.bucket, _, directory = location.removeprefix(_SCHEME).partition("/")
+        self.path = "/".join(each for each in (directory.strip("/"), self.name) if each)
+        self.timeout: float = request["timeout"]["seconds"] + request["timeout"]["nanos"] / 1e9
+        self.device_ids = tuple(request["devices"]["device_ids"])
+        self.partitioning = base64.b64decode(request["b64_hlo_sharding_string"])
+
+    def __str__(self) -> str:
+        return f"{_SCHEME}{self.bucket}/{self.path}"
+
+    def open(self, deadline: float, **options: Any) -> Any:
+        """Return the open TensorStore; raises its errors, which name the place."""
+        kvstore = {"driver": "gcs", "bucket": self.bucket, "path": f"{self.path}/"}
+        spec = {"driver": "zarr", "kvstore": kvstore, **options.pop("spec", {})}
+        return self.result(_tensorstore().open(spec, **options), deadline)
+
+    def result(self, future: Any, deadline: float) -> Any:
+        """Wait for a future of TensorStore.
+
+        Raises:
+          StatusError: DEADLINE_EXCEEDED.
+        """
+        try:
+            return future.result(timeout=max(0.0, deadline - time.monotonic()))
+        except TimeoutError:
+            raise StatusError(Code.DEADLINE_EXCEEDED, f"{self} took longer than {self.timeout:g} s") from None
+
+
+class _Persistence(OpaqueExecutable):
+    kind = "requests about arrays in a bucket"
+
+    def __init__(self, requests: Sequence[Mapping[str, Any]], machine: Machine) -> None:
+        self._places = [_Place(each) for each in requests]
+        self._machine = machine
+        self.device_ids = tuple(dict.fromkeys(device for place in self._places for device in place.device_ids))
+        if not self.device_ids:
+            raise statuses.invalid("a request about arrays in a bucket names at least one array and one device")
+
+    def _launch(
+        self, work: Callable[[list[Any]], list[Any]], inputs: Sequence[Array], outputs: Sequence[Array]
+    ) -> Promise:
+        def checked(sources: list[Any]) -> tuple[list[Any], None]:
+            self._machine.devices.check_up(self.device_ids)
+            return work(sources), None
+
+        def start(job: Callable[[], object]) -> None:
+            threading.Thread(target=job, name=f"{self.name} {next(_numbers)}", daemon=True).start()
+
+        return session_arrays.launch(checked, inputs, outputs, start=start)
+
+
+class Write(_Persistence):
+    """Writes its arguments, one for each request."""
+
+    name = "persistence_write"
+
+    def outputs(self, inputs: Sequence[Array], device_ids: Sequence[int]) -> list[Spec]:
+        """Nothing."""
+        del device_ids
+        if len(inputs) != len(self._places):
+            raise statuses.invalid(f"{len(self._places)} arrays are to be written, and {len(inputs)} were given")
+        return []
+
+    def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Promise:
+        """Starts to write on a thread of its own."""
+        specs = [each.spec for each in inputs]
+
+        def work(sources: list[Any]) -> list[Any]:
+            begun = time.monotonic()
+            writes = [
+                (place, self._write(place, spec, source, begun + place.timeout))
+                for place, spec, source in zip(self._places, specs, sources, strict=True)
+            ]
+            for place, futures in writes:
+                for future in futures:
+                    place.result(future, begun + place.timeout)
+            return []
+
+        return self._launch(work, inputs, outputs)
+
+    @staticmethod
+    def _write(place: _Place, spec: Spec | None, source: Any, deadline: float) -> list[Any]:
+        """Start to write one array; each shard once, however many devices have it."""
+        assert spec is not None
+        if spec.is_strings:
+            raise statuses.unimplemented("arrays of strings cannot be written to a bucket")
+        shape, chunks = list(spec.shape), [max(1, each) for each in spec.sharding.shard_shape(spec.shape)]
+        metadata = {"shape": shape, "chunks": chunks, "compressor": None}
+        store = place.open(
+            deadline,
+            spec={"metadata": metadata},
+            dtype=_tensorstore().dtype(dtypes.to_numpy(spec.kind)),
+            create=True,
+            delete_existing=True,
+        )
+        # Slices cannot be keys of a dict in all supported versions of Python.
+        shards = {str(each.index): each for each in source.addressable_shards}
+        return [store[each.index].write(np.asarray(each.data)) for each in shards.values()]
+
+
+class Read(_Persistence):
+    """Reads arrays, one for each request."""
+
+    name = "persistence_read"
+
+    def __init__(self, requests: Sequence[Mapping[str, Any]], machine: Machine) -> None:
+        super().__init__(requests, machine)
+        self._specs = []
+        for place, request in zip(self._places, requests, strict=True):
+            shape = tuple(request["shape"]["dimensions"])
+            kind = _kind(request["shape"]["xla_primitive_type_str"])
+            self._specs.append(Spec(kind, shape, machine.shardings.over(place.device_ids, place.partitioning)))
+
+    def outputs(self, inputs: Sequence[Array], device_ids: Sequence[int]) -> list[Spec]:
+        """What the client declared."""
+        del inputs, device_ids
+        return list(self._specs)
+
+    def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Promise:
+        """Starts to read on a thread of its own."""
+
+        def work(_: list[Any]) -> list[Any]:
+            begun = time.monotonic()
+            reads = [
+                (place, spec, self._read(place, spec, begun + place.timeout))
+                for place, spec in zip(self._places, self._specs, strict=True)
+            ]
+            return [self._arrived(place, spec, read, begun + place.timeout) for place, spec, read in reads]
+
+        return self._launch(work, inputs, outputs)
+
+    @staticmethod
+    def _read(place: _Place, spec: Spec, deadline: float) -> dict[str, Any]:
+        """Start to read one array; each part once, by the text of its index.
+
+        Raises:
+          StatusError: It has another shape or element type.
+        """
+        store = place.open(deadline, open=True)
+        dtype = dtypes.to_numpy(spec.kind)
+        if tuple(store.shape) != spec.shape or store.dtype.numpy_dtype != dtype:
+            raise statuses.invalid(
+                f"{place} is {store.dtype.name}{list(store.shape)}, and {dtype.name}{list(spec.shape)} was asked for"
+            )
+        parts = spec.sharding.jax.addressable_devices_indices_map(spec.shape).values()
+        return {text: store[index].read() for text, index in {str(each): each for each in parts}.items()}
+
+    def _arrived(self, place: _Place, spec: Spec, reads: Mapping[str, Any], deadline: float) -> Any:
+        parts = {text: place.result(read, deadline) for text, read in reads.items()}
+        index_of = spec.sharding.jax.addressable_devices_indices_map(spec.shape)
+        devices = [self._machine.devices.jax_devices[each] for each in spec.sharding.device_ids]
+        return values.from_host(spec, [parts[str(index_of[each])] for each in devices], devices)
+
+
+def _kind(xla_name: str) -> int:
+    """The kind of XLA's element type, e.g. ``S32``, which is ``i32`` to MLIR."""
+    name = xla_name.lower()
+    for prefix, mlir in _MLIR_PREFIXES.items():
+        if name.startswith(prefix):
+            name = mlir + name.removeprefix(prefix)
+            break
+    return dtypes.from_mlir(name)
+
+
+def _tensorstore() -> Any:
+    try:
+        import tensorstore
+    except ImportError:
+        raise statuses.unimplemented(
+            "writing and reading arrays in a bucket needs TensorStore: pip install 'pathways_jupyter[elastic]',"
+            " and connect again"
+        ) from None
+    return tensorstore

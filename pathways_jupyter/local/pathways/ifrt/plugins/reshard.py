@@ -1,0 +1,73 @@
+"""Arrays that get other shardings, over whatever devices these name: what pathwaysutils calls the side channel."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pathways_jupyter.local.pathways.ifrt import array_requests, promises, session_arrays, statuses
+from pathways_jupyter.local.pathways.ifrt.opaque_executable import OpaqueExecutable
+from pathways_jupyter.local.pathways.ifrt.promises import Promise
+from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
+from pathways_jupyter.local.pathways.ifrt.shardings import Sharding
+from pathways_jupyter.local.pathways.ifrt.values import Spec
+
+if TYPE_CHECKING:
+    from pathways_jupyter.local.pathways.ifrt.client_session import Machine
+
+
+class Reshard(OpaqueExecutable):
+    """A plan to give arrays other shardings; can be run again and again."""
+
+    kind = "requests to reshard"
+    name = "reshard"
+
+    def __init__(self, request: Mapping[str, Any], machine: Machine) -> None:
+        def read(described: Mapping[str, Any]) -> Sharding:
+            return machine.shardings.over(
+                tuple(described["devices"]["device_ids"]),
+                base64.b64decode(described["xla_hlo_sharding"]),
+                described.get("memory_kind"),
+            )
+
+        self._machine = machine
+        self._sources, self._targets = (
+            [read(each) for each in request[name]] for name in ("inSharding", "outSharding")
+        )
+        self._donate = bool(request["donateInput"])
+        if not self._sources or len(self._sources) != len(self._targets):
+            raise statuses.invalid("a request to reshard has as many shardings for results as for arguments")
+        # jaxlib's client accepts arguments with as many shards as the program has devices.
+        self.device_ids = tuple(dict.fromkeys(device for each in self._sources for device in each.device_ids))
+
+    def outputs(self, inputs: Sequence[Array], device_ids: Sequence[int]) -> list[Spec]:
+        """The same arrays with other shardings.
+
+        Raises:
+          StatusError: The arguments are not on the devices of the plan.
+        """
+        del device_ids
+        known = [array_requests.described(each).spec for each in inputs]
+        places = [each.sharding.device_ids for each in known if each is not None]
+        if places != [each.device_ids for each in self._sources]:
+            raise statuses.invalid("the arguments are not on the devices that the request to reshard names")
+        specs = zip(known, self._targets, strict=True)
+        return [Spec(each.kind, each.shape, target) for each, target in specs if each is not None]
+
+    def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Promise:
+        """Starts to move each array."""
+        started = []
+        for source, target in zip(inputs, outputs, strict=True):
+            assert target.spec is not None
+            started.append(
+                session_arrays.launch(
+                    partial(array_requests.resharded, self._machine, target.spec),
+                    [source],
+                    [target],
+                    consumed=[source] if self._donate else [],
+                    start=self._machine.queues.of(target.spec.sharding.device_ids).launch_elsewhere,
+                )
+            )
+        return promises.all_of(started)
