@@ -12,6 +12,7 @@ import asyncio
 import importlib
 import json
 import re
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
@@ -79,6 +80,8 @@ class Client:
         # Whether this server has ever answered, so that it is worth waiting for.
         self._known = False
         self._clock = ServerClock()
+        self.answered: Counter[tuple[str, int]] = Counter()
+        """How many requests had which method and answer's status."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -148,6 +151,7 @@ class Client:
             request = await api.prepare(method, path, query, body=body, content_type=content_type)
             async with asyncio.timeout(ANSWER_SECONDS):
                 response = await self._send(api, request)
+                self.answered[method, response.status] += 1
                 answer = await self._read(response)
             if response.status >= 400:
                 raise self._refused(response.status, answer, method, path, query)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Awaitable, Callable, Hashable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
@@ -89,16 +91,28 @@ Key = tuple[str, str]
 """Namespace and name of a job; its JobSet has the same."""
 
 
+@dataclass
+class Reconciles:
+    """How many there were, and how many seconds they took in all."""
+
+    count: int = 0
+    seconds: float = 0.0
+
+
 class JobController:
     """Controls the jobs of one namespace, or of all.
 
     Args:
       namespace: Empty for all.
       say: Called with each action, in words.
+      reconciles: Where they are counted.
     """
 
-    def __init__(self, client: Client, *, namespace: str = "", say: Callable[[str], None]) -> None:
+    def __init__(
+        self, client: Client, *, namespace: str = "", say: Callable[[str], None], reconciles: Reconciles
+    ) -> None:
         self._client = client
+        self._reconciles = reconciles
         self._namespace = namespace
         self._say = say
         self._jobs: dict[Key, Object] = {}
@@ -108,7 +122,7 @@ class JobController:
 
     async def run(self) -> None:
         """Control jobs until cancelled."""
-        queue = WorkQueue(self._reconcile, self._failed)
+        queue = WorkQueue(self._counted_reconcile, self._failed)
         # JobSets first: a job whose JobSet is not known yet would be created again, which the API server refuses, but
         # which costs a request for each job at every start.
         known = asyncio.Event()
@@ -146,6 +160,14 @@ class JobController:
             except PathwaysError as error:
                 self._report(resource, str(error))
             await asyncio.sleep(MISSING_SECONDS)
+
+    async def _counted_reconcile(self, key: Key) -> None:
+        began = time.monotonic()
+        try:
+            await self._reconcile(key)
+        finally:
+            self._reconciles.count += 1
+            self._reconciles.seconds += time.monotonic() - began
 
     async def _reconcile(self, key: Key) -> None:
         job = self._jobs.get(key)

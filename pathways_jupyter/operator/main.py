@@ -16,7 +16,7 @@ from pathways_jupyter.base.text import parse_seconds
 from pathways_jupyter.kube import auth, claim_package
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.operator.election import LEASE_SECONDS, LONGEST_LEASE_SECONDS, Election, Rivals, identity
-from pathways_jupyter.operator.job_controller import JobController
+from pathways_jupyter.operator.job_controller import JobController, Reconciles
 from pathways_jupyter.operator.sweeper import INTERVAL_SECONDS, Sweeper
 from pathways_jupyter.service import leases
 
@@ -85,59 +85,68 @@ def say(text: str) -> None:
     print(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), text, flush=True)
 
 
-def election_of(client: Client, options: argparse.Namespace) -> Election:
-    """Return the election in which this operator takes part."""
-    return Election(
-        client,
-        options.namespace or client.namespace or "default",
-        me=identity(),
-        say=lambda text: say(f"PathwaysJobs: {text}"),
-        seconds=options.lease_seconds,
-    )
+class Operator:
+    """What an operator does at one cluster.
 
+    Attributes:
+      election: By which it becomes the leader, who alone controls jobs.
+      reconciles: Of jobs, by this process.
+    """
 
-async def operate(client: Client, options: argparse.Namespace, stop: asyncio.Event, election: Election) -> None:
-    """Sweep, and control jobs while `election` is won, until `stop` is set."""
-    sweeper = Sweeper(client, namespace=options.namespace, interval=options.interval, say=say)
-    controlling = asyncio.create_task(election.run(lambda: _control(client, options.namespace)))
-    sweeping = asyncio.create_task(sweeper.run(stop))
-    try:
-        await asyncio.wait({controlling, sweeping}, return_when=asyncio.FIRST_COMPLETED)
-        if controlling.done():
-            await controlling
-    finally:
-        stop.set()
-        controlling.cancel()
-        await asyncio.gather(controlling, sweeping, return_exceptions=True)
+    def __init__(self, client: Client, options: argparse.Namespace) -> None:
+        self._client = client
+        self._namespace: str = options.namespace
+        self._sweeper = Sweeper(client, namespace=options.namespace, interval=options.interval, say=say)
+        self.reconciles = Reconciles()
+        self.election = Election(
+            client,
+            options.namespace or client.namespace or "default",
+            me=identity(),
+            say=lambda text: say(f"PathwaysJobs: {text}"),
+            seconds=options.lease_seconds,
+        )
 
+    async def run(self, stop: asyncio.Event) -> None:
+        """Sweep and control jobs until `stop` is set."""
+        controlling = asyncio.create_task(self.election.run(self._control))
+        sweeping = asyncio.create_task(self._sweeper.run(stop))
+        try:
+            await asyncio.wait({controlling, sweeping}, return_when=asyncio.FIRST_COMPLETED)
+            if controlling.done():
+                await controlling
+        finally:
+            stop.set()
+            controlling.cancel()
+            await asyncio.gather(controlling, sweeping, return_exceptions=True)
 
-async def _control(client: Client, namespace: str) -> None:
-    """Control jobs as the leader, except while another controller of the same API runs."""
-    rivals = Rivals(client)
-    following = asyncio.create_task(_follow(rivals))
-    try:
-        await rivals.synced.wait()
-        while True:
-            # Before it is asked who is there, so that no change in between is missed.
-            rivals.changed.clear()
-            changed: asyncio.Task[object] = asyncio.create_task(rivals.changed.wait())
-            work: list[asyncio.Task[object]] = [changed]
-            if rivals.present:
-                say(f"PathwaysJobs: {rivals.present} controls them already; standing back while it runs")
-            else:
-                say("PathwaysJobs: controlling them")
-                work.append(asyncio.create_task(JobController(client, namespace=namespace, say=say).run()))
-            try:
-                done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    await task
-            finally:
-                for task in work:
-                    task.cancel()
-                await asyncio.gather(*work, return_exceptions=True)
-    finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
+    async def _control(self) -> None:
+        """Control jobs as the leader, except while another controller of the same API runs."""
+        rivals = Rivals(self._client)
+        following = asyncio.create_task(_follow(rivals))
+        try:
+            await rivals.synced.wait()
+            while True:
+                # Before it is asked who is there, so that no change in between is missed.
+                rivals.changed.clear()
+                changed: asyncio.Task[object] = asyncio.create_task(rivals.changed.wait())
+                work: list[asyncio.Task[object]] = [changed]
+                if rivals.present:
+                    say(f"PathwaysJobs: {rivals.present} controls them already; standing back while it runs")
+                else:
+                    say("PathwaysJobs: controlling them")
+                    jobs = JobController(self._client, namespace=self._namespace, say=say, reconciles=self.reconciles)
+                    work.append(asyncio.create_task(jobs.run()))
+                try:
+                    done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+                    for task in done:
+                        await task
+                finally:
+                    for task in work:
+                        task.cancel()
+                    await asyncio.gather(*work, return_exceptions=True)
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
 
 
 async def _follow(rivals: Rivals) -> None:
@@ -165,7 +174,7 @@ async def _main(options: argparse.Namespace) -> int:
             for each in await leases.sweep(client, options.namespace):
                 say(f"deleted {each.kind} {each.namespace}/{each.job}: {each.reason} {each.error}".rstrip())
             return 0
-        election = election_of(client, options)
+        operator = Operator(client, options)
         async with contextlib.AsyncExitStack() as stack:
             if options.metrics_port:
                 from pathways_jupyter.operator import metrics_server
@@ -174,11 +183,12 @@ async def _main(options: argparse.Namespace) -> int:
                     client,
                     options.metrics_port,
                     namespace=options.namespace,
-                    is_ready=lambda: election.server_answers,
+                    is_ready=lambda: operator.election.server_answers,
+                    reconciles=operator.reconciles,
                     say=say,
                 )
                 say(f"metrics: {await stack.enter_async_context(serving)}")
-            await operate(client, options, stop, election)
+            await operator.run(stop)
     say("stopped")
     return 0
 

@@ -1,7 +1,7 @@
 """Serve Prometheus metrics of all services and sessions that the operator can see.
 
-Every scrape reads the cluster, at most once in :data:`FRESH_SECONDS`. If that fails there is one metric less than
-before: ``pathways_up`` is 0 and all others are missing.
+Every scrape reads the cluster, at most once in :data:`FRESH_SECONDS`. If that fails, ``pathways_up`` is 0 and all other
+metrics about the cluster are missing.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathways_jupyter.base.errors import ClusterError, PathwaysError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import LEASES
+from pathways_jupyter.operator.job_controller import Reconciles
 from pathways_jupyter.service import metrics, names, status, unreadable
 from pathways_jupyter.service.session_figures import SessionFigures
 
@@ -45,11 +46,15 @@ class ClusterMetrics:
 
     Args:
       namespace: Empty for all.
+      reconciles: Those of this operator.
       say: Called with the reason whenever the cluster cannot be read.
     """
 
-    def __init__(self, client: Client, *, namespace: str = "", say: Callable[[str], None]) -> None:
+    def __init__(
+        self, client: Client, *, namespace: str = "", reconciles: Reconciles, say: Callable[[str], None]
+    ) -> None:
         self._client = client
+        self._reconciles = reconciles
         self._namespace = namespace
         self._say = say
         self._lock = asyncio.Lock()
@@ -69,9 +74,24 @@ class ClusterMetrics:
             return self._text
 
     async def _read(self) -> list[Metric]:
-        from prometheus_client.core import GaugeMetricFamily
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
 
-        up = "Whether the cluster could be read; if not, all other metrics are missing."
+        requests = CounterMetricFamily(
+            "pathways_operator_api_requests", "This operator's requests to the API server.", labels=["method", "status"]
+        )
+        for (method, code), number in sorted(self._client.answered.items()):
+            requests.add_metric([method, str(code)], number)
+        done = self._reconciles
+        own = [
+            requests,
+            SummaryMetricFamily(
+                "pathways_operator_reconcile_seconds",
+                "Reconciles of PathwaysJobs by this operator.",
+                count_value=done.count,
+                sum_value=done.seconds,
+            ),
+        ]
+        up = "Whether the cluster could be read; if not, those about it are missing."
         try:
             # Without the proxies' logs, which the operator may not read.
             services, found = await asyncio.gather(
@@ -80,10 +100,11 @@ class ClusterMetrics:
             )
         except PathwaysError as error:
             self._say(f"metrics: {error}")
-            return [GaugeMetricFamily("pathways_up", up, value=0)]
+            return [*own, GaugeMetricFamily("pathways_up", up, value=0)]
         now = self._client.now()
         figures = [each for each in (SessionFigures.of_lease(lease, now) for lease in found.items) if each is not None]
         return [
+            *own,
             GaugeMetricFamily("pathways_up", up, value=1),
             *metrics.of_services((self._client.cluster.name, each) for each in services),
             GaugeMetricFamily("pathways_odd_leases", _ODD, value=unreadable.number_of(found.items)),
@@ -93,7 +114,13 @@ class ClusterMetrics:
 
 @contextlib.asynccontextmanager
 async def serving(
-    client: Client, port: int, *, namespace: str = "", is_ready: Callable[[], bool], say: Callable[[str], None]
+    client: Client,
+    port: int,
+    *,
+    namespace: str = "",
+    is_ready: Callable[[], bool],
+    reconciles: Reconciles,
+    say: Callable[[str], None],
 ) -> AsyncIterator[str]:
     """Serve ``/metrics``, ``/healthz`` and ``/readyz`` on `port` inside the block; yields the first one's address.
 
@@ -106,7 +133,7 @@ async def serving(
     from aiohttp import web
     from prometheus_client import CONTENT_TYPE_LATEST
 
-    collected = ClusterMetrics(client, namespace=namespace, say=say)
+    collected = ClusterMetrics(client, namespace=namespace, reconciles=reconciles, say=say)
 
     async def answer(request: web.Request) -> web.Response:
         return web.Response(body=await collected.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})

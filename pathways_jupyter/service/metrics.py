@@ -7,7 +7,7 @@ series shows what was true once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pathways_jupyter.service.model import Service
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 
 _SERVICE = ("cluster", "namespace", "service", "instance_type", "queue")
 _SESSION = ("session", "user", "namespace", "service", "queue")
+_COUNTERS: Mapping[str, tuple[str, str]] = {
+    "waited": ("slice_wait_seconds", "Seconds waited for slices."),
+    "reconnects": ("reconnects", "Proxies that were replaced."),
+    "losses": ("slice_losses", "Slices that went down."),
+    "recoveries": ("slice_recoveries", "Slices that came back."),
+    "interruptions": ("interruptions", "Interruptions of the network that the relay outlived."),
+}
+"""Name and meaning of the metric of each figure."""
 
 
 def of_services(pictures: Iterable[tuple[str, Service]]) -> Iterator[Metric]:
@@ -53,16 +61,24 @@ def of_sessions(sessions: Iterable[SessionFigures]) -> Iterator[Metric]:
     states = GaugeMetricFamily("pathways_sessions", "Sessions by state.", labels=["state"])
     for state, number in sorted(Counter(each.state for each in listed).items()):
         states.add_metric([state], number)
-    waited = CounterMetricFamily("pathways_session_slice_wait_seconds", "Seconds waited for slices.", labels=_SESSION)
-    again = CounterMetricFamily("pathways_session_reconnects", "Proxies that were replaced.", labels=_SESSION)
+    chips = GaugeMetricFamily("pathways_session_chips", "Chips that the session holds.", labels=_SESSION)
+    idle = GaugeMetricFamily("pathways_session_idle_seconds", "Since it sent anything to its proxy.", labels=_SESSION)
+    counters = {
+        name: CounterMetricFamily(f"pathways_session_{metric}", about, labels=_SESSION)
+        for name, (metric, about) in _COUNTERS.items()
+    }
     carried = CounterMetricFamily(
-        "pathways_session_tunnel_bytes", "Bytes that the tunnel carried.", labels=[*_SESSION, "direction"]
+        "pathways_session_tunnel_bytes", "Bytes that the tunnel carried.", labels=[*_SESSION, "relay", "direction"]
     )
     for each in listed:
         about = (each.session, each.user, each.namespace, each.service, each.queue)
-        waited.add_metric(about, each.waited)
-        again.add_metric(about, each.reconnects)
+        chips.add_metric(about, each.chips if each.holds else 0)
+        if each.idle is not None:
+            idle.add_metric(about, each.idle)
+        for name, counter in counters.items():
+            counter.add_metric(about, getattr(each, name))
         if each.sent is not None and each.received is not None:
-            carried.add_metric([*about, "sent"], each.sent)
-            carried.add_metric([*about, "received"], each.received)
-    yield from (states, waited, again, carried)
+            relay = "yes" if each.relay else "no"
+            carried.add_metric([*about, relay, "sent"], each.sent)
+            carried.add_metric([*about, relay, "received"], each.received)
+    yield from (states, chips, idle, *counters.values(), carried)

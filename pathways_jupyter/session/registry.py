@@ -19,15 +19,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pathways_jupyter.base import runtime_files, tpu
 from pathways_jupyter.base.config import runtime_dir
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.events import SessionSlice, SessionState
-
-if TYPE_CHECKING:
-    from pathways_jupyter.service.session_figures import SessionFigures
 
 TEMPORARY_PREFIX = "pathways-"
 
@@ -159,26 +156,6 @@ class SessionRecord:
             return "direct, through a unix socket"
         how = "encrypted with ALTS" if self.credentials == ALTS else "unencrypted"
         return f"direct to {self.direct}, {how}"
-
-    def figures(self) -> SessionFigures:
-        """Return the session's figures; its supervisor must just have given this record."""
-        # Only here: it brings the client of Kubernetes, which most readers of records do not need.
-        from pathways_jupyter.service.session_figures import SessionFigures
-
-        waiting = self.state is SessionState.WAITING
-        # The clock may have been set back meanwhile.
-        since = max(0.0, time.time() - self.state_since) if waiting else 0.0
-        return SessionFigures(
-            session=self.id,
-            user=self.user,
-            namespace=self.namespace,
-            service=self.service,
-            state=self.state,
-            waited=round(self.waited + since, 3),
-            reconnects=max(0, self.generation - 1),
-            sent=None if self.direct else self.sent,
-            received=None if self.direct else self.received,
-        )
 
     def to_json(self) -> dict[str, Any]:
         """Return this record as JSON values."""

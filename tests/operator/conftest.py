@@ -9,7 +9,7 @@ from quiet_cluster import DEADLINE, QuietCluster
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS, Resource
-from pathways_jupyter.operator.job_controller import JobController
+from pathways_jupyter.operator.job_controller import JobController, Reconciles
 from pathways_jupyter.service.pathwaysjob import definition
 
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
@@ -26,7 +26,7 @@ class Bench(QuietCluster):
     async def controlled(self, client: Client):
         """Control jobs meanwhile; yields the lines of the controller's log."""
         lines = Log()
-        running = asyncio.create_task(JobController(client, say=lines.write).run())
+        running = asyncio.create_task(JobController(client, say=lines.write, reconciles=Reconciles()).run())
         try:
             yield lines
         finally:

@@ -8,7 +8,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS, Resource
 from pathways_jupyter.local.apiserver import app
 from pathways_jupyter.operator import job_controller
-from pathways_jupyter.operator.job_controller import EVENTS, JobController
+from pathways_jupyter.operator.job_controller import EVENTS, JobController, Reconciles
 from pathways_jupyter.service.pathwaysjob import expansion
 
 
@@ -177,7 +177,7 @@ async def test_a_controller_killed_at_any_write_is_continued_by_the_next(bench, 
             await objects.create(client, PATHWAYS_JOBS, training(name))
             async with Mortal(auth.load(bench.kubeconfig()), last, sent=sent) as mortal:
                 killed = asyncio.create_task(mortal.died.wait())
-                first = asyncio.create_task(JobController(mortal, say=lambda _: None).run())
+                first = asyncio.create_task(JobController(mortal, say=lambda _: None, reconciles=Reconciles()).run())
                 life = asyncio.create_task(live(bench, client, name))
                 async with asyncio.timeout(60):
                     await asyncio.wait({killed, life}, return_when=asyncio.FIRST_COMPLETED)

@@ -137,7 +137,7 @@ async def test_it_stands_back_while_another_controller_runs(bench, options, monk
         await objects.create(client, PODS, RIVAL)
         stop, log = asyncio.Event(), Log()
         monkeypatch.setattr(main, "say", log.write)
-        running = asyncio.create_task(main.operate(client, options, stop, main.election_of(client, options)))
+        running = asyncio.create_task(main.Operator(client, options).run(stop))
         await log.until("standing back")
         log.clear()
         await objects.create(client, PATHWAYS_JOBS, training("a"))
@@ -203,7 +203,7 @@ async def test_the_manifests_give_the_operator_all_it_needs_and_no_more(bench):
         async with bench.client(name="operator", rules=rules) as limited:
             stop = asyncio.Event()
             options = argparse.Namespace(namespace="", interval=1e6, lease_seconds=3.0)
-            running = asyncio.create_task(main.operate(limited, options, stop, main.election_of(limited, options)))
+            running = asyncio.create_task(main.Operator(limited, options).run(stop))
             await objects.create(client, PATHWAYS_JOBS, training("a"))
             await bench.job_in(client, "a", "Pending")
             stop.set()

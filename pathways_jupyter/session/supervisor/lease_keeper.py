@@ -84,9 +84,9 @@ class LeaseKeeper:
                     self._warn(error)
 
     async def _renew(self) -> bool:
-        record = self._session_log.counted()
-        figures = record.figures().to_json()
-        return await leases.renew(self._client, self._job, namespace=record.namespace, figures=figures)
+        figures = self._session_log.figures(relay=self._keep > 0).to_json()
+        namespace = self._session_log.record.namespace
+        return await leases.renew(self._client, self._job, namespace=namespace, figures=figures)
 
     def explain(self, reason: str) -> str:
         """Return why the proxy was removed: `reason`, or that its Lease had expired."""

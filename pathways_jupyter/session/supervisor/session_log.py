@@ -20,6 +20,7 @@ import time
 from collections import deque
 from typing import Any
 
+from pathways_jupyter.base import tpu
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.events import (
@@ -33,6 +34,7 @@ from pathways_jupyter.base.events import (
 )
 from pathways_jupyter.base.sentences import say
 from pathways_jupyter.kube.clock import boot_seconds
+from pathways_jupyter.service.session_figures import SessionFigures
 from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.tunnel.portforward import Traffic
@@ -122,6 +124,9 @@ class SessionLog:
         self.history = History()
         self.traffic = Traffic()
         self._published = False
+        self._slices_lost = self._slices_healed = self._interruptions = 0
+        # Whether something was sent is looked at when the figures are written, a few times a minute.
+        self._sent, self._sent_at = 0, boot_seconds()
         # When the state began, on a clock that cannot be set.
         self._entered = boot_seconds()
 
@@ -172,6 +177,31 @@ class SessionLog:
         """Return the record with the bytes that the tunnel has carried so far."""
         return dataclasses.replace(self.record, sent=self.traffic.sent, received=self.traffic.received)
 
+    def figures(self, *, relay: bool) -> SessionFigures:
+        """Return the session's figures for those who operate the cluster; its proxy has a relay or not."""
+        record, now = self.record, boot_seconds()
+        if self.traffic.sent != self._sent:
+            self._sent, self._sent_at = self.traffic.sent, now
+        waiting = now - self._entered if record.state is SessionState.WAITING else 0.0
+        has_tunnel = not record.direct
+        return SessionFigures(
+            session=record.id,
+            user=record.user,
+            namespace=record.namespace,
+            service=record.service,
+            state=record.state,
+            waited=round(record.waited + waiting, 3),
+            reconnects=max(0, record.generation - 1),
+            chips=sum(tpu.parse_instance_type(name).chips * number for name, number in record.instances.items()),
+            losses=self._slices_lost,
+            recoveries=self._slices_healed,
+            interruptions=self._interruptions,
+            sent=self.traffic.sent if has_tunnel else None,
+            received=self.traffic.received if has_tunnel else None,
+            idle=round(now - self._sent_at, 3) if has_tunnel else None,
+            relay=relay,
+        )
+
     def connected(self) -> None:
         """Transition to connected, and from there to degraded if a slice has gone down meanwhile.
 
@@ -190,6 +220,7 @@ class SessionLog:
                 reason=reason.rstrip("."),
                 minutes=f"{self.config.keep / 60:.0f}",
             )
+            self._interruptions += 1
             self.enter(SessionState.INTERRUPTED, message)
 
     def restored(self, seconds: float) -> None:
@@ -218,6 +249,8 @@ class SessionLog:
     def _publish(self, event: Event) -> None:
         details = ", ".join(f"{name}={value}" for name, value in event.data.items())
         logger.info("%s: %s%s", event.kind, event.message, f" ({details})" if details else "")
+        self._slices_lost += event.kind is EventKind.SLICE_DOWN
+        self._slices_healed += event.kind is EventKind.SLICE_HEALED
         slices = slices_after(self.record.slices, event)
         if slices != self.record.slices:
             self.update(slices=slices)

@@ -1,0 +1,57 @@
+"""The dashboard and the alert rules ask for metrics and labels that the operator exports."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from pathways_jupyter.base.events import SessionState
+from pathways_jupyter.operator import metrics_server
+from pathways_jupyter.service import metrics
+from pathways_jupyter.service.model import Service
+from pathways_jupyter.service.podstate import State
+from pathways_jupyter.service.session_figures import SessionFigures
+
+OPERATIONS = Path(__file__).parents[2] / "docs" / "operations"
+GRAFANA = re.compile(r"\$(__\w+|\w+)|\[[^]]*\]")
+WORDS = {"sum", "by", "rate", "increase", "and", "or", "on", "max", "absent"}
+
+
+def expressions():
+    for panel in json.loads((OPERATIONS / "dashboard.json").read_text())["panels"]:
+        for target in panel["targets"]:
+            yield panel["title"], target["expr"]
+    for group in yaml.safe_load((OPERATIONS / "alerts.yaml").read_text())["groups"]:
+        for rule in group["rules"]:
+            yield rule["alert"], rule["expr"]
+
+
+@pytest.fixture(scope="module")
+def exported():
+    """The labels of each metric that an operator exports, by name."""
+    session = SessionFigures("s", "jane", "default", "x", SessionState.CONNECTED, 0.0, 0, sent=1, received=1, idle=1.0)
+    service = Service("x", "default", "x:29001", "tpuv6e:2x2", State.READY, (), (), True)
+    found = [*metrics.of_services([("c", service)]), *metrics.of_sessions([session])]
+    registry = CollectorRegistry()
+    registry.register(metrics_server._Scrape(found))
+    labels = {}
+    for family in text_string_to_metric_families(generate_latest(registry).decode()):
+        for sample in family.samples:
+            labels.setdefault(sample.name, set()).update(sample.labels)
+    own = {"pathways_up": set(), "pathways_operator_api_requests_total": {"method", "status"}}
+    seconds = "pathways_operator_reconcile_seconds"
+    return {**labels, **own, f"{seconds}_sum": set(), f"{seconds}_count": set()}
+
+
+@pytest.mark.parametrize(("title", "expression"), list(expressions()), ids=lambda value: value[:40])
+def test_each_expression_names_metrics_and_labels_that_there_are(exported, title, expression):
+    plain = re.sub(r'"[^"]*"', '""', GRAFANA.sub("", expression))
+    named = set(re.findall(r"pathways_\w+", plain))
+    assert named
+    assert named <= set(exported), title
+    labels = set().union(*(exported[name] for name in named))
+    assert set(re.findall(r"[a-z_]+", plain)) - WORDS - named <= labels, title
