@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
+import yaml
 
 import pathways_jupyter
 from pathways_jupyter.base import errors, events
@@ -20,7 +21,7 @@ from pathways_jupyter.commands import colocated, job, multihost
 from pathways_jupyter.commands.declaration import Command, Kind, Option
 from pathways_jupyter.commands.tables import MAGIC
 from pathways_jupyter.server.routes import ROUTES
-from pathways_jupyter.service import names
+from pathways_jupyter.service import names, roles
 
 _ELSEWHERE = frozenset(["__main__", "demo", "local", "supervisor", "tunnel"])
 """Parts of the package that run in processes of their own, or are the start of one."""
@@ -38,6 +39,8 @@ def write(docs: Path) -> None:
         "labels.md": _labels(),
         "routes.md": _routes(),
     }
+    # Not pages: permissions.md includes them.
+    pages |= {f"{name}.txt": _role(name) for name in roles.ROLES}
     for name, lines in pages.items():
         _put(generated / name, "\n".join(lines) + "\n")
 
@@ -199,6 +202,16 @@ def _labels() -> Iterator[str]:
                 if name.endswith(ending) and str(value).startswith("pathways-jupyter/")
             ],
         )
+
+
+def _role(name: str) -> Iterator[str]:
+    rows = [
+        (f"{need.resource.group}/{need}".lstrip("/"), ", ".join(need.verbs), need.purpose) for need in roles.ROLES[name]
+    ]
+    yield from _table(("resource", "verbs", "to"), rows)
+    yield "```yaml"
+    yield yaml.safe_dump_all(roles.manifests(name), sort_keys=False, default_flow_style=None, width=120).rstrip()
+    yield "```"
 
 
 def _routes() -> Iterator[str]:

@@ -27,7 +27,7 @@ from pathways_jupyter.local.node import programs
 from pathways_jupyter.multihost import pod_hosts as hosts
 from pathways_jupyter.service import checks, deployment, discovery, doctor, leases, logs, names, queues, rollout
 from pathways_jupyter.service.clusterwatch import ClusterWatch
-from pathways_jupyter.service.doctor import DEPLOY_NEEDS, FAULT_NEEDS, INSTALL_NEEDS, PLATFORM_NEEDS
+from pathways_jupyter.service.doctor import FAULT_NEEDS, INSTALL_NEEDS, PLATFORM_NEEDS
 from pathways_jupyter.service.lab import lifecycle, manifests
 from pathways_jupyter.service.pathwaysjob import fields
 from pathways_jupyter.session import protocol, registry, sweep
@@ -537,12 +537,6 @@ async def test_a_platform_role_is_what_deploying_needs(cluster):
 
 
 async def test_the_doctor_checks_the_documented_platform_role_and_installing_the_operator(cluster):
-    assert {(each.resource.group, str(each), verb) for each in DEPLOY_NEEDS for verb in each.verbs} == (
-        documented_grants(PLATFORM)
-    )
-    assert {(each.resource.group, str(each), verb) for each in INSTALL_NEEDS for verb in each.verbs} == (
-        documented_grants(INSTALL)
-    )
     person = Person(cluster, "pia", as_rules(documented_grants(USER) | documented_grants(PLATFORM)))
     found = await doctor.examine(person.config, further=PLATFORM_NEEDS)
     missing = [each for each in found if each.name.startswith("permission") and each.level is not checks.Level.OK]
@@ -563,7 +557,6 @@ async def test_the_doctor_checks_the_documented_platform_role_and_installing_the
 
 async def test_the_doctor_checks_the_documented_role_for_faults(cluster):
     documented = documented_grants(FAULTS)
-    assert {(each.resource.group, str(each), verb) for each in FAULT_NEEDS for verb in each.verbs} == documented
     person = Person(cluster, "frida", as_rules(documented - {("", "nodes", "patch")}))
     async with person.client() as client:
         found = await asyncio.gather(*(checks.permission(client, "default", need) for need in FAULT_NEEDS))

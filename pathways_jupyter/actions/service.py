@@ -18,7 +18,7 @@ from pathways_jupyter.render import services as picture
 from pathways_jupyter.render import slices as slices_picture
 from pathways_jupyter.render import usage_table
 from pathways_jupyter.render.view import View, for_kubectl, said
-from pathways_jupyter.service import deployment, names, networkpolicy, overview, rollout, status
+from pathways_jupyter.service import deployment, names, networkpolicy, overview, roles, rollout, status
 from pathways_jupyter.service import usage as reading
 from pathways_jupyter.session import clusters
 
@@ -127,6 +127,18 @@ def network_policy(shell: Shell, values: Values) -> View:
     return for_kubectl(policies)
 
 
+def print_roles(shell: Shell, values: Values) -> View:
+    """Return one Role, or all; contacts no cluster.
+
+    Raises:
+      ConfigError: There is no such Role.
+    """
+    name = values.get("name", "")
+    if name and name not in roles.ROLES:
+        raise ConfigError(f"There is no Role {name!r}.", hint=f"There are: {', '.join(roles.ROLES)}.")
+    return for_kubectl(each for role in ([name] if name else roles.ROLES) for each in roles.manifests(role))
+
+
 def _details(where: ConnectConfig, name: str) -> View:
     (found,) = clusters.ask(where, lambda client, namespace: overview.overviews(client, namespace, name))
     return picture.details(found)
@@ -167,4 +179,5 @@ ACTIONS: Mapping[str, Action] = {
     "service wait": wait,
     "service delete": delete,
     "network-policy": network_policy,
+    "manifests roles": print_roles,
 }

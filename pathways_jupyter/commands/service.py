@@ -163,4 +163,16 @@ COMMANDS = (
         json=False,
         only=Face.TERMINAL,
     ),
+    Command(
+        "manifests roles",
+        "Print the Roles of those who connect, deploy services, start labs and so on.",
+        words=(Word("name", "one of the Roles; all of them by default"),),
+        examples={
+            "manifests roles | kubectl apply --namespace research -f -": "all; they grant nothing until they are bound",
+            "manifests roles pathways-jupyter-user": "what connecting needs",
+        },
+        details="They are what doctor checks. Does not contact a cluster.",
+        json=False,
+        only=Face.TERMINAL,
+    ),
 )

@@ -41,6 +41,7 @@ GROUPS: Mapping[str, str] = {
     "back, nothing is left running. The flags in capitals are those of multihost_runner.py: pathways-jupyter multihost "
     '--TPU_PREFIX=my-tpu --COMMAND="bash setup.sh"',
     "operator": "The controller of PathwaysJobs and sweeper of dead sessions: run it, or print its manifests.",
+    "manifests": "Manifests for kubectl: roles.",
     "sidecar": "Build the image that runs %%colocated cells on TPU hosts.",
 }
 """What the groups of ``pathways-jupyter`` are about: a line for the list of all commands, then more for their help."""

@@ -1,9 +1,11 @@
-"""Read the Role of docs/permissions.md."""
+"""Read the Roles that docs/permissions.md shows and `pathways-jupyter manifests roles` prints."""
 
 import re
 from pathlib import Path
 
 import yaml
+
+from pathways_jupyter.service import roles
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "permissions.md"
 
@@ -12,7 +14,7 @@ Grant = tuple[str, str, str]
 
 
 def documents() -> list[dict]:
-    """Return all YAML objects of the document."""
+    """Return the YAML objects that are written in the page itself."""
     text = DOCUMENT.read_text(encoding="utf-8")
     return [yaml.safe_load(found) for found in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)]
 
@@ -23,11 +25,8 @@ INSTALL, HOSTS, FAULTS = "pathways-operator-install", "pathways-jupyter-hosts", 
 
 
 def documented_rules(name: str = USER) -> list[dict]:
-    """Return the rules of a documented Role."""
-    # A ClusterRole of the same name holds what no Role can give.
-    kinds = {"Role", "ClusterRole"}
-    roles = [each for each in documents() if each["kind"] in kinds and each["metadata"]["name"] == name]
-    return [rule for role in roles for rule in role["rules"]]
+    """Return the rules of a Role, and of the ClusterRole of the same name, which holds what no Role can give."""
+    return [rule for role in roles.manifests(name) for rule in role["rules"]]
 
 
 def documented_grants(name: str = USER) -> set[Grant]:
