@@ -132,7 +132,7 @@ def test_the_page_about_clusters_makes_node_pools_that_fit():
     for _, version, topology, _ in rows:
         assert str(tpu.parse_instance_type(f"{version}:{topology}")) == f"{version}:{topology}"
     pools = re.findall(r"--machine-type=(ct\S+) --tpu-topology=(\S+) --num-nodes=(\d+)", page)
-    assert len(pools) == 3
+    assert len(pools) == 2
     for machine, topology, nodes in pools:
         assert tpu.parse_instance_type(f"{machine}:{topology}").hosts == int(nodes)
     assert f"node-pools create {HEAD_POOL} " in page

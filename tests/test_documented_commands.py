@@ -26,7 +26,7 @@ PAGES = [
 PROGRAM = "pathways-jupyter"
 OF_OTHERS = re.compile(
     r"\b(pip|kubectl|gcloud|nbconvert)\b|^jupyter --config-dir$|^--enable-network-policy$|^--reservation=|^--xla_"
-    r"|^(ssh )?--worker=all$|^--sidecar_name="
+    r"|^--machine-type=|^(ssh )?--worker=all$|^--sidecar_name="
 )
 """Options of other programs."""
 
