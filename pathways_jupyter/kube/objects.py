@@ -300,6 +300,16 @@ def owner(body: Object, *, controller: bool = False) -> Object:
     }
 
 
+def restricted(**more: Any) -> Object:
+    """Return a container's securityContext with which Pod Security's profile ``restricted`` admits it, and `more`."""
+    return {
+        **more,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
 def _segment(name: str, what: str) -> str:
     """Return `name` as one segment of a path.
 

@@ -18,6 +18,7 @@ from typing import Any
 from pathways_jupyter.base import setting_values
 from pathways_jupyter.base.errors import ConfigError, ServiceError
 from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import JOBS, Object
 from pathways_jupyter.service import discovery, names, queues, untrusted
 from pathways_jupyter.service.images import Image
@@ -302,14 +303,7 @@ def _pod(spec: ProxySpec) -> Manifest:
                 "env": [{"name": name, "value": value} for name, value in environment.items()],
                 "ports": [{"containerPort": spec.port, "protocol": "TCP"}],
                 "resources": {"limits": {"cpu": spec.pod.cpu or "16", "memory": spec.pod.memory or "100G"}},
-                "securityContext": {
-                    "runAsNonRoot": True,
-                    "runAsUser": 1000,
-                    "runAsGroup": 1000,
-                    "allowPrivilegeEscalation": False,
-                    "capabilities": {"drop": ["ALL"]},
-                    "seccompProfile": {"type": "RuntimeDefault"},
-                },
+                "securityContext": objects.restricted(runAsNonRoot=True, runAsUser=1000, runAsGroup=1000),
             }
         ],
     }

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import JOBS, Resource
 from pathways_jupyter.service import names
 from pathways_jupyter.service.checks import IN_CLUSTER_NEEDS, NEEDS, Need
@@ -166,11 +167,7 @@ def _pod(spec: LabSpec) -> Manifest:
                 "workingDir": HOME,
                 "resources": {"requests": amounts, "limits": amounts},
                 "volumeMounts": [{"name": "home", "mountPath": HOME}],
-                "securityContext": {
-                    "allowPrivilegeEscalation": False,
-                    "capabilities": {"drop": ["ALL"]},
-                    "seccompProfile": {"type": "RuntimeDefault"},
-                },
+                "securityContext": objects.restricted(),
             }
         ],
     }

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pathways_jupyter.base import packages
+from pathways_jupyter.kube import objects
 
 NAME = "pathways-relay"
 DEFAULT_IMAGE = "mirror.gcr.io/library/python:3.13-slim"
@@ -85,12 +86,5 @@ def container(spec: RelaySpec, proxy_port: int) -> dict[str, Any]:
         "command": ["python3", "-I", "-S", "-c", _PROGRAM],
         "env": [{"name": name, "value": value} for name, value in variables.items()],
         "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}},
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": 1000,
-            "runAsGroup": 1000,
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": objects.restricted(runAsNonRoot=True, runAsUser=1000, runAsGroup=1000),
     }
