@@ -9,12 +9,13 @@ import sys
 def claim_package() -> None:
     """Declare that nothing else in this process uses the `kubernetes` package.
 
-    Its synchronous half is then not imported, which is a third of the time that the import takes, and a quarter of the
+    Of the package only the modules are then imported that this one names, which takes half as long, and a quarter less
     memory. For this package's own programs: a kernel or a script may use the package itself.
     """
     if "kubernetes" not in sys.modules:
-        # The package imports its synchronous half in its __init__, which so is never run; the asynchronous half
-        # imports nothing of it.
-        spec = importlib.util.find_spec("kubernetes")
-        assert spec is not None
-        sys.modules["kubernetes"] = importlib.util.module_from_spec(spec)
+        # `kubernetes` imports its synchronous half in its __init__, `kubernetes.aio` its own loader of configurations,
+        # dynamic client, leader election. These two are never run; the client imports nothing of that.
+        for name in ("kubernetes", "kubernetes.aio"):
+            spec = importlib.util.find_spec(name)
+            assert spec is not None
+            sys.modules[name] = importlib.util.module_from_spec(spec)
