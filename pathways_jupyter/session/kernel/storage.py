@@ -12,8 +12,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import requests
-
 from pathways_jupyter.session.clusters import Embedded
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.variables import STORAGE_HOST, ChangedEnvironment
@@ -98,6 +96,9 @@ class _ProfilerSession:
 
 
 def _upload(path: Path, place: str) -> None:
+    # Here, because each connect would have to wait for this import.
+    import requests
+
     bucket, _, name = place.removeprefix(_SCHEME).partition("/")
     with path.open("rb") as file:
         requests.post(
