@@ -201,6 +201,9 @@ class ConnectionAttempt(Generic[S]):
             kernel_pid=os.getpid(),
             kernel_id=process.kernel_id(),
             notebook=process.notebook(),
+            # A supervisor that was started in advance has those of then.
+            environment=dict(os.environ),
+            directory=process.directory(),
         )
         import_jax()
         return self._link, request, 0

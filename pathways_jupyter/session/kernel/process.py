@@ -28,6 +28,14 @@ def notebook() -> str:
     return os.environ.get("JPY_SESSION_NAME", "")
 
 
+def directory() -> str:
+    """Return the working directory; empty if it has been deleted."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
+
+
 def shell() -> Any:
     """Return the IPython shell of this process; None in a script."""
     module = sys.modules.get("IPython")

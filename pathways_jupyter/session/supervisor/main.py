@@ -76,6 +76,12 @@ def _begin(session: str, request: Request, owner: Connection) -> Supervisor:
     if request.method is not Method.START:
         raise SessionError(f"{request.method} was sent before start; the session does not exist yet.")
     params = request.params
+    if "environment" in params:
+        # For credential plugins, proxies, and relative paths of kubeconfigs.
+        os.environ.clear()
+        os.environ.update(params["environment"])
+        with contextlib.suppress(OSError):
+            os.chdir(params["directory"])
     config = protocol.config_from_json(params["config"])
     socket_path, tunnel_path = registry.socket_paths(session)
     now = time.time()

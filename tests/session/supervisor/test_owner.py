@@ -76,7 +76,7 @@ async def test_a_session_ends_with_its_kernel(sessions):
     async with sessions() as made:
         record = await made.first
         assert record["state"] == SessionState.CONNECTED
-        assert await made.ask(Method.STATUS) == os.getpid()
+        assert (await made.ask(Method.STATUS))["pid"] == os.getpid()
         await made.leave()
         await made.running
         assert registry.read(made.record.id) is None

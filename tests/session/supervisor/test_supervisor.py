@@ -8,6 +8,7 @@ import sys
 import psutil
 import pytest
 
+import pathways_jupyter
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ClusterError, ConfigError, SessionError
 from pathways_jupyter.session.kernel import session, spawn
@@ -91,12 +92,23 @@ def test_only_start_may_come_first(nothing_left):
 
 
 def test_a_supervisor_prepared_ahead_is_the_next_one_used():
-    spawn.prepare()
+    pathways_jupyter.prepare()
     spawn.prepare()
     ahead = spawn._standby
     assert spawn.supervisor() is ahead
     assert spawn._standby is None
     assert ahead.close(patience=DEADLINE)
+
+
+def test_a_supervisor_prepared_ahead_has_the_environment_and_directory_of_the_connect(tmp_path, monkeypatch):
+    spawn.prepare()
+    ahead = spawn._standby
+    (tmp_path / "mine").write_text("contexts: [")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KUBECONFIG", "mine")
+    with pytest.raises(ConfigError, match="mine"):
+        session.connect(ConnectConfig(instances=ONE))
+    assert ahead.ended
 
 
 def test_a_prepared_supervisor_that_died_is_not_used():
