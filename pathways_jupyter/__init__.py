@@ -74,6 +74,7 @@ __all__ = [
     "current_session",
     "elastic",
     "load_ipython_extension",
+    "prepare",
     "unload_ipython_extension",
 ]
 _TYPES = {
@@ -208,6 +209,23 @@ def connect(
     from pathways_jupyter.magics import function
 
     return function.connect(asked, progress=progress)
+
+
+def prepare() -> None:
+    """Start what :func:`connect` needs in advance, in a script that imports JAX or loads data before it connects::
+
+        pathways_jupyter.prepare()
+
+        import jax
+
+    It ends with this process if that does not connect. In a notebook, loading the extension does this.
+
+    Raises:
+      SessionError: The process could not be started.
+    """
+    from pathways_jupyter.session.kernel import spawn
+
+    spawn.prepare()
 
 
 def load_ipython_extension(ipython: Any) -> None:

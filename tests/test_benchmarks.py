@@ -53,8 +53,8 @@ def test_the_table_does_not_depend_on_which_run_was_quick(order):
     ]
     theirs = {"connect": 1.0, "result": 2.0, "disconnect": 0.5}
     middle = connect.medians(runs)
-    shown = report.markdown_table(connect.table(middle, middle, theirs))
-    assert "| of which create | 125 | 125 | not measured |" in shown
+    shown = report.markdown_table(connect.table(middle, middle, middle, theirs))
+    assert "| of which create | 125 | 125 | 125 | not measured |" in shown
     assert "of which job" not in shown
 
 
