@@ -51,4 +51,8 @@ describe('canConnect', () => {
     expect(canConnect(job({ state, headless: true }))).toBe(can);
     expect(canConnect(job({ state }))).toBe(false);
   });
+
+  it('to a headless job that its queue has suspended, which starts when it is admitted', () => {
+    expect(canConnect(job({ state: 'Suspended', headless: true, queue: 'team' }))).toBe(true);
+  });
 });

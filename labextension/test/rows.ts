@@ -79,6 +79,7 @@ export function job(some: Partial<IJob> = {}): IJob {
     created: 0,
     runnable: true,
     headless: false,
+    queue: '',
     ...some
   };
 }

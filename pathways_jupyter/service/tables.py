@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.kube.objects import Object, created
-from pathways_jupyter.service import names, untrusted
+from pathways_jupyter.service import names, queues, untrusted
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.feed import Row, difference
 from pathways_jupyter.service.images import Image
@@ -172,6 +172,7 @@ def _job(job: Object) -> Row:
         "created": created(job),
         "runnable": runnable,
         "headless": runnable and description.is_headless(job),
+        "queue": queues.queue_of(job),
     }
 
 

@@ -48,6 +48,12 @@ function Picture(props: { picture: IJobPicture } & Pick<IJobViewProps, 'trans' |
         <dd>{`${job.slices} × ${job.instance_type}`}</dd>
         <dt>{trans.__('Restarts')}</dt>
         <dd>{job.restarts}</dd>
+        {job.queue && (
+          <>
+            <dt>{trans.__('Queue')}</dt>
+            <dd>{job.queue}</dd>
+          </>
+        )}
         <dt>{trans.__('Kind')}</dt>
         <dd>{job.kind}</dd>
       </dl>

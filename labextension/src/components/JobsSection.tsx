@@ -37,7 +37,9 @@ function Job(props: { job: IJob; usable: boolean; actions: IActions; trans: ITra
         <Toned tone={JOB_TONES[job.state] ?? 'none'}>{jobStateWord(trans, job.state)}</Toned>
       </div>
       <div className="pw-muted">
-        {[job.kind, age(trans, job.created, now), job.message].filter(Boolean).join(' · ')}
+        {[job.kind, age(trans, job.created, now), job.queue && trans.__('queue %1', job.queue), job.message]
+          .filter(Boolean)
+          .join(' · ')}
       </div>
       {job.runnable && usable && <Actions job={job} actions={actions} trans={trans} />}
     </li>

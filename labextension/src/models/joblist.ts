@@ -23,9 +23,11 @@ export function isOver(state: string): boolean {
   return state === 'Completed' || state === 'Failed';
 }
 
-/** Whether a notebook can attach to a job now, or once it has started. */
-export function canConnect(job: Pick<IJob, 'headless' | 'state'>): boolean {
-  return job.headless && (job.state === 'Running' || job.state === 'Pending');
+/** Whether a notebook can attach to a job now, or once it has started; a queue resumes what it has suspended. */
+export function canConnect(job: Pick<IJob, 'headless' | 'queue' | 'state'>): boolean {
+  return (
+    job.headless && (job.state === 'Running' || job.state === 'Pending' || (job.state === 'Suspended' && !!job.queue))
+  );
 }
 
 /** Return the action that pauses or continues a job; null if there is none now. */

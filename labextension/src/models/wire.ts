@@ -238,6 +238,8 @@ export interface IJob {
   readonly runnable: boolean;
   /** Whether a notebook can attach to its proxy. */
   readonly headless: boolean;
+  /** The queue of Kueue's that it is in; empty for none. */
+  readonly queue: string;
 }
 
 /** A job's pod. */
@@ -273,6 +275,8 @@ export interface IJobPicture {
     readonly headless: boolean;
     readonly kind: string;
     readonly created: number;
+    /** The queue of Kueue's that it is in; empty for none. */
+    readonly queue: string;
   };
   readonly pods: readonly IJobPod[];
   readonly events: readonly IJobEvent[];
