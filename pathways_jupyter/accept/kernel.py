@@ -72,7 +72,9 @@ class Kernel:
             if answer is None:
                 self.ended = f"the process that has the session ended in {check.name}"
                 code = self.process.wait()
-                raise Broken(f"The process ended with exit code {code}. Its last lines:\n{self.log()}")
+                self._log.seek(0)
+                last = "\n".join(self._log.read().splitlines()[-_LOG_LINES:])
+                raise Broken(f"The process ended with exit code {code}. Its last lines:\n{last}")
             if "line" in answer:
                 yield answer["line"]
                 continue
@@ -81,11 +83,6 @@ class Kernel:
             if answer["outcome"] == Outcome.FAILED:
                 raise Broken(answer["why"])
             return
-
-    def log(self) -> str:
-        """Return the last lines that it has written to standard error."""
-        self._log.seek(0)
-        return "\n".join(self._log.read().splitlines()[-_LOG_LINES:])
 
     def kill(self) -> None:
         """End it as a crash does; its supervisor cleans up."""

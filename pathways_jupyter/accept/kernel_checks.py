@@ -94,12 +94,12 @@ def compute(kernel: Kernel) -> Iterator[str]:
 
     # Whole numbers below 9: exact in bfloat16, in which a TPU multiplies, and so are their sums in float32.
     random = np.random.default_rng(0)
-    left, right = (random.integers(-8, 9, shape).astype(np.float32) for shape in ((512, 256), (256, 384)))
+    left, right = (random.integers(-8, 9, shape).astype(np.float32) for shape in ((128, 256), (256, 128)))
     multiply, devices = jax.jit(jnp.matmul), kernel.session.devices()
     products = [multiply(*jax.device_put((left, right), device)) for device in devices]
     wrong = [str(device) for device, product in zip(devices, products, strict=True) if (product != left @ right).any()]
     _claim(not wrong, f"The product is wrong on {', '.join(wrong)}.")
-    yield f"512 × 256 by 256 × 384 on each of {count(len(devices), 'chip')}: as NumPy's"
+    yield f"128 × 256 by 256 × 128 on each of {count(len(devices), 'chip')}: as NumPy's"
 
 
 def all_reduce(kernel: Kernel) -> Iterator[str]:
@@ -108,7 +108,7 @@ def all_reduce(kernel: Kernel) -> Iterator[str]:
     from jax.sharding import NamedSharding, PartitionSpec
 
     mesh = jax.sharding.Mesh(np.array(list(kernel.slices().values())), ("slice", "chip"))
-    rows = np.repeat(np.arange(mesh.size, dtype=np.float32)[:, None], 1 << 16, axis=1)
+    rows = np.repeat(np.arange(mesh.size, dtype=np.float32)[:, None], 1 << 12, axis=1)
     spread = jax.device_put(rows, NamedSharding(mesh, PartitionSpec(("slice", "chip"))))
     add = jax.jit(lambda value: value.sum(axis=0), out_shardings=NamedSharding(mesh, PartitionSpec()))
     add(spread).block_until_ready()
@@ -118,7 +118,7 @@ def all_reduce(kernel: Kernel) -> Iterator[str]:
     shards, expected = total.addressable_shards, rows.sum(axis=0)
     wrong = [str(each.device) for each in shards if (np.asarray(each.data) != expected).any()]
     _claim(not wrong, f"The sum is wrong on {', '.join(wrong)}.")
-    yield f"256 KiB from each of {mesh.size} chips on {count(len(mesh.devices), 'slice')}, in {1000 * took:.1f} ms"
+    yield f"16 KiB from each of {mesh.size} chips on {count(len(mesh.devices), 'slice')}, in {1000 * took:.1f} ms"
 
 
 def transfer(kernel: Kernel) -> Iterator[str]:
@@ -129,14 +129,16 @@ def transfer(kernel: Kernel) -> Iterator[str]:
     change = jax.jit(lambda value: value + 1)
     for size in (_SMALL_MB, _LARGE_MB):
         data = np.arange(size * 250_000, dtype=np.int32)
-        began = time.monotonic()
-        there = jax.device_put(data, device).block_until_ready()
-        # Block until it has arrived: a proxy may acknowledge an array before it has its bytes.
-        changed = change(there).block_until_ready()
-        arrived = time.monotonic()
-        back = np.asarray(changed)
-        up, down = size / (arrived - began), size / (time.monotonic() - arrived)
+        for _ in range(2):
+            # The second time, everything is compiled.
+            began = time.monotonic()
+            # Not the array that was put, of which JAX may have a copy here, or the proxy not have the bytes yet.
+            changed = change(jax.device_put(data, device)).block_until_ready()
+            arrived = time.monotonic()
+            back = np.asarray(changed)
+            ended = time.monotonic()
         _claim(bool((back == data + 1).all()), "The array came back changed.")
+        up, down = size / (arrived - began), size / (ended - arrived)
         yield f"{size} MB: {up:.0f} MB/s up, {down:.0f} MB/s down"
         if min(up, down) < _SLOW_MB_PER_SECOND:
             return

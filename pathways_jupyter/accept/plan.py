@@ -31,11 +31,10 @@ class Check:
     seconds: float = 300.0
 
 
-DOCTOR = Check("doctor", "what a connection needs is there", in_kernel=False)
 CONNECT = Check("connect", "get a proxy of one's own and a tunnel to it, and point JAX at it")
 DISCONNECT = Check("disconnect", "disconnect, and find nothing left")
 CHECKS = (
-    DOCTOR,
+    Check("doctor", "what a connection needs is there", in_kernel=False),
     CONNECT,
     Check("compute", "multiply matrices on every chip"),
     Check("all-reduce", "add an array over all slices"),

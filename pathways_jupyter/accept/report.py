@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-import getpass
 import hashlib
 import platform
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from pathways_jupyter.accept.plan import Outcome, Result
 from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.tpu import format_instances
+from pathways_jupyter.kube.cluster_access import Cluster
+from pathways_jupyter.service.names import current_user
 
 _PACKAGES = ("pathways_jupyter", "jax", "jaxlib", "kubernetes")
 _SECRETS = {
     r"\beyJ[\w-]+\.[\w-]+\.[\w-]*|\bya29\.[\w.-]+": "<token>",
     r"[\w.+-]+@[\w-]+(\.[\w-]+)+": "<e-mail>",
     r"gs://[^\s/\"']+": "gs://<bucket>",
+    # In the name of a proxy, before the session's id; and who holds slices.
+    r"\bpathways-proxy-[a-z0-9-]+?(?=-[0-9a-f]{10}\b)": "pathways-proxy-<user>",
+    r"[^\s,:]+( \([^)]*\))?(?= holds \d)": "<user>",
     r'(?<=User ")[^"]+|(?<=accepted, as ).+': "<user>",
     r"\b\d{1,3}(\.\d{1,3}){3}\b": "<address>",
     # The project or the registry of one's own.
@@ -43,7 +49,7 @@ class Report:
     results: tuple[Result, ...]
     left: tuple[str, ...]
     interrupted: bool
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def count(self, outcome: Outcome) -> int:
         """Return how many checks came to `outcome`."""
@@ -55,35 +61,21 @@ class Report:
         return bool(self.left) or self.count(Outcome.FAILED) > 0
 
 
-def environment(config: ConnectConfig, server: str) -> dict[str, str]:
-    """Return the versions here, and what was connected to; the server's address by a hash."""
-    versions = {name: _version(name) for name in _PACKAGES}
-    slices = ", ".join(f"{kind}={number}" for kind, number in config.instances.items())
-    hashed = hashlib.sha256(server.encode()).hexdigest()[:8]
-    return {
-        "python": platform.python_version(),
-        **versions,
-        "system": f"{platform.system()} {platform.machine()}",
-        "slices": slices,
-        "server": f"sha256:{hashed}",
-    }
-
-
-def mask(report: Report, config: ConnectConfig, server: str, others: Sequence[str] = ()) -> Report:
-    """Return `report` without what names a person, a machine or a project, and without tokens.
+def publishable(report: Report, config: ConnectConfig, cluster: Cluster) -> Report:
+    """Return `report` with versions, and without what names a person, a machine or a project, and without tokens.
 
     Args:
-      server: The address of the API server.
-      others: Further names of the cluster, such as its context.
+      config: What was connected to.
+      cluster: Its cluster, of which a hash of the address is left.
     """
     words = {
         str(Path.home()): "~",
-        server: "<server>",
-        urlsplit(server).hostname or "": "<server>",
-        **dict.fromkeys((*others, config.context, config.cluster), "<cluster>"),
+        cluster.server: "<server>",
+        urlsplit(cluster.server).hostname or "": "<server>",
+        **dict.fromkeys((cluster.name, config.context, config.cluster), "<cluster>"),
         config.project: "<project>",
         platform.node(): "<machine>",
-        getpass.getuser(): "<user>",
+        current_user(): "<user>",
     }
 
     def cleared(line: str) -> str:
@@ -94,8 +86,15 @@ def mask(report: Report, config: ConnectConfig, server: str, others: Sequence[st
             line = re.sub(pattern, instead, line)
         return line
 
+    environment = {
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in _PACKAGES if find_spec(name)},
+        "system": f"{platform.system()} {platform.machine()}",
+        "slices": format_instances(config.instances),
+        "server": f"sha256:{hashlib.sha256(cluster.server.encode()).hexdigest()[:8]}",
+    }
     results = tuple(dataclasses.replace(each, lines=tuple(map(cleared, each.lines))) for each in report.results)
-    return dataclasses.replace(report, results=results, left=tuple(map(cleared, report.left)))
+    return dataclasses.replace(report, results=results, left=tuple(map(cleared, report.left)), environment=environment)
 
 
 def markdown(report: Report, verdict: str) -> str:
@@ -116,10 +115,3 @@ def markdown(report: Report, verdict: str) -> str:
                 yield from (f"    {line}" for entry in each.lines for line in entry.splitlines())
 
     return "\n".join(parts()) + "\n"
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"

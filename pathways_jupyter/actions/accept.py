@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from pathways_jupyter.accept import plan, report
-from pathways_jupyter.accept.plan import Broken, Check, Outcome, Result
+from pathways_jupyter.accept.plan import Broken, Outcome, Result
 from pathways_jupyter.accept.report import Report
 from pathways_jupyter.accept.run import Acceptance, private_runtime_directory
 from pathways_jupyter.actions import cluster
@@ -36,8 +36,6 @@ _DEMO_SLICES = {"tpuv6e:2x2": 2}
 _DEMO_IDLE_SECONDS = 300.0
 _END_SECONDS = 10.0
 _NEXT = "  In a notebook: %load_ext pathways_jupyter, then %pathways connect --local"
-_UP = Check("cluster", "start a Kubernetes API and a Pathways service on this machine")
-_DOWN = Check("cluster-down", "end them")
 
 
 def accept(shell: Shell, values: Values) -> View:
@@ -76,10 +74,10 @@ def accept(shell: Shell, values: Values) -> View:
             raise Broken(" ".join(f"{each.name}: {each.message} {worded(each.hint, shell.face)}" for each in failed))
 
     with private_runtime_directory(), shell.live(lambda: None) as live:
-        made = _run(shell, live, Acceptance(config, left_out, doctor), reached.server)
-    masked = report.mask(made, config, reached.server, (reached.name,))
-    path.write_text(report.markdown(masked, picture.verdict(masked)), encoding="utf-8")
-    return _view(masked, f"  The report: {path}")
+        made = _run(shell, live, Acceptance(config, left_out, doctor))
+    made = report.publishable(made, config, reached)
+    path.write_text(report.markdown(made, picture.verdict(made)), encoding="utf-8")
+    return _view(made, f"  The report: {path}")
 
 
 def demo(shell: Shell, values: Values) -> View:
@@ -90,27 +88,20 @@ def demo(shell: Shell, values: Values) -> View:
     with private_runtime_directory(), shell.live(lambda: None) as live:
         live.line("Pathways on this machine: two slices of four TPU chips, simulated on CPUs")
         try:
-            began = _begin(shell, _UP)
             running = embedded.up(_DEMO_SLICES, name="demo", idle_seconds=_DEMO_IDLE_SECONDS, fast_heal=True)
-            live.line(picture.ended(_result(_UP, began, text.instances(_DEMO_SLICES))))
             daemon = psutil.Process(running.pid)
             processes = [daemon, *daemon.children(recursive=True)]
-            config = dataclasses.replace(
-                cluster.resolve({"tpu": _DEMO_SLICES, "local": True, "relay": True}),
-                kubeconfig=str(running.kubeconfig),
-                context=running.context,
-            )
-            made = _run(shell, live, Acceptance(config, left_out), "")
+            # Without the user's profile and environment.
+            config = ConnectConfig(_DEMO_SLICES, kubeconfig=str(running.kubeconfig), local=True, relay=True)
+            made = _run(shell, live, Acceptance(config, left_out))
         finally:
             embedded.down(name="demo")
-        began = _begin(shell, _DOWN)
         _, alive = psutil.wait_procs(processes, timeout=_END_SECONDS)
-        live.line(picture.ended(_result(_DOWN, began, f"{len(alive) or 'none'} of {len(processes)} processes left")))
     left = (*made.left, *(f"process {each.pid}" for each in alive))
     return _view(dataclasses.replace(made, left=left), _NEXT)
 
 
-def _run(shell: Shell, live: Live, acceptance: Acceptance, server: str) -> Report:
+def _run(shell: Shell, live: Live, acceptance: Acceptance) -> Report:
     """Run the checks, and show each of them."""
     at, results, interrupted = time.time(), list[Result](), False
 
@@ -124,18 +115,11 @@ def _run(shell: Shell, live: Live, acceptance: Acceptance, server: str) -> Repor
     except KeyboardInterrupt:
         interrupted = True
         shell.say("Interrupted; what was created is being removed.")
+        results += [Result(each.name, each.title, Outcome.SKIPPED, 0.0, ("interrupted",)) for each in plan.CHECKS][
+            len(results) :
+        ]
     left = tuple(acceptance.left())
-    environment = report.environment(acceptance.config, server)
-    return Report(at, round(time.time() - at, 1), tuple(results), left, interrupted, environment)
-
-
-def _begin(shell: Shell, check: Check) -> float:
-    shell.say(picture.begun(check))
-    return time.monotonic()
-
-
-def _result(check: Check, began: float, line: str) -> Result:
-    return Result(check.name, check.title, Outcome.PASSED, time.monotonic() - began, (line,))
+    return Report(at, round(time.time() - at, 1), tuple(results), left, interrupted)
 
 
 def _view(made: Report, more: str) -> View:

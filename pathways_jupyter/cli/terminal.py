@@ -72,9 +72,7 @@ class Terminal:
             show_json(view.value)
             return
         for line in view.text.splitlines():
-            colour = _COLOURS.get(line.lstrip()[:1])  # type: ignore[call-overload]
-            mark = line[: len(line) - len(line.lstrip()) + 1]
-            click.echo(click.style(mark, fg=colour) + line[len(mark) :] if colour else line)
+            click.echo(_coloured(line))
 
 
 class _Lines:
@@ -87,7 +85,14 @@ class _Lines:
         self.finish = terminal.show
 
     def line(self, text: str) -> None:
-        click.echo(text, err=self._to_stderr)
+        click.echo(_coloured(text), err=self._to_stderr)
+
+
+def _coloured(line: str) -> str:
+    """Return `line` with the mark that it begins with in its colour."""
+    colour = _COLOURS.get(line.lstrip()[:1])  # type: ignore[call-overload]
+    mark = line[: len(line) - len(line.lstrip()) + 1]
+    return click.style(mark, fg=colour) + line[len(mark) :] if colour else line
 
 
 def colours() -> bool | None:

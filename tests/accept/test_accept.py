@@ -69,7 +69,7 @@ def watched():
 def test_the_documented_role_is_enough_for_all_but_the_loss_of_a_slice(machine, watched):
     kubeconfig = watched.kubeconfig("alice", documented_rules(USER))
     chosen = only("colocated", "interruption", "slice-lost", "kernel-killed", "lease")
-    code, checks = accept(machine, "--kubeconfig", kubeconfig, "--tpu", f"{TYPE}=2", "--destructive", "--yes", *chosen)
+    code, checks = accept(machine, "--kubeconfig", kubeconfig, "--destructive", "--yes", *chosen)
     assert code == 0
     assert [checks[name][0] for name in ("interruption", "kernel-killed", "lease")] == 3 * ["passed"], checks
     assert checks["slice-lost"][1].startswith("the Role pathways-jupyter-faults is needed: ")

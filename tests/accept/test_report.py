@@ -1,24 +1,28 @@
 """The report: what it leaves out, and what it says."""
 
-import getpass
 from pathlib import Path
 
 import pytest
 
 from pathways_jupyter.accept.plan import Outcome, Result
-from pathways_jupyter.accept.report import Report, markdown, mask
+from pathways_jupyter.accept.report import Report, markdown, publishable
 from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.kube.cluster_access import Cluster
+from pathways_jupyter.kube.credentials import Fixed
+from pathways_jupyter.service.names import current_user
 
 SERVER = "https://gke-1a2b.us-east5.gke.goog"
 CONFIG = ConnectConfig(context="gke_acme-tpus_us-east5_big", project="acme-tpus")
+CLUSTER = Cluster("big", SERVER, "default", Fixed(hint=""))
 
 
 def report(*results: Result, left=()) -> Report:
-    return Report(0.0, 1.0, results, left, interrupted=False, environment={"python": "3.11.7"})
+    return Report(0.0, 1.0, results, left, interrupted=False)
 
 
 def masked(line: str) -> str:
-    made = mask(report(Result("connect", "", Outcome.FAILED, 1.0, (line,)), left=(line,)), CONFIG, SERVER)
+    made = report(Result("connect", "", Outcome.FAILED, 1.0, (line,)), left=(line,))
+    made = publishable(made, CONFIG, CLUSTER)
     assert made.left == made.results[0].lines
     return made.left[0]
 
@@ -32,8 +36,10 @@ def masked(line: str) -> str:
         ('User "ann@acme.example" cannot list pods', 'User "<user>" cannot list pods'),
         ("ask ann.b@acme.example", "ask <e-mail>"),
         ("accepted, as system:serviceaccount:tpu:lab", "accepted, as <user>"),
-        (f"Pod pathways-proxy-{getpass.getuser()}-37f3-x is ready", "Pod pathways-proxy-<user>-37f3-x is ready"),
+        ("Pod pathways-proxy-ann-b-37f35af4da-kl2bp is ready", "Pod pathways-proxy-<user>-37f35af4da-kl2bp is ready"),
         (f"no file {Path.home()}/.kube/config", "no file ~/.kube/config"),
+        (f"{current_user()}: not found", "<user>: not found"),
+        ("2 are wanted: ann (a/b.ipynb) holds 1 for 5 min", "2 are wanted: <user> holds 1 for 5 min"),
         ("dial 10.0.12.7:443", "dial <address>:443"),
         ("gs://acme-scratch/tmp", "gs://<bucket>/tmp"),
         ("us-docker.pkg.dev/acme-tpus/pw/proxy_server:1", "<registry>/proxy_server:1"),
