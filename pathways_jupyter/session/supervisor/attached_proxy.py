@@ -51,10 +51,7 @@ class AttachedProxy(Proxy):
             pod=found.pod,
             container=names.PROXY_CONTAINER,
         )
-        ready = await self._ready()
-        pod = ready["metadata"]["name"]
-        self._session_log.update(pod=pod)
-        self._stage(Stage.START, say("Pod {pod} is ready.", pod=pod), pod=pod, done=True)
+        pod = (await self._ready())["metadata"]["name"]
         self._begin(self._slices.follow(pod, namespace, joined=True))
         # Also from a pod: no NetworkPolicy can be added for a proxy that is there already.
         await self._open_tunnel(portforward.Target(self._client, namespace, pod, found.port))

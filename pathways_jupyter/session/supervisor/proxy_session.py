@@ -129,8 +129,6 @@ class Proxy:
             await self._admitted()
         pod = await self._ready()
         name = pod["metadata"]["name"]
-        self._session_log.update(pod=name)
-        self._stage(Stage.START, say("Pod {pod} is ready.", pod=name), pod=name, done=True)
         self._begin(self._slices.follow(name, service.namespace, keep=self._keep))
         if self._route.is_direct:
             opening = self._connect_directly(direct.address(pod, spec.port))
@@ -289,10 +287,11 @@ class Proxy:
         self._stage(Stage.QUEUE, say("Admitted by queue {queue}.", queue=self._config.queue), done=True)
 
     async def _ready(self) -> Object:
+        """Return the pod once it is ready."""
         assert self._watch is not None
         try:
             async with asyncio.timeout(self._config.timeout):
-                return await self._watch.ready
+                pod = await self._watch.ready
         except PodEnded as error:
             record = self._session_log.record
             raise await proxy_end.before_use(self._client, record, error.pod, str(error), error.hint) from error
@@ -301,6 +300,10 @@ class Proxy:
                 f"The proxy did not start within {self._config.timeout:.0f} s: {self._watch.last_seen}",
                 hint=advice("Check that a node has room for it, or raise {timeout}."),
             ) from error
+        name = pod["metadata"]["name"]
+        self._session_log.update(pod=name)
+        self._stage(Stage.START, say("Pod {pod} is ready.", pod=name), pod=name, done=True)
+        return pod
 
     async def _ended(self) -> PathwaysError:
         """Return the error for a proxy that ended, or that can no longer be watched, before it could be used."""
