@@ -83,6 +83,7 @@ class HostRun:
             await self._change(sent=0, total=sum(packed.contents[each].size for each in missing))
             if missing:
                 await self._send(program, await sending.archive(missing))
+            # The second answer: the program has unpacked what was sent.
             await program.answer()
 
         try:

@@ -78,6 +78,7 @@ async def check(client: Client, namespace: str, queue: str, priority: str = "") 
         known = f"There: {some(list(by_name))}." if by_name else "It has none."
         raise ServiceError(f"There is no queue {queue} in namespace {namespace}.", hint=known)
     if priority:
+        # Who may use a queue may often not read priorities, which belong to no namespace.
         with contextlib.suppress(ApiError):
             if await objects.find(client, await served(client, PRIORITIES), priority) is None:
                 raise ServiceError(

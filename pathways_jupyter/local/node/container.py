@@ -119,6 +119,7 @@ class Container:
                 self._pod.record("Failed", str(error), warning=True)
                 await self._pause(_CONFIG_RETRY_SECONDS)
                 self._set_waiting("ImagePullBackOff", f"Back-off pulling image: {error}")
+                # The programs of this package are all the images there are: another attempt finds no more.
                 await self._stop.wait()
                 return
             except SpecError as error:
