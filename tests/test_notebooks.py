@@ -184,6 +184,8 @@ def test_03_jobs_is_true(executed):
     assert {"train", "failing", "lab"} <= set(text(cells["list"]).split())
     assert "Job failing is deleted." in text(cells["delete"])
     assert "Job lab: " in text(cells["show"])
+    assert "running" in text(cells["second"])
+    assert "Preempted by JobSet second, prioritization in the ClusterQueue" in text(cells["waits"])
 
 
 def test_05_multihost_is_true(executed):

@@ -234,7 +234,7 @@ async def evicted(client: Client, workload: Object) -> Sentence | None:
     kind = await served(client, WORKLOADS)
     others = (await objects.list_(client, kind, namespace=namespace, labels=selector)).items
     owners = [owner for each in others for owner in each["metadata"].get("ownerReferences") or ()]
-    by = f"{owners[0].get('kind')} {owners[0].get('name')}" if owners else "a job of another namespace"
+    by = f"{owners[0].get('kind')} {owners[0].get('name')}" if owners else "a job that is gone or not in this namespace"
     return say("Preempted by {job}, {why}", job=untrusted.text(by), why=named["why"] or "for its priority")
 
 

@@ -53,6 +53,16 @@ def test_a_proxy_counts_its_chips_from_the_end_of_its_wait():
     assert found.by_user() == {"jane": 4.0}
 
 
+def test_a_proxy_in_a_queue_holds_nothing_and_the_queue_of_the_service_is_said():
+    queued, held = proxy("a", began=NOW - HOUR), proxy("b", began=NOW - HOUR)
+    queued["spec"]["suspend"] = True
+    del queued["status"]["startTime"]
+    held["metadata"]["labels"][names.CHIPS_QUEUE_LABEL] = "team"
+    first, second = usage([queued, held], [lease("b")], since=NOW - 24 * HOUR, now=NOW).proxies
+    assert (first.job, first.queue, first.chip_hours) == ("b", "team", 4.0)
+    assert (second.job, second.waits, second.chip_hours) == ("a", True, 0.0)
+
+
 def test_only_the_span_counts():
     jobs = [proxy("a", began=NOW - 10 * HOUR), proxy("old", began=NOW - 10 * HOUR, ended=NOW - 5 * HOUR)]
     found = usage(jobs, [lease("a")], since=NOW - HOUR, now=NOW)

@@ -1,0 +1,145 @@
+"""What is read from Kueue's objects, as Kueue writes them, on an API server without Kueue's controller."""
+
+import pytest
+from kinds import CRDS
+
+from pathways_jupyter.base.errors import ServiceError
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.objects import JOBS
+from pathways_jupyter.service import checks, names, proxy_job, queues
+from pathways_jupyter.service.checks import Level
+from pathways_jupyter.service.pathwaysjob import expansion, submission
+
+CONFIG_MAPS = objects.Resource("", "v1", "configmaps", "ConfigMap")
+
+
+def condition(kind, status, message="", reason="Pending"):
+    return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+async def job_in_queue(client, name="j"):
+    container = {"name": "c", "image": "x"}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    about = {"name": name, "namespace": "default", "labels": queues.labels("team")}
+    body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": about, "spec": {"suspend": True, "template": template}}
+    return await objects.create(client, JOBS, body)
+
+
+async def workload(client, job, *conditions, owner=None, **status):
+    owner = owner or objects.owner(job, controller=True)
+    marks = {names.QUEUED_UID_LABEL: job["metadata"]["uid"]}
+    about = {"name": f"job-{owner['name']}", "namespace": "default", "labels": marks, "ownerReferences": [owner]}
+    kind = queues.WORKLOADS
+    body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": about, "spec": {"queueName": "team"}}
+    await objects.create(client, kind, body)
+    change = {"status": {"conditions": list(conditions), **status}}
+    path = kind.item("default", about["name"], "status")
+    await client.request("PATCH", path, body=change, content_type="application/merge-patch+json")
+
+
+SHORT = condition("QuotaReserved", "False", "couldn't assign flavors to pod set main: insufficient unused quota.")
+RESERVED = condition("QuotaReserved", "True", "Quota reserved in ClusterQueue all")
+FOREIGN = "Preempted to accommodate a workload (UID: u, JobUID: gone) due to reclamation within the cohort; path: /a"
+
+
+@pytest.mark.parametrize(
+    ("conditions", "status", "said"),
+    [
+        ((), {}, "In queue team: being considered."),
+        ((SHORT,), {}, "In queue team: couldn't assign flavors to pod set main: insufficient unused quota."),
+        (
+            (RESERVED,),
+            {"admissionChecks": [{"name": "dws", "state": "Pending", "message": "waiting for nodes"}]},
+            "In queue team: check dws: waiting for nodes.",
+        ),
+        (
+            (condition("Evicted", "True", FOREIGN, "Preempted"), SHORT),
+            {},
+            "In queue team: Preempted by a job that is gone or not in this namespace, reclamation within the cohort; "
+            "couldn't assign flavors to pod set main: insufficient unused quota.",
+        ),
+        (
+            (condition("Evicted", "True", "Exceeded the PodsReady timeout.", "PodsReadyTimeout"), SHORT),
+            {},
+            "In queue team: Kueue has evicted it: Exceeded the PodsReady timeout; "
+            "couldn't assign flavors to pod set main: insufficient unused quota.",
+        ),
+        ((RESERVED, condition("Admitted", "True")), {}, ""),
+        (
+            (RESERVED, condition("Admitted", "True"), condition("Evicted", "False", "Previously: Preempted")),
+            {},
+            "",
+        ),
+    ],
+)
+async def test_the_reason_of_a_wait_is_in_the_words_of_kueue(bench, conditions, status, said):
+    client = bench.client()
+    job = await job_in_queue(client)
+    await workload(client, job, *conditions, **status)
+    assert await queues.waiting(client, job) == said
+
+
+async def test_a_workload_that_anyone_has_labelled_is_not_believed(bench):
+    client = bench.client()
+    job = await job_in_queue(client)
+    other = objects.owner(await job_in_queue(client, "other"), controller=True)
+    await workload(client, job, RESERVED, condition("Admitted", "True"), owner=other)
+    assert await queues.waiting(client, job) == "In queue team: being considered."
+
+
+async def test_what_may_not_be_read_is_said(bench):
+    job = await job_in_queue(bench.client())
+    client = bench.client(rules=[{"nonResourceURLs": ["/apis/*"], "verbs": ["get"]}], name="blind")
+    assert "what Kueue says cannot be read: You are not allowed to list workloads" in await queues.waiting(client, job)
+
+
+async def test_a_cluster_without_kueue_is_named_before_anything_is_made(bench):
+    client = bench.client()
+    for plural in ("workloads", "localqueues", "clusterqueues", "resourceflavors", "workloadpriorityclasses"):
+        await objects.delete(client, CRDS, f"{plural}.{queues.GROUP}")
+    with pytest.raises(ServiceError, match="has no Kueue, so there is no queue team"):
+        await queues.check(client, "default", "team")
+    assert [each.level for each in await checks.queue(client, "default", "team")] == [Level.FAIL]
+
+
+@pytest.mark.parametrize(
+    ("frameworks", "said"),
+    [
+        ("integrations: {frameworks: [batch/job]}", "Kueue does not handle JobSets"),
+        ("integrations: {frameworks: [jobset.x-k8s.io/jobset]}", "Kueue handles JobSets"),
+        ("frameworks: [", "is not known"),
+        (None, "is not known"),
+    ],
+)
+async def test_whether_kueue_handles_jobsets_is_read_from_its_configuration(bench, frameworks, said):
+    client = bench.client()
+    kind = queues.QUEUES
+    about = {"name": "team", "namespace": "default"}
+    queue = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": about, "spec": {"clusterQueue": "all"}}
+    await objects.create(client, kind, queue)
+    if frameworks is not None:
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kueue-system"}}
+        await objects.create(client, objects.NAMESPACES, space)
+        about = {"name": "kueue-manager-config", "namespace": "kueue-system"}
+        data = {"controller_manager_config.yaml": frameworks}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": data}
+        await objects.create(client, CONFIG_MAPS, body)
+    quota, handled = await checks.queue(client, "default", "team")
+    assert "the quota of ClusterQueue all is not known: it is not there" in quota.message
+    assert said in handled.message
+
+
+def test_a_queue_is_a_label_of_the_job_of_its_jobset_and_of_a_proxy_but_not_of_its_pod():
+    marks = {names.QUEUE_LABEL: "team", names.PRIORITY_LABEL: "high"}
+    job = submission.new("train", {"tpuv6e:2x2": 1}, queue="team", priority="high")
+    assert job["metadata"]["labels"] == marks
+    jobset = expansion.expand(job)
+    assert marks.items() <= jobset["metadata"]["labels"].items()
+    assert jobset["spec"]["suspend"] is True
+    slices = {"tpuv6e:2x2": 1}
+    spec = proxy_job.ProxySpec("s", "x", "x:1", "r/proxy_server:1", slices, queue="team", priority="high")
+    proxy = proxy_job.job(spec)
+    assert marks.items() <= proxy["metadata"]["labels"].items()
+    assert proxy["spec"]["suspend"] is True
+    # Kueue would take a pod with the label for a job of its own.
+    assert not marks.keys() & proxy["spec"]["template"]["metadata"]["labels"].keys()
