@@ -366,7 +366,7 @@ def test_what_cannot_work_is_refused_at_once_and_leaves_nothing(config, gone, ch
 
 def test_a_proxy_that_ends_while_starting_is_an_error_and_not_a_timeout(config, gone):
     connecting = session.start(config(1, proxy_options=("--num_elastic_slices=many",)))
-    with pytest.raises(ServiceError, match=r"exit code 2.*last line of its log: .*num_elastic_slices"):
+    with pytest.raises(ServiceError, match=r"exit code 2.*Its log says: .*num_elastic_slices"):
         list(connecting)
     gone(connecting._link.session)
 
