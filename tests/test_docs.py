@@ -17,6 +17,7 @@ from pathways_jupyter.kube.watch import watch
 from pathways_jupyter.server.extension import PathwaysJupyter
 from pathways_jupyter.service.deployment import HEAD_POOL
 from pathways_jupyter.service.lab.lifecycle import LAB_NEEDS
+from pathways_jupyter.service.pathwaysjob import definition
 
 DEADLINE = 90.0
 DOCS = Path(__file__).parents[1] / "docs"
@@ -121,6 +122,20 @@ async def test_the_role_in_the_permissions_is_enough_to_connect(cluster, machine
 def test_a_user_who_starts_labs_may_do_all_that_starting_one_asks_for():
     asked = {(need.resource.group, str(need), verb) for need in LAB_NEEDS for verb in need.verbs}
     assert asked <= documented_grants(LAB) | documented_grants(USER)
+
+
+def test_the_page_about_jobs_has_every_field():
+    def leaves(schema, path=""):
+        for name, each in schema["properties"].items():
+            below = each.get("items", each)
+            if "properties" in below and name not in {"template", "customEnv"}:
+                yield from leaves(below, f"{path}{name}{'[]' if 'items' in each else ''}.")
+            else:
+                yield f"{path}{name}"
+
+    page = (DOCS / "jobs.md").read_text(encoding="utf-8").partition("## The fields")[2].partition("\n## ")[0]
+    written = re.findall(r"^\| `([\w.\[\]]+)` \|", page, re.MULTILINE)
+    assert sorted(written) == sorted(leaves(definition.schema()["properties"]["spec"]))
 
 
 def test_the_page_about_clusters_makes_node_pools_that_fit():

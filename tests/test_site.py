@@ -42,6 +42,20 @@ def test_the_tutorial_runs_as_it_is_written(cluster, notebook):
     assert "rows" in disconnected.text
 
 
+def test_the_examples_of_colocated_run_as_they_are_written(cluster, notebook):
+    # The tutorial has taken a slice down, which heals.
+    connected = notebook.run("%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2 --wait 60")
+    assert connected.status == "ok", connected.shown
+    page = (DOCS / "colocated.md").read_text(encoding="utf-8")
+    ran = [notebook.run(cell) for cell in re.findall(r"```python\n(.*?)```", page, re.DOTALL)]
+    assert [each.status for each in ran] == ["ok"] * 3, [each.shown for each in ran]
+    cell, batches, spaces = ran
+    assert cell.text.count("this host has") == 2
+    # Two hosts with four rows each.
+    assert batches.text.count("(8, 8)") == 10
+    assert re.search(r"\{0: \d+, 1: \d+\}", spaces.text)
+
+
 @pytest.fixture
 def project(machine, tmp_path):
     """A machine with an embedded cluster that has free nodes, and the file in which its ``gcloud`` is recorded."""

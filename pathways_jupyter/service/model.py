@@ -71,7 +71,6 @@ class Host:
       index: Its index in the slice.
       pod: Its worker pod; empty while there is none.
       node: The node that the pod runs on.
-      queue: The queue of Kueue's from which it has its chips; empty for none.
       reason: Kubernetes' reason why it is not ready.
       restarts: How often its worker has been restarted.
     """
@@ -123,6 +122,7 @@ class Service:
       holders: All proxies that hold slices or wait for them, oldest first.
       certain: Whether the holder of every slice is known.
       reason: Kubernetes' reason why the resource manager is not ready.
+      queue: The queue of Kueue's from which it has its chips; empty for none.
       state: Ready when its resource manager and at least one slice are, so that a session can use it.
     """
 
