@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -144,10 +145,10 @@ with ocp.Checkpointer(handler()) as checkpointer:
 
 def check(config, code: str, **environ: str) -> None:
     script = BEGIN.format(config=config(2)) + textwrap.dedent(code) + END
-    environment = {**os.environ, **environ}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environ}
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False)
-    assert done.stdout == "done\n", done.stderr[-4000:]
+    assert done.stdout.endswith("done\n"), done.stderr[-4000:]
 
 
 @pytest.mark.parametrize("code", [PERSISTENCE, RESHARD], ids=["persistence", "reshard"])
@@ -157,3 +158,110 @@ def test_it_gives_right_values_and_shardings_and_errors_for_what_is_missing(conf
 
 def test_orbax_saves_and_restores_from_the_hosts(config):
     check(config, ORBAX, ENABLE_PATHWAYS_PERSISTENCE="1")
+
+
+PROFILE = """
+import fsspec
+from pathwaysutils import profiling
+
+@jax.jit
+def step(x):
+    with jax.named_scope("layer"):
+        y = jnp.tanh(x @ x)
+    return jax.lax.with_sharding_constraint(y / y.sum(), NamedSharding(mesh, P()))
+
+x = jax.device_put(np.ones((256, 256), np.float32), NamedSharding(mesh, P("slice", "chip")))
+step(x).block_until_ready()
+
+def traced(place, **options):
+    profiling.start_trace(place, **options)
+    for _ in range(3):
+        step(x).block_until_ready()
+    profiling.stop_trace()
+    files = fsspec.filesystem("gs")
+    files.invalidate_cache()
+    paths = files.glob(f"{place}/plugins/profile/*/*.xplane.pb")
+    read = jax.profiler.ProfileData.from_serialized_xspace
+    return {path.rsplit("/")[-1].removesuffix(".xplane.pb"): read(files.cat_file(path)) for path in paths}
+
+found = traced("gs://pathways-local/two", max_num_hosts=2)
+# The kernel's own trace is the fourth.
+assert set(found) >= {"slice-0-host-0", "slice-1-host-1", "proxy"} and len(found) == 4, found
+for slice_index, host in enumerate(("slice-0-host-0", "slice-1-host-1")):
+    planes = {plane.name: plane for plane in found[host].planes}
+    assert {f"/device:TPU:{4 * slice_index + chip}" for chip in range(4)} | {"/host:CPU"} <= set(planes)
+    for name, plane in planes.items():
+        if not name.startswith("/device:"):
+            continue
+        assert dict(plane.stats)["slice"] == f"slice {slice_index}"
+        lines = {line.name: list(line.events) for line in plane.lines}
+        assert [event.name for event in lines["XLA Modules"]] == ["jit_step"] * 3
+        assert [event.name for event in lines["Steps"]] == ["0", "1", "2"]
+        for module in lines["XLA Modules"]:
+            inside = [op for op in lines["XLA Ops"] if module.start_ns <= op.start_ns < module.end_ns]
+            assert {"all-reduce"} <= {dict(op.stats)["hlo_category"] for op in inside}
+            assert any("layer/tanh" in dict(op.stats).get("tf_op", "") for op in inside)
+            assert any("<string>" in dict(op.stats).get("source", "") for op in inside)
+
+# As pathwaysutils does by default: one host.
+assert set(traced("gs://pathways-local/one")) & {"slice-0-host-0", "slice-1-host-1"} == {"slice-0-host-0"}
+
+# Without what the host did.
+options = jax.profiler.ProfileOptions()
+options.host_tracer_level = 0
+names = [plane.name for plane in traced("gs://pathways-local/none", profiler_options=options)["slice-0-host-0"].planes]
+assert "/device:TPU:0" in names and "/host:CPU" not in names
+
+raises(lambda: profiling.start_trace("gs://no-such-bucket/x"), "NOT_FOUND", "no-such-bucket")
+raises(lambda: profiling.start_trace("/tmp/x"), "GCS path")
+raises(lambda: profiling.stop_trace(), "No profile started")
+
+# Another process, or curl, asks this one for a profile.
+profiling.start_server(port := portpicker.pick_unused_port())
+wait_until(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0)
+running = threading.Thread(target=lambda: [step(x).block_until_ready() for _ in range(20)])
+running.start()
+assert profiling.collect_profile(port, 200, "127.0.0.1", "gs://pathways-local/asked")
+running.join()
+assert fsspec.filesystem("gs").glob("gs://pathways-local/asked/plugins/profile/*/slice-0-host-0.xplane.pb")
+"""
+
+LOSS = """
+import subprocess
+import fsspec
+from pathwaysutils import profiling
+
+step = jax.jit(lambda x: x / x.sum())
+x = jax.device_put(np.ones((256, 256), np.float32), NamedSharding(mesh, P("slice", "chip")))
+profiling.start_trace("gs://pathways-local/lost", max_num_hosts=2)
+step(x).block_until_ready()
+chosen = "jobset.sigs.k8s.io/replicatedjob-name=worker,jobset.sigs.k8s.io/job-index=1"
+kubectl = ["kubectl", "--kubeconfig", session.config.kubeconfig]
+subprocess.run([*kubectl, "delete", "pod", "-l", chosen, "--wait=false"], check=True, capture_output=True)
+
+def is_lost():
+    try:
+        step(x).block_until_ready()
+    except jax.errors.JaxRuntimeError as error:
+        return "DATA_LOSS" in str(error)
+
+wait_until(is_lost)
+profiling.stop_trace()
+files = fsspec.filesystem("gs")
+for slice_index, host in enumerate(("slice-0-host-0", "slice-1-host-1")):
+    (path,) = files.glob(f"pathways-local/lost/plugins/profile/*/{host}.xplane.pb")
+    planes = jax.profiler.ProfileData.from_serialized_xspace(files.cat_file(path)).planes
+    (chip,) = [plane for plane in planes if plane.name == f"/device:TPU:{4 * slice_index}"]
+    assert any(event.name == "jit__lambda" for line in chip.lines for event in line.events)
+profiling.start_trace("gs://pathways-local/again")
+profiling.stop_trace()
+"""
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+def test_a_profile_ends_cleanly_when_a_slice_is_lost(config):
+    check(config, "from waits import wait_until\n" + LOSS)
+
+
+def test_profiles_show_what_each_chip_did(config):
+    check(config, "import portpicker, socket, threading\nfrom waits import wait_until\n" + PROFILE)

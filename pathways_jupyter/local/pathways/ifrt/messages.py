@@ -5,7 +5,8 @@ Everything that only the wire knows is here, so that the rest of the package spe
 The messages are those of the ``.proto`` files in ``schema/``, compiled into descriptors and not into code: generated
 modules are tied to a range of protobuf versions, and this package has to work with whatever protobuf a notebook has.
 After a change: ``pip install grpcio-tools``, then in ``schema/`` ``python -m grpc_tools.protoc -I.
---descriptor_set_out=schema.binpb xla.proto status.proto types.proto ifrt.proto proxy.proto``.
+--descriptor_set_out=schema.binpb xla.proto status.proto types.proto ifrt.proto
+proxy.proto xplane.proto``.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ ConcreteEvenSharding: Any = message_class("xla.ifrt.ConcreteEvenShardingProto")
 CustomCallProgram: Any = message_class("xla.ifrt.CustomCallProgramProto")
 XlaCompileOptions: Any = message_class("xla.ifrt.XlaCompileOptionsProto")
 StringArrayContents: Any = message_class("xla.ifrt.proto.StringArrayContents")
+XSpace: Any = message_class("tensorflow.profiler.XSpace")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from google.protobuf import descriptor_pb2, message
 
 from pathways_jupyter.local.pathways.ifrt import messages
 
-_FILE = re.compile(rb"\n([\x05-\x7f])((?:xla|tensorflow|google)/[\w/]+\.proto)")
+_FILE = re.compile(rb"\n([\x05-\x7f])((?:xla|tensorflow|google|tsl)/[\w/]+\.proto)")
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _LONGEST = 1 << 18
 

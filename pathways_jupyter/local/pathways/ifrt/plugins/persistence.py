@@ -17,6 +17,7 @@ import numpy as np
 
 from pathways_jupyter.local.pathways.ifrt import dtypes, session_arrays, statuses, values
 from pathways_jupyter.local.pathways.ifrt.opaque_executable import OpaqueExecutable
+from pathways_jupyter.local.pathways.ifrt.plugins import buckets
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.statuses import Code, StatusError
@@ -25,7 +26,6 @@ from pathways_jupyter.local.pathways.ifrt.values import Spec
 if TYPE_CHECKING:
     from pathways_jupyter.local.pathways.ifrt.client_session import Machine
 
-_SCHEME = "gs://"
 _MLIR_PREFIXES = {"pred": "i1", "s": "i", "u": "ui"}
 _numbers = itertools.count(1)
 
@@ -35,16 +35,14 @@ class _Place:
 
     def __init__(self, request: Mapping[str, Any]) -> None:
         location, self.name = (base64.b64decode(request[each]).decode() for each in ("b64_location", "b64_name"))
-        if not location.startswith(_SCHEME):
-            raise statuses.invalid(f"{location!r} is not a location in a bucket, {_SCHEME}BUCKET/DIRECTORY")
-        self.bucket, _, directory = location.removeprefix(_SCHEME).partition("/")
-        self.path = "/".join(each for each in (directory.strip("/"), self.name) if each)
+        self.bucket, directory = buckets.split(location)
+        self.path = "/".join(each for each in (directory, self.name) if each)
         self.timeout: float = request["timeout"]["seconds"] + request["timeout"]["nanos"] / 1e9
         self.device_ids = tuple(request["devices"]["device_ids"])
         self.partitioning = base64.b64decode(request["b64_hlo_sharding_string"])
 
     def __str__(self) -> str:
-        return f"{_SCHEME}{self.bucket}/{self.path}"
+        return f"{buckets.SCHEME}{self.bucket}/{self.path}"
 
     def open(self, deadline: float, **options: Any) -> Any:
         """Return the open TensorStore; raises its errors, which name the place."""

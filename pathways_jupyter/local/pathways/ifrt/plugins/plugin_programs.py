@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.local.pathways.ifrt import statuses
 from pathways_jupyter.local.pathways.ifrt.opaque_executable import OpaqueExecutable
-from pathways_jupyter.local.pathways.ifrt.plugins import persistence, reshard
+from pathways_jupyter.local.pathways.ifrt.plugins import persistence, profiling, reshard
 
 if TYPE_CHECKING:
     from pathways_jupyter.local.pathways.ifrt.client_session import Machine
@@ -46,4 +46,5 @@ _REQUESTS: Mapping[str, Callable[[Any, Machine], OpaqueExecutable]] = {
     "persistenceReadRequest": lambda request, machine: persistence.Read([request], machine),
     "bulk_persistence_read_request": lambda request, machine: persistence.Read(request["read_requests"], machine),
     "reshardRequest": reshard.Reshard,
+    "profileRequest": profiling.Profile,
 }
