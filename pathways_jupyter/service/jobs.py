@@ -331,4 +331,7 @@ async def _get(client: Client, name: str, namespace: str) -> Object:
 
 
 def _is_job(resource: Resource, found: Object) -> bool:
-    return resource is PATHWAYS_JOBS or expansion.JOB_LABEL in (found["metadata"].get("labels") or {})
+    # A JobSet with an owner is part of a PathwaysJob, which may have been deleted a moment ago.
+    metadata = found["metadata"]
+    expanded = expansion.JOB_LABEL in (metadata.get("labels") or {}) and not metadata.get("ownerReferences")
+    return resource is PATHWAYS_JOBS or expanded
