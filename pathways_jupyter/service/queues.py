@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import math
+import random
 import re
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import yaml
 
@@ -38,8 +39,9 @@ _CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 _WEBHOOKS = Resource(
     "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False
 )
-_POSITION_SECONDS = 10.0
-"""Between two looks at the position, which cannot be watched."""
+_POSITION_SECONDS = 30.0
+"""Between two looks at the position, which cannot be watched; longer than Kueue takes to make a Workload."""
+_versions: WeakKeyDictionary[Client, dict[str, str]] = WeakKeyDictionary()
 _PREEMPTED = re.compile(r"JobUID: (?P<uid>[\w-]+)\)(?: due to (?P<why>[^;]+))?")
 
 
@@ -126,8 +128,10 @@ async def served(client: Client, resource: Resource) -> Resource:
     Raises:
       ApiError: The cluster does not have it (404).
     """
-    group = await client.get(f"/apis/{resource.group}")
-    return replace(resource, version=str(group["preferredVersion"]["version"]))
+    known = _versions.setdefault(client, {})
+    if resource.group not in known:
+        known[resource.group] = str((await client.get(f"/apis/{resource.group}"))["preferredVersion"]["version"])
+    return replace(resource, version=known[resource.group])
 
 
 async def waiting(client: Client, job: Object) -> str:
@@ -138,14 +142,10 @@ async def waiting(client: Client, job: Object) -> str:
     """
     if not queue_of(job):
         return ""
-    metadata = job["metadata"]
-    selector = f"{names.QUEUED_UID_LABEL}={metadata['uid']}"
     try:
-        kind = await served(client, WORKLOADS)
-        found = (await objects.list_(client, kind, namespace=metadata["namespace"], labels=selector)).items
+        own = next((each for each in await _workloads(client, job, job["metadata"]["uid"]) if _is_of(each, job)), None)
     except ApiError as error:
         return say("In queue {queue}; what Kueue says cannot be read: {reason}", queue=queue_of(job), reason=str(error))
-    own = next((each for each in found if _is_of(each, job)), None)
     return "" if own is not None and is_admitted(own) else await _said(client, job, own)
 
 
@@ -174,9 +174,12 @@ async def until_admitted(client: Client, job: Object, *, seconds: float = math.i
     watching, before, loop = asyncio.create_task(follow()), "", asyncio.get_running_loop()
     deadline = loop.time() + seconds
     try:
-        for rounds in itertools.count():
-            pause = max(0.0, min(_POSITION_SECONDS, deadline - loop.time()))
-            await tasks.first_done(changed.wait(), watching, seconds=pause)
+        while True:
+            # With jitter: a queue may be long.
+            pause = _POSITION_SECONDS * random.uniform(0.8, 1.2)
+            news, _ = await tasks.first_done(
+                changed.wait(), watching, seconds=max(0.0, min(pause, deadline - loop.time()))
+            )
             if watching.done():
                 # A watch ends only by an error.
                 watching.result()
@@ -186,7 +189,7 @@ async def until_admitted(client: Client, job: Object, *, seconds: float = math.i
             if loop.time() >= deadline:
                 raise TimeoutError
             said = await _said(client, job, workload)
-            if workload is None and rounds > 1:
+            if workload is None and news is None:
                 said = say(
                     "Kueue has not taken this up; it may not handle a {kind} in this namespace.", kind=job["kind"]
                 )
@@ -205,14 +208,12 @@ async def set_active(client: Client, job: Object, *, active: bool) -> None:
       ServiceError: Kueue has made no Workload for it.
       ApiError: It is forbidden.
     """
-    kind, metadata = await served(client, WORKLOADS), job["metadata"]
-    selector = f"{names.QUEUED_UID_LABEL}={metadata['uid']}"
-    found = (await objects.list_(client, kind, namespace=metadata["namespace"], labels=selector)).items
-    own = [each for each in found if _is_of(each, job)]
+    metadata = job["metadata"]
+    own = [each for each in await _workloads(client, job, metadata["uid"]) if _is_of(each, job)]
     if not own:
         raise ServiceError(f"Kueue has not taken up {metadata['name']}.", hint="Delete it to take it from the queue.")
-    change = {"spec": {"active": active}}
-    await objects.patch(client, kind, own[0]["metadata"]["name"], change, namespace=metadata["namespace"])
+    kind, name = await served(client, WORKLOADS), own[0]["metadata"]["name"]
+    await objects.patch(client, kind, name, {"spec": {"active": active}}, namespace=metadata["namespace"])
 
 
 def is_admitted(workload: Object) -> bool:
@@ -229,10 +230,7 @@ async def evicted(client: Client, workload: Object) -> Sentence | None:
     named = _PREEMPTED.search(message) if found.get("reason") == "Preempted" else None
     if named is None:
         return say("Kueue has evicted it: {reason}", reason=message.rstrip("."))
-    # Only those of the same namespace may be read by everyone.
-    namespace, selector = workload["metadata"]["namespace"], f"{names.QUEUED_UID_LABEL}={named['uid']}"
-    kind = await served(client, WORKLOADS)
-    others = (await objects.list_(client, kind, namespace=namespace, labels=selector)).items
+    others = await _workloads(client, workload, named["uid"])
     owners = [owner for each in others for owner in each["metadata"].get("ownerReferences") or ()]
     by = f"{owners[0].get('kind')} {owners[0].get('name')}" if owners else "a job that is gone or not in this namespace"
     return say("Preempted by {job}, {why}", job=untrusted.text(by), why=named["why"] or "for its priority")
@@ -276,6 +274,13 @@ async def _position(client: Client, job: Object) -> int:
         # The API is an option of Kueue's, and may be forbidden.
         return 0
     return next((number for number, each in enumerate(pending, 1) if _is_of(each, job)), 0)
+
+
+async def _workloads(client: Client, beside: Object, uid: str) -> tuple[Object, ...]:
+    """Return what claims to be the Workload of the job `uid`, in the namespace of `beside`."""
+    namespace, selector = beside["metadata"]["namespace"], f"{names.QUEUED_UID_LABEL}={uid}"
+    kind = await served(client, WORKLOADS)
+    return (await objects.list_(client, kind, namespace=namespace, labels=selector)).items
 
 
 def _is_of(workload: Mapping[str, Any], job: Object) -> bool:
