@@ -10,7 +10,7 @@ from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Contradiction, Interrupted, Shell, Values
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.config import ConnectConfig
-from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.errors import ConfigError, ServiceError
 from pathways_jupyter.base.sentences import Face, advice
 from pathways_jupyter.base.text import parse_seconds
 from pathways_jupyter.commands.service import USAGE_SPAN
@@ -18,8 +18,9 @@ from pathways_jupyter.render import services as picture
 from pathways_jupyter.render import slices as slices_picture
 from pathways_jupyter.render import usage_table
 from pathways_jupyter.render.view import View, for_kubectl, said
-from pathways_jupyter.service import deployment, names, networkpolicy, overview, roles, rollout, status
+from pathways_jupyter.service import deployment, names, networkpolicy, overview, roles, rollout, status, usage_records
 from pathways_jupyter.service import usage as reading
+from pathways_jupyter.service.pathwaysjob import installation
 from pathways_jupyter.session import clusters
 
 
@@ -37,14 +38,31 @@ def slices(shell: Shell, values: Values) -> View:
 
 
 def usage(shell: Shell, values: Values) -> View:
-    """Return who has held how many chip-hours."""
+    """Return who has held how many chip-hours.
+
+    Raises:
+      ConfigError: An option is invalid.
+      ServiceError: The past is asked for, and no operator has recorded it.
+    """
     seconds = parse_seconds("--since", values.get("since") or USAGE_SPAN, least=1)
-    return usage_table.view(
-        clusters.ask(
-            cluster.where(values),
-            lambda client, namespace: reading.fetch(client, "" if values.get("all_namespaces") else namespace, seconds),
+    where, every, by = cluster.where(values), bool(values.get("all_namespaces")), values.get("by")
+    if not by:
+        return usage_table.view(
+            clusters.ask(where, lambda client, namespace: reading.fetch(client, "" if every else namespace, seconds))
         )
+    if by not in (fields := usage_records.Share._fields):
+        raise ConfigError(f"Usage cannot be summed up by {by}.", hint=f"There are: {', '.join(fields)}.")
+    recorded = clusters.ask(
+        where,
+        lambda client, namespace: usage_records.fetch(
+            client, installation.NAMESPACE, "" if every else namespace, seconds
+        ),
     )
+    if recorded is None:
+        raise ServiceError(
+            "No operator has recorded usage on this cluster.", hint="Without --by, usage shows what is held now."
+        )
+    return usage_table.recorded(recorded, by)
 
 
 def services(shell: Shell, values: Values) -> View:

@@ -42,19 +42,23 @@ COMMANDS = (
     ),
     Command(
         "usage",
-        "Who has held how many chip-hours, as far as the cluster still knows.",
+        "Who holds how many chips, and since when; with --by, who has held how many chip-hours.",
         options=(
             Option("--since", "how far back, such as 7d, 12h or 1h30m", metavar="SPAN", default=USAGE_SPAN),
+            Option(
+                "--by", "sum up what the operator has recorded, by user, queue, service or namespace", metavar="FIELD"
+            ),
             Option("--all-namespaces", "all namespaces of the cluster", Kind.FLAG, short="-A"),
             *CLUSTER,
         ),
         examples={
             "usage --since 12h": "the namespace of your current context",
+            "usage --since 7d --by user -A": "also of sessions that have ended",
             "usage --context my-gke -A --json": "for a script",
         },
-        details="The sources are the proxies' Jobs and Leases, which are deleted with their sessions: it is a view of "
-        "what is held now and since when, no accounting. PathwaysJobs, whose workers are their own, are not "
-        "counted.",
+        details="Without --by, the sources are the proxies' Jobs and Leases, which are deleted with their sessions. "
+        "With it, the records of an operator, which are kept for 90 days, in whole hours. PathwaysJobs, whose workers "
+        "are their own, are not counted.",
         only=Face.TERMINAL,
     ),
     Command(

@@ -17,6 +17,8 @@ from pathways_jupyter.local.apiserver.resources import (
     NAMESPACES,
     NETWORK_POLICIES,
     PODS,
+    ROLE_BINDINGS,
+    ROLES,
     SERVICE_ACCOUNTS,
     Object,
     ResourceType,
@@ -89,7 +91,7 @@ def ship(
     # The objects with which a real cluster's operator is installed, with a pod instead of a Deployment.
     _create(store, CRDS, definition.definition())
     _create(store, NAMESPACES, {"metadata": {"name": SYSTEM_NAMESPACE}})
-    kinds = (SERVICE_ACCOUNTS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
+    kinds = (SERVICE_ACCOUNTS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS)
     for kind, obj in zip(kinds, installation.permissions(SYSTEM_NAMESPACE), strict=True):
         _create(store, kind, obj)
     _create(store, PODS, _operator_pod())

@@ -18,6 +18,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.operator.election import LEASE_SECONDS, LONGEST_LEASE_SECONDS, Election, Rivals, identity
 from pathways_jupyter.operator.job_controller import JobController, Reconciles
 from pathways_jupyter.operator.sweeper import INTERVAL_SECONDS, Sweeper
+from pathways_jupyter.operator.usage_recorder import UsageRecorder
 from pathways_jupyter.service import leases
 
 
@@ -96,11 +97,15 @@ class Operator:
     def __init__(self, client: Client, options: argparse.Namespace) -> None:
         self._client = client
         self._namespace: str = options.namespace
-        self._sweeper = Sweeper(client, namespace=options.namespace, interval=options.interval, say=say)
+        place = options.namespace or client.namespace or "default"
+        self._recorder = UsageRecorder(client, place, say=say)
+        self._sweeper = Sweeper(
+            client, namespace=options.namespace, interval=options.interval, recorder=self._recorder, say=say
+        )
         self.reconciles = Reconciles()
         self.election = Election(
             client,
-            options.namespace or client.namespace or "default",
+            place,
             me=identity(),
             say=lambda text: say(f"PathwaysJobs: {text}"),
             seconds=options.lease_seconds,
@@ -108,7 +113,7 @@ class Operator:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Sweep and control jobs until `stop` is set."""
-        controlling = asyncio.create_task(self.election.run(self._control))
+        controlling = asyncio.create_task(self.election.run(self._lead))
         sweeping = asyncio.create_task(self._sweeper.run(stop))
         try:
             await asyncio.wait({controlling, sweeping}, return_when=asyncio.FIRST_COMPLETED)
@@ -118,6 +123,15 @@ class Operator:
             stop.set()
             controlling.cancel()
             await asyncio.gather(controlling, sweeping, return_exceptions=True)
+
+    async def _lead(self) -> None:
+        """Do what only one operator may do at a time."""
+        recording = asyncio.create_task(self._recorder.run())
+        try:
+            await self._control()
+        finally:
+            recording.cancel()
+            await asyncio.gather(recording, return_exceptions=True)
 
     async def _control(self) -> None:
         """Control jobs as the leader, except while another controller of the same API runs."""

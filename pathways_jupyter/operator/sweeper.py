@@ -19,6 +19,7 @@ from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import LEASES, Object
 from pathways_jupyter.kube.watch import ChangeType, watch
+from pathways_jupyter.operator.usage_recorder import UsageRecorder
 from pathways_jupyter.service import leases, names, untrusted
 
 INTERVAL_SECONDS = 30.0
@@ -56,13 +57,21 @@ class Sweeper:
     Args:
       namespace: Empty for all.
       interval: Longest time between sweeps in seconds, for Jobs that never got a lease.
+      recorder: Gets each Lease as it changes.
       say: Called with each action, in words.
     """
 
     def __init__(
-        self, client: Client, *, namespace: str = "", interval: float = INTERVAL_SECONDS, say: Callable[[str], None]
+        self,
+        client: Client,
+        *,
+        namespace: str = "",
+        interval: float = INTERVAL_SECONDS,
+        recorder: UsageRecorder,
+        say: Callable[[str], None],
     ) -> None:
         self._client = client
+        self._recorder = recorder
         self._say = say
         self._namespace = namespace
         self._interval = interval
@@ -153,7 +162,9 @@ class Sweeper:
         key = f"{metadata.get('namespace')}/{metadata.get('name')}"
         if kind is ChangeType.DELETED:
             self._leases.pop(key, None)
+            self._recorder.forget(lease)
         else:
+            self._recorder.take(lease)
             self._leases[key] = _Lease.of(lease, self._client.now())
         self._changed.set()
 

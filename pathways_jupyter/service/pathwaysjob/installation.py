@@ -66,7 +66,7 @@ def _made(version: str, kind: str, namespace: str, **spec: Any) -> Manifest:
 
 
 def permissions(namespace: str = NAMESPACE) -> list[Manifest]:
-    """Return the service account, its role and their binding."""
+    """Return the service account, its roles and their bindings."""
     account = {"name": NAME, "namespace": namespace}
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {**account, "labels": _LABELS}},
@@ -95,6 +95,20 @@ def permissions(namespace: str = NAMESPACE) -> list[Manifest]:
             "kind": "ClusterRoleBinding",
             "metadata": {"name": NAME, "labels": _LABELS},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME},
+            "subjects": [{"kind": "ServiceAccount", **account}],
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": {**account, "labels": _LABELS},
+            # The records of chip-hours.
+            "rules": [_rule("", "configmaps", "get", "list", "create", "update", "delete")],
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {**account, "labels": _LABELS},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": NAME},
             "subjects": [{"kind": "ServiceAccount", **account}],
         },
     ]

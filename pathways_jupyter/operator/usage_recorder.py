@@ -1,0 +1,101 @@
+"""Record chip-hours: what each renewal of a session's Lease says it has held since the one before.
+
+Time in which no operator runs is not recorded, nor the last minute of one that is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import Object
+from pathways_jupyter.service import leases, names, usage_records
+from pathways_jupyter.service.session_figures import SessionFigures
+from pathways_jupyter.service.usage_records import Pending, Share
+
+WRITE_SECONDS = 60.0
+
+
+def _share(figures: SessionFigures) -> Share:
+    service = names.service_of(figures.service)[0] or figures.service
+    return Share(figures.namespace, figures.user, service, figures.queue)
+
+
+@dataclass
+class _Renewal:
+    """When a session has renewed its Lease, in seconds since the epoch, and how many chips it held then."""
+
+    at: float
+    chips: int
+
+
+class UsageRecorder:
+    """Counts what all Leases say, and records it while :meth:`run` runs.
+
+    Args:
+      namespace: Where the records are.
+      say: Called with the reason when they cannot be written.
+    """
+
+    def __init__(self, client: Client, namespace: str, *, say: Callable[[str], None]) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._say = say
+        self._last: dict[str, _Renewal] = {}
+        self._pending: Pending | None = None
+        self._said = ""
+
+    def take(self, lease: Object) -> None:
+        """Count the time since the previous renewal; the Lease of an ended session as it was last."""
+        now, figures = self._client.now(), SessionFigures.read(lease)
+        if figures is None:
+            return
+        uid = str(lease["metadata"].get("uid"))
+        at = min(leases.renewed(lease, now), now)
+        before, self._last[uid] = self._last.get(uid), _Renewal(at, figures.chips if figures.holds else 0)
+        if before is None or self._pending is None:
+            return
+        self._pending.add(_share(figures), before.chips, before.at, at)
+
+    def forget(self, lease: Object) -> None:
+        """Count a session that has ended, until now."""
+        uid = str(lease["metadata"].get("uid"))
+        before, figures = self._last.pop(uid, None), SessionFigures.read(lease)
+        if before is not None and figures is not None and self._pending is not None:
+            # One that was silent before is known to have had its chips until its Lease ran out.
+            now = self._client.now()
+            self._pending.add(_share(figures), before.chips, before.at, min(now, leases.end(lease, now)))
+
+    async def run(self) -> None:
+        """Record until cancelled; only one operator may do so at a time."""
+        self._pending = Pending()
+        day = ""
+        try:
+            while True:
+                await asyncio.sleep(WRITE_SECONDS)
+                await self._write()
+                if (today := max(self._pending.days, default=day)) != day:
+                    day = today
+                    await usage_records.delete_old(self._client, self._namespace)
+        finally:
+            self._pending = None
+
+    async def _write(self) -> None:
+        assert self._pending is not None
+        for day in list(self._pending.days):
+            added = self._pending.days.pop(day)
+            try:
+                await usage_records.write(self._client, self._namespace, day, added)
+                self._report("")
+            except PathwaysError as error:
+                # Counted with the next ones.
+                self._pending.merge(day, added)
+                self._report(f"usage is not recorded: {error}")
+
+    def _report(self, text: str) -> None:
+        if text != self._said:
+            self._said = text
+            self._say(text or "usage is recorded again")
