@@ -19,7 +19,11 @@ smartquotes = False
 
 html_theme = "furo"
 html_title = f"pathways_jupyter {version}"
-html_copy_source = html_show_sourcelink = False
+html_copy_source = html_show_sourcelink = html_show_copyright = False
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+# That of the theme underlines what is imported, like links.
+pygments_dark_style = "github-dark"
 
 myst_enable_extensions = ["colon_fence", "attrs_block"]
 myst_heading_anchors = 4
