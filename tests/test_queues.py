@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 
 import pytest
 import yaml
@@ -145,6 +147,15 @@ def test_connecting_waits_in_the_queue_and_an_interrupt_leaves_nothing(kueue, no
     assert second.run(SUM).text.strip() == "4 8.0"
     assert second.run("%pathways disconnect").status == "ok"
     wait_until(lambda: not kueue.jobs("sessions") and not kueue.workloads("sessions"))
+
+
+def test_a_kernel_that_is_killed_in_the_queue_leaves_nothing(kueue, notebooks):
+    first, second = notebooks
+    assert first.run(CONNECT).status == "ok"
+    second.begin(CONNECT)
+    second.wait_for("Position 1 in queue sessions")
+    os.kill(second.manager.provisioner.pid, signal.SIGKILL)
+    wait_until(lambda: len(kueue.jobs("sessions")) == len(kueue.workloads("sessions")) == 1)
 
 
 def test_a_session_that_kueue_evicts_says_for_whom_and_comes_back_through_the_queue(kueue, notebooks):
