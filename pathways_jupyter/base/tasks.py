@@ -23,6 +23,8 @@ Value = TypeVar("Value")
 
 _ROOM = 1024
 """Most values that are queued for a slow reader."""
+_LONGEST_DELAY_SECONDS = 60.0
+"""Whatever a server says, a loop without a deadline asks it again after this time."""
 
 
 @contextlib.asynccontextmanager
@@ -85,16 +87,21 @@ class Backoff:
         self._longest = longest
         self._deadline = time.monotonic() + seconds
         self._pause = first
+        self._delay = 0.0
         self._attempts = 0
 
     @property
     def is_over(self) -> bool:
         """Whether no time is left for another attempt. Iterating goes on regardless: the loop raises its last error."""
-        return time.monotonic() + self._pause > self._deadline
+        return time.monotonic() + self._delay + self._pause > self._deadline
 
     def reset(self) -> None:
         """Begin with the shortest pause again, after a success."""
         self._pause = self._first
+
+    def delay(self, seconds: float) -> None:
+        """Make the next pause longer by `seconds`, because a server has said how long to wait."""
+        self._delay = min(seconds, _LONGEST_DELAY_SECONDS)
 
     async def wait(self) -> None:
         """Pause once."""
@@ -124,7 +131,9 @@ class Backoff:
 
     def _next_pause(self) -> float:
         pause, self._pause = self._pause, min(2 * self._pause, self._longest)
-        return pause * random.uniform(0.75, 1.25)
+        # The delay is the same for all clients of an overloaded server: only the pause keeps them apart.
+        delay, self._delay = self._delay, 0.0
+        return delay + pause * random.uniform(0.75, 1.25)
 
 
 class Background:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
     from pathways_jupyter.kube.cluster_access import Cluster
-    from pathways_jupyter.kube.library import Api
+    from pathways_jupyter.kube.library import Api, Refused
 
 Json = dict[str, Any]
 Query = Mapping[str, str]
@@ -154,7 +154,7 @@ class Client:
                 self.answered[method, response.status] += 1
                 answer = await self._read(response)
             if response.status >= 400:
-                raise self._refused(response.status, answer, method, path, query)
+                raise self._refused(response, answer, method, path, query)
             return answer
 
         with self._using():
@@ -198,7 +198,7 @@ class Client:
                 if response.status < 400:
                     return response
                 body = await self._read(response)
-            raise self._refused(response.status, body, "GET", path, query)
+            raise self._refused(response, body, "GET", path, query)
 
         with self._using():
             response = await self._persist(attempt, again=True, patience=patience)
@@ -230,7 +230,7 @@ class Client:
                     opened = await api.connect(request, protocols)
             except library.Refused as refusal:
                 self._known = True
-                raise self._refused(refusal.status, refusal.body, problems.UPGRADE, path, query) from None
+                raise self._refused(refusal, refusal.body, problems.UPGRADE, path, query) from None
             self._known = True
             if opened.protocol not in protocols:
                 await opened.close()
@@ -303,16 +303,22 @@ class Client:
         except library.READ_ERRORS as error:
             raise library.failure(error, self.cluster.server) from error
 
-    def _refused(self, status: int, body: bytes, method: str, path: str, query: Query | None) -> ApiError:
+    def _refused(
+        self, answered: ClientResponse | Refused, body: bytes, method: str, path: str, query: Query | None
+    ) -> ApiError:
         try:
             answer = json.loads(body)
         except ValueError:
             # A proxy or load balancer before the API server answered; its text is better than none.
             answer = {"message": " ".join(body[:300].decode(errors="replace").split())}
         known = answer if isinstance(answer, dict) else {}
-        return problems.refused(
-            status, known, method=method, path=path, query=query, hint=self.cluster.credentials.hint
+        error = problems.refused(
+            answered.status, known, method=method, path=path, query=query, hint=self.cluster.credentials.hint
         )
+        # API servers send seconds. A date, which a proxy in between may send, is not worth a second clock.
+        after = answered.headers.get("Retry-After", "")
+        error.retry_after = float(after) if after.isascii() and after.isdecimal() else 0.0
+        return error
 
     # Retries.
 
@@ -355,6 +361,7 @@ class Client:
                         raise
                     await roles.wait()
                     continue
+                backoff.delay(error.retry_after)
                 if error.status not in _BUSY or backoff.is_over:
                     raise
             tried = True

@@ -34,10 +34,11 @@ _FOREVER = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
 class Refused(Exception):
     """The server answered the request for a WebSocket with an ordinary answer."""
 
-    def __init__(self, status: int, body: bytes) -> None:
+    def __init__(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         super().__init__(status)
         self.status = status
         self.body = body
+        self.headers = headers
 
 
 class Api(ApiClient):  # type: ignore[misc]  # The package is not typed.
@@ -212,7 +213,7 @@ async def _explain_refused_upgrade(
             body = await response.content.read(READ_BYTES)
         finally:
             response.close()
-        raise Refused(response.status, body)
+        raise Refused(response.status, body, response.headers)
     return response
 
 

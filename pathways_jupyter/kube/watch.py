@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -23,7 +24,7 @@ from pathways_jupyter.kube.objects import Object, Page, Resource, pages, selecti
 from pathways_jupyter.kube.problems import ConnectionLost
 
 SERVER_SECONDS = 240
-"""The server is asked to end a watch after this time; then it is resumed at the last resource version."""
+"""The server is asked to end a watch within this time; then it is resumed at the last resource version."""
 SILENCE_SECONDS = 300.0
 """A watch without data for this long is dead, because the server should have ended it before."""
 LONGEST_LINE = 64 * 1024 * 1024
@@ -103,7 +104,8 @@ async def watch(
                 "watch": "1",
                 "resourceVersion": view.version,
                 "allowWatchBookmarks": "true",
-                "timeoutSeconds": str(SERVER_SECONDS),
+                # Watches that began together, after a restart of the server, must not all end together.
+                "timeoutSeconds": str(random.randint(SERVER_SECONDS // 2, SERVER_SECONDS)),
             }
             # No retries inside the client: they would delay LOST.
             async with client.stream(resource.path(namespace), query=query, patience=0) as chunks:
@@ -120,6 +122,7 @@ async def watch(
             if error.status < 500 and error.status != 429:
                 raise
             problem: ClusterError | None = error
+            backoff.delay(error.retry_after)
         except ClusterError as error:
             # A server that was never reached may have a wrong address: let the caller decide.
             if not view.started:

@@ -66,6 +66,28 @@ def test_without_time_for_another_attempt_it_is_over():
     assert not Backoff(1.0, 5.0).is_over
 
 
+async def test_a_delay_that_a_server_wants_is_added_to_one_pause(pauses):
+    backoff = Backoff(1.0, 60.0)
+    backoff.delay(10)
+    await attempts(backoff, 3)
+    assert roughly([pauses[0] - 10, pauses[1]], [1, 2])
+
+
+async def test_no_server_stops_a_loop_for_good(pauses):
+    backoff = Backoff(1.0, 60.0)
+    backoff.delay(1e9)
+    await backoff.wait()
+    assert roughly([pauses[0] - tasks._LONGEST_DELAY_SECONDS], [1])
+
+
+def test_a_delay_beyond_the_deadline_leaves_no_time():
+    backoff = Backoff(1.0, 5.0, seconds=20.0)
+    backoff.delay(1)
+    assert not backoff.is_over
+    backoff.delay(30)
+    assert backoff.is_over
+
+
 async def test_a_cancelled_pause_ends_the_loop():
     backoff = Backoff(3600.0, 3600.0)
     first = asyncio.Event()

@@ -1,3 +1,4 @@
+import asyncio
 import datetime
 import socket
 
@@ -6,6 +7,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
+from pathways_jupyter.base import tasks
 
 
 @pytest.fixture
@@ -34,3 +37,16 @@ def self_signed():
         .sign(key, hashes.SHA256())
     )
     return certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+
+@pytest.fixture
+def pauses(monkeypatch):
+    """The pauses between attempts that were made, none of which takes time."""
+    made, sleep = [], asyncio.sleep
+
+    async def noted(seconds):
+        made.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(tasks.asyncio, "sleep", noted)
+    return made

@@ -7,12 +7,10 @@ import sys
 
 import pytest
 from kinds import CONFIG_MAPS, NAMESPACES
+from scripted_server import Scripted, busy, ok
 
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
 from pathways_jupyter.kube import answers, client, credentials, objects
-from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.cluster_access import Cluster
-from pathways_jupyter.kube.credentials import Fixed
 from pathways_jupyter.kube.objects import JOBS, PODS
 from pathways_jupyter.kube.problems import ConnectionLost, Unreachable
 
@@ -253,49 +251,6 @@ async def test_a_server_that_stays_away_is_given_up(bench):
         await bench.server.start()
 
 
-class Scripted:
-    """A server that answers each request with the next of `answers` (raw bytes); None drops the connection."""
-
-    def __init__(self, *answers):
-        self.answers = list(answers)
-        self.requests = []
-
-    async def __aenter__(self):
-        self.server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        url = f"http://127.0.0.1:{self.server.sockets[0].getsockname()[1]}"
-        credentials = Fixed(hint="none")
-        self.client = Client(Cluster("scripted", url, "default", credentials))
-        return self
-
-    async def __aexit__(self, *_):
-        self.client.close()
-        self.server.close()
-
-    async def _serve(self, reader, writer):
-        try:
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode()
-                length = [line for line in head.split("\r\n") if line.lower().startswith("content-length")]
-                if length:
-                    await reader.readexactly(int(length[0].partition(":")[2]))
-                self.requests.append(head.split(" ")[0])
-                answer = self.answers.pop(0)
-                if answer is not None:
-                    writer.write(answer)
-                    await writer.drain()
-                if answer is None or b"\r\nContent-Length" not in answer:
-                    break
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
-
-
-def ok(body):
-    text = json.dumps(body).encode()
-    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(text), text)
-
-
 @pytest.mark.parametrize(
     "half",
     [
@@ -334,9 +289,50 @@ async def test_a_post_is_not_repeated_by_itself():
 
 
 async def test_a_busy_server_is_asked_again():
-    busy = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 2\r\n\r\n{}"
-    async with Scripted(busy, busy, ok({"a": 1})) as server:
+    async with Scripted(busy(), busy(503), ok({"a": 1})) as server:
         assert await server.client.post("/x", {}) == {"a": 1}
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_busy_server_is_asked_again_when_it_wants_to_be_and_not_by_all_at_once(status, pauses):
+    async def stream(client):
+        async with client.stream("/x") as chunks:
+            assert [chunk async for chunk in chunks] == [b"{}"]
+
+    async def websocket(client):
+        with pytest.raises(ApiError, match="not found"):
+            await client.websocket("/x", protocols=("p",))
+
+    gone = b'HTTP/1.1 404 Not Found\r\nContent-Length: 24\r\n\r\n{"message": "not found"}'
+    for ask, answer in (
+        (lambda client: client.get("/x"), ok({})),
+        (lambda client: client.post("/x", {}), ok({})),
+        (stream, ok({})),
+        (websocket, gone),
+    ):
+        pauses.clear()
+        async with Scripted(busy(status, 3), busy(status, 3), answer) as server:
+            await ask(server.client)
+            assert len(server.requests) == 3
+        assert all(seconds > 3 for seconds in pauses)
+        assert len(set(pauses)) == 2
+
+
+async def test_a_server_that_is_busy_for_longer_than_one_waits_is_not_asked_again(pauses):
+    async with Scripted(busy(429, 3600)) as server:
+        with pytest.raises(ApiError) as raised:
+            await server.client.get("/x")
+        assert raised.value.retry_after == 3600
+        assert server.requests == ["GET"]
+    assert pauses == []
+
+
+async def test_a_retry_after_that_is_no_number_of_seconds_is_ignored(pauses):
+    odd = [busy().replace(b"\r\n", b"\r\nRetry-After: %b\r\n" % value, 1) for value in (b"Fri, 1 Jan", b"-3", b"\xb2")]
+    async with Scripted(*odd, ok({})) as server:
+        assert await server.client.get("/x") == {}
+    assert all(seconds < 1 for seconds in pauses)
+    assert len(pauses) == 3
 
 
 def starting():

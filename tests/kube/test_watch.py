@@ -1,14 +1,16 @@
 import asyncio
 import contextlib
+import re
 
 import pytest
 from kinds import CONFIG_MAPS
+from scripted_server import Scripted, busy, ok
 
 from pathways_jupyter.base.errors import ApiError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import Resource
 from pathways_jupyter.kube.problems import Unreachable
-from pathways_jupyter.kube.watch import ChangeType, watch
+from pathways_jupyter.kube.watch import SERVER_SECONDS, ChangeType, watch
 
 ADDED, MODIFIED, DELETED = ChangeType.ADDED, ChangeType.MODIFIED, ChangeType.DELETED
 SYNCED, LOST = ChangeType.SYNCED, ChangeType.LOST
@@ -219,3 +221,29 @@ async def test_a_change_that_arrives_in_pieces_is_reassembled(bench):
             await objects.create(client, CONFIG_MAPS, config_map("a", x="é" * 3000))
             assert await follower.next() == (ADDED, "a")
         client.close()
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_watch_begins_again_when_a_busy_server_wants_it_to(status, pauses):
+    listed = ok({"metadata": {"resourceVersion": "1"}, "items": []})
+    async with (
+        Scripted(listed, busy(status, 7), busy(status, 7), listed) as server,
+        following(server.client) as follower,
+    ):
+        # One loss, however often it is refused; then the list, because only that shows what was missed meanwhile.
+        assert await follower.take(3) == [SYNCED, LOST, SYNCED]
+        assert server.requests == ["GET"] * 4
+    # Also that of the list, which the client itself repeats.
+    assert [seconds > 7 for seconds in pauses] == [True, True]
+    assert len(set(pauses)) == 2
+
+
+async def test_watches_that_began_together_do_not_end_together(pauses):
+    listed = ok({"metadata": {"resourceVersion": "1"}, "items": []})
+    async with Scripted(listed, *[ok({})] * 8, busy(403)) as server, following(server.client) as follower:
+        assert await follower.next() == SYNCED
+        with pytest.raises(ApiError):
+            await follower.next()
+    ends = {int(re.search(r"timeoutSeconds=(\d+)", target)[1]) for target in server.targets[1:]}
+    assert len(ends) > 1
+    assert all(SERVER_SECONDS / 2 <= each <= SERVER_SECONDS for each in ends)
