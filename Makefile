@@ -15,6 +15,12 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 # Where this is set, each of the thousands of processes that the tests start would compile the package once more.
 unexport PYTHONDONTWRITEBYTECODE
 
+# The JAX to install, such as 0.10.2; the newest that the package allows if empty.
+JAX ?=
+JAX_PINS := $(if $(JAX),'jax==$(JAX)' 'jaxlib==$(JAX)')
+# The oldest that the package allows.
+OLDEST_JAX = $(shell sed -n 's/.*"jax>=\([0-9.]*\).*/\1/p' pyproject.toml)
+
 # Processes that run the tests, each with an embedded cluster of its own. The tests mostly wait, so that five keep two
 # cores busy. The tests of one file stay together: they share kernels and clusters.
 WORKERS ?= 5
@@ -33,10 +39,10 @@ SECONDS ?= 60
 SEED ?= $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test subset wheel ui pictures soak lint format bench docs clean
+.PHONY: help demo lab test subset wheel dist release-check ui pictures soak lint format bench docs clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.installed ## Connect a kernel to two slices of the embedded cluster, break one, and clean up
 	$(BIN)/pathways-jupyter demo
@@ -52,8 +58,15 @@ test: $(VENV)/.test ## Run the tests (about 9 minutes on two cores; WORKERS=)
 subset: $(VENV)/.test ## Run the tests that depend most on JAX: make subset PYTHON=python3.13 VENV=.venv-3.13
 	$(RUN_TESTS) $(JAX_TESTS)
 
-wheel: $(VENV)/.test ## Build the wheel, install it into an empty environment, and run the demo there
-	$(BIN)/pytest -m wheel tests/test_wheel.py
+wheel: $(VENV)/.test $(NODE_MODULES) ## Install the wheel into empty and older environments, and as Binder does, and use it there (Chromium)
+	$(WITH_NODE) $(BIN)/pytest -m wheel
+
+dist: $(VENV)/.release ## Build sdist and wheel from a clone of HEAD into dist/, check them, and rehearse their upload (TAG=)
+	$(BIN)/python tools/make_dist.py
+
+release-check: lint test ui docs wheel dist ## All that a release must pass and this machine can run: also the oldest JAX, and another Python (NEWER=)
+	$(MAKE) subset VENV=.venv-oldest JAX=$(OLDEST_JAX)
+	$(if $(NEWER),$(MAKE) subset VENV=.venv-newer PYTHON=$(NEWER),@echo "Not run: another Python, which NEWER=python3.13 names.")
 
 ui: $(NODE_MODULES) ## Test the sidebar: its models, and the whole of it in a real browser (Chromium, kubectl)
 	cd labextension && $(WITH_NODE) jlpm build:prod
@@ -79,6 +92,8 @@ lint: $(VENV)/.lint $(NODE_MODULES) ## Style, words, types, dependencies, dead c
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
 	$(BIN)/vulture
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/hadolint docs/singleuser.Dockerfile
 	$(BIN)/python tools/check_words.py
 	cd labextension/ui-tests && $(WITH_NODE) jlpm lint
 
@@ -103,11 +118,11 @@ $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --upgrade 'pip>=25.1'
 	@echo "Installing JAX, JupyterLab and the sidebar, which is built: about four minutes at the first time."
-	$(BIN)/python -m pip install --verbose --disable-pip-version-check --editable '.[all]'
+	$(BIN)/python -m pip install --verbose --disable-pip-version-check --editable '.[all]' $(JAX_PINS)
 	@touch $@
 
 $(VENV)/.%: $(VENV)/.installed
-	$(PIP) --group $*
+	$(PIP) --group $* $(JAX_PINS)
 	@touch $@
 
 # Installs again only when a lock file changes.

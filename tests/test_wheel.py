@@ -1,59 +1,20 @@
 """The wheel, built without Node from a clean tree and used from an empty environment; ``make wheel`` runs this."""
 
-import os
 import re
-import shutil
 import subprocess
-import venv
 import zipfile
-from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
+from installations import ROOT, Installation, clean_tree
 
 pytestmark = [pytest.mark.wheel, pytest.mark.timeout(1800)]
 
-ROOT = Path(__file__).parents[1]
-SYSTEM_COMMANDS = ("sh", "env", "git", "uname", "cc", "ld")
-
-
-@dataclass(frozen=True)
-class Installation:
-    """A virtual environment that has only the wheel and what it requires."""
-
-    directory: Path
-    environ: dict[str, str]
-
-    def run(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [self.directory / "bin" / command, *arguments],
-            cwd=self.directory,
-            env=self.environ,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    def pip(self, *arguments: str) -> str:
-        pip_needs = {"HOME": os.environ.get("HOME", str(self.directory))}
-        environ = {**self.environ, **pip_needs}
-        done = replace(self, environ=environ).run("pip", *arguments, "--quiet", "--disable-pip-version-check")
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+JAX_ALONE = {"jax", "jaxlib", "ml_dtypes", "numpy", "opt_einsum", "scipy"}
 
 
 @pytest.fixture(scope="module")
 def make_environment(machine, tmp_path_factory):
-    """Make an empty virtual environment, on whose PATH is no Node."""
-
-    def make(name: str) -> Installation:
-        directory = tmp_path_factory.mktemp(name)
-        venv.create(directory, with_pip=True)
-        path = f"{directory / 'bin'}{os.pathsep}{_without_node(directory)}"
-        assert shutil.which("node", path=path) is None
-        return Installation(directory, {**machine.environ, "PATH": path})
-
-    return make
+    return lambda name: Installation.make(tmp_path_factory.mktemp(name), machine.environ)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +24,7 @@ def installation(make_environment):
 
 @pytest.fixture(scope="module")
 def wheel(installation):
-    source = _clean_tree(installation.directory / "source")
+    source = clean_tree(installation.directory / "source")
     installation.pip("wheel", "--no-deps", "--wheel-dir", str(installation.directory), str(source))
     (built,) = installation.directory.glob("*.whl")
     return built
@@ -99,16 +60,66 @@ def test_it_holds_both_extensions_and_no_path_of_the_machine_that_built_it(insta
 @pytest.mark.parametrize(
     ("kind", "name"), [("labextension", "pathways-jupyter"), ("server extension", "pathways_jupyter")]
 )
-def test_jupyter_lists_its_extensions(everything, kind, name):
+def test_with_all_extras_jupyter_lists_its_extensions(everything, kind, name):
     listed = everything.run("jupyter", *kind.split(), "list")
     lines = [line for line in (listed.stdout + listed.stderr).splitlines() if name in line]
     assert any("OK" in line for line in lines), listed.stdout + listed.stderr
+
+
+def test_with_all_extras_pip_check_is_clean(everything):
+    everything.pip("check")
 
 
 def test_its_demo_connects_computes_and_leaves_nothing(everything):
     demo = everything.run("pathways-jupyter", "demo")
     assert demo.returncode == 0, demo.stdout + demo.stderr
     assert "0 Jobs, 0 Pods, 0 Leases, 0 sockets, 0 session files, 0 supervisors" in demo.stdout
+
+
+@pytest.fixture(scope="module")
+def older(make_environment, wheel):
+    """Where JupyterLab 4.4 and Notebook 7.4 were before the wheel; and the versions of then."""
+    made = make_environment("older")
+    made.pip("install", "jupyterlab==4.4.*", "notebook==7.4.*")
+    before = made.versions()
+    made.pip("install", f"{wheel}[local]")
+    return made, before
+
+
+def test_beside_an_older_jupyterlab_it_replaces_nothing(older):
+    made, before = older
+    assert before.items() <= made.versions().items()
+    made.pip("check")
+    listed = made.run("jupyter", "labextension", "list")
+    assert "not compatible" not in listed.stdout + listed.stderr
+
+
+def test_the_sidebar_and_the_magics_work_in_an_older_jupyterlab(older):
+    older[0].open_first_notebook(ROOT / "examples" / "notebooks")
+
+
+def test_uv_installs_the_same(core, make_environment, wheel):
+    made = make_environment("uv")
+    made.pip("install", "uv")
+    python = str(made.directory / "own" / "bin" / "python")
+    for words in (["venv", "--seed", str(made.directory / "own")], ["pip", "install", "--python", python, str(wheel)]):
+        done = made.run("uv", *words)
+        assert done.returncode == 0, done.stderr
+    installed = Installation(made.directory / "own", made.environ)
+    assert installed.versions() == core.versions()
+    installed.pip("check")
+
+
+def test_pipx_installs_the_command_line(machine, make_environment, wheel):
+    made = make_environment("pipx")
+    made.pip("install", "pipx")
+    place = {"PIPX_HOME": str(made.directory / "pipx"), "PIPX_BIN_DIR": str(made.directory / "commands")}
+    done = Installation(made.directory, {**made.environ, **place}).run("pipx", "install", str(wheel))
+    assert done.returncode == 0, done.stderr
+    shown = subprocess.run(
+        [made.directory / "commands" / "pathways-jupyter", "--version"], capture_output=True, text=True
+    )
+    assert shown.returncode == 0, shown.stderr
 
 
 CONNECT = """
@@ -132,18 +143,9 @@ def test_the_core_alone_connects_through_a_kubeconfig(core, cluster):
 
 def test_the_core_brings_no_part_that_has_an_extra_and_its_pip_check_is_clean(core):
     core.pip("check")
-    names = "import importlib.metadata as m; print(*{each.metadata['Name'].lower() for each in m.distributions()})"
-    installed = set(core.run("python", "-c", names).stdout.split())
-    assert not installed & {
-        "jupyterlab",
-        "jupyter_server",
-        "jupyter-server",
-        "orbax-checkpoint",
-        "asyncssh",
-        "matplotlib",
-    }
-    jax_alone = {"jax", "jaxlib", "ml_dtypes", "numpy", "opt_einsum", "scipy"}
-    assert len(installed - jax_alone - {"pathways_jupyter", "pip", "setuptools"}) <= 70, sorted(installed)
+    names = {name.lower().replace("-", "_") for name in core.versions()}
+    assert not names & {"jupyterlab", "jupyter_server", "orbax_checkpoint", "asyncssh", "matplotlib"}
+    assert len(names - JAX_ALONE - {"pathways_jupyter"}) <= 70, sorted(names)
 
 
 def test_the_core_names_the_command_that_installs_what_is_missing(core):
@@ -151,23 +153,3 @@ def test_the_core_names_the_command_that_installs_what_is_missing(core):
     local = core.run("pathways-jupyter", "local", "up", "--name", "other")
     assert local.returncode != 0
     assert "pip install 'pathways_jupyter[local]'" in local.stderr
-
-
-def _clean_tree(source: Path) -> Path:
-    """Copy the tracked files as they are now, without anything that was built."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in filter(None, listed.split("\0")):
-        if (ROOT / name).is_file():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, source / name)
-    return source
-
-
-def _without_node(directory: Path) -> Path:
-    """Return a directory with the system's commands that a build may use; Node is not one of them."""
-    place = directory / "system-commands"
-    place.mkdir()
-    for command in SYSTEM_COMMANDS:
-        if found := shutil.which(command):
-            (place / command).symlink_to(found)
-    return place

@@ -10,7 +10,9 @@ process.env.PATHWAYS_UI_PORT ||= execFileSync(process.execPath, [require.resolve
 }).trim();
 const PORT = Number(process.env.PATHWAYS_UI_PORT);
 const kind =
-  ['bench', 'pictures'].find(each => [each, `--project=${each}`].some(word => process.argv.includes(word))) ?? '';
+  ['bench', 'pictures', 'installed'].find(each =>
+    [each, `--project=${each}`].some(word => process.argv.includes(word))
+  ) ?? '';
 const flags = [
   '--no-sandbox',
   '--disable-gpu',
@@ -30,6 +32,8 @@ const server = (port, what, env = {}) => ({
   gracefulShutdown: { signal: 'SIGTERM', timeout: 20_000 }
 });
 
+const usual = [server(PORT, ''), server(PORT + 1, 'without'), server(PORT + 2, 'bare')];
+
 module.exports = {
   ...base,
   timeout: 240_000,
@@ -48,16 +52,15 @@ module.exports = {
   projects: [
     { name: 'sidebar', testMatch: /.*\.spec\.ts/ },
     { name: 'bench', testMatch: /.*\.bench\.ts/ },
-    { name: 'pictures', testMatch: /.*\.pictures\.ts/ }
+    { name: 'pictures', testMatch: /.*\.pictures\.ts/ },
+    { name: 'installed', testMatch: /.*\.installed\.ts/ }
   ],
-  webServer:
-    kind === 'bench'
-      ? [server(PORT, 'bench')]
-      : [
-          server(PORT, ''),
-          server(PORT + 1, 'without'),
-          server(PORT + 2, 'bare'),
-          // Its cluster has a node for each of so many slices, but no processes.
-          ...(kind === 'pictures' ? [server(PORT + 3, 'bench', { PATHWAYS_UI_SLICES: '1000' })] : [])
-        ]
+  webServer: {
+    bench: [server(PORT, 'bench')],
+    // Of whatever environment is first on the PATH, with the sidebar that was installed there.
+    installed: [{ ...server(PORT, ''), command: 'python -m jupyterlab --config jupyter_server_config.py' }],
+    // Its cluster has a node for each of so many slices, but no processes.
+    pictures: [...usual, server(PORT + 3, 'bench', { PATHWAYS_UI_SLICES: '1000' })],
+    '': usual
+  }[kind]
 };

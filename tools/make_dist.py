@@ -1,0 +1,97 @@
+"""Build what a release publishes from a clone of HEAD, check it, and rehearse its upload to an index on loopback.
+
+``make dist`` runs it. The variable TAG names the release's tag, which must be that of the version.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import zipfile
+from pathlib import Path
+from wsgiref.simple_server import make_server
+
+import pypiserver
+
+ROOT = Path(__file__).parents[1]
+
+
+def main() -> int:
+    """Write sdist and wheel to ``dist``; the first step that fails raises an error."""
+    dist = ROOT / "dist"
+    for old in dist.glob("pathways_jupyter-*"):
+        old.unlink()
+    with tempfile.TemporaryDirectory(prefix="pathways-dist-") as directory:
+        source, tree, beside, index = (Path(directory) / name for name in ("source", "tree", "beside", "index"))
+        _run("git", "clone", "--quiet", str(ROOT), str(source))
+        _python("build", "--sdist", "--wheel", "--outdir", str(beside), str(source))
+        (sdist,), (other,) = beside.glob("*.tar.gz"), beside.glob("*.whl")
+        source.rename(tree)
+        # The published wheel is built from the sdist; in the same directory, as the bundler's numbers depend on it.
+        with tarfile.open(sdist) as archive:
+            archive.extractall(directory, filter="data")
+        (Path(directory) / sdist.name.removesuffix(".tar.gz")).rename(source)
+        _python("build", "--wheel", "--outdir", str(dist), str(source))
+        sdist, (wheel,) = Path(shutil.copy2(sdist, dist)), dist.glob("*.whl")
+        if different := _differences(wheel, other):
+            raise SystemExit(f"The wheels of the sdist and of the tree differ in {', '.join(sorted(different))}.")
+        _python("twine", "check", "--strict", str(sdist), str(wheel))
+        _check_tag(os.environ.get("TAG", ""), wheel.name.split("-")[1], (tree / "CHANGELOG.md").read_text("utf-8"))
+        index.mkdir()
+        _rehearse([sdist, wheel], index)
+    for built in (sdist, wheel):
+        print(f"{built.relative_to(ROOT)}: {built.stat().st_size / 1e6:.1f} MB")
+    return 0
+
+
+def _differences(one: Path, other: Path) -> set[str]:
+    """Names of the files that two wheels do not have in common, or not with the same bytes."""
+    contents = []
+    for wheel in (one, other):
+        with zipfile.ZipFile(wheel) as archive:
+            contents.append({name: archive.read(name) for name in archive.namelist()})
+    first, second = contents
+    return {name for name in first.keys() | second.keys() if first.get(name) != second.get(name)}
+
+
+def _check_tag(tag: str, version: str, changelog: str) -> None:
+    if tag and tag != f"v{version}":
+        raise SystemExit(f"The tag is {tag}, but labextension/package.json has the version {version}.")
+    heading = re.search(rf"(?m)^## {re.escape(version)}(.*)$", changelog)
+    if not heading or (tag and "unreleased" in heading[1]):
+        raise SystemExit(f"CHANGELOG.md has no heading for the release {version}.")
+
+
+def _rehearse(files: list[Path], index: Path) -> None:
+    """Upload to an index of our own, and download the wheel as pip does."""
+    application = pypiserver.app(roots=[index], password_file=".", authenticate=[], disable_fallback=True)
+    with make_server("127.0.0.1", 0, application) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        anonymous = ("--username", "rehearsal", "--password", "none", "--non-interactive")
+        _python("twine", "upload", "--repository-url", url, *anonymous, *map(str, files))
+        got = ("--index-url", f"{url}/simple", "--only-binary", ":all:", "--dest", str(index / "got"))
+        _python("pip", "--isolated", "download", "--no-deps", "--no-cache-dir", *got, "pathways_jupyter")
+        server.shutdown()
+    (downloaded,) = (index / "got").iterdir()
+    if downloaded.read_bytes() != files[1].read_bytes():
+        raise SystemExit("The wheel that pip downloaded is not the one that was uploaded.")
+
+
+def _python(module: str, *arguments: str) -> None:
+    _run(sys.executable, "-m", module, *arguments)
+
+
+def _run(*command: str) -> None:
+    print("$", *command, flush=True)
+    subprocess.run(command, cwd=ROOT, check=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
