@@ -56,13 +56,38 @@ def test_the_examples_of_colocated_run_as_they_are_written(cluster, notebook):
     assert re.search(r"\{0: \d+, 1: \d+\}", spaces.text)
 
 
+def bash(machine, lines):
+    """Run lines of a page in a shell; what they printed."""
+    # The embedded cluster has JobSet, and this machine perhaps no network.
+    here = "".join(line for line in lines.splitlines(True) if "https://" not in line)
+    path = os.pathsep.join([str(Path(sys.executable).parent), machine.environ["PATH"]])
+    ran = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", here],
+        env={**machine.environ, "PATH": path},
+        cwd=machine.directory,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout + ran.stderr
+
+
+def test_the_first_job_of_the_page_about_jobs_runs(cluster, machine):
+    lines = re.search(r"```sh\n(.*?)```", (DOCS / "jobs.md").read_text(encoding="utf-8"), re.DOTALL)[1]
+    said = bash(machine, lines)
+    assert "8 chips" in said
+    assert "Job train is deleted." in said
+
+
 @pytest.fixture
 def project(machine, tmp_path):
     """A machine with an embedded cluster that has free nodes, and the file in which its ``gcloud`` is recorded."""
     recorded = tmp_path / "recorded"
     (tmp_path / "gcloud").write_text(f'#!/bin/sh\necho "$*" >> {recorded}\necho 123\n')
     (tmp_path / "gcloud").chmod(0o755)
-    path = os.pathsep.join([str(tmp_path), str(Path(sys.executable).parent), os.environ["PATH"]])
+    path = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
     # A socket's path must be short.
     with tempfile.TemporaryDirectory(prefix="pj-") as name:
         environ = {**machine.environ, "PATH": path, "JUPYTER_RUNTIME_DIR": f"{name}/runtime"}
@@ -80,20 +105,10 @@ def test_the_page_from_an_empty_project_and_back_runs_with_gcloud_recorded(proje
     page = (DOCS / "clusters.md").read_text(encoding="utf-8").partition("## Try it without a cluster")[0]
     _, names, *blocks = re.findall(r"```(sh|python)\n(.*?)```", page, re.DOTALL)
 
-    def bash(lines):
-        # The embedded cluster has JobSet, and this machine perhaps no network.
-        here = "".join(line for line in lines.splitlines(True) if "https://" not in line)
-        ran = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", here],
-            env=machine.environ, cwd=machine.directory, capture_output=True, text=True, timeout=90, check=False,
-        )  # fmt: skip
-        assert ran.returncode == 0, ran.stdout + ran.stderr
-        return ran.stdout + ran.stderr
-
-    machine.environ.update(each.split("=", 1) for each in bash(names[1] + "env -0").split("\0") if "=" in each)
+    machine.environ.update(each.split("=", 1) for each in bash(machine, names[1] + "env -0").split("\0") if "=" in each)
     cells = [code for language, code in blocks if language == "python"]
     first = next(number for number, (language, _) in enumerate(blocks) if language == "python")
-    said = bash("".join(code for _, code in blocks[:first]))
+    said = bash(machine, "".join(code for _, code in blocks[:first]))
     assert "role.rbac.authorization.k8s.io/pathways-jupyter-user created" in said
     assert "Service team is ready: 2 slices" in said
     notebook = open_notebook(machine)
@@ -101,7 +116,9 @@ def test_the_page_from_an_empty_project_and_back_runs_with_gcloud_recorded(proje
     assert "connected" in connected.text, connected.shown
     assert devices.text.count("TPU_DEVICE") == 8
     assert disconnected.status == "ok"
-    assert "Service team is deleted" in bash("".join(code for language, code in blocks[first:] if language == "sh"))
+    assert "Service team is deleted" in bash(
+        machine, "".join(code for language, code in blocks[first:] if language == "sh")
+    )
     # What the page creates outside of the cluster, it deletes.
     calls = recorded.read_text(encoding="utf-8").splitlines()
     assert "container node-pools create tpu-1" in "\n".join(calls)
