@@ -178,6 +178,12 @@ def _up(name: str, *, needed: Mapping[str, int], settings: Settings, wait: bool)
                 f"The embedded cluster {name!r} is already running and does not heal fast.",
                 hint=f"End it first, with everything that runs in it: pathways-jupyter local down{_named(name)}",
             )
+        kept = _running(name).settings.bucket
+        if settings.bucket and settings.bucket != kept:
+            raise LocalClusterError(
+                f"The embedded cluster {name!r} is already running, with its bucket in {kept or 'its own directory'}.",
+                hint=f"End it first, with everything that runs in it: pathways-jupyter local down{_named(name)}",
+            )
         spare = {kind: count for kind, count in settings.spare.items() if count > cluster.spare.get(kind, 0)}
         if (short := cluster.lacks(needed)) or spare:
             record = _running(name)

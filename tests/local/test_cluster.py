@@ -216,6 +216,8 @@ def test_unless_asked_otherwise_a_worker_is_replaced_no_sooner_than_by_kubernete
     assert json.loads(status)["status"]["active"] == 0
     with pytest.raises(LocalClusterError, match="does not heal fast"):
         cluster.up({"tpuv6e:2x2": 1}, name=name, fast_heal=True)
+    with pytest.raises(LocalClusterError, match="already running, with its bucket in its own directory"):
+        cluster.up({"tpuv6e:2x2": 1}, name=name, bucket="/elsewhere")
 
 
 @kubectl_needed

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,12 @@ class KernelStorage:
         jaxlib = profiler._profiler
         original = jaxlib.ProfilerSession
         self._replace(jaxlib, "ProfilerSession", lambda *options: _ProfilerSession(original(*options)))
+        if (export := getattr(jaxlib, "export_to_xprof", None)) is not None:
+            # From JAX 0.12 on, instead of the session's method.
+            def export_to_xprof(data: Any, log_dir: str, **options: Any) -> None:
+                _export(lambda place: export(data, place, **options), log_dir)
+
+            self._replace(jaxlib, "export_to_xprof", export_to_xprof)
         if (gcsfs := sys.modules.get("gcsfs.extended_gcsfs")) is not None:
             # It has been imported without the variable that keeps it from asking Google, for a minute.
             async def bucket_type(*_: Any) -> Any:
@@ -85,14 +92,19 @@ class _ProfilerSession:
 
     def stop_and_export(self, log_dir: str) -> None:
         """End the trace, and write it to a directory or to ``gs://BUCKET/DIRECTORY``."""
-        if not log_dir.startswith(_SCHEME):
-            self._session.stop_and_export(log_dir)
-            return
-        with tempfile.TemporaryDirectory() as written:
-            self._session.stop_and_export(written)
-            for path in Path(written).rglob("*"):
-                if path.is_file():
-                    _upload(path, f"{log_dir}/{path.relative_to(written)}")
+        _export(self._session.stop_and_export, log_dir)
+
+
+def _export(write: Callable[[str], None], log_dir: str) -> None:
+    """Have jaxlib write to a directory, and copy what it wrote if it belongs into a bucket."""
+    if not log_dir.startswith(_SCHEME):
+        write(log_dir)
+        return
+    with tempfile.TemporaryDirectory() as written:
+        write(written)
+        for path in Path(written).rglob("*"):
+            if path.is_file():
+                _upload(path, f"{log_dir}/{path.relative_to(written)}")
 
 
 def _upload(path: Path, place: str) -> None:

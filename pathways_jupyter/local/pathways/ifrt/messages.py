@@ -56,6 +56,8 @@ ConcreteEvenSharding: Any = message_class("xla.ifrt.ConcreteEvenShardingProto")
 CustomCallProgram: Any = message_class("xla.ifrt.CustomCallProgramProto")
 XlaCompileOptions: Any = message_class("xla.ifrt.XlaCompileOptionsProto")
 StringArrayContents: Any = message_class("xla.ifrt.proto.StringArrayContents")
+XEvent: Any = message_class("tensorflow.profiler.XEvent")
+XPlane: Any = message_class("tensorflow.profiler.XPlane")
 XSpace: Any = message_class("tensorflow.profiler.XSpace")
 
 

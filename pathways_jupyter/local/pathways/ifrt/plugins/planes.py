@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from operator import itemgetter
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from pathways_jupyter.local.pathways.ifrt import messages
@@ -36,7 +36,6 @@ _TEXT = "long_name"
 
 Instructions = Mapping[tuple[str, str], Mapping[str, str]]
 """What is known of each operation, by the names of its module and its own, as the statistics of a TPU's profile."""
-Stats = Mapping[str, Any]
 
 
 def instructions(executables: Iterable[Any]) -> Instructions:
@@ -92,25 +91,31 @@ def by_host(content: bytes, devices: Devices, known: Instructions) -> dict[str, 
       An XSpace for each host, by its name and in order: ``slice-0-host-0``, ..., and ``proxy``.
     """
     raw = messages.XSpace.FromString(content)
-    hosts: dict[str, _Host] = {}
-    for device in devices.all:
-        if device.is_chip:
-            hosts.setdefault(name_of(device), _Host()).chips.append(device)
-    hosts[PROXY] = _Host()
-    names = {device.id: name_of(device) for device in devices.all}
-    operations: dict[int, list[_Event]] = defaultdict(list)
-    for plane in raw.planes:
-        if plane.name != HOST:
-            continue
-        for line in plane.lines:
-            for event in _events(plane, line):
-                if "hlo_op" in event.stats and devices.all[event.device].is_chip:
-                    operations[event.device].append(event)
-                elif not event.name.startswith(_NOISE):
-                    host = names[event.device] if event.device >= 0 else PROXY
-                    hosts[host].lines[line.name].append(event)
+    chips: dict[str, list[Device]] = defaultdict(list)
+    for each in devices.all:
+        if each.is_chip:
+            chips[name_of(each)].append(each)
+    chips[PROXY] = []
+    operations: dict[int, list[_Operation]] = defaultdict(list)
+    hosts: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    (before,) = [plane for plane in raw.planes if plane.name == HOST] or [messages.XPlane()]
+    for line in before.lines:
+        for event, owner, operation in _events(before, line):
+            device = devices.all[owner] if owner >= 0 else None
+            if operation is not None and device is not None and device.is_chip:
+                operations[owner].append(operation)
+            else:
+                hosts[name_of(device) if device is not None else PROXY][line.name].append(event)
     others = [plane for plane in raw.planes if plane.name != HOST]
-    return {name: _space(name, host, operations, others, known) for name, host in hosts.items()}
+    found = {}
+    for name, own in chips.items():
+        space = found[name] = messages.XSpace(hostnames=[name])
+        for device in own:
+            _add_chip(space, device, operations[device.id], known)
+        if name in hosts:
+            _add_host(space, before, hosts[name])
+        space.planes.extend(others)
+    return found
 
 
 def name_of(device: Device) -> str:
@@ -124,79 +129,95 @@ def drop_host(space: Any) -> None:
         space.planes.remove(plane)
 
 
-@dataclass(frozen=True)
-class _Event:
-    """One event: when, in picoseconds since the trace began; of which device, -1 for none; and all that is known."""
+class _Operation(NamedTuple):
+    """One operation on one device, in picoseconds since the trace began."""
 
-    name: str
     start: int
     end: int
-    device: int
-    stats: Stats
+    name: str
+    module: str
+    run: int
 
 
-@dataclass
-class _Host:
-    chips: list[Device] = field(default_factory=list)
-    lines: dict[str, list[_Event]] = field(default_factory=lambda: defaultdict(list))
+def _events(plane: Any, line: Any) -> Iterator[tuple[Any, int, _Operation | None]]:
+    """Yield the events of one thread, each with its device (-1: none), and what it says if it is an operation.
 
-
-def _events(plane: Any, line: Any) -> Iterable[_Event]:
-    """Yield the events of one thread; one that names no device is of the device of the event that it is in."""
+    One that names no device is of the device of the event that it is in. There are hundreds of thousands of them, which
+    is why nothing is looked up twice here.
+    """
+    names = {number: each.name for number, each in plane.stat_metadata.items()}
+    skipped = {number for number, each in plane.event_metadata.items() if each.name.startswith(_NOISE)}
+    base = line.timestamp_ns * 1000
+    kept = [(each.offset_ps, -each.duration_ps, each) for each in line.events if each.metadata_id not in skipped]
+    kept.sort(key=itemgetter(0, 1))
     owner, until = -1, -1
-    for event in sorted(line.events, key=lambda each: (each.offset_ps, -each.duration_ps)):
-        stats = {plane.stat_metadata[each.metadata_id].name: _value(plane, each) for each in event.stats}
-        start = line.timestamp_ns * 1000 + event.offset_ps
-        end = start + event.duration_ps
-        device = stats.get("device_ordinal", stats.get("global_device_id"))
-        if device is not None:
-            owner, until = device, max(end, until) if device == owner else end
+    for start, negative, event in kept:
+        end, device, operation = start - negative, -1, None
+        stats = {names[each.metadata_id]: each for each in event.stats}
+        if (ordinal := stats.get("device_ordinal") or stats.get("global_device_id")) is not None:
+            device = ordinal.int64_value or ordinal.uint64_value
+        if "hlo_op" in stats:
+            op, module = (
+                names[each.ref_value] if each.ref_value else each.str_value
+                for each in (stats["hlo_op"], stats["hlo_module"])
+            )
+            operation = _Operation(base + start, base + end, op, module, stats["run_id"].int64_value)
+        if device >= 0:
+            until = max(end, until) if device == owner else end
+            owner = device
         elif start > until:
             owner = -1
-        yield _Event(plane.event_metadata[event.metadata_id].name, start, end, owner, stats)
+        yield event, owner, operation
 
 
-def _value(plane: Any, stat: Any) -> Any:
-    kind = stat.WhichOneof("value")
-    return plane.stat_metadata[stat.ref_value].name if kind == "ref_value" else getattr(stat, kind or "int64_value")
+def _add_host(space: Any, before: Any, lines: Mapping[str, Iterable[Any]]) -> None:
+    """Add the plane of what threads did for a host, with the tables of the plane that it is a part of."""
+    plane = space.planes.add(id=len(space.planes) + 1, name=HOST, stats=before.stats)
+    plane.event_metadata.MergeFrom(before.event_metadata)
+    plane.stat_metadata.MergeFrom(before.stat_metadata)
+    begins = {each.name: each.timestamp_ns for each in before.lines}
+    for number, (thread, events) in enumerate(lines.items()):
+        line = plane.lines.add(id=number, display_id=number, name=thread, timestamp_ns=begins[thread])
+        line.events.extend(events)
 
 
-def _space(
-    name: str, host: _Host, operations: Mapping[int, list[_Event]], others: Iterable[Any], known: Instructions
-) -> Any:
-    space = messages.XSpace(hostnames=[name])
-    for device in host.chips:
-        plane = _Plane(space, f"/device:{PLATFORM.upper()}:{device.id}")
-        about = {"device_type_string": device.kind, "slice": f"slice {device.slice_index}", "host": name}
-        for each, value in {**about, "coords": str(device.coords), "global_device_id": device.id}.items():
-            plane.describe(plane.proto, each, value)
-        _add_operations(plane, sorted(operations.get(device.id, ()), key=lambda each: each.start), known)
-    if host.lines:
-        plane = _Plane(space, HOST)
-        for number, (thread, events) in enumerate(host.lines.items()):
-            line = plane.line(number, thread)
-            for event in events:
-                plane.add(line, event.name, event, event.stats)
-    space.planes.extend(others)
-    return space
-
-
-def _add_operations(plane: _Plane, operations: Iterable[_Event], known: Instructions) -> None:
+def _add_chip(space: Any, device: Device, operations: list[_Operation], known: Instructions) -> None:
+    plane = _Plane(space, f"/device:{PLATFORM.upper()}:{device.id}")
+    about = {"device_type_string": device.kind, "slice": f"slice {device.slice_index}", "host": name_of(device)}
+    for name, value in {**about, "coords": str(device.coords), "global_device_id": device.id}.items():
+        plane.describe(plane.proto, name, value)
     steps, modules, ops = (plane.line(number, name) for number, name in enumerate(_LINES, start=1))
-    runs: dict[Any, list[_Event]] = defaultdict(list)
-    for event in operations:
-        module, op = event.stats["hlo_module"], event.stats["hlo_op"]
-        runs[event.stats["run_id"], module].append(event)
-        # XProf counts only operations of which it knows these two numbers.
-        numbers = {"program_id": crc32(module.encode()), "symbol_id": crc32(op.encode())}
-        about: dict[str, Any] = {"hlo_module": module, **numbers, **known.get((module, op), {})}
-        # A TPU's profiler says these once for an operation; but jax.profiler.ProfileData shows only what events say.
-        often: dict[str, Any] = {name: about[name] for name in ("hlo_category", "tf_op", "source") if name in about}
-        plane.add(ops, op, event, {"run_id": event.stats["run_id"], **often}, about)
-    for number, ((run, module), events) in enumerate(runs.items()):
-        whole = _Event(module, events[0].start, max(each.end for each in events), events[0].device, {})
-        plane.add(modules, module, whole, {"run_id": run})
-        plane.add(steps, str(number), whole, {"step_num": number, "run_id": run})
+    templates: dict[tuple[str, str], Any] = {}
+    runs: dict[tuple[int, str], list[int]] = {}
+    operations.sort()
+    for start, end, op, module, run in operations:
+        whole = runs.setdefault((run, module), [start, end])
+        whole[1] = max(whole[1], end)
+        template = templates.get((module, op))
+        if template is None:
+            template = templates[module, op] = _template(plane, module, op, known)
+        event = ops.events.add()
+        event.CopyFrom(template)
+        event.offset_ps, event.duration_ps = start, end - start
+        plane.describe(event, "run_id", run)
+    for number, ((run, module), (start, end)) in enumerate(runs.items()):
+        for line, name, stats in ((modules, module, {}), (steps, str(number), {"step_num": number})):
+            event = line.events.add(metadata_id=plane.event(name), offset_ps=start, duration_ps=end - start)
+            for each, value in {"run_id": run, **stats}.items():
+                plane.describe(event, each, value)
+
+
+def _template(plane: _Plane, module: str, op: str, known: Instructions) -> Any:
+    """An event of an operation, without its time."""
+    # XProf counts only operations of which it knows these two numbers.
+    numbers = {"program_id": crc32(module.encode()), "symbol_id": crc32(op.encode())}
+    about: dict[str, Any] = {"hlo_module": module, **numbers, **known.get((module, op), {})}
+    template = messages.XEvent(metadata_id=plane.event(op, about))
+    # A TPU's profiler says these once for an operation; but jax.profiler.ProfileData shows only what events say.
+    for name in ("hlo_category", "tf_op", "source"):
+        if name in about:
+            plane.describe(template, name, about[name])
+    return template
 
 
 class _Plane:
@@ -211,12 +232,11 @@ class _Plane:
         """Add a line."""
         return self.proto.lines.add(id=number, display_id=number, name=name)
 
-    def add(self, line: Any, name: str, when: _Event, stats: Stats, about: Stats | None = None) -> None:
-        """Add an event.
+    def event(self, name: str, about: Mapping[str, Any] | None = None) -> int:
+        """Return the number of a name for events.
 
         Args:
-          stats: Of this event.
-          about: Of all events of this name; another module's operation of the same name is another one.
+          about: What is known of all of them; another module's operation of the same name is another one.
         """
         key = (name, (about or {}).get("hlo_module"))
         number = self._names.get(key)
@@ -226,22 +246,14 @@ class _Plane:
             metadata.id, metadata.name, metadata.display_name = number, (about or {}).get(_TEXT, name), name
             for each, value in (about or {}).items():
                 self.describe(metadata, each, value)
-        event = line.events.add(metadata_id=number, offset_ps=when.start, duration_ps=when.end - when.start)
-        for each, value in stats.items():
-            self.describe(event, each, value)
+        return number
 
     def describe(self, message: Any, name: str, value: Any) -> None:
         """Add a statistic."""
         stat = message.stats.add(metadata_id=self._number(name))
-        if isinstance(value, bytes):
-            stat.bytes_value = value
-        elif isinstance(value, str):
+        if isinstance(value, str):
             # Texts repeat, so they are names of the table too.
             stat.ref_value = self._number(value)
-        elif isinstance(value, float):
-            stat.double_value = value
-        elif value >= 1 << 63:
-            stat.uint64_value = value
         else:
             stat.int64_value = value
 

@@ -19,7 +19,7 @@ from pathways_jupyter.local.pathways.ifrt.values import Spec, Strings
 if TYPE_CHECKING:
     from pathways_jupyter.local.pathways.ifrt.client_session import Machine
 
-_LONGEST_SECONDS = 600.0
+_LONGEST_SECONDS = 60.0
 """A trace that is not stopped would take up memory without end."""
 _tracing = threading.Lock()
 """Held while a trace is taken: jaxlib has one profiler a process."""

@@ -39,12 +39,16 @@ def op(name, begin, end, device, run=7):
     return (name, begin, end, {"hlo_op": name, "hlo_module": "jit_f", "device_ordinal": device, "run_id": run})
 
 
+def name_of(plane, event):
+    metadata = plane.event_metadata[event.metadata_id]
+    return metadata.display_name or metadata.name
+
+
 def read(space):
     """All events of a profile: by plane and line their names, begins and ends."""
     return {
         (plane.name, line.name): [
-            (plane.event_metadata[each.metadata_id].display_name, each.offset_ps, each.offset_ps + each.duration_ps)
-            for each in line.events
+            (name_of(plane, each), each.offset_ps, each.offset_ps + each.duration_ps) for each in line.events
         ]
         for plane in space.planes
         for line in plane.lines
