@@ -12,7 +12,7 @@ from pathways_jupyter.elastic.goodput import Spent
 from pathways_jupyter.elastic.record import Record
 from pathways_jupyter.render import text
 from pathways_jupyter.render.events import ELASTIC_TONES
-from pathways_jupyter.render.parts import Part, Tone, head, line, muted, table, toned
+from pathways_jupyter.render.parts import Part, Tone, head, line, muted, share_bar, table, toned
 from pathways_jupyter.render.view import View, drawn, said
 
 _MAX_EVENTS = 50
@@ -66,29 +66,16 @@ def view(record: Record, metrics: Sequence[str] = ()) -> View:
         record,
         Part(f"{title}; {record.phase}; {summary}.", top.html),
         _curves(record, list(metrics) or list(record.newest)[:1]),
-        _bar(spent, total),
+        _bar(spent),
         table((), rows),
     )
 
 
-def _bar(spent: Mapping[Spent, float], total: float) -> Part:
-    """Where the time went: productive steps first, then the rest by size, as a bar with its legend."""
+def _bar(spent: Mapping[Spent, float]) -> Part:
+    """Where the time went: productive steps first, then the rest by size."""
     rest = sorted((each for each in spent.items() if each[0] is not Spent.STEP), key=lambda each: -each[1])
-    cells, legend = "", ""
-    for what, seconds in [(Spent.STEP, spent[Spent.STEP]), *rest]:
-        share = seconds / total if total else 0.0
-        if share < 0.001:
-            continue
-        name, colour = _NAMES[what]
-        label = f"{name} {share:.1%} ({text.duration(seconds)})"
-        cells += f'<span title="{escape(label)}" style="flex:{share:.4f};min-width:1px;background:{colour}"></span>'
-        swatch = f"display:inline-block;width:9px;height:9px;border-radius:2px;background:{colour}"
-        legend += f'<span style="white-space:nowrap"><span style="{swatch}"></span> {muted(label).html}</span>'
-    return Part(
-        "",
-        f'<div role="img" aria-label="goodput" style="display:flex;height:12px;border-radius:3px;overflow:hidden;'
-        f'margin:.5rem 0 .3rem">{cells}</div>'
-        f'<div style="display:flex;flex-wrap:wrap;gap:.1rem .9rem">{legend}</div>',
+    return share_bar(
+        "goodput", [(*_NAMES[what], seconds) for what, seconds in [(Spent.STEP, spent[Spent.STEP]), *rest]]
     )
 
 

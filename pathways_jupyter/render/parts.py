@@ -150,6 +150,30 @@ def spaced(part: Part) -> Part:
     return Part(f"\n{part.text}" if part.text else "", part.html)
 
 
+def share_bar(title: str, times: Sequence[tuple[str, str, float]]) -> Part:
+    """In HTML, times as parts of one bar with its legend; what is below a thousandth of the whole is left out.
+
+    Args:
+      times: Name, colour and seconds of each part.
+    """
+    total = sum(seconds for _, _, seconds in times)
+    cells, legend = "", ""
+    for name, colour, seconds in times:
+        share = seconds / total if total else 0.0
+        if share < 0.001:
+            continue
+        label = f"{name} {share:.1%}" + (f" ({text.duration(seconds)})" if seconds >= 0.05 else "")
+        cells += f'<span title="{escape(label)}" style="flex:{share:.4f};min-width:1px;background:{colour}"></span>'
+        swatch = f"display:inline-block;width:9px;height:9px;border-radius:2px;background:{colour}"
+        legend += f'<span style="white-space:nowrap"><span style="{swatch}"></span> {muted(label).html}</span>'
+    return Part(
+        "",
+        f'<div role="img" aria-label="{escape(title)}" style="display:flex;height:12px;border-radius:3px;'
+        f'overflow:hidden;margin:.5rem 0 .3rem">{cells}</div>'
+        f'<div style="display:flex;flex-wrap:wrap;gap:.1rem .9rem">{legend}</div>',
+    )
+
+
 def as_of(note: str = "") -> Part:
     """In HTML, when the picture is drawn, as a saved notebook may be read much later.
 

@@ -1,0 +1,173 @@
+"""The file of a trace (``*.xplane.pb``) as chips with their operations and modules.
+
+A file has planes (a chip or a host), a plane has lines (for instance ``XLA Ops``), and a line has events.
+`jax.profiler.ProfileData` reads them, but leaves out what is said once about all events of an operation: its category
+and its place in the source. :func:`_about_operations` reads that from the file itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+CHIP = re.compile(r"/device:TPU:(\d+)")
+OPERATIONS, MODULES = "XLA Ops", "XLA Modules"
+"""Names of the lines of a chip's plane."""
+_TRANSFER = re.compile(r"host.?to.?device|transfer.?to.?device|buffer.?from.?host|infeed|MakeArray", re.IGNORECASE)
+"""In names of a host's events that bring data to its chips."""
+_SHORT = re.compile(r"%?([\w.\-]+)")
+"""The operation's name, which its HLO text begins with."""
+
+
+@dataclass(frozen=True)
+class About:
+    """What a file says once about all events of an operation: its HLO category, place in the source, JAX's name."""
+
+    category: str = ""
+    source: str = ""
+    scope: str = ""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that took time on a chip.
+
+    Attributes:
+      name: The operation's short name, such as ``fusion.12``, or the module's.
+      begin: Nanoseconds; all events of a file have the same zero.
+    """
+
+    name: str
+    begin: float
+    end: float
+    about: About = About()
+
+
+@dataclass
+class Chip:
+    """One chip's events, each kind in the order of their begin.
+
+    Attributes:
+      name: The plane's, which ends with the slice's name where the proxy says it.
+    """
+
+    name: str
+    operations: list[Event] = field(default_factory=list)
+    modules: list[Event] = field(default_factory=list)
+
+
+@dataclass
+class Host:
+    """What one file says.
+
+    Attributes:
+      transfers: When data was brought to the chips, as begin and end.
+    """
+
+    chips: list[Chip] = field(default_factory=list)
+    transfers: list[tuple[float, float]] = field(default_factory=list)
+
+
+def read(content: bytes) -> Host:
+    """Read a file.
+
+    Raises:
+      ValueError: It is no such file.
+    """
+    import jax
+
+    host = Host()
+    try:
+        about = _about_operations(memoryview(content))
+        planes = list(jax.profiler.ProfileData.from_serialized_xspace(content).planes)
+    except (IndexError, KeyError, RuntimeError, ValueError) as error:
+        raise ValueError("not a trace") from error
+    for plane in planes:
+        if not CHIP.match(plane.name):
+            for line in plane.lines:
+                host.transfers += ((e.start_ns, e.end_ns) for e in line.events if _TRANSFER.search(e.name))
+            continue
+        chip = Chip(plane.name.removeprefix("/device:"))
+        for line in plane.lines:
+            kept = {OPERATIONS: chip.operations, MODULES: chip.modules}.get(line.name)
+            if kept is None:
+                continue
+            known = about.get(plane.name, {})
+            for event in line.events:
+                found = known.get(event.name) or _from_stats(dict(event.stats))
+                short = _SHORT.match(event.name)
+                kept.append(Event(short[1] if short else event.name, event.start_ns, event.end_ns, found))
+            # A parent before what is in it.
+            kept.sort(key=lambda each: (each.begin, -each.end))
+        host.chips.append(chip)
+    return host
+
+
+def _from_stats(stats: Mapping[str, object]) -> About:
+    # "jit(step)/layer/dot_general:" ends with the name of a type of TensorFlow, which JAX has none of.
+    scope = str(stats.get("tf_op", "")).partition(":")[0]
+    return About(str(stats.get("hlo_category", "")), str(stats.get("source", "")), scope)
+
+
+def _about_operations(space: memoryview) -> dict[str, dict[str, About]]:
+    """Return what is known about operations, by plane and the operation's name in its events.
+
+    Numbers are those of the fields in XSpace, XPlane, XEventMetadata, XStatMetadata and XStat (``xplane.proto``). The
+    lines, most of a file, are skipped.
+    """
+    found: dict[str, dict[str, About]] = {}
+    for number, plane in _fields(space):
+        if number != 1:
+            continue
+        name, events, stat_names = "", [], {}
+        for number, value in _fields(plane):
+            if number == 2:
+                name = str(value, "utf-8")
+            elif number == 4:
+                events.append(dict(_fields(value))[2])
+            elif number == 5:
+                entry = dict(_fields(dict(_fields(value))[2]))
+                stat_names[entry.get(1, 0)] = str(entry.get(2, b""), "utf-8")
+        for event in events:
+            operation, stats = "", {}
+            for number, value in _fields(event):
+                if number == 2:
+                    operation = str(value, "utf-8")
+                elif number == 5:
+                    stat = dict(_fields(value))
+                    if 5 in stat:
+                        stats[stat_names.get(stat[1], "")] = str(stat[5], "utf-8")
+                    elif 7 in stat:
+                        stats[stat_names.get(stat[1], "")] = stat_names.get(stat[7], "")
+            if stats:
+                found.setdefault(name, {})[operation] = _from_stats(stats)
+    return found
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, Any]]:
+    """Yield number and value of each field of a protobuf message; a nested message or a text is a memoryview."""
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(message):
+        key = varint()
+        kind = key & 7
+        if kind == 0:
+            yield key >> 3, varint()
+            continue
+        size = {1: 8, 2: -1, 5: 4}[kind]
+        size = varint() if size < 0 else size
+        yield key >> 3, message[at : at + size]
+        at += size

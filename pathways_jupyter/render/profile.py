@@ -1,0 +1,120 @@
+"""A trace as a picture: each chip's time, the operations that cost most, and what the chips waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from pathways_jupyter.profile.summary import BINS, Chip, Operation, Spent, Summary
+from pathways_jupyter.render import text
+from pathways_jupyter.render.parts import Part, code, head, indented, line, muted, remarks, share_bar, spaced, table
+from pathways_jupyter.render.view import View, drawn
+
+_MOST_CHIPS = 32
+"""Chips that have a line of their own; a notebook keeps about 2 kB for each."""
+_MOST_OPERATIONS = 10
+_ROW, _HEIGHT = 14, 11
+_COLOURS: Mapping[Spent, str] = {
+    Spent.COMPUTING: "var(--pw-mine)",
+    Spent.NETWORK: "#b5651d",
+    Spent.INPUT: "#5b9bd5",
+    Spent.HOST: "#b9b9b9",
+}
+"""On a light and on a dark page."""
+_NAMES: Mapping[Spent, str] = {
+    Spent.COMPUTING: "computing",
+    Spent.NETWORK: "network between chips",
+    Spent.INPUT: "waiting for input",
+    Spent.HOST: "waiting for the host",
+}
+
+
+def view(summary: Summary) -> View:
+    """The picture of `summary`."""
+    where = line(muted("Trace:"), code(summary.location))
+    if not summary.chips or not summary.seconds:
+        return drawn(summary, line("Nothing ran on the chips while the trace was taken."), where)
+    busy = 1.0 - summary.shares[Spent.HOST] - summary.shares[Spent.INPUT]
+    title = f"Profile of {text.count(len(summary.chips), 'chip')} for {_time(summary.seconds)}"
+    times = [(_NAMES[each], _COLOURS[each], summary.shares[each] * summary.seconds) for each in Spent]
+    return drawn(
+        summary,
+        head(title, muted(f"busy {busy:.0%}, {_modules(summary)}")),
+        Part(", ".join(f"{name} {seconds / summary.seconds:.1%}" for name, _, seconds in times) + ".", ""),
+        share_bar("What the chips' time was spent on", times),
+        _chips(summary.chips),
+        spaced(_operations(summary.operations)),
+        where,
+        remarks([summary.left_out] if summary.left_out else []),
+    )
+
+
+def _modules(summary: Summary) -> str:
+    if not summary.modules:
+        return "no program ended"
+    most = summary.modules[0]
+    others = f" and {text.count(len(summary.modules) - 1, 'other program')}" if len(summary.modules) > 1 else ""
+    return f"{most.name} ran {text.count(round(most.runs), 'time')}, {_time(most.seconds)} each{others}"
+
+
+def _chips(chips: Sequence[Chip]) -> Part:
+    """Each chip's time from left to right, and in text its shares."""
+    shown = chips[:_MOST_CHIPS]
+    rows = [
+        (each.name, *(f"{_NAMES[spent]} {each.shares[spent]:.0%}" for spent in Spent if each.shares[spent] >= 0.005))
+        for each in shown
+    ]
+    widest = max(map(len, rows))
+    below = [f"{text.count(len(chips) - _MOST_CHIPS, 'more chip')} are not drawn."] if len(chips) > _MOST_CHIPS else []
+    lines = "".join(_line(each, place) for place, each in enumerate(shown))
+    names = "".join(
+        f'<div style="height:{_ROW}px;white-space:nowrap" title="{escape(", ".join(row[1:]))}">{escape(row[0])}</div>'
+        for row in rows
+    )
+    height = len(shown) * _ROW
+    picture = (
+        f'<div style="display:flex;gap:.6rem;margin-top:.5rem"><div style="font-size:11px;line-height:{_ROW}px">{names}'
+        '</div><svg role="img" aria-label="When each chip computed" preserveAspectRatio="none" '
+        f'viewBox="0 0 {BINS} {height}" style="display:block;flex:1;min-width:0;height:{height}px">{lines}</svg></div>'
+    )
+    plain = indented(table((), [(*row, *[""] * (widest - len(row))) for row in rows])).text
+    return Part("\n".join([plain, *below]), picture + remarks(below).html)
+
+
+def _line(chip: Chip, place: int) -> str:
+    """One chip's bins as steps: computing from below, the network on top of it."""
+    base = place * _ROW + _HEIGHT
+    both = [min(1.0, sum(each)) for each in zip(chip.computing, chip.network, strict=True)]
+    below = f'<rect x="0" y="{base - _HEIGHT}" width="{BINS}" height="{_HEIGHT}" fill="var(--pw-fill)"/>'
+    # The network's steps show where those of computing, which are drawn later, do not reach.
+    for values, spent in ((both, Spent.NETWORK), (chip.computing, Spent.COMPUTING)):
+        if any(values):
+            steps, before = "", 0.0
+            for at, value in enumerate(values):
+                if value != before:
+                    steps += f"H{at}V{base - value * _HEIGHT:.1f}"
+                    before = value
+            below += f'<path fill="{_COLOURS[spent]}" d="M0,{base}{steps}H{BINS}V{base}Z"/>'
+    return below
+
+
+def _operations(operations: Sequence[Operation]) -> Part:
+    rows = [
+        (
+            f"{each.share:.1%}",
+            _time(each.seconds),
+            str(each.count),
+            each.scope or each.name,
+            each.name if each.scope else "",
+            # A path's end says which file.
+            "/".join(each.source.split("/")[-2:]),
+        )
+        for each in operations[:_MOST_OPERATIONS]
+    ]
+    return table(("share", "time", "runs", "operation", "in the program", "source"), rows) if rows else Part("", "")
+
+
+def _time(seconds: float) -> str:
+    if seconds >= 1.0:
+        return text.duration(seconds)
+    return f"{seconds * 1e3:.1f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} µs"

@@ -1,0 +1,161 @@
+"""Take a trace of a proxy's chips: what ran on them, and when.
+
+The proxy runs *plugin programs*, requests in JSON inside an IFRT program. One of them is a trace: its first execution
+starts the trace, its second ends it and returns when the hosts have written their files to a bucket. pathwaysutils'
+``profiling`` module sends the same requests; this one needs nothing but a client of the proxy, so that another process
+than the session's can take a trace while the session's is busy.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pathways_jupyter.base import interrupts
+from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.profile import bucket
+
+DEVICE_LEVELS: Mapping[str, str] = {
+    "off": "TRACE_ONLY_HOST",
+    "xla": "TRACE_ONLY_XLA",
+    "compute": "TRACE_COMPUTE",
+    "sync": "TRACE_COMPUTE_AND_SYNC",
+}
+"""What is recorded on the chips, and the profiler's word for it."""
+HOST_LEVELS = range(4)
+"""What is recorded on the hosts: nothing, what a user has annotated, what is expensive, everything."""
+MOST_HOSTS = 16
+"""Hosts that take part in a trace; more would give files that nobody reads."""
+_START_SECONDS, _STOP_SECONDS = 30.0, 600.0
+"""How long a proxy may take to start a trace, and the hosts to write it."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a trace holds.
+
+    Attributes:
+      to: Directory in a bucket, ``gs://...``.
+      device: One of `DEVICE_LEVELS`; the proxy's default if empty.
+      host: One of `HOST_LEVELS`.
+    """
+
+    to: str
+    device: str = ""
+    host: int = 2
+
+
+class Trace:
+    """A trace of a proxy's chips; at most one at a time is taken of a proxy.
+
+    Attributes:
+      location: Directory in the bucket where its files are after :meth:`stop`.
+    """
+
+    def __init__(self, client: Any, options: Options) -> None:
+        self._name = time.strftime("%Y_%m_%d_%H_%M_%S")
+        self.location = bucket.directory(options.to, self._name)
+        self._client = client
+        self._options = options
+        self._lock = threading.Lock()
+        self._program: Any = None
+        self._is_over = False
+
+    def start(self) -> None:
+        """Start it.
+
+        Raises:
+          ConfigError: It cannot be written to that place.
+          SessionError: The proxy takes no trace, or is taking one already.
+          KeyboardInterrupt: Interrupted; if it has begun, it is stopped.
+        """
+        bucket.check(self._options.to)
+        try:
+            _wait(self._begin, "start a trace", _START_SECONDS)
+        except BaseException:
+            # It may begin later: whichever thread comes last ends it.
+            with self._lock:
+                self._is_over = True
+                begun, self._program = self._program, None
+            if begun is not None:
+                threading.Thread(target=_execute, args=(begun,), name="trace-stop", daemon=True).start()
+            raise
+
+    def _begin(self) -> None:
+        from jax.extend.ifrt_programs import ifrt_programs
+
+        request = json.dumps({"profileRequest": _request(self._options, self._name)})
+        program = self._client.compile_ifrt_program(
+            ifrt_programs.make_plugin_program(request), ifrt_programs.make_plugin_compile_options()
+        )
+        _execute(program)
+        with self._lock:
+            if not self._is_over:
+                self._program = program
+                return
+        _execute(program)
+
+    def stop(self) -> None:
+        """Stop it, and return when its files are written; no-op if it is not being taken.
+
+        Raises:
+          SessionError: The proxy, or a host, could not write it.
+          KeyboardInterrupt: Interrupted; it is stopped, but files may still be missing.
+        """
+        with self._lock:
+            program, self._program = self._program, None
+        if program is not None:
+            _wait(lambda: _execute(program), "write a trace", _STOP_SECONDS)
+
+
+def _request(options: Options, name: str) -> dict[str, Any]:
+    details: dict[str, Any] = {
+        "traceDirectory": options.to,
+        "traceSessionName": name,
+        "hostTraceLevel": options.host,
+    }
+    if options.device:
+        mode = {"stringValue": DEVICE_LEVELS[options.device]}
+        details["pwTraceOptions"] = {"advancedConfiguration": {"tpu_trace_mode": mode}}
+    return {
+        "traceLocation": options.to,
+        "maxNumHosts": MOST_HOSTS,
+        "includeResourceManagers": False,
+        "xprofTraceOptions": details,
+    }
+
+
+def _execute(program: Any) -> None:
+    """Execute a plugin program; return when it has ended, or raise JAX's error."""
+    program.execute_sharded([], with_tokens=True).consume_token().block_until_ready()
+
+
+def _wait(work: Callable[[], object], what: str, seconds: float) -> None:
+    """Run `work` in a thread, as JAX waits in C++, where no interrupt is handled; `what` is for errors."""
+    outcome: list[Exception | None] = []
+    with interrupts.count_sigint() as waiting:
+
+        def run() -> None:
+            try:
+                work()
+                outcome.append(None)
+            except Exception as error:
+                outcome.append(error)
+            waiting.wake()
+
+        threading.Thread(target=run, name="trace", daemon=True).start()
+        waiting.wait_for(lambda: outcome or waiting.count, seconds)
+    if waiting.count:
+        raise KeyboardInterrupt
+    if not outcome:
+        raise SessionError(
+            f"The proxy did not {what} within {seconds:.0f} s.", hint=advice("{status} shows its state.")
+        )
+    if (error := outcome[0]) is not None:
+        supported = "" if "UNIMPLEMENTED" not in str(error) else "The image of this proxy takes no traces."
+        raise SessionError(f"The proxy did not {what}: {error}", hint=supported) from error
