@@ -17,7 +17,7 @@ import yaml
 import pathways_jupyter
 from pathways_jupyter.base import errors, events
 from pathways_jupyter.cli import main
-from pathways_jupyter.commands import colocated, job, multihost
+from pathways_jupyter.commands import colocated, job, multihost, profile
 from pathways_jupyter.commands.declaration import Command, Kind, Option
 from pathways_jupyter.commands.tables import MAGIC
 from pathways_jupyter.server.routes import ROUTES
@@ -60,7 +60,7 @@ def _magics() -> Iterator[str]:
         yield from _declared(about, "%pathways ")
     for about in colocated.LINE.values():
         yield from _declared(about, "%colocated ")
-    for about in (colocated.CELL, job.CELL, multihost.CELL):
+    for about in (colocated.CELL, job.CELL, multihost.CELL, profile.CELL):
         yield from _declared(about, "")
 
 

@@ -31,6 +31,8 @@ def action_of(command: str) -> Action:
             from pathways_jupyter.actions.local import ACTIONS
         case "multihost":
             from pathways_jupyter.actions.multihost import ACTIONS
+        case "profile":
+            from pathways_jupyter.actions.profile import ACTIONS
         case "sessions" | "clean":
             from pathways_jupyter.actions.sessions import ACTIONS
         case "sidecar":

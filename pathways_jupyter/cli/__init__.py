@@ -27,8 +27,8 @@ _OWN: Mapping[str, str] = {
 }
 """What is in a module of its name, and its help, of which the first line is shown in the list."""
 _ORDER = (
-    *("demo", "run", "local", "lab", "sessions", "slices", "services", "service", "job", "elastic", "logs", "usage"),
-    *("doctor", "accept", "clean", "multihost", "operator", "network-policy", "manifests", "sidecar"),
+    *("demo", "run", "local", "lab", "sessions", "slices", "services", "service", "job", "elastic", "profile", "logs"),
+    *("usage", "doctor", "accept", "clean", "multihost", "operator", "network-policy", "manifests", "sidecar"),
 )
 
 

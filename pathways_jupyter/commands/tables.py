@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pathways_jupyter.base.sentences import Face
-from pathways_jupyter.commands import accept, colocated, elastic, job, lab, local, multihost, service, session
+from pathways_jupyter.commands import accept, colocated, elastic, job, lab, local, multihost, profile, service, session
 from pathways_jupyter.commands.connect import CONNECT
 from pathways_jupyter.commands.declaration import HELP, Command
 
@@ -15,6 +15,7 @@ _ALL = (
     *service.COMMANDS,
     *job.COMMANDS,
     *elastic.COMMANDS,
+    *profile.COMMANDS,
     *multihost.COMMANDS,
     *lab.COMMANDS,
     *local.COMMANDS,
@@ -37,6 +38,7 @@ GROUPS: Mapping[str, str] = {
     "cluster without this machine.",
     "elastic": "Faults on purpose in the slices of a session or a job: inject, heal.\n\nSlices are taken down or made "
     "slow, or their nodes drained.",
+    "profile": "What a session's chips do: trace them for some seconds, show a trace again.",
     "multihost": "Run a command on many hosts: TPU VMs, a list of hosts, pods.\n\nContent is sent once, logs come "
     "back, nothing is left running. The flags in capitals are those of multihost_runner.py: pathways-jupyter multihost "
     '--TPU_PREFIX=my-tpu --COMMAND="bash setup.sh"',

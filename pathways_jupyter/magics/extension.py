@@ -11,20 +11,32 @@ import weakref
 from typing import Any
 
 from pathways_jupyter.base.errors import PathwaysError
-from pathways_jupyter.commands import colocated, job, multihost
+from pathways_jupyter.commands import colocated, job, multihost, profile
 from pathways_jupyter.commands.tables import MAGIC
 from pathways_jupyter.magics import completion
 from pathways_jupyter.magics.colocated import ColocatedMagics
 from pathways_jupyter.magics.pathways import PathwaysMagics
 
 _loaded: weakref.WeakKeyDictionary[Any, _Extension] = weakref.WeakKeyDictionary()
-_SESSION = ("pathways_jupyter.session.kernel.session", "Session")
 
 
-def _display(session: Any) -> dict[str, str]:
+def _display_session(session: Any) -> dict[str, str]:
     from pathways_jupyter.magics.notebook_session import card_of
 
     return card_of(session)._repr_mimebundle_()
+
+
+def _display_profile(summary: Any) -> dict[str, str]:
+    from pathways_jupyter.render import profile
+
+    return profile.view(summary)._repr_mimebundle_()
+
+
+_DISPLAYS = {
+    ("pathways_jupyter.session.kernel.session", "Session"): _display_session,
+    ("pathways_jupyter.profile.summary", "Summary"): _display_profile,
+}
+"""How objects of a class are displayed; by its name, as importing it takes long."""
 
 
 class _Extension:
@@ -35,20 +47,22 @@ class _Extension:
         self.matchers = [
             completion.matcher("%pathways", MAGIC),
             completion.matcher("%colocated", colocated.LINE),
+            completion.matcher("%%pathways", {"profile": profile.CELL}),
             *(completion.matcher(each.CELL.name, {each.CELL.name: each.CELL}) for each in (colocated, job, multihost)),
         ]
         self._colocated = ColocatedMagics(shell)
         shell.register_magics(self.magics, self._colocated)
         shell.Completer.custom_matchers.extend(self.matchers)
-        # By its name: importing the class takes long.
-        shell.display_formatter.mimebundle_formatter.for_type_by_name(*_SESSION, _display)
+        for name, display in _DISPLAYS.items():
+            shell.display_formatter.mimebundle_formatter.for_type_by_name(*name, display)
         shell.events.register("pre_run_cell", self.magics.before_cell)
         shell.events.register("post_run_cell", self.magics.after_cell)
         threading.Thread(target=_prepare, name="pathways-prepare", daemon=True).start()
 
     def undo(self, shell: Any) -> None:
-        with contextlib.suppress(KeyError):
-            shell.display_formatter.mimebundle_formatter.pop(".".join(_SESSION))
+        for name in _DISPLAYS:
+            with contextlib.suppress(KeyError):
+                shell.display_formatter.mimebundle_formatter.pop(".".join(name))
         shell.events.unregister("pre_run_cell", self.magics.before_cell)
         shell.events.unregister("post_run_cell", self.magics.after_cell)
         if shell.custom_exceptions == self.magics.shown_errors:

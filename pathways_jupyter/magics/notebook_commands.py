@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pathways_jupyter.actions import action_of, cluster
+from pathways_jupyter.actions import action_of, cluster, profile
 from pathways_jupyter.actions.shell import Values
 from pathways_jupyter.base.errors import ConfigError, SessionError
 from pathways_jupyter.base.events import SessionState
@@ -19,7 +19,7 @@ from pathways_jupyter.magics.notebook_session import Connection
 from pathways_jupyter.magics.waiting import Waiting
 from pathways_jupyter.render import array_notes, environment
 from pathways_jupyter.render import sessions as sessions_picture
-from pathways_jupyter.render.view import View
+from pathways_jupyter.render.view import View, said
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.kernel import process, session
 from pathways_jupyter.session.kernel.attempt import ConnectionAttempt, interrupted
@@ -164,6 +164,24 @@ def env(connection: Connection, values: Values) -> View:
     return environment.view(current.environment(share=share), shared=share, embedded=current.is_embedded)
 
 
+def profile_start(connection: Connection, values: Values) -> View:
+    """Start a trace of this session's chips."""
+    if connection.trace is not None:
+        raise SessionError("A trace is being taken already.", hint="%pathways profile stop ends it and shows it.")
+    trace = profile.of_session(connection.need(), values)
+    trace.start()
+    connection.trace = trace
+    return said("The chips are traced from now on; %pathways profile stop shows what they did.")
+
+
+def profile_stop(connection: Connection, values: Values) -> None:
+    """Stop the trace, and show it."""
+    trace, connection.trace = connection.trace, None
+    if trace is None:
+        raise SessionError("No trace is being taken.", hint="%pathways profile start begins one.")
+    profile.finish(connection.screen, trace)
+
+
 def _show(connection: Connection, attempt: ConnectionAttempt[Session], place: Place | None) -> None:
     """Show the session that `attempt` has connected, and what happened to the user's arrays."""
     connection.watch(attempt.session, place)
@@ -184,6 +202,8 @@ _COMMANDS: Mapping[str, Callable[[Connection, Values], Any]] = {
     "panel": panel,
     "events": events,
     "env": env,
+    "profile start": profile_start,
+    "profile stop": profile_stop,
     "elastic": elastic.show,
     "elastic inject": elastic.inject,
     "elastic heal": elastic.heal,

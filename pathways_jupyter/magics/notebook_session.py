@@ -13,15 +13,21 @@ from pathways_jupyter.session.kernel import process
 from pathways_jupyter.widgets.live import Place
 
 if TYPE_CHECKING:
+    from pathways_jupyter.session.kernel.trace import Trace
     from pathways_jupyter.session.registry import SessionRecord
 
 
 class Connection:
-    """The session of one shell, with its card and notices."""
+    """The session of one shell, with its card and notices.
+
+    Attributes:
+      trace: The trace that is being taken, between ``profile start`` and ``profile stop``.
+    """
 
     def __init__(self, shell: Any, screen: Screen) -> None:
         self.shell = shell
         self.screen = screen
+        self.trace: Trace | None = None
         self._card: Place | None = None
         self._watched: Any = None
         self._notices: Notices | None = None

@@ -10,11 +10,12 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
+from IPython.core.magic import Magics, cell_magic, line_cell_magic, magics_class
 
-from pathways_jupyter.base.errors import PathwaysError, is_coloured
+from pathways_jupyter.base.errors import ConfigError, PathwaysError, is_coloured
 from pathways_jupyter.commands.job import CELL as JOB_CELL
 from pathways_jupyter.commands.multihost import CELL as MULTIHOST_CELL
+from pathways_jupyter.commands.profile import CELL as PROFILE_CELL
 from pathways_jupyter.commands.tables import MAGIC
 from pathways_jupyter.magics.notebook_session import Connection
 from pathways_jupyter.magics.parser import run, run_cell
@@ -37,8 +38,8 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
         self._error: BaseException | None = None
         self.shown_errors: tuple[type[BaseException], ...] = ()
 
-    @line_magic  # type: ignore[untyped-decorator]
-    def pathways(self, line: str) -> Any:
+    @line_cell_magic  # type: ignore[untyped-decorator]
+    def pathways(self, line: str, cell: str | None = None) -> Any:
         """Connect this notebook to TPUs behind a Shared Pathways Service.
 
         %pathways connect --tpu tpuv6e:2x2=2   two slices of a service; jax.devices() are its TPUs from then on
@@ -50,7 +51,26 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
 
         %pathways help lists all commands, and %pathways COMMAND --help shows the options and examples of one.
         """
-        return run(line, MAGIC, "%pathways", self._run)
+        if cell is None:
+            return run(line, MAGIC, "%pathways", self._run, cell=PROFILE_CELL)
+        name, _, options = line.partition(" ")
+        if name != "profile":
+            raise ConfigError("Only profile takes a cell.", hint="%%pathways profile traces it; others have one %.")
+        return run_cell(options, PROFILE_CELL, lambda values: self._profile(values, cell))
+
+    def _profile(self, values: Mapping[str, Any], cell: str) -> None:
+        from pathways_jupyter.actions import profile
+
+        with profile.of_session(self.connection.need(), values) as trace:
+            try:
+                ran = self.shell.run_cell(cell)
+            finally:
+                profile.finish(self._screen, trace)
+        error = ran.error_before_exec or ran.error_in_exec
+        if error is not None:
+            # IPython has shown it already.
+            error._render_traceback_ = lambda: []
+            raise error
 
     def _run(self, command: str, values: Mapping[str, Any]) -> Any:
         if command == "traceback":

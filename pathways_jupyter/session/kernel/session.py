@@ -20,6 +20,7 @@ from pathways_jupyter.session import client, clusters
 from pathways_jupyter.session.kernel.attachment import Attachment, Ended, Variables
 from pathways_jupyter.session.kernel.attempt import ConnectionAttempt, Revive
 from pathways_jupyter.session.kernel.jax_switch import Switched
+from pathways_jupyter.session.kernel.trace import DEFAULT_HOST_LEVEL, Options, Trace, scratch
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.variables import variables as client_variables
@@ -142,6 +143,27 @@ class Session:
             )
         record = self.record
         return self._attachment.children.share(record) if share else client_variables(record)
+
+    def profile(self, to: str = "", *, device: str = "", host: int = DEFAULT_HOST_LEVEL) -> Trace:
+        """Return a trace of the chips, to be taken of what runs in a block::
+
+            with session.profile() as trace:
+                step(state)
+            print(trace.summary())
+
+        Its ``start()`` and ``stop()`` do the same. What was dispatched and not waited for may be missing.
+
+        Args:
+          to: Where the hosts write it, a directory in a bucket; default: below the session's own ``gcs_bucket``.
+          device: What is recorded on the chips: ``off``, ``xla``, ``compute`` or ``sync``; default: the proxy's.
+          host: What is recorded on the hosts, from 0, nothing, to 3, everything.
+
+        Raises:
+          SessionError: The session has no devices here.
+        """
+        if not self.has_devices:
+            raise SessionError(f"Session {self.id} has no devices here.", hint=advice("{reconnect} gets new ones."))
+        return Trace(self.devices()[0].client, Options(to or scratch(self.config.gcs_bucket), device, host))
 
     def reconnect(self, variables: Mapping[str, Any] | None = None) -> Switched:
         """Replace the proxy by a new one and point JAX at it; arrays on the previous one are lost.

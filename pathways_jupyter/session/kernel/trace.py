@@ -13,12 +13,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from pathways_jupyter.base import interrupts
-from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.base.errors import ConfigError, SessionError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.profile import bucket
+from pathways_jupyter.profile.summary import Summary
 
 DEVICE_LEVELS: Mapping[str, str] = {
     "off": "TRACE_ONLY_HOST",
@@ -29,6 +30,7 @@ DEVICE_LEVELS: Mapping[str, str] = {
 """What is recorded on the chips, and the profiler's word for it."""
 HOST_LEVELS = range(4)
 """What is recorded on the hosts: nothing, what a user has annotated, what is expensive, everything."""
+DEFAULT_HOST_LEVEL = 2
 MOST_HOSTS = 16
 """Hosts that take part in a trace; more would give files that nobody reads."""
 _START_SECONDS, _STOP_SECONDS = 30.0, 600.0
@@ -37,7 +39,7 @@ _START_SECONDS, _STOP_SECONDS = 30.0, 600.0
 
 @dataclass(frozen=True)
 class Options:
-    """What a trace holds.
+    """What a trace holds, and where it is written.
 
     Attributes:
       to: Directory in a bucket, ``gs://...``.
@@ -47,7 +49,31 @@ class Options:
 
     to: str
     device: str = ""
-    host: int = 2
+    host: int = DEFAULT_HOST_LEVEL
+
+    def check(self) -> None:
+        """Check them; contacts nothing.
+
+        Raises:
+          ConfigError: One cannot be used, or what reads the trace is not installed.
+        """
+        if not self.to:
+            raise ConfigError(
+                "This session has no bucket for a trace.",
+                hint=advice("{to:gs://BUCKET/PATH} names one, to which the proxy's account can write."),
+            )
+        if self.device and self.device not in DEVICE_LEVELS:
+            raise ConfigError(
+                f"There is no device level {self.device}.", hint=f"There are: {', '.join(DEVICE_LEVELS)}."
+            )
+        if self.host not in HOST_LEVELS:
+            raise ConfigError(f"There is no host level {self.host}.", hint="From 0, nothing, to 3, everything.")
+        bucket.check(self.to)
+
+
+def scratch(gcs_bucket: str) -> str:
+    """Return where traces of a session with this bucket are written if nothing else is said; empty without one."""
+    return f"{gcs_bucket.rstrip('/')}/profiles" if gcs_bucket else ""
 
 
 class Trace:
@@ -66,6 +92,13 @@ class Trace:
         self._program: Any = None
         self._is_over = False
 
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
     def start(self) -> None:
         """Start it.
 
@@ -74,7 +107,7 @@ class Trace:
           SessionError: The proxy takes no trace, or is taking one already.
           KeyboardInterrupt: Interrupted; if it has begun, it is stopped.
         """
-        bucket.check(self._options.to)
+        self._options.check()
         try:
             _wait(self._begin, "start a trace", _START_SECONDS)
         except BaseException:
@@ -111,6 +144,17 @@ class Trace:
             program, self._program = self._program, None
         if program is not None:
             _wait(lambda: _execute(program), "write a trace", _STOP_SECONDS)
+
+    def summary(self, progress: Callable[[str], None] = lambda _: None) -> Summary:
+        """Return what it says, once it is stopped.
+
+        Args:
+          progress: Called with a sentence now and then.
+
+        Raises:
+          PathwaysError: Its files cannot be read.
+        """
+        return bucket.summarize(self.location, progress)
 
 
 def _request(options: Options, name: str) -> dict[str, Any]:

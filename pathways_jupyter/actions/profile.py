@@ -1,0 +1,100 @@
+"""``profile``: trace a session's chips, and sum the trace up."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from pathways_jupyter.actions import cluster
+from pathways_jupyter.actions.shell import Action, Shell, Values
+from pathways_jupyter.base import interrupts
+from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.text import parse_seconds, parse_whole_number
+from pathways_jupyter.profile import bucket
+from pathways_jupyter.render import profile as picture
+from pathways_jupyter.render.view import said
+from pathways_jupyter.session.kernel import trace as traces
+from pathways_jupyter.session.variables import ChildEnvironment
+
+if TYPE_CHECKING:
+    from pathways_jupyter.session.kernel.session import Session
+    from pathways_jupyter.session.kernel.trace import Trace
+
+_SECONDS = 5.0
+_MOST_SECONDS = 300.0
+"""Longer traces have more events than anybody reads, and need more memory than hosts have to spare."""
+_CONNECT_SECONDS = 10
+
+
+def take(shell: Shell, values: Values) -> None:
+    """Trace a session of this machine from outside, as a second client of its proxy.
+
+    Raises:
+      SessionError: There is no such session, or its proxy takes no trace.
+    """
+    record = cluster.find_session(values.get("session") or "")
+    if not record.state.is_connected:
+        raise SessionError(
+            f"Session {record.id} has no proxy: it is {record.state}.", hint=advice("{sessions} lists all.")
+        )
+    seconds = parse_seconds("--seconds", values.get("seconds") or _SECONDS, most=_MOST_SECONDS)
+    options = _options(values, cluster.of_session(record).gcs_bucket)
+    options.check()
+    from pathways_jupyter.session.kernel import jax_platform
+
+    # The client and what reads the bucket need them; this process has no other use for them.
+    ChildEnvironment().share(record)
+    with traces.Trace(jax_platform.new_client(record.target, _CONNECT_SECONDS), options) as trace:
+        shell.say(f"Tracing session {record.id} for {seconds:g} s.")
+        with contextlib.suppress(KeyboardInterrupt):
+            interrupts.Event().wait(seconds)
+        finish(shell, trace)
+
+
+def finish(shell: Shell, trace: Trace) -> None:
+    """Stop `trace`, and show what it says.
+
+    Raises:
+      PathwaysError: Its files could not be written or read.
+      KeyboardInterrupt: It is stopped, but not shown.
+    """
+    _show(shell, "Waiting for the hosts to write the trace.", trace.location, trace.stop)
+
+
+def show(shell: Shell, values: Values) -> None:
+    """Sum up a trace that was taken before."""
+    location = str(values["location"])
+    bucket.check(location)
+    _show(shell, "Reading the trace.", location)
+
+
+def _show(shell: Shell, first: str, location: str, before: Callable[[], None] | None = None) -> None:
+    now = first
+    with shell.live(lambda: said(now)) as live:
+
+        def progress(sentence: str) -> None:
+            nonlocal now
+            now = sentence
+
+        if not live.in_place:
+            shell.say(first)
+        if before is not None:
+            before()
+        live.finish(picture.view(bucket.summarize(location, progress)))
+
+
+def of_session(session: Session, values: Values) -> Trace:
+    """Return the trace of this process's session that a command's options ask for; it is not started."""
+    options = _options(values, session.config.gcs_bucket)
+    return session.profile(options.to, device=options.device, host=options.host)
+
+
+def _options(values: Values, gcs_bucket: str) -> traces.Options:
+    """Return what the options of a command ask for in a session with this bucket."""
+    host = parse_whole_number("--host", values.get("host", traces.DEFAULT_HOST_LEVEL))
+    return traces.Options(str(values.get("to") or traces.scratch(gcs_bucket)), str(values.get("device") or ""), host)
+
+
+ACTIONS: Mapping[str, Action] = {"profile": take, "profile show": show}
