@@ -8,6 +8,7 @@ import { launcher } from './plugins/launcher';
 import { logs } from './plugins/logs';
 import { notifications } from './plugins/notifications';
 import { pathways } from './plugins/pathways';
+import { profile } from './plugins/profile';
 import { running } from './plugins/running';
 import { runs } from './plugins/runs';
 import { sidebar } from './plugins/sidebar';
@@ -23,6 +24,7 @@ export default [
   logs,
   jobs,
   runs,
+  profile,
   drill,
   notifications,
   idle,

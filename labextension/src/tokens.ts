@@ -29,6 +29,8 @@ export enum CommandIDs {
   showPanel = 'pathways-jupyter:show-panel',
   openLog = 'pathways-jupyter:open-log',
   openProxyLog = 'pathways-jupyter:open-proxy-log',
+  profile = 'pathways-jupyter:profile',
+  openXProf = 'pathways-jupyter:open-xprof',
   showJob = 'pathways-jupyter:show-job',
   suspendJob = 'pathways-jupyter:suspend-job',
   resumeJob = 'pathways-jupyter:resume-job',

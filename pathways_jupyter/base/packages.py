@@ -1,8 +1,8 @@
 """Packages that are missing: those of an extra on this machine, and this one on a machine that runs a program of it.
 
 The core has what connecting a notebook needs. What only some users need is brought by an extra: ``[lab]``, ``[local]``,
-``[hosts]``, ``[elastic]``; ``[all]`` is all of them. What is missing for a part is named before that part changes
-anything.
+``[hosts]``, ``[elastic]`` and ``[profile]``; ``[all]`` is all of them. What is missing for a part is named before that
+part changes anything.
 
 A program for a machine without this package is a few modules that import each other and the standard library of Python
 3.9, nothing else. They travel as text, so that any Python there can compile them, and someone can read what arrives.

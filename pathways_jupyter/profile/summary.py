@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from pathways_jupyter.profile.xplane import Event, Host
 
@@ -104,6 +105,21 @@ class Summary:
     operations: tuple[Operation, ...]
     modules: tuple[Module, ...]
     left_out: str = ""
+
+
+def from_json(value: Mapping[str, Any]) -> Summary:
+    """Return the summary that the terminal's command has printed as JSON."""
+    chips = (Chip(**{**each, "shares": _shares(each["shares"])}) for each in value["chips"])
+    operations, modules = (
+        (Operation(**each) for each in value["operations"]),
+        (Module(**each) for each in value["modules"]),
+    )
+    nested = {"chips": tuple(chips), "operations": tuple(operations), "modules": tuple(modules)}
+    return Summary(**{**value, **nested, "shares": _shares(value["shares"])})
+
+
+def _shares(value: Mapping[str, float]) -> dict[Spent, float]:
+    return {Spent(name): share for name, share in value.items()}
 
 
 def summarize(hosts: Iterable[Host], location: str, left_out: str = "") -> Summary:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from html import escape
 
@@ -13,6 +14,8 @@ from pathways_jupyter.render.view import View, drawn
 _MOST_CHIPS = 32
 """Chips that have a line of their own; a notebook keeps about 2 kB for each."""
 _MOST_OPERATIONS = 10
+_OPEN_XPROF = "pathways-jupyter:open-xprof"
+"""The sidebar's command."""
 _ROW, _HEIGHT = 14, 11
 _COLOURS: Mapping[Spent, str] = {
     Spent.COMPUTING: "var(--pw-mine)",
@@ -31,7 +34,7 @@ _NAMES: Mapping[Spent, str] = {
 
 def view(summary: Summary) -> View:
     """The picture of `summary`."""
-    where = line(muted("Trace:"), code(summary.location))
+    where = line(muted("Trace:"), code(summary.location), _xprof(summary.location))
     if not summary.chips or not summary.seconds:
         return drawn(summary, line("Nothing ran on the chips while the trace was taken."), where)
     busy = 1.0 - summary.shares[Spent.HOST] - summary.shares[Spent.INPUT]
@@ -47,6 +50,13 @@ def view(summary: Summary) -> View:
         where,
         remarks([summary.left_out] if summary.left_out else []),
     )
+
+
+def _xprof(location: str) -> Part:
+    """A link that JupyterLab turns into its command."""
+    arguments = escape(json.dumps({"location": location}))
+    command = f'data-commandlinker-command="{_OPEN_XPROF}" data-commandlinker-args="{arguments}"'
+    return Part("", f'<a href="#" {command}>Open in XProf</a> {muted("(in JupyterLab)").html}')
 
 
 def _modules(summary: Summary) -> str:

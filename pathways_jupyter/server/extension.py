@@ -13,6 +13,7 @@ from pathways_jupyter.server.handlers import Request
 from pathways_jupyter.server.hub import Hub
 from pathways_jupyter.server.routes import ROUTES
 from pathways_jupyter.server.updates import UpdatesHandler
+from pathways_jupyter.server.xprof import XProfPages
 
 KERNEL_ACTIONS = "https://events.jupyter.org/jupyter_server/kernel_actions/v1"
 ROOT = "pathways-jupyter"
@@ -42,6 +43,7 @@ def load(app: Any) -> Hub:
         (url_path_join(base, ROOT, route.path), Request, {"hub": hub, "route": route}) for route in ROUTES
     ]
     handlers.append((url_path_join(base, ROOT, "updates"), UpdatesHandler, {"hub": hub}))
+    handlers.append((url_path_join(base, ROOT, r"xprof/([0-9a-f]+)/(.*)"), XProfPages, {"xprof": hub.xprof}))
     app.web_app.add_handlers(".*$", handlers)
     app.web_app.settings["pathways_jupyter_hub"] = hub
 

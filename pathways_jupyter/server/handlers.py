@@ -23,9 +23,6 @@ from pathways_jupyter.multihost.errors import UnknownRun
 from pathways_jupyter.server import request_checks
 from pathways_jupyter.server.hub import Hub
 
-RESOURCE = "pathways"
-"""The name of these routes' resource in authorizers."""
-
 
 @dataclass(frozen=True)
 class Route:
@@ -74,13 +71,13 @@ class Request(request_checks.SameSiteMixin, APIHandler):  # type: ignore[misc]  
 
     # Two methods, because `authorized` derives the action from the method of the first request, and keeps it.
     @web.authenticated
-    @authorized(resource=RESOURCE)  # type: ignore[untyped-decorator]
+    @authorized(resource=request_checks.RESOURCE)  # type: ignore[untyped-decorator]
     async def get(self, *words: str) -> None:
         """Called by tornado."""
         await self._answer(words)
 
     @web.authenticated
-    @authorized(resource=RESOURCE)  # type: ignore[untyped-decorator]
+    @authorized(resource=request_checks.RESOURCE)  # type: ignore[untyped-decorator]
     async def post(self, *words: str) -> None:
         """Called by tornado."""
         await self._answer(words)

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
+import os
+import signal
+import sys
 from collections.abc import AsyncGenerator, Coroutine
 from typing import Any
 
@@ -19,10 +23,14 @@ from pathways_jupyter.base.sentences import Face, say
 from pathways_jupyter.kube import kubeconfig, objects, pods
 from pathways_jupyter.kube.client import Client, preload
 from pathways_jupyter.kube.cluster_access import Cluster
+from pathways_jupyter.profile import summary
+from pathways_jupyter.render import profile as picture
+from pathways_jupyter.render.view import View
 from pathways_jupyter.server import scope as scopes
 from pathways_jupyter.server.runwatch import RunWatch
 from pathways_jupyter.server.scope import Scope
 from pathways_jupyter.server.sessionwatch import SessionWatch
+from pathways_jupyter.server.xprof import XProf
 from pathways_jupyter.service import leases
 from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.service.names import current_user, label_value
@@ -47,6 +55,7 @@ class Hub:
     def __init__(self) -> None:
         self.sessions = SessionWatch()
         self.runs = RunWatch()
+        self.xprof = XProf()
         self._watches: dict[tuple[str, str, str], ClusterWatch] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._preparing: asyncio.Task[None] | None = None
@@ -111,6 +120,35 @@ class Hub:
             await asyncio.to_thread(cluster.revive, config_from_json(record.config), record.state)
         return await client.arequest(record, method, patience=ACTION_SECONDS)
 
+    async def profile(self, session: str, seconds: int) -> View:
+        """Trace the chips of `session`, also while its kernel is busy; return what they did.
+
+        The terminal's command does it in a process of its own: it needs JAX, which this server never imports.
+
+        Raises:
+          PathwaysError: The trace could not be taken or read.
+        """
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "pathways_jupyter", "profile"),
+            *("--session", session, "--seconds", str(seconds), "--json"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "NO_COLOR": "1"},
+            start_new_session=True,
+        )
+        try:
+            output, errors = await process.communicate()
+        except asyncio.CancelledError:
+            process.send_signal(signal.SIGINT)
+            raise
+        if process.returncode:
+            lines = errors.decode(errors="replace").strip().splitlines()
+            first = max((at for at, line in enumerate(lines) if line.startswith("Error: ")), default=len(lines) - 1)
+            said = lines[first:] or ["The trace could not be taken."]
+            raise PathwaysError(said[0].removeprefix("Error: "), hint=" ".join(each.strip() for each in said[1:]))
+        return picture.view(summary.from_json(json.loads(output)))
+
     async def sweep(self, scope: Scope, *, dry_run: bool) -> list[str]:
         """Remove this user's stale proxies and dead sessions; return their names.
 
@@ -167,6 +205,7 @@ class Hub:
         self.runs.stop()
         for task in list(self._tasks):
             task.cancel()
+        await self.xprof.close()
         await asyncio.gather(*(watch.close() for watch in self._watches.values()))
         self._watches.clear()
 

@@ -16,6 +16,8 @@ from tornado.httputil import HTTPServerRequest
 
 from pathways_jupyter.base.errors import ConfigError
 
+RESOURCE = "pathways"
+"""The name of the routes' resource in authorizers."""
 LONGEST_MESSAGE_BYTES = 64 * 1024
 """Limit for a page's WebSocket; the longest message that a page sends contains the name of a context."""
 

@@ -22,11 +22,14 @@ from pathways_jupyter.server import drill, quickstart, runwatch, scope
 from pathways_jupyter.server.handlers import Request, Route
 from pathways_jupyter.server.hub import LOG_LINES, contexts
 from pathways_jupyter.server.request_checks import object_name
+from pathways_jupyter.server.xprof import PAGES
 from pathways_jupyter.service import jobs
 from pathways_jupyter.session.protocol import Method
 
 Json = dict[str, Any]
 Lines = AsyncGenerator[str, None]
+
+_MOST_PROFILE_SECONDS = 60
 
 
 async def _version(request: Request) -> Json:
@@ -47,6 +50,15 @@ async def _services(request: Request) -> Json:
 async def _act_on_session(request: Request, session: str, action: str) -> Json:
     """Disconnect or reconnect a session."""
     return {"result": await request.hub.act(session, Method(action))}
+
+
+async def _profile(request: Request, session: str) -> Json:
+    """Trace a session's chips for some seconds; return what they did as HTML, and where the trace is."""
+    seconds = request.parameters.get("seconds")
+    if type(seconds) is not int or not 1 <= seconds <= _MOST_PROFILE_SECONDS:
+        raise ConfigError(f"seconds must be from 1 to {_MOST_PROFILE_SECONDS}.", hint="Reload the page, and try again.")
+    view = await request.hub.profile(session, seconds)
+    return {"html": view.html, "location": view.value.location}
 
 
 async def _sweep(request: Request) -> Json:
@@ -116,6 +128,12 @@ async def _quickstart(request: Request) -> Json:
     return {"path": await quickstart.place(request.contents_manager)}
 
 
+async def _open_xprof(request: Request) -> Json:
+    """Start XProf for a trace in a bucket; return the address of its pages, below this server's own."""
+    key = await request.hub.xprof.open(str(request.parameters.get("location") or ""))
+    return {"path": f"pathways-jupyter/xprof/{key}/{PAGES}/"}
+
+
 async def _act_on_run(request: Request, run: str, action: str) -> Json:
     """End a run, or query its hosts for states and output; return it as it is then."""
     # With asyncssh, which takes a moment to import.
@@ -145,6 +163,7 @@ ROUTES = (
     Route("GET", "contexts", _contexts),
     Route("GET", "services", _services, scope.NAMES),
     Route("POST", r"sessions/([0-9a-z-]+)/(disconnect|reconnect)", _act_on_session),
+    Route("POST", r"sessions/([0-9a-z-]+)/profile", _profile, ("seconds",)),
     Route("POST", "sweep", _sweep, (*scope.NAMES, "dry_run")),
     Route("GET", "logs", _log, (*scope.NAMES, "pod", "follow")),
     Route("GET", r"jobs/([^/]+)", _job, scope.NAMES),
@@ -153,6 +172,7 @@ ROUTES = (
     Route("POST", r"slices/(break|heal)", _drill, (*scope.NAMES, "service", "slice")),
     Route("POST", "embedded", _start_embedded_cluster),
     Route("POST", "quickstart", _quickstart),
+    Route("POST", "xprof", _open_xprof, ("location",)),
     Route("POST", r"runs/([^/]+)/(stop|refresh)", _act_on_run),
     Route("GET", r"runs/([^/]+)/logs", _run_log, ("host", "follow")),
 )

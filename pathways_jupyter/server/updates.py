@@ -17,7 +17,6 @@ from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.server import request_checks
 from pathways_jupyter.server import scope as scopes
 from pathways_jupyter.server.cluster_view import ClusterView
-from pathways_jupyter.server.handlers import RESOURCE
 from pathways_jupyter.server.hub import Hub
 from pathways_jupyter.server.scope import Scope
 from pathways_jupyter.service.names import current_user
@@ -41,7 +40,7 @@ class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHand
         self._beating: asyncio.Task[None] | None = None
         self._showing: asyncio.Task[None] | None = None
 
-    @authorized(resource=RESOURCE)  # type: ignore[untyped-decorator]
+    @authorized(resource=request_checks.RESOURCE)  # type: ignore[untyped-decorator]
     async def get(self, *words: str, **named: str) -> None:
         """Admit the same users as the REST routes."""
         await super().get(*words, **named)

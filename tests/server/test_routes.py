@@ -18,6 +18,9 @@ ROUTES = [
     ("GET", "logs?pod=x"),
     ("POST", "sessions/abc/disconnect"),
     ("POST", "sessions/abc/reconnect"),
+    ("POST", "sessions/abc/profile"),
+    ("POST", "xprof"),
+    ("GET", "xprof/0123456789abcdef/data/plugin/profile/"),
     ("POST", "sweep"),
     ("GET", "jobs/x"),
     ("GET", "jobs/x/logs"),
@@ -84,6 +87,11 @@ BAD = [
     ("POST", "embedded", b'{"slices": 100}', "'slices'"),
     ("POST", "quickstart", b'{"path": "elsewhere"}', "'path'"),
     ("POST", "sessions/abc/disconnect", b'{"session": "other"}', "'session'"),
+    ("POST", "sessions/abc/profile", b'{"seconds": "5"}', "seconds must be"),
+    ("POST", "sessions/abc/profile", b'{"seconds": 5, "to": "gs://mine"}', "'to'"),
+    ("POST", "sessions/nosuchsession/profile", b'{"seconds": 1}', "no session"),
+    ("POST", "xprof", b'{"location": "/etc"}', "to a bucket, not to /etc"),
+    ("POST", "xprof", b"{}", "to a bucket, not to nowhere"),
 ]
 
 NONSENSE = (

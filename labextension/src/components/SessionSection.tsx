@@ -145,6 +145,11 @@ function Buttons({ session, actions, trans }: Pick<ISessionProps, 'session' | 'a
         run={() => actions.reconnect(session)}
       />
       <Button
+        label={trans.__('Profile')}
+        disabled={!session.alive || !['connected', 'degraded'].includes(session.state)}
+        run={() => actions.profile(session)}
+      />
+      <Button
         label={trans.__('Logs')}
         disabled={!session.pod}
         run={() => actions.openLog(session.pod, trans.__('Proxy'))}

@@ -9,6 +9,8 @@ export interface IActions {
   readonly connect: (wait?: boolean) => void;
   readonly disconnect: (session: ISession) => void;
   readonly reconnect: (session: ISession) => void;
+  /** Trace the chips for some seconds, and show in a tab what they did. */
+  readonly profile: (session: ISession) => void;
   /** Open the log of a pod in a tab. */
   readonly openLog: (pod: string, title: string) => void;
   /** Show a job in a tab. */

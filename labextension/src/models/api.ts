@@ -77,6 +77,16 @@ export class Api {
     return this._ask(`sessions/${encodeURIComponent(session)}/reconnect`, 'POST');
   }
 
+  /** Trace the chips of a session for some seconds; answers with a picture of what they did, and where the trace is. */
+  profile(session: string, seconds: number): Promise<{ html: string; location: string }> {
+    return this._ask(`sessions/${encodeURIComponent(session)}/profile`, 'POST', { seconds });
+  }
+
+  /** Start XProf for a trace; answers with the address of its pages below the server's. */
+  openXProf(location: string): Promise<{ path: string }> {
+    return this._ask('xprof', 'POST', { location });
+  }
+
   sweep(scope: IScope, dryRun: boolean): Promise<ISwept> {
     return this._ask('sweep', 'POST', { ...scope, dry_run: dryRun });
   }

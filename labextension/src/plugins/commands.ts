@@ -110,6 +110,7 @@ const IN_PALETTE = [
   CommandIDs.disconnect,
   CommandIDs.reconnect,
   CommandIDs.openProxyLog,
+  CommandIDs.profile,
   CommandIDs.showPanel,
   CommandIDs.sweep,
   CommandIDs.quickstart,
