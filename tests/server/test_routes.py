@@ -20,7 +20,6 @@ ROUTES = [
     ("POST", "sessions/abc/reconnect"),
     ("POST", "sessions/abc/profile"),
     ("POST", "xprof"),
-    ("GET", "xprof/0123456789abcdef/data/plugin/profile/"),
     ("POST", "sweep"),
     ("GET", "jobs/x"),
     ("GET", "jobs/x/logs"),

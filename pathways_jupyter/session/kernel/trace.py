@@ -60,7 +60,7 @@ class Options:
         if not self.to:
             raise ConfigError(
                 "This session has no bucket for a trace.",
-                hint=advice("{to:gs://BUCKET/PATH} names one, to which the proxy's account can write."),
+                hint=advice("Connect with {gcs_bucket:gs://BUCKET/PATH}, or name a place for the trace."),
             )
         if self.device and self.device not in DEVICE_LEVELS:
             raise ConfigError(
