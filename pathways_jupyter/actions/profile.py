@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,9 @@ from pathways_jupyter.base.text import parse_seconds, parse_whole_number
 from pathways_jupyter.profile import bucket
 from pathways_jupyter.render import profile as picture
 from pathways_jupyter.render.view import said
+from pathways_jupyter.session import clusters
 from pathways_jupyter.session.kernel import trace as traces
-from pathways_jupyter.session.variables import ChildEnvironment
+from pathways_jupyter.session.variables import STORAGE_HOST, ChangedEnvironment, ChildEnvironment
 
 if TYPE_CHECKING:
     from pathways_jupyter.session.kernel.session import Session
@@ -40,7 +42,7 @@ def take(shell: Shell, values: Values) -> None:
             f"Session {record.id} has no proxy: it is {record.state}.", hint=advice("{sessions} lists all.")
         )
     seconds = parse_seconds("--seconds", values.get("seconds") or _SECONDS, most=_MOST_SECONDS)
-    options = _options(values, cluster.of_session(record).gcs_bucket)
+    options = _options(values, clusters.bucket(record))
     options.check()
     from pathways_jupyter.session.kernel import jax_platform
 
@@ -82,12 +84,19 @@ def _show(shell: Shell, first: str, location: str, before: Callable[[], None] | 
             shell.say(first)
         if before is not None:
             before()
-        live.finish(picture.view(bucket.summarize(location, progress)))
+        environment = ChangedEnvironment()
+        if STORAGE_HOST not in os.environ and (storage := clusters.storage_of(location)) is not None:
+            environment.set(storage.variables)
+        try:
+            summary = bucket.summarize(location, progress)
+        finally:
+            environment.restore()
+        live.finish(picture.view(summary))
 
 
 def of_session(session: Session, values: Values) -> Trace:
     """Return the trace of this process's session that a command's options ask for; it is not started."""
-    options = _options(values, session.config.gcs_bucket)
+    options = _options(values, session.bucket)
     return session.profile(options.to, device=options.device, host=options.host)
 
 

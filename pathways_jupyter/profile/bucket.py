@@ -47,8 +47,8 @@ def summarize(location: str, progress: Callable[[str], None]) -> summary.Summary
     """
     import gcsfs
 
-    # Without what another trace of this process has listed before.
-    bucket = gcsfs.GCSFileSystem(use_listings_cache=False)
+    # Without what was listed before, perhaps in another storage.
+    bucket = gcsfs.GCSFileSystem(use_listings_cache=False, skip_instance_cache=True)
     try:
         found = sorted(bucket.find(location.removeprefix("gs://"), detail=True).items())
         files = [(name, about["size"]) for name, about in found if name.endswith(".xplane.pb")]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import os
 import shutil
 import sys
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from pathways_jupyter.base import packages, runtime_files
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.profile import bucket
 from pathways_jupyter.server import request_checks
+from pathways_jupyter.session import clusters
 
 PAGES = "data/plugin/profile"
 """What XProf's own paths begin with; its pages find out by it where they are."""
@@ -67,13 +69,14 @@ class XProf:
     async def _start(self, traces: str) -> _Process:
         directory = runtime_files.socket_directory("pathways-xprof-", "s")
         socket = str(directory / "s")
-        log = directory / "log"
+        log, storage = directory / "log", await asyncio.to_thread(clusters.storage_of, traces)
         with log.open("wb") as errors:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", "pathways_jupyter.profile.xprof_server", traces, socket),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=errors,
+                env={**os.environ, **(storage.variables if storage is not None else {})},
                 start_new_session=True,
             )
         client = aiohttp.ClientSession(
@@ -139,7 +142,9 @@ class XProfPages(request_checks.SameSiteMixin, JupyterHandler):  # type: ignore[
         try:
             status, headers, content = await self._xprof.get(key, path, self.request.query)
         except (KeyError, aiohttp.ClientError):
-            raise web.HTTPError(404, "XProf has ended, as it was not used. Open the trace again.") from None
+            # In a page of its own: Jupyter's shows no reason.
+            status, headers = 404, {"Content-Type": "text/plain"}
+            content = b"XProf has ended, as it was not used. Open the trace again."
         self.set_status(status)
         for name, value in headers.items():
             self.set_header(name, value)

@@ -173,6 +173,17 @@ def bucket(where: ConnectConfig | SessionRecord) -> str:
     return _config(where).gcs_bucket or (storage.bucket if storage is not None else "")
 
 
+def storage_of(location: str) -> Storage | None:
+    """Return the embedded cluster's bucket, of those on this machine, that `location` is in; None for any other."""
+    found = sorted(runtime_files.embedded_clusters().glob(f"*/{runtime_files.STORAGE}"), key=os.path.getmtime)
+    # They all have the same name; one that began later is more likely to be meant.
+    for path in reversed(found):
+        storage = Embedded(path.with_name("kubeconfig"), b"").storage()
+        if storage is not None and f"{location}/".startswith(f"{storage.bucket}/"):
+            return storage
+    return None
+
+
 @contextlib.asynccontextmanager
 async def explain_local_errors(where: ConnectConfig | SessionRecord) -> AsyncIterator[None]:
     """Explain errors of the cluster of `where` by the end of the embedded cluster, if it is that one.

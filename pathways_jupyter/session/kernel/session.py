@@ -154,7 +154,7 @@ class Session:
         Its ``start()`` and ``stop()`` do the same. What was dispatched and not waited for may be missing.
 
         Args:
-          to: Where the hosts write it, a directory in a bucket; default: below the session's own ``gcs_bucket``.
+          to: Where the hosts write it, a directory in a bucket; default: below the session's own bucket.
           device: What is recorded on the chips: ``off``, ``xla``, ``compute`` or ``sync``; default: the proxy's.
           host: What is recorded on the hosts, from 0, nothing, to 3, everything.
 
@@ -163,7 +163,7 @@ class Session:
         """
         if not self.has_devices:
             raise SessionError(f"Session {self.id} has no devices here.", hint=advice("{reconnect} gets new ones."))
-        return Trace(self.devices()[0].client, Options(to or scratch(self.config.gcs_bucket), device, host))
+        return Trace(self.devices()[0].client, Options(to or scratch(self.bucket), device, host))
 
     def reconnect(self, variables: Mapping[str, Any] | None = None) -> Switched:
         """Replace the proxy by a new one and point JAX at it; arrays on the previous one are lost.
