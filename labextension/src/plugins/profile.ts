@@ -68,7 +68,9 @@ export const profile: JupyterFrontEndPlugin<void> = {
         try {
           const { path } = await pathways.api.openXProf(location);
           // As same-origin, its pages can send the user's login with their requests.
-          const frame = new IFrame({ sandbox: ['allow-same-origin', 'allow-scripts', 'allow-popups', 'allow-downloads'] });
+          const frame = new IFrame({
+            sandbox: ['allow-same-origin', 'allow-scripts', 'allow-popups', 'allow-downloads']
+          });
           frame.url = URLExt.join(pathways.api.settings.baseUrl, path);
           show(id, 'XProf', frame);
         } catch (error) {
