@@ -50,7 +50,7 @@ class Chip:
     """One chip's events, each kind in the order of their begin.
 
     Attributes:
-      name: The plane's, which ends with the slice's name where the proxy says it.
+      name: The plane's, such as ``TPU:0``, and its slice's where the file says it.
     """
 
     name: str
@@ -89,7 +89,7 @@ def read(content: bytes) -> Host:
             for line in plane.lines:
                 host.transfers += ((e.start_ns, e.end_ns) for e in line.events if _TRANSFER.search(e.name))
             continue
-        chip = Chip(plane.name.removeprefix("/device:"))
+        chip = Chip(f"{plane.name.removeprefix('/device:')} {dict(plane.stats).get('slice', '')}".rstrip())
         for line in plane.lines:
             kept = {OPERATIONS: chip.operations, MODULES: chip.modules}.get(line.name)
             if kept is None:

@@ -21,6 +21,8 @@ METADATA = """
   stat_metadata { key: 2 value { id: 2 name: "tf_op" } }
   stat_metadata { key: 3 value { id: 3 name: "jit(step)/layer/dot_general:" } }
   stat_metadata { key: 4 value { id: 4 name: "source" } }
+  stat_metadata { key: 7 value { id: 7 name: "slice" } }
+  stats { metadata_id: 7 str_value: "slice 0" }
 """
 
 
@@ -36,7 +38,7 @@ def chip(number, operations, modules=()):
         return f'lines {{ name: "{name}" {" ".join(written)} }}'
 
     lines = line("XLA Ops", operations) + line("XLA Modules", modules)
-    return f'planes {{ name: "/device:TPU:{number} slice 0" {lines} {METADATA} }}'
+    return f'planes {{ name: "/device:TPU:{number}" {lines} {METADATA} }}'
 
 
 def transfer(begin, end):
