@@ -6,6 +6,7 @@ lines, and ``%pathways traceback`` shows the rest.
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -63,14 +64,9 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
 
         with profile.of_session(self.connection.need(), values) as trace:
             try:
-                ran = self.shell.run_cell(cell)
+                _execute(self.shell, cell)
             finally:
                 profile.finish(self._screen, trace)
-        error = ran.error_before_exec or ran.error_in_exec
-        if error is not None:
-            # IPython has shown it already.
-            error._render_traceback_ = lambda: []
-            raise error
 
     def _run(self, command: str, values: Mapping[str, Any]) -> Any:
         if command == "traceback":
@@ -136,6 +132,18 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
 
             said = unstyle(said)
         self._screen.line(said)
+
+
+def _execute(shell: Any, cell: str) -> None:
+    """Run a cell's code and show the value of its last line, as ``%%time`` does; raises what the code raises.
+
+    The shell's own run_cell() would show an error before the cell has ended, and the cell's end shows it again.
+    """
+    file = shell.compile.cache(cell)
+    tree = shell.transform_ast(shell.compile.ast_parse(shell.transform_cell(cell), file))
+    last = [tree.body.pop()] if tree.body and isinstance(tree.body[-1], ast.Expr) else []
+    exec(shell.compile(tree, file, "exec"), shell.user_ns)
+    exec(shell.compile(ast.Interactive(last), file, "single"), shell.user_ns)
 
 
 def _show_error(

@@ -50,10 +50,9 @@ async def test_its_pages_are_behind_the_servers_login(xprof_server, location):
         # Once more: the same process.
         async with http.post(xprof_server.route("xprof"), data=json.dumps({"location": location})) as answer:
             assert (await answer.json()) == said
-    async with xprof_server.http(token="") as http:
-        async with http.get(pages, allow_redirects=False) as answer:
-            assert answer.status == 302
-            assert "/login" in answer.headers["Location"]
+    async with xprof_server.http(token="") as http, http.get(pages, allow_redirects=False) as answer:
+        assert answer.status == 302
+        assert "/login" in answer.headers["Location"]
     async with xprof_server.http() as http, http.get(pages, headers={"Sec-Fetch-Site": "cross-site"}) as answer:
         assert answer.status == 403
 

@@ -1,0 +1,135 @@
+"""What a notebook and a terminal show of the chips: a cell with a trace, one over several cells, a running session."""
+
+import json
+import re
+
+import pytest
+
+pytestmark = pytest.mark.timeout(180)
+
+STEP = """
+import jax, jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+mesh = Mesh(jax.devices(), ("chips",))
+x = jax.device_put(jnp.ones((512, 512)), NamedSharding(mesh, P("chips")))
+
+@jax.jit
+def step(x):
+    with jax.named_scope("slow_layer"):
+        y = jnp.tanh(x @ x.T)
+    return (y @ x).sum()
+
+step(x).block_until_ready()
+"""
+RUN = "for _ in range(3): step(x).block_until_ready()"
+
+
+@pytest.fixture(scope="module")
+def connected(cluster, machine, shared_notebook):
+    assert shared_notebook.run("%load_ext pathways_jupyter").status == "ok"
+    ran = shared_notebook.run("%pathways connect --local --tpu tpuv6e:2x2=2")
+    assert ran.status == "ok", ran.shown
+    assert shared_notebook.run(STEP).status == "ok"
+    yield shared_notebook
+    shared_notebook.run("%pathways disconnect")
+
+
+def shown(cell):
+    """The last picture of a profile in the outputs of a cell, as text and as HTML."""
+    (output,) = [each for each in cell.outputs if "Profile of" in each.get("data", {}).get("text/plain", "")]
+    return output["data"]["text/plain"], output["data"]["text/html"]
+
+
+def test_a_cell_is_run_and_its_chips_are_shown(connected):
+    ran = connected.run(f"%%pathways profile\n{RUN}\n'the cell has ' + 'ended'")
+    assert ran.status == "ok", ran.shown
+    assert "the cell has ended" in ran.text
+    text, html = shown(ran)
+    assert re.search(r"Profile of 8 chips for .*jit_step ran 3 times", text), text
+    assert text.count("slice 0 ") == text.count("slice 1 ") == 4
+    assert "slow_layer/dot_general" in text
+    assert "computing" in text
+    # The picture and the link stay in a saved notebook.
+    assert html.count("<path") >= 8
+    assert 'data-commandlinker-command="pathways-jupyter:open-xprof"' in html
+
+
+def test_a_trace_over_several_cells_and_a_trace_shown_again(connected):
+    assert "traced from now on" in connected.run("%pathways profile start").text
+    again = connected.run("%pathways profile start")
+    assert again.status == "error"
+    assert "being taken already" in again.shown
+    connected.run(RUN)
+    stopped = connected.run("%pathways profile stop")
+    text, _ = shown(stopped)
+    assert "jit_step ran 3 times" in text
+    location = re.search(r"gs://\S+", text)[0]
+    assert shown(connected.run(f"%pathways profile show {location}"))[0] == text
+    nothing = connected.run("%pathways profile stop")
+    assert "No trace is being taken." in nothing.shown
+
+
+def test_an_interrupt_ends_the_cell_and_the_trace_but_not_the_session(connected):
+    request = connected.begin(f"%%pathways profile\n{RUN}\nprint('computed')\nimport time\ntime.sleep(60)")
+    connected.finish(request, until="computed")
+    connected.manager.interrupt_kernel()
+    ended = connected.finish(request)
+    assert ended.status == "error"
+    assert ended.error == "KeyboardInterrupt"
+    assert "jit_step ran 3 times" in shown(ended)[0]
+    assert connected.run("print('sum', float(step(x)))").text.startswith("sum")
+
+
+def test_an_error_in_the_cell_is_shown_once_after_what_the_chips_did(connected):
+    failed = connected.run(f"%%pathways profile\n{RUN}\nraise ValueError('no data')")
+    assert failed.status == "error"
+    assert "jit_step ran 3 times" in shown(failed)[0]
+    assert re.search(r"raise ValueError.*ValueError: no data", re.sub(r"\x1b\[[\d;]*m", "", failed.shown), re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("%%pathways profile --to /tmp/x\n1", "to a bucket, not to /tmp/x"),
+        ("%%pathways profile --device fast\n1", "no device level fast"),
+        ("%%pathways profile --host 9\n1", "no host level 9"),
+        ("%%pathways profile --to gs://missing-bucket\n1", "did not start a trace"),
+        ("%%pathways status\n1", "Only profile takes a cell"),
+        ("%pathways profile show gs://pathways-local/nothing", "No host has written a trace"),
+    ],
+)
+def test_what_cannot_be_traced_says_why_and_runs_nothing(connected, line, message):
+    refused = connected.run(line)
+    assert refused.status == "error"
+    assert message in refused.shown
+    assert connected.run("%pathways profile stop").status == "error"
+
+
+def test_a_busy_session_is_traced_from_a_terminal(connected, machine):
+    request = connected.begin("print('begins')\nwhile True: step(x).block_until_ready()")
+    connected.finish(request, until="begins")
+    done = machine.cli("profile", "--seconds", "1", "--json")
+    connected.manager.interrupt_kernel()
+    connected.finish(request)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert len(found["chips"]) == 8
+    assert any("slow_layer" in each["scope"] for each in found["operations"])
+    assert found["location"].startswith("gs://pathways-local/profiles/")
+    said = machine.cli("profile", "show", found["location"])
+    assert "Profile of 8 chips" in said.stdout, said.stderr
+
+
+def test_without_a_session_the_command_says_so(machine, cluster):
+    refused = machine.cli("profile", "--session", "nosuch")
+    assert refused.returncode == 1
+    assert "no session" in refused.stderr
+
+
+def test_a_slice_that_is_lost_ends_the_trace_cleanly(connected):
+    connected.run("%pathways profile start")
+    connected.run(RUN)
+    assert connected.run("%pathways elastic inject slice-down 1 --for 1s").status == "ok"
+    stopped = connected.run("%pathways profile stop")
+    assert stopped.status == "ok", stopped.shown
+    assert "Profile of" in shown(stopped)[0]
