@@ -198,3 +198,18 @@ def test_05_multihost_is_true(executed):
     assert "2 stopped" in text(cells["stop"])
     assert text(cells["logs"]).strip() == "started"
     assert "long" in text(cells["runs"])
+
+
+def test_06_profile_is_true(executed):
+    cells = executed("06-profile.ipynb")
+
+    def most_expensive(cell):
+        return re.search(r"^[\d.]+%  .*$", text(cell), re.MULTILINE)[0]
+
+    assert "scale" in most_expensive(cells["first"])
+    assert "sort" in most_expensive(cells["first"])
+    assert "sort" not in text(cells["second"])
+    assert "waiting for the host" in text(cells["looking"])
+    assert text(cells["python"]).count("jit(step)") == 3
+    for name in ("first", "second", "looking"):
+        assert "Profile of 8 chips" in text(cells[name])

@@ -141,7 +141,9 @@ def _execute(shell: Any, cell: str) -> None:
     """
     file = shell.compile.cache(cell)
     tree = shell.transform_ast(shell.compile.ast_parse(shell.transform_cell(cell), file))
-    last = [tree.body.pop()] if tree.body and isinstance(tree.body[-1], ast.Expr) else []
+    # As everywhere in IPython, a semicolon at the end says not to show the value.
+    shows = tree.body and isinstance(tree.body[-1], ast.Expr) and not cell.rstrip().endswith(";")
+    last = [tree.body.pop()] if shows else []
     exec(shell.compile(tree, file, "exec"), shell.user_ns)
     exec(shell.compile(ast.Interactive(last), file, "single"), shell.user_ns)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from html import escape
 
@@ -116,12 +117,20 @@ def _operations(operations: Sequence[Operation]) -> Part:
             str(each.count),
             each.scope or each.name,
             each.name if each.scope else "",
-            # A path's end says which file.
-            "/".join(each.source.split("/")[-2:]),
+            _source(each.source),
         )
         for each in operations[:_MOST_OPERATIONS]
     ]
     return table(("share", "time", "runs", "operation", "in the program", "source"), rows) if rows else Part("", "")
+
+
+def _source(source: str) -> str:
+    """A line of a notebook's cell as IPython's tracebacks name it, of a file with the end of its path."""
+    path, _, number = source.rpartition(":")
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is not None and (cell := shell.compile.format_code_name(path)):
+        return f"{' '.join(cell)}, line {number}"
+    return "/".join(source.split("/")[-2:])
 
 
 def _time(seconds: float) -> str:

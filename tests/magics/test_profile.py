@@ -48,6 +48,7 @@ def test_a_cell_is_run_and_its_chips_are_shown(connected):
     assert re.search(r"Profile of 8 chips for .*jit_step ran 3 times", text), text
     assert text.count("slice 0 ") == text.count("slice 1 ") == 4
     assert "slow_layer/dot_general" in text
+    assert re.search(r"slow_layer/.*Cell In\[\d+\], line \d+", text), text
     assert "computing" in text
     # The picture and the link stay in a saved notebook.
     assert html.count("<path") >= 8
