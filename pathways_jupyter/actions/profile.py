@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _SECONDS = 5.0
 _MOST_SECONDS = 300.0
-"""Longer traces have more events than anybody reads, and need more memory than hosts have to spare."""
+"""Longer traces have more events than can be read, and need more memory than hosts have to spare."""
 _CONNECT_SECONDS = 10
 
 

@@ -211,7 +211,7 @@ def _chip(
     length = (end - begin) or 1.0
     computing, network = (_binned(intervals[each], begin, end) for each in (Spent.COMPUTING, Spent.NETWORK))
     busy = _union(interval for each in intervals.values() for interval in each)
-    # While an operation ran, a transfer made nobody wait.
+    # A transfer beside an operation made no chip wait.
     waiting = _length(_union([*busy, *transfers])) - _length(busy)
     shares = {each: _length(_union(intervals[each])) / length for each in (Spent.COMPUTING, Spent.NETWORK)}
     shares[Spent.INPUT] = (_length(_union(intervals[Spent.INPUT])) + waiting) / length

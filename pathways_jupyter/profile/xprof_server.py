@@ -1,7 +1,8 @@
 """XProf's pages about one directory of traces, on a unix socket: a program of its own, which the Jupyter server starts.
 
-XProf's own command listens on all addresses of the machine, for anybody. This one has no port, and no server for other
-machines that would help it. It ends with the process that holds the other end of its standard input, or without use.
+XProf's own command listens on all addresses of the machine, without authentication. This one has no port, and no server
+for other machines that would help it. It ends with the process that holds the other end of its standard input, or
+without use.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ HOST_LEVELS = range(4)
 """What is recorded on the hosts: nothing, what a user has annotated, what is expensive, everything."""
 DEFAULT_HOST_LEVEL = 2
 MOST_HOSTS = 16
-"""Hosts that take part in a trace; more would give files that nobody reads."""
+"""Hosts that take part in a trace; more files would not be read."""
 _START_SECONDS, _STOP_SECONDS = 30.0, 600.0
 """How long a proxy may take to start a trace, and the hosts to write it."""
 
