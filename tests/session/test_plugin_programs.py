@@ -161,8 +161,9 @@ def test_orbax_saves_and_restores_from_the_hosts(config):
 
 
 PROFILE = """
+import json
 import fsspec
-from pathwaysutils import profiling
+from pathwaysutils import plugin_executable, profiling
 
 @jax.jit
 def step(x):
@@ -215,6 +216,16 @@ assert "/device:TPU:0" in names and "/host:CPU" not in names
 raises(lambda: profiling.start_trace("gs://no-such-bucket/x"), "NOT_FOUND", "no-such-bucket")
 raises(lambda: profiling.start_trace("/tmp/x"), "GCS path")
 raises(lambda: profiling.stop_trace(), "No profile started")
+
+# One at a time; one whose client has let go of it is over.
+request = json.dumps({"profileRequest": {"traceLocation": "gs://pathways-local/raw"}})
+first, second = (plugin_executable.PluginExecutable(request) for _ in range(2))
+first.call()[1].result()
+raises(lambda: second.call()[1].result(), "FAILED_PRECONDITION", "already")
+del first
+for _ in range(2):
+    second.call()[1].result()
+assert fsspec.filesystem("gs").glob("gs://pathways-local/raw/plugins/profile/*/slice-0-host-0.xplane.pb")
 
 # Another process, or curl, asks this one for a profile.
 profiling.start_server(port := portpicker.pick_unused_port())

@@ -34,7 +34,11 @@ class KernelStorage:
         """
         embedded = Embedded.of(record)
         storage = embedded.storage() if embedded is not None else None
-        if storage is None or (not self._environment.is_changed and STORAGE_HOST in os.environ):
+        if storage is None:
+            return
+        # A process that another session's kernel has started inherits the address.
+        address = storage.variables[STORAGE_HOST]
+        if not self._environment.is_changed and os.environ.get(STORAGE_HOST, address) != address:
             return
         self._environment.set(storage.variables)
         _forget_clients()
@@ -97,7 +101,8 @@ class _ProfilerSession:
 
 def _export(write: Callable[[str], None], log_dir: str) -> None:
     """Have jaxlib write to a directory, and copy what it wrote if it belongs into a bucket."""
-    if not log_dir.startswith(_SCHEME):
+    # Without the variable, the trace has outlived its session.
+    if not log_dir.startswith(_SCHEME) or STORAGE_HOST not in os.environ:
         write(log_dir)
         return
     with tempfile.TemporaryDirectory() as written:

@@ -412,7 +412,7 @@ def test_a_session_that_lingers_is_taken_over_by_the_kernel_that_follows(config,
     monkeypatch.setenv("JPY_SESSION_NAME", "work/lingering.ipynb")
     settings = config(1, linger=DEADLINE)
     first = session.connect(settings)
-    first._attachment.switch.deactivate()
+    first._attachment.forget({})
     # What a kernel's end looks like to its supervisor.
     first._attachment.link.close()
     asyncio.run(event_with(first.record, "lingers"))
