@@ -68,12 +68,16 @@ class Pending:
         self.days: dict[str, Hours] = {}
 
     def add(self, share: Share, chips: int, begin: float, end: float) -> None:
-        """Add the time from `begin` to `end`, in seconds since the epoch, divided into hours."""
+        """Add the time from `begin` to `end`, in seconds since the epoch, divided into hours; of it the last day.
+
+        Longer than that, no session was silent and still there; but anyone may write a Lease with any time.
+        """
+        begin = max(begin, end - _DAY_SECONDS)
         while begin < end:
             until = min(end, (begin // _HOUR_SECONDS + 1) * _HOUR_SECONDS)
             hours = [0.0] * 24
             hours[int(begin % _DAY_SECONDS // _HOUR_SECONDS)] = chips * (until - begin)
-            self.merge(_day(begin), {share: hours})
+            self.merge(day(begin), {share: hours})
             begin = until
 
     def merge(self, day: str, added: Hours) -> None:
@@ -116,7 +120,7 @@ async def write(client: Client, namespace: str, day: str, added: Hours) -> None:
 
 async def delete_old(client: Client, namespace: str) -> None:
     """Delete the records of days that are no longer kept."""
-    oldest = f"{PREFIX}{_day(client.now() - KEPT_DAYS * _DAY_SECONDS)}"
+    oldest = f"{PREFIX}{day(client.now() - KEPT_DAYS * _DAY_SECONDS)}"
     for each in (await objects.list_(client, CONFIG_MAPS, namespace=namespace, labels=_SELECTOR)).items:
         if (name := str(each["metadata"]["name"])) < oldest:
             await objects.delete(client, CONFIG_MAPS, name, namespace=namespace)
@@ -168,5 +172,6 @@ def _shares(record: Object) -> Hours:
     return shares
 
 
-def _day(at: float) -> str:
+def day(at: float) -> str:
+    """Return the day in UTC, as it is in the name of a record; `at` is in seconds since the epoch."""
     return time.strftime("%Y-%m-%d", time.gmtime(at))

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 from click.testing import CliRunner
+from program_log import Log
 
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.cli import main
@@ -21,8 +22,9 @@ JANE = Share("default", "jane", "team", "tpus")
 
 
 def lease(now, chips, state=SessionState.CONNECTED):
-    figures = SessionFigures("s", "jane", "default", "team-pathways-head-0-0.team:29001", state, 0.0, 0, chips=chips)
+    figures = SessionFigures("s", "jane", "default", "whatever it says", state, 0.0, 0, chips=chips)
     labels = {names.SESSION_LABEL: "s", names.USER_LABEL: "jane", names.CHIPS_QUEUE_LABEL: "tpus"}
+    labels[names.SERVICE_LABEL] = "team"
     return {
         "metadata": {
             "uid": "u",
@@ -35,9 +37,9 @@ def lease(now, chips, state=SessionState.CONNECTED):
 
 
 @contextlib.asynccontextmanager
-async def recording(client, monkeypatch):
+async def recording(client, monkeypatch, say=print):
     monkeypatch.setattr(usage_recorder, "WRITE_SECONDS", 0.1)
-    recorder = UsageRecorder(client, "default", say=print)
+    recorder = UsageRecorder(client, "default", say=say)
     running = asyncio.create_task(recorder.run())
     await asyncio.sleep(0)
     yield recorder
@@ -70,6 +72,36 @@ async def test_what_a_session_held_is_recorded_and_outlives_it(bench, monkeypatc
         found = await hours(client, 60 * 8 + 20 * 4)
         assert set(found.shares) == {JANE}
         assert list(found.by("queue")) == ["tpus"]
+
+
+async def test_renewals_out_of_order_count_no_time_twice(bench, monkeypatch):
+    async with bench.client() as client, recording(client, monkeypatch) as recorder:
+        now = client.now()
+        for before in (60, 20, 60, 20, 10**9, 20):
+            recorder.take(lease(now - before, 4))
+        await hours(client, 40 * 4)
+
+
+async def test_old_records_are_deleted_and_a_failure_to_do_so_ends_nothing(bench, monkeypatch):
+    lines, verbs = Log(), ["get", "create", "update"]
+    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}]
+    async with bench.client() as client:
+        old = Pending()
+        old.add(JANE, 1, client.now() - 100 * 86400, client.now() - 100 * 86400 + 10)
+        ((day, added),) = old.days.items()
+        await usage_records.write(client, "default", day, added)
+        async with (
+            bench.client(rules=rules, name="no-deleting") as limited,
+            recording(limited, monkeypatch, lines.write) as recorder,
+        ):
+            await lines.until("You are not allowed to list configmaps")
+            now = client.now()
+            recorder.take(lease(now - 30, 4))
+            recorder.take(lease(now, 4))
+            await hours(client, 30 * 4)
+        async with recording(client, monkeypatch):
+            name = f"{usage_records.PREFIX}{day}"
+            await bench.until(client, name, lambda found: found is None, usage_records.CONFIG_MAPS)
 
 
 async def test_an_operator_that_takes_over_adds_to_the_record(bench, monkeypatch):
@@ -116,6 +148,12 @@ def test_time_is_divided_into_hours_and_days():
     pending.add(JANE, 2, midnight - 1800, midnight + 5400)
     assert pending.days["2026-11-24"][JANE][23] == 3600
     assert pending.days["2026-11-25"][JANE][:3] == [7200, 3600, 0]
+
+
+def test_of_one_renewal_no_more_than_a_day_is_counted():
+    pending = Pending()
+    pending.add(JANE, 1, 0.0, 20_000 * 86400.0)
+    assert list(pending.days) == ["2024-10-03"]
 
 
 async def test_a_record_has_a_bound(bench, monkeypatch):
