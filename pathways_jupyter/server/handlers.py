@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler
@@ -22,6 +22,8 @@ from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.multihost.errors import UnknownRun
 from pathways_jupyter.server import request_checks
 from pathways_jupyter.server.hub import Hub
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Request(request_checks.SameSiteMixin, APIHandler):  # type: ignore[misc]  
       parameters: Its parameters, by name.
     """
 
-    _streaming: asyncio.Task[None] | None = None
+    _working: asyncio.Task[Any] | None = None
 
     def initialize(self, hub: Hub, route: Route) -> None:
         """Called by tornado."""
@@ -100,6 +102,14 @@ class Request(request_checks.SameSiteMixin, APIHandler):  # type: ignore[misc]  
         except PathwaysError as error:
             self.set_status(status_of(error))
             await self.finish(json.dumps(error.to_json(Face.SIDEBAR), allow_nan=False))
+        except (asyncio.CancelledError, StreamClosedError):
+            # The client has disconnected, so that no answer can be sent.
+            pass
+
+    async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of `work`, which is cancelled when the client disconnects."""
+        self._working = working = asyncio.create_task(work)
+        return await working
 
     async def _stream(self, lines: AsyncGenerator[str, None]) -> None:
         async def send() -> None:
@@ -112,16 +122,13 @@ class Request(request_checks.SameSiteMixin, APIHandler):  # type: ignore[misc]  
                     await self.flush()
             await self.finish()
 
-        # A task, so that it can be ended when the client disconnects.
-        self._streaming = asyncio.create_task(send())
-        with contextlib.suppress(asyncio.CancelledError, StreamClosedError):
-            await self._streaming
+        await self.while_connected(send())
 
     def on_connection_close(self) -> None:
         """Called by tornado when the client disconnects."""
         super().on_connection_close()
-        if self._streaming is not None:
-            self._streaming.cancel()
+        if self._working is not None:
+            self._working.cancel()
 
 
 def status_of(error: PathwaysError) -> int:

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncGenerator, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.base import config
@@ -46,6 +46,8 @@ SUPERVISOR_SECONDS = 15.0
 SWEEP_SECONDS = 300.0
 LOG_LINES = 5000
 
+T = TypeVar("T")
+
 logger = logging.getLogger(__name__)
 
 
@@ -57,7 +59,7 @@ class Hub:
         self.runs = RunWatch()
         self.xprof = XProf()
         self._watches: dict[tuple[str, str, str], ClusterWatch] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._preparing: asyncio.Task[None] | None = None
 
     async def watch(self, scope: Scope) -> ClusterWatch:
@@ -123,7 +125,8 @@ class Hub:
     async def profile(self, session: str, seconds: int) -> View:
         """Trace the chips of `session`, also while its kernel is busy; return what they did.
 
-        The terminal's command does it in a process of its own: it needs JAX, which this server never imports.
+        The terminal's command does it in a process of its own: it needs JAX, which this server never imports. It is
+        interrupted when this is cancelled, which ends the trace.
 
         Raises:
           PathwaysError: The trace could not be taken or read.
@@ -137,10 +140,13 @@ class Hub:
             env={**os.environ, "NO_COLOR": "1"},
             start_new_session=True,
         )
+        # In a task of its own, which reads on when this is cancelled: the process never waits for a reader.
+        result = self.spawn(process.communicate())
         try:
-            output, errors = await process.communicate()
+            output, errors = await asyncio.shield(result)
         except asyncio.CancelledError:
-            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGINT)
             raise
         if process.returncode:
             lines = errors.decode(errors="replace").strip().splitlines()
@@ -192,7 +198,7 @@ class Hub:
         """Sweep the sessions of a kernel that ended, if their supervisors have not cleaned up after a while."""
         return self.spawn(self._sweep_kernel(kernel_id))
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run `work` as a background task; its exception is logged."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
@@ -209,7 +215,7 @@ class Hub:
         await asyncio.gather(*(watch.close() for watch in self._watches.values()))
         self._watches.clear()
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("%s failed", task.get_name(), exc_info=error)

@@ -53,11 +53,11 @@ async def _act_on_session(request: Request, session: str, action: str) -> Json:
 
 
 async def _profile(request: Request, session: str) -> Json:
-    """Trace a session's chips for some seconds; return what they did as HTML, and where the trace is."""
+    """Trace a session's chips while the page waits; return what they did as HTML, and where the trace is."""
     seconds = request.parameters.get("seconds")
     if type(seconds) is not int or not 1 <= seconds <= _MOST_PROFILE_SECONDS:
         raise ConfigError(f"seconds must be from 1 to {_MOST_PROFILE_SECONDS}.", hint="Reload the page, and try again.")
-    view = await request.hub.profile(session, seconds)
+    view = await request.while_connected(request.hub.profile(session, seconds))
     return {"html": view.html, "location": view.value.location}
 
 

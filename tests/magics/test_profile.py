@@ -2,6 +2,9 @@
 
 import json
 import re
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -119,6 +122,22 @@ def test_a_busy_session_is_traced_from_a_terminal(connected, machine):
     assert found["location"].startswith("gs://pathways-local/profiles/")
     said = machine.cli("profile", "show", found["location"])
     assert "Profile of 8 chips" in said.stdout, said.stderr
+
+
+def test_an_interrupt_in_the_terminal_ends_the_trace_and_shows_it(connected, machine):
+    request = connected.begin("print('begins')\nwhile True: step(x).block_until_ready()")
+    connected.finish(request, until="begins")
+    command = [sys.executable, "-m", "pathways_jupyter", "profile", "--seconds", "300"]
+    with subprocess.Popen(
+        command, env=machine.environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as tracing:
+        assert "Tracing session" in next(line for line in tracing.stdout if "Tracing" in line or "Error" in line)
+        tracing.send_signal(signal.SIGINT)
+        said = tracing.communicate(timeout=120)[0]
+    connected.manager.interrupt_kernel()
+    connected.finish(request)
+    assert tracing.returncode == 0, said
+    assert "Profile of 8 chips" in said
 
 
 def test_without_a_session_the_command_says_so(machine, cluster):
