@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 import yaml
 
 from pathways_jupyter.base import tasks
-from pathways_jupyter.base.errors import ApiError, ServiceError
+from pathways_jupyter.base.errors import ApiError, ClusterError, ServiceError
 from pathways_jupyter.base.sentences import Sentence, advice, say
 from pathways_jupyter.base.text import some
 from pathways_jupyter.kube import objects
@@ -144,9 +144,9 @@ async def waiting(client: Client, job: Object) -> str:
         return ""
     try:
         own = next((each for each in await _workloads(client, job, job["metadata"]["uid"]) if _is_of(each, job)), None)
+        return "" if own is not None and is_admitted(own) else await _said(client, job, own)
     except ApiError as error:
-        return say("In queue {queue}; what Kueue says cannot be read: {reason}", queue=queue_of(job), reason=str(error))
-    return "" if own is not None and is_admitted(own) else await _said(client, job, own)
+        return _unknown(job, error)
 
 
 async def until_admitted(client: Client, job: Object, *, seconds: float = math.inf) -> AsyncGenerator[str, None]:
@@ -188,7 +188,11 @@ async def until_admitted(client: Client, job: Object, *, seconds: float = math.i
                 return
             if loop.time() >= deadline:
                 raise TimeoutError
-            said = await _said(client, job, workload)
+            try:
+                said = await _said(client, job, workload)
+            except ClusterError as error:
+                # The watch goes on when the server is back, and the job has kept its place in the queue.
+                said = _unknown(job, error)
             if workload is None and news is None:
                 said = say(
                     "Kueue has not taken this up; it may not handle a {kind} in this namespace.", kind=job["kind"]
@@ -234,6 +238,10 @@ async def evicted(client: Client, workload: Object) -> Sentence | None:
     owners = [owner for each in others for owner in each["metadata"].get("ownerReferences") or ()]
     by = f"{owners[0].get('kind')} {owners[0].get('name')}" if owners else "a job that is gone or not in this namespace"
     return say("Preempted by {job}, {why}", job=untrusted.text(by), why=named["why"] or "for its priority")
+
+
+def _unknown(job: Object, error: ClusterError) -> Sentence:
+    return say("In queue {queue}; what Kueue says cannot be read: {reason}", queue=queue_of(job), reason=str(error))
 
 
 async def _said(client: Client, job: Object, workload: Object | None) -> Sentence:

@@ -1,5 +1,8 @@
 """What is read from Kueue's objects, as Kueue writes them, on an API server without Kueue's controller."""
 
+import asyncio
+import contextlib
+
 import pytest
 from kinds import CRDS
 
@@ -91,6 +94,19 @@ async def test_what_may_not_be_read_is_said(bench):
     job = await job_in_queue(bench.client())
     client = bench.client(rules=[{"nonResourceURLs": ["/apis/*"], "verbs": ["get"]}], name="blind")
     assert "what Kueue says cannot be read: You are not allowed to list workloads" in await queues.waiting(client, job)
+
+
+async def test_a_wait_outlasts_a_server_that_is_away_and_says_meanwhile_that_nothing_is_known(bench):
+    client, patient = bench.client(), bench.client(patience=0.2)
+    job = await job_in_queue(client)
+    await workload(client, job, SHORT)
+    async with contextlib.aclosing(queues.until_admitted(patient, job)) as waiting, asyncio.timeout(60):
+        short = "In queue team: couldn't assign flavors to pod set main: insufficient unused quota."
+        assert await anext(waiting) == short
+        await bench.server.stop()
+        assert (await anext(waiting)).startswith("In queue team; what Kueue says cannot be read: ")
+        await bench.server.start()
+        assert await anext(waiting) == short
 
 
 async def test_a_cluster_without_kueue_is_named_before_anything_is_made(bench):
