@@ -105,11 +105,11 @@ class Backoff:
 
     async def wait(self) -> None:
         """Pause once."""
-        await asyncio.sleep(self._next_pause())
+        await asyncio.sleep(self.next_pause())
 
     def sleep(self) -> None:
         """Pause this thread once."""
-        time.sleep(self._next_pause())
+        time.sleep(self.next_pause())
 
     def __aiter__(self) -> Backoff:
         return self
@@ -129,7 +129,8 @@ class Backoff:
         self._attempts += 1
         return self._attempts - 1
 
-    def _next_pause(self) -> float:
+    def next_pause(self) -> float:
+        """Return the next pause in seconds, for a caller that waits for something else meanwhile."""
         pause, self._pause = self._pause, min(2 * self._pause, self._longest)
         # The delay is the same for all clients of an overloaded server: only the pause keeps them apart.
         delay, self._delay = self._delay, 0.0

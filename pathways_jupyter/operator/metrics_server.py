@@ -1,7 +1,7 @@
 """Serve Prometheus metrics of all services and sessions that the operator can see.
 
-Every scrape reads the cluster, at most once in :data:`FRESH_SECONDS`. If that fails, ``pathways_up`` is 0 and all other
-metrics about the cluster are missing.
+A scrape costs the API server nothing, because the cluster is followed meanwhile. While that fails, ``pathways_up`` is 0
+and all other metrics about the cluster are missing.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
 
 from pathways_jupyter.base.errors import ClusterError, PathwaysError
-from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import LEASES
+from pathways_jupyter.operator.cluster_state import ClusterState
 from pathways_jupyter.operator.job_controller import Reconciles
-from pathways_jupyter.service import metrics, names, status, unreadable
+from pathways_jupyter.service import metrics, unreadable
 from pathways_jupyter.service.session_figures import SessionFigures
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 _ODD = "Leases of sessions of which something cannot be read; `pathways-jupyter doctor` names them."
 FRESH_SECONDS = 5.0
-"""How long one look at the cluster serves all scrapes."""
+"""How long one text serves all scrapes."""
 
 
 class _Scrape:
@@ -55,7 +54,7 @@ class ClusterMetrics:
     ) -> None:
         self._client = client
         self._reconciles = reconciles
-        self._namespace = namespace
+        self.state = ClusterState(client, namespace)
         self._say = say
         self._lock = asyncio.Lock()
         self._text = b""
@@ -93,21 +92,17 @@ class ClusterMetrics:
         ]
         up = "Whether the cluster could be read; if not, those about it are missing."
         try:
-            # Without the proxies' logs, which the operator may not read.
-            services, found = await asyncio.gather(
-                status.fetch(self._client, self._namespace, logs=False),
-                objects.list_(self._client, LEASES, namespace=self._namespace, labels=names.SESSIONS),
-            )
+            await self.state.check()
         except PathwaysError as error:
             self._say(f"metrics: {error}")
             return [*own, GaugeMetricFamily("pathways_up", up, value=0)]
-        now = self._client.now()
-        figures = [each for each in (SessionFigures.of_lease(lease, now) for lease in found.items) if each is not None]
+        now, found = self._client.now(), list(self.state.leases.values())
+        figures = [each for each in (SessionFigures.of_lease(lease, now) for lease in found) if each is not None]
         return [
             *own,
             GaugeMetricFamily("pathways_up", up, value=1),
-            *metrics.of_services((self._client.cluster.name, each) for each in services),
-            GaugeMetricFamily("pathways_odd_leases", _ODD, value=unreadable.number_of(found.items)),
+            *metrics.of_services((self._client.cluster.name, each) for each in self.state.services()),
+            GaugeMetricFamily("pathways_odd_leases", _ODD, value=unreadable.number_of(found)),
             *metrics.of_sessions(figures),
         ]
 
@@ -149,6 +144,7 @@ async def serving(
     runner = web.AppRunner(application, access_log=None)
     # Cleaned up also when the port is in use.
     await runner.setup()
+    following = asyncio.create_task(collected.state.run())
     host = "" if os.environ.get("KUBERNETES_SERVICE_HOST") else "127.0.0.1"
     try:
         try:
@@ -160,4 +156,6 @@ async def serving(
             ) from error
         yield f"http://{host or '0.0.0.0'}:{port}/metrics"
     finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
         await runner.cleanup()

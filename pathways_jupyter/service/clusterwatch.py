@@ -32,7 +32,7 @@ from pathways_jupyter.service.model import Service
 from pathways_jupyter.service.names import current_user, label_value
 from pathways_jupyter.service.namespacestate import RESOURCES, NamespaceState
 from pathways_jupyter.service.picture import Drawn, outline, picture
-from pathways_jupyter.service.placement import Placement
+from pathways_jupyter.service.placement import MOST_LOGS, Placement
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.service.tables import EMPTY, RowCache, Tables, differences, tables
 
@@ -235,9 +235,12 @@ class ClusterWatch(Feed):
         return tables(drawn, heads=heads, me=self._me, jobs=jobs, cache=self._rows)
 
     def _follow_proxies(self, client: Client, services: Sequence[Service]) -> None:
-        """Start and stop followers of logs, so that there is one for each proxy whose pod is ready."""
-        held = {holder.pod for service in services for holder in service.holders if holder.pod}
-        wanted = {pod.uid: pod for name in held if (pod := self._known.pods.get(name)) is not None}
+        """Start and stop followers of logs, so that there is one for each proxy whose pod is ready, up to a limit."""
+        held = [holder for service in services for holder in service.holders if holder.pod]
+        # This user's own come first.
+        held.sort(key=lambda holder: holder.user != self._me)
+        found = (self._known.pods.get(holder.pod) for holder in held[:MOST_LOGS])
+        wanted = {pod.uid: pod for pod in found if pod is not None}
         for uid in set(self._followers) - set(wanted):
             self._followers.pop(uid).cancel()
         for uid in set(self._placements) - set(wanted):

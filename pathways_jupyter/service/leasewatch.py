@@ -11,18 +11,21 @@ import asyncio
 import contextlib
 import logging
 import math
+import random
 from collections.abc import Callable, Iterable, Mapping
 
 from pathways_jupyter.base.errors import ApiError, ClusterError
+from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import LEASES, Object
 from pathways_jupyter.service import leases, names
 from pathways_jupyter.service.model import Reclaimable
 
-AGAIN_SECONDS = 5.0
-"""Pause between two looks while a session is silent, or while a proxy has no Lease yet."""
-_SHORTEST_PAUSE_SECONDS = 0.5
+AGAIN_SECONDS, LONGEST_AGAIN_SECONDS = 5.0, 45.0
+"""Pauses between two looks while a session is silent, or while a proxy has no Lease yet. The longest is as long as
+those while all sessions renew their Leases: one that stays silent must not cost more."""
+_SHORTEST_PAUSE_SECONDS, _APART_SECONDS = 0.5, 2.0
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +45,7 @@ class LeaseWatch:
         self._changed = changed
         self._jobs: frozenset[str] = frozenset()
         self._jobs_changed = asyncio.Event()
+        self._again = Backoff(AGAIN_SECONDS, LONGEST_AGAIN_SECONDS)
 
     def follow(self, jobs: Iterable[Object]) -> None:
         """Follow the proxies with a relay among `jobs` from now on, and no others."""
@@ -75,8 +79,13 @@ class LeaseWatch:
         for lease in found:
             ends |= dict.fromkeys(leases.owners(lease), leases.end(lease, now))
         silent = {uid: each for uid, each in leases.reclaimable(found, now).items() if uid in self._jobs}
+        until = [ends[uid] - now for uid in self._jobs if uid in ends and uid not in silent]
+        if silent != self.reclaimable or len(until) == len(self._jobs):
+            self._again.reset()
         if silent != self.reclaimable:
             self.reclaimable = silent
             self._changed()
-        until = [ends[uid] - now if uid in ends and uid not in silent else AGAIN_SECONDS for uid in self._jobs]
-        return max(_SHORTEST_PAUSE_SECONDS, min(until))
+        if len(until) < len(self._jobs):
+            until.append(self._again.next_pause())
+        # All who look at this namespace know the same ends: they must not all list at the same moment.
+        return max(_SHORTEST_PAUSE_SECONDS, min(until)) + random.uniform(0, _APART_SECONDS)

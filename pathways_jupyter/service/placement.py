@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 
 from pathways_jupyter.service import untrusted
 
+MOST_LOGS = 64
+"""Logs of proxies that one client reads. Everyone who looks at a namespace reads those of all its proxies, so without a
+limit their number grows with the square of that of the users. Beyond it, holders are counted and not located."""
 _LONGEST_LINE = 4096
 """The rest of a line is not searched: who runs a proxy may print lines of a megabyte, and every reader searches all."""
 _TRANSITION = re.compile(

@@ -18,7 +18,7 @@ from pathways_jupyter.service import discovery, leases, names, proxy_job
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Holder, Service
 from pathways_jupyter.service.picture import picture
-from pathways_jupyter.service.placement import Placement
+from pathways_jupyter.service.placement import MOST_LOGS, Placement
 from pathways_jupyter.service.podindex import PodIndex
 
 _LOG_SECONDS = 5.0
@@ -80,7 +80,8 @@ async def fetch_with_services(
     # Twice: which proxies there are, and so which logs to read, is known from the first picture.
     drawn = draw({})
     proxies = {(each.namespace, holder.pod) for each in drawn for holder in each.holders if holder.pod}
-    if logs and proxies:
+    # With one log unknown, slices are counted and not located, whatever the others say.
+    if logs and 0 < len(proxies) <= MOST_LOGS:
         async with tasks.group() as group:
             reading = {proxy: group.create_task(_read_placement(client, *proxy)) for proxy in proxies}
         drawn = draw({proxy: known for proxy, task in reading.items() if (known := task.result()) is not None})

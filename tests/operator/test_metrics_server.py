@@ -117,6 +117,38 @@ def good_figures(session):
     return SessionFigures(session, "jane", "default", "x", "connected", 3.0, 0).to_json()
 
 
+async def test_scrapes_list_nothing_and_show_what_has_changed(bench, monkeypatch):
+    monkeypatch.setattr(metrics_server, "FRESH_SECONDS", 0.0)
+    asked = []
+    bench.server.audit = lambda _, question: asked.append((question.verb, question.resource))
+    async with bench.client() as client, bench.client() as other, serving(client, print) as url:
+        assert of(await scrape(url), "pathways_up") == [1]
+        listed = [each for each in asked if each[0] == "list"]
+        assert sorted(listed) == [("list", kind) for kind in ("jobs", "jobsets", "leases", "pods")]
+        job = await bench.proxy(other, "new")
+        lease = await leases.create(other, job, seconds=3600)
+        figures = {"metadata": {"annotations": {names.FIGURES_ANNOTATION: good_figures("new")}}}
+        await objects.patch(other, LEASES, lease["metadata"]["name"], figures, namespace="default")
+        async for _ in Backoff(0.05, 1.0, seconds=60):
+            if of(await scrape(url), "pathways_session_slice_wait_seconds_total", session="new"):
+                break
+        await objects.delete(other, LEASES, lease["metadata"]["name"], namespace="default")
+        async for _ in Backoff(0.05, 1.0, seconds=60):
+            if not of(await scrape(url), "pathways_session_slice_wait_seconds_total", session="new"):
+                break
+        assert [each for each in asked if each[0] == "list"] == listed
+
+        # A server that is away is no cluster without services.
+        await bench.server.stop()
+        async for _ in Backoff(0.05, 1.0, seconds=60):
+            if of(await scrape(url), "pathways_up") == [0]:
+                break
+        await bench.server.start()
+        async for _ in Backoff(0.05, 1.0, seconds=60):
+            if of(await scrape(url), "pathways_up") == [1]:
+                break
+
+
 async def test_a_cluster_that_does_not_answer_leaves_one_metric(unreachable):
     said = []
     async with (

@@ -8,6 +8,7 @@ from pathways_jupyter.base import tpu
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.service import clusterwatch, names, service_jobset
 from pathways_jupyter.service.clusterwatch import ClusterWatch
+from pathways_jupyter.service.names import current_user
 
 DEADLINE = 60.0
 
@@ -115,6 +116,37 @@ async def test_what_a_proxy_held_is_forgotten_with_the_proxy(bench):
             await objects.delete(client, objects.JOBS, job, namespace="default")
             await page.until(holds(1, ""), since=since)
             assert not watch._placements
+    finally:
+        await watch.close()
+
+
+async def test_no_more_than_so_many_logs_are_followed_and_the_other_holders_are_counted(bench, monkeypatch):
+    monkeypatch.setattr(clusterwatch, "MOST_LOGS", 1)
+    watch, page = ClusterWatch(auth.load(bench.kubeconfig())), Page()
+    watch.add(page)
+    try:
+        async with bench.client(name="admin") as client:
+            await create(client, names.DEFAULT_SERVICE)
+            for number, (session, user) in enumerate((("s0", "jane"), ("s1", current_user()))):
+                made = await bench.proxy(client, session, user)
+                owners = [objects.owner(made, controller=True)]
+                line = f"Transition slice 0 (tpuv6e:2x2) unplaced -> placed on {names.DEFAULT_SERVICE}-worker-{number}"
+                pod = {
+                    "metadata": {"name": session, "ownerReferences": owners},
+                    "spec": {"containers": [{"name": names.PROXY_CONTAINER}]},
+                }
+                program = f"import time; print({line!r}, flush=True); time.sleep(600)"
+                await bench.running(client, pod, "python", "-c", program)
+            # The user's own proxy, although it is the younger one.
+            await page.until(holds(1, "s1"))
+            (service,) = watch.pictures
+            assert {each.session: each.placed for each in service.holders} == {"s0": None, "s1": 1}
+            assert not service.certain
+            # Once that one has gone, there is room for the other.
+            since = len(page.messages)
+            await objects.delete(client, objects.PODS, "s1", namespace="default", grace_seconds=0)
+            await objects.delete(client, objects.JOBS, made["metadata"]["name"], namespace="default")
+            await page.until(holds(0, "s0"), since=since)
     finally:
         await watch.close()
 

@@ -14,6 +14,7 @@ from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import CapacityError, ClusterError, PathwaysError, ServiceError
 from pathways_jupyter.base.events import EventKind, Stage
 from pathways_jupyter.base.sentences import Sentence, advice, say
+from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS
@@ -29,8 +30,10 @@ from pathways_jupyter.session.supervisor.session_log import SessionLog
 CAPACITY_CHECK_SECONDS = 1.0
 """Free slices are placed faster than this; only after it is the cluster queried for who holds them."""
 CAPACITY_REFRESH_SECONDS = 5.0
+_LONGEST_REFRESH_SECONDS = 30.0
+"""A proxy's own log says at once that it has its slices; only the words about who holds them may be so old."""
 _CHOICE_SECONDS = 0.3
-"""Pause between two looks at the free slices before a proxy is made."""
+"""First pause between two looks at the free slices before a proxy is made."""
 _A_FEW_MINUTES = 180.0
 SILENT_PLACEMENT_SECONDS = 20.0
 """A proxy whose log does not report the placement, though slices are free, is used anyway after this time."""
@@ -102,6 +105,7 @@ class ProxySlices:
           CapacityError: Too few slices are free, and `config.wait` is over.
         """
         config, began, next_sweep = self._config, time.monotonic(), 0.0
+        pauses = Backoff(min(_CHOICE_SECONDS, CAPACITY_REFRESH_SECONDS), CAPACITY_REFRESH_SECONDS)
         if config.wait and not config.at_least:
             return
         enough, limit = config.at_least or self._requested, max(config.wait, CAPACITY_CHECK_SECONDS)
@@ -125,7 +129,7 @@ class ProxySlices:
                 self.instances = dict.fromkeys(self.instances, enough)
             # Not at once: a slice that just became free, or a worker that just started, may not show for a moment.
             self._wait_or_fail(picture, waited, limit)
-            await asyncio.sleep(min(_CHOICE_SECONDS, CAPACITY_REFRESH_SECONDS))
+            await asyncio.sleep(min(pauses.next_pause(), max(0.0, limit - waited)))
 
     def _wait_or_fail(self, picture: Service, waited: float, limit: float) -> None:
         """Report who holds the slices; raise CapacityError once `waited` seconds are the limit."""
@@ -168,10 +172,11 @@ class ProxySlices:
         if await self._placed_within(CAPACITY_CHECK_SECONDS, lost, ended):
             return
         began = time.monotonic()
+        pauses = Backoff(CAPACITY_REFRESH_SECONDS, max(CAPACITY_REFRESH_SECONDS, _LONGEST_REFRESH_SECONDS))
         while True:
+            ((found, picture),) = await status.fetch_with_services(self._client, service.namespace, service.name)
             # Check the service again on each round: it may end for good in the meantime.
-            self.check(await discovery.find(self._client, service.namespace, service.name))
-            picture = (await status.fetch(self._client, service.namespace, service.name))[0]
+            self.check(found)
             if self._all_placed.is_set():
                 # Placed while the two requests above were under way; `picture` may be older than that.
                 return
@@ -180,7 +185,7 @@ class ProxySlices:
             if picture.available_to(self._session_log.record.job) < self._requested:
                 if not await self._sweep(service):
                     self._wait_or_fail(picture, waited, self._config.wait)
-                    seconds = min(CAPACITY_REFRESH_SECONDS, max(0.0, self._config.wait - waited))
+                    seconds = min(pauses.next_pause(), max(0.0, self._config.wait - waited))
             elif self._log_unreadable.is_set():
                 self._stage(
                     Stage.PLACE,

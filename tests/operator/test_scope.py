@@ -1,0 +1,39 @@
+"""An operator of one namespace asks for nothing beyond it, and no client lists again what it watches."""
+
+import argparse
+import asyncio
+from collections import Counter
+
+from pathways_jobs import training
+from quiet_cluster import DEADLINE
+
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS
+from pathways_jupyter.operator import main
+
+
+async def test_an_operator_of_one_namespace_stays_in_it(bench):
+    asked = Counter()
+
+    def note(user, question):
+        if user.name == "operator":
+            asked[question.verb, question.resource, question.namespace] += 1
+
+    options = argparse.Namespace(namespace="default", interval=1e6, lease_seconds=3.0)
+    async with bench.client() as client, bench.client(name="operator") as own:
+        await bench.install(client)
+        bench.server.audit = note
+        stop = asyncio.Event()
+        running = asyncio.create_task(main.Operator(own, options).run(stop))
+        try:
+            for number in range(3):
+                await objects.create(client, PATHWAYS_JOBS, training(f"t{number}"))
+                await bench.until(client, f"t{number}", bool, JOBSETS)
+        finally:
+            stop.set()
+            await asyncio.wait_for(running, DEADLINE)
+    # Another controller of the same API may run in any namespace; only pods with a controller's label are followed.
+    beyond = {each for each in asked if each[2] != "default"}
+    assert beyond == {("list", "pods", ""), ("watch", "pods", "")}
+    assert not {each for each, times in asked.items() if each[0] == "list" and times > 1}
+    assert asked["list", "jobsets", "default"] == asked["list", "pathwaysjobs", "default"] == 1
