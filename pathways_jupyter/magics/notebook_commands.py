@@ -111,6 +111,8 @@ def disconnect(connection: Connection, values: Values) -> View:
             f"Interrupted. JAX is as it was before; the proxy of session {current.id} is still being removed.",
             hint="%pathways sessions lists it until it is gone.",
         ) from None
+    finally:
+        connection.trace = None
     connection.draw()
     return array_notes.disconnected(current.id, ended.unusable, ended.left)
 
@@ -166,9 +168,9 @@ def env(connection: Connection, values: Values) -> View:
 
 def profile_start(connection: Connection, values: Values) -> View:
     """Start a trace of this session's chips."""
+    trace = profile.of_session(connection.need(), values)
     if connection.trace is not None:
         raise SessionError("A trace is being taken already.", hint="%pathways profile stop ends it and shows it.")
-    trace = profile.of_session(connection.need(), values)
     trace.start()
     connection.trace = trace
     return said("The chips are traced from now on; %pathways profile stop shows what they did.")

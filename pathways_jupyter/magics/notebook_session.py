@@ -21,7 +21,7 @@ class Connection:
     """The session of one shell, with its card and notices.
 
     Attributes:
-      trace: The trace that is being taken, between ``profile start`` and ``profile stop``.
+      trace: The trace that is being taken, between ``profile start`` and ``profile stop``; it ends with its proxy.
     """
 
     def __init__(self, shell: Any, screen: Screen) -> None:
@@ -50,6 +50,7 @@ class Connection:
 
     def watch(self, session: Any, card: Place | None = None) -> None:
         """Show what happens to `session` from now on, and keep its card up to date."""
+        self.trace = None
         self._card = card or self._card
         self._devices = _device_kinds(session)
         if self._notices is not None:

@@ -7,9 +7,11 @@ import subprocess
 import sys
 
 import pytest
+from waits import wait_until
 
 pytestmark = pytest.mark.timeout(180)
 
+CONNECT = "%pathways connect --local --tpu tpuv6e:2x2=2"
 STEP = """
 import jax, jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
@@ -30,7 +32,7 @@ RUN = "for _ in range(3): step(x).block_until_ready()"
 @pytest.fixture(scope="module")
 def connected(cluster, machine, shared_notebook):
     assert shared_notebook.run("%load_ext pathways_jupyter").status == "ok"
-    ran = shared_notebook.run("%pathways connect --local --tpu tpuv6e:2x2=2")
+    ran = shared_notebook.run(CONNECT)
     assert ran.status == "ok", ran.shown
     assert shared_notebook.run(STEP).status == "ok"
     yield shared_notebook
@@ -124,14 +126,20 @@ def test_a_busy_session_is_traced_from_a_terminal(connected, machine):
     assert "Profile of 8 chips" in said.stdout, said.stderr
 
 
-def test_an_interrupt_in_the_terminal_ends_the_trace_and_shows_it(connected, machine):
-    request = connected.begin("print('begins')\nwhile True: step(x).block_until_ready()")
+def test_an_interrupt_in_the_terminal_ends_the_trace_and_shows_it(connected, machine, tmp_path):
+    stepped = tmp_path / "stepped"
+    loop = f"while True: step(x).block_until_ready(); open({str(stepped)!r}, 'w').close()"
+    request = connected.begin(f"print('begins')\n{loop}")
     connected.finish(request, until="begins")
     command = [sys.executable, "-m", "pathways_jupyter", "profile", "--seconds", "300"]
     with subprocess.Popen(
         command, env=machine.environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as tracing:
         assert "Tracing session" in next(line for line in tracing.stdout if "Tracing" in line or "Error" in line)
+        for _ in range(2):
+            # The first step may have begun before the trace.
+            stepped.unlink(missing_ok=True)
+            wait_until(stepped.exists)
         tracing.send_signal(signal.SIGINT)
         said = tracing.communicate(timeout=120)[0]
     connected.manager.interrupt_kernel()
@@ -144,6 +152,19 @@ def test_without_a_session_the_command_says_so(machine, cluster):
     refused = machine.cli("profile", "--session", "nosuch")
     assert refused.returncode == 1
     assert "no session" in refused.stderr
+
+
+def test_a_trace_ends_with_its_proxy(connected):
+    assert connected.run("%pathways profile start").status == "ok"
+    assert connected.run("%pathways reconnect").status == "ok"
+    assert "No trace is being taken." in connected.run("%pathways profile stop").shown
+    again = connected.run("%pathways profile start")
+    assert again.status == "ok", again.shown
+    connected.run("%pathways disconnect")
+    assert "not connected" in connected.run("%pathways profile start").shown
+    assert "No trace is being taken." in connected.run("%pathways profile stop").shown
+    assert connected.run(CONNECT).status == "ok"
+    assert connected.run(STEP).status == "ok"
 
 
 def test_a_slice_that_is_lost_ends_the_trace_cleanly(connected):
