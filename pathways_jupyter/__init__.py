@@ -45,9 +45,11 @@ from pathways_jupyter.base.errors import (
 if TYPE_CHECKING:
     from pathways_jupyter import colocated, elastic
     from pathways_jupyter.base.events import Event, EventKind, SessionSlice, SessionState
+    from pathways_jupyter.profile.summary import Summary
     from pathways_jupyter.session.kernel.attachment import Ended
     from pathways_jupyter.session.kernel.jax_switch import Switched
     from pathways_jupyter.session.kernel.session import Session
+    from pathways_jupyter.session.kernel.trace import Trace
     from pathways_jupyter.session.kernel.user_arrays import NamedArray
     from pathways_jupyter.session.registry import SessionRecord
 
@@ -68,7 +70,9 @@ __all__ = [
     "SessionRecord",
     "SessionSlice",
     "SessionState",
+    "Summary",
     "Switched",
+    "Trace",
     "colocated",
     "connect",
     "current_session",
@@ -86,7 +90,9 @@ _TYPES = {
     "SessionRecord": "session.registry",
     "SessionSlice": "base.events",
     "SessionState": "base.events",
+    "Summary": "profile.summary",
     "Switched": "session.kernel.jax_switch",
+    "Trace": "session.kernel.trace",
 }
 """The module of each type of a session and of what its methods return."""
 

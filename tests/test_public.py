@@ -25,7 +25,7 @@ def test_what_a_sessions_methods_return_is_public_and_documented():
     written = [inspect.signature(each).return_annotation for each in vars(Session).values() if inspect.isfunction(each)]
     written += [each.fget.__annotations__["return"] for each in vars(Session).values() if isinstance(each, property)]
     known = {name for text in written for name in re.findall(r"\b[A-Z]\w+", str(text))}
-    public = {"Session", "SessionRecord", "SessionState", "SessionError", "Event", "Switched", "Ended"}
+    public = {"Session", "SessionRecord", "SessionState", "SessionError", "Event", "Switched", "Ended", "Trace"}
     assert public <= known & set(pathways_jupyter.__all__)
     assert known - public <= {"None", "Iterator", "Self", "Device", "ConnectionAttempt"}
     for name in public | {"SessionSlice", "EventKind", "NamedArray"}:

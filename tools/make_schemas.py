@@ -27,7 +27,9 @@ def make() -> dict[str, dict[str, str]]:
     import kubernetes.client.models as models
 
     kinds: dict[str, dict[str, str]] = {}
-    waiting = [getattr(models, _MODELS.get(each.kind, f"V1{each.kind}")) for each in BUILTIN]
+    # Kueue's own API server has its kind, which the client does not know.
+    official = [each for each in BUILTIN if not each.group.endswith("kueue.x-k8s.io")]
+    waiting = [getattr(models, _MODELS.get(each.kind, f"V1{each.kind}")) for each in official]
     while waiting:
         model = waiting.pop()
         name = _name(model)

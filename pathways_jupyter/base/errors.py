@@ -51,7 +51,10 @@ class PathwaysError(Exception):
 
     def advice(self, face: Face) -> str:
         """Return the hint with the commands of `face`, and where the documentation has more; empty without a hint."""
-        return f"{worded(self.hint, face)} ({documentation(type(self).__name__)})" if self.hint else ""
+        if not self.hint or type(self) is PathwaysError:
+            # The base class has no heading of its own.
+            return worded(self.hint, face)
+        return f"{worded(self.hint, face)} ({documentation(type(self).__name__)})"
 
     @property
     def sentence(self) -> str:

@@ -68,8 +68,8 @@ class ClusterState:
                     await settled.wait()
         except TimeoutError as error:
             raise ClusterError("The cluster's objects are still being listed.") from error
-        for error in self._errors.values():
-            raise error.with_traceback(None)
+        if self._errors:
+            raise next(iter(self._errors.values())).with_traceback(None)
 
     def services(self) -> list[Service]:
         """Return the services as they are now, without what only logs say: the operator may not read these."""

@@ -21,8 +21,10 @@ from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ApiError, PathwaysError, SessionError
 from pathways_jupyter.base.events import Event
 
-MAX_LINE = 4 << 20
-"""Bytes in the longest line that either side accepts; a start carries the environment, of up to 2 MiB on Linux."""
+MAX_LINE = 1 << 20
+"""Bytes in the longest line that either side accepts."""
+MAX_START = 4 << 20
+"""The same for a supervisor's own kernel: a start carries the environment, of up to 2 MiB on Linux."""
 OF_PROXY = ("generation", "pod", "service", "instances", "connected_since")
 """Fields of the record that are those of its present proxy; the event that it is connected carries them."""
 

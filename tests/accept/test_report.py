@@ -1,7 +1,5 @@
 """The report: what it leaves out, and what it says."""
 
-from pathlib import Path
-
 import pytest
 
 from pathways_jupyter.accept.plan import Outcome, Result
@@ -18,6 +16,11 @@ CLUSTER = Cluster("big", SERVER, "default", Fixed(hint=""))
 
 def report(*results: Result, left=()) -> Report:
     return Report(0.0, 1.0, results, left, interrupted=False)
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/jane")
 
 
 def masked(line: str) -> str:
@@ -37,7 +40,7 @@ def masked(line: str) -> str:
         ("ask ann.b@acme.example", "ask <e-mail>"),
         ("accepted, as system:serviceaccount:tpu:lab", "accepted, as <user>"),
         ("Pod pathways-proxy-ann-b-37f35af4da-kl2bp is ready", "Pod pathways-proxy-<user>-37f35af4da-kl2bp is ready"),
-        (f"no file {Path.home()}/.kube/config", "no file ~/.kube/config"),
+        ("no file /home/jane/.kube/config", "no file ~/.kube/config"),
         (f"{current_user()}: not found", "<user>: not found"),
         ("2 are wanted: ann (a/b.ipynb) holds 1 for 5 min", "2 are wanted: <user> holds 1 for 5 min"),
         ("dial 10.0.12.7:443", "dial <address>:443"),

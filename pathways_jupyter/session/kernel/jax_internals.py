@@ -37,7 +37,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "client": ("batched_device_put",),
     "dispatch": ("runtime_tokens",),
     "logging": ("absl_set_min_log_level",),
-    "profiler": ("start_server", "start_trace", "stop_server", "stop_trace", "trace"),
+    "profiler": ("_profiler", "start_server", "start_trace", "stop_server", "stop_trace", "trace"),
 }
 """The names used of each module; a test compares them with the sources."""
 
@@ -52,7 +52,7 @@ class Internals:
       client: jaxlib's C++ bindings.
       dispatch: Effects that are still pending.
       logging: The log level of JAX's C++ side.
-      profiler: What ``pathwaysutils.initialize()`` replaces.
+      profiler: What ``pathwaysutils.initialize()`` replaces, and jaxlib's own profiler.
     """
 
     bridge: Any

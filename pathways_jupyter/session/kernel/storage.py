@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.session.clusters import Embedded
+from pathways_jupyter.session.kernel import jax_internals
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.variables import STORAGE_HOST, ChangedEnvironment
 
@@ -44,9 +45,7 @@ class KernelStorage:
         _forget_clients()
         if self._replaced:
             return
-        from jax._src import profiler
-
-        jaxlib = profiler._profiler
+        jaxlib = jax_internals.load().profiler._profiler
         original = jaxlib.ProfilerSession
         self._replace(jaxlib, "ProfilerSession", lambda *options: _ProfilerSession(original(*options)))
         if (export := getattr(jaxlib, "export_to_xprof", None)) is not None:

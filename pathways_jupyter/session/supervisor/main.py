@@ -43,7 +43,7 @@ _UNUSED_SECONDS = 900.0
 
 async def serve(session: str, connection: socket.socket) -> None:
     """Run a session for the kernel at the other end of `connection`, which must ask for ``start`` first."""
-    reader, writer = await asyncio.open_connection(sock=connection, limit=protocol.MAX_LINE)
+    reader, writer = await asyncio.open_connection(sock=connection, limit=protocol.MAX_START)
     owner = Connection(reader, writer)
     started: asyncio.Future[Supervisor] = asyncio.get_running_loop().create_future()
 

@@ -209,7 +209,8 @@ class Service:
         sockets = self._directory / pod
         sockets.mkdir(mode=0o700, exist_ok=True)
         environment = {
-            **os.environ,
+            # Not the bucket of a session that another test of this process has had.
+            **{name: value for name, value in os.environ.items() if not name.startswith("STORAGE_")},
             "HOSTNAME": pod,
             "PATHWAYS_LOCAL_NAMES": str(self._names),
             "PATHWAYS_LOCAL_SOCKETS": str(sockets),
