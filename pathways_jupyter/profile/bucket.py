@@ -46,6 +46,8 @@ def summarize(location: str, progress: Callable[[str], None]) -> summary.Summary
       PathwaysError: There are none, or they cannot be read.
     """
     import gcsfs
+    from gcsfs.retry import HttpError
+    from google.auth.exceptions import GoogleAuthError
 
     # Without what was listed before, perhaps in another storage.
     bucket = gcsfs.GCSFileSystem(use_listings_cache=False, skip_instance_cache=True)
@@ -59,9 +61,10 @@ def summarize(location: str, progress: Callable[[str], None]) -> summary.Summary
                 continue
             hosts.append(xplane.read(_download(bucket, name, size, f"file {number + 1} of {len(files)}", progress)))
             read += size
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HttpError, GoogleAuthError) as error:
         raise PathwaysError(
-            f"The trace in {location} cannot be read: {error}.", hint="The account here needs to read the bucket."
+            f"The trace in {location} cannot be read: {str(error).rstrip('.')}.",
+            hint="The account here needs to read the bucket.",
         ) from error
     if not files:
         raise PathwaysError(
