@@ -46,6 +46,8 @@ export const profile: JupyterFrontEndPlugin<void> = {
           picture.addClass('pw-profile');
           // The server's own, which escapes what a program has named.
           picture.node.innerHTML = traced.html;
+          // Newer versions of JupyterLab ask before a link of untrusted HTML runs a command.
+          app.commandLinker.markTrusted?.(picture.node);
           show(`pathways-jupyter-profile-${traced.location}`, trans.__('Profile: %1', session), picture);
         }
       }

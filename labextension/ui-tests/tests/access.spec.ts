@@ -1,17 +1,7 @@
 /** Accessibility: keyboard only, screen readers, and all themes. */
 import { IJupyterLabPageFixture } from '@jupyterlab/galata';
 
-import { expect, newNotebook, openPanel, picture, section, slice, test, THEMES, unfold } from './helpers';
-
-const AXE = require.resolve('axe-core/axe.min.js');
-
-async function faults(page: IJupyterLabPageFixture, selector: string): Promise<string[]> {
-  await page.addScriptTag({ path: AXE });
-  return page.evaluate(async where => {
-    const result = await (window as any).axe.run(where, { resultTypes: ['violations'] });
-    return result.violations.map((each: any) => `${each.id}: ${each.nodes.map((node: any) => node.html).join(' | ')}`);
-  }, selector);
-}
+import { expect, faults, newNotebook, openPanel, picture, section, slice, test, THEMES, unfold } from './helpers';
 
 for (const [theme, name] of THEMES) {
   test(`axe finds no violation in the panel and the dialog (${theme})`, async ({ page }) => {

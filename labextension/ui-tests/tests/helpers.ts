@@ -34,6 +34,7 @@ export const PORT = Number(process.env.PATHWAYS_UI_PORT);
 export const VISITED = process.env.PATHWAYS_UI_IMAGES ? THEMES.slice(0, 2) : THEMES.slice(0, 1);
 /** Directory of the pictures. */
 export const IMAGES = process.env.PATHWAYS_UI_IMAGES || path.join(__dirname, '..', 'test-results');
+const AXE = require.resolve('axe-core/axe.min.js');
 const kubeconfig = (port: number) => path.join(__dirname, '..', `.kubeconfig${port}`);
 const KUBECONFIG = kubeconfig(PORT);
 /** The Jupyter server's kubeconfig, whose context is initially unreachable. */
@@ -260,6 +261,15 @@ export async function disconnect(
     await page.getByRole('dialog').getByRole('button', { name: 'Disconnect' }).click();
   }
   await expect(panel.locator('.pw-session')).toHaveCount(0, { timeout: 60_000 });
+}
+
+/** Return what axe finds wrong with a part of the page. */
+export async function faults(page: IJupyterLabPageFixture, selector: string): Promise<string[]> {
+  await page.addScriptTag({ path: AXE });
+  return page.evaluate(async where => {
+    const result = await (window as any).axe.run(where, { resultTypes: ['violations'] });
+    return result.violations.map((each: any) => `${each.id}: ${each.nodes.map((node: any) => node.html).join(' | ')}`);
+  }, selector);
 }
 
 /** Run a new cell without waiting for its end. */
