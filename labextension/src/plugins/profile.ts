@@ -47,6 +47,7 @@ export const profile: JupyterFrontEndPlugin<void> = {
           // The server's own, which escapes what a program has named.
           picture.node.innerHTML = traced.html;
           // Newer versions of JupyterLab ask before a link of untrusted HTML runs a command.
+          // eslint-disable-next-line @typescript-eslint/no-unnecessary-condition -- older ones have no such method
           app.commandLinker.markTrusted?.(picture.node);
           show(`pathways-jupyter-profile-${traced.location}`, trans.__('Profile: %1', session), picture);
         }
