@@ -1,8 +1,9 @@
 """The sweeper deletes the proxies of dead sessions as soon as their leases expire.
 
 Every connect sweeps too, but in a cluster where no user connects any more an abandoned proxy would hold its slices
-until its deadline. The sweeper only lists, watches and deletes Jobs and Leases. It watches the Leases, so it knows
-when the next one expires, and sends no requests in between. Several may sweep at the same time.
+until its deadline. The sweeper only lists, watches and deletes Jobs, pods and Leases. It watches them, so it knows when
+the next Lease expires, and sends no requests in between. What is to be deleted is listed before: a watch may be late,
+and the Leases that it knows would all seem to expire. Several may sweep at the same time.
 
 The proxy of a silent session with a relay is kept for longer; the log says when that begins, and when the session is
 back.
@@ -14,13 +15,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pathways_jupyter.base.errors import ClusterError
+from pathways_jupyter.base.errors import ApiError, ClusterError
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import LEASES, Object
-from pathways_jupyter.kube.watch import ChangeType, watch
+from pathways_jupyter.kube.objects import JOBS, LEASES, PODS, Object, Resource
+from pathways_jupyter.kube.watch import Change, ChangeType, watch
 from pathways_jupyter.operator.usage_recorder import UsageRecorder
-from pathways_jupyter.service import leases, names, untrusted
+from pathways_jupyter.service import leases, names, proxy_job, untrusted
 
 INTERVAL_SECONDS = 30.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 15.0
@@ -75,6 +76,11 @@ class Sweeper:
         self._say = say
         self._namespace = namespace
         self._interval = interval
+        # By kind, namespace and name; of the pods only proxies that have lost their Job.
+        self._known: dict[Resource, dict[tuple[str, str], Object]] = {LEASES: {}, JOBS: {}, PODS: {}}
+        self._synced: set[Resource] = set()
+        # Whether all objects of a kind have become known since the last sweep.
+        self._news = False
         self._leases: dict[str, _Lease] = {}
         self._silent: set[str] = set()
         self._changed = asyncio.Event()
@@ -82,18 +88,23 @@ class Sweeper:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Sweep until `stop` is set."""
-        following = asyncio.create_task(self._follow())
+        following = [asyncio.create_task(self._follow(each)) for each in self._known]
         stopping = asyncio.create_task(stop.wait())
         try:
             while not stop.is_set():
                 await self._sweep()
                 await self._pause(stopping)
         finally:
-            for task in (following, stopping):
+            for task in (*following, stopping):
                 task.cancel()
-            await asyncio.gather(following, stopping, return_exceptions=True)
+            await asyncio.gather(*following, stopping, return_exceptions=True)
 
     async def _sweep(self) -> None:
+        now, known = self._client.now(), self._known[LEASES]
+        proxies = (*self._known[JOBS].values(), *self._known[PODS].values())
+        judged = (leases.judge(each, known.get(leases.place(each)), now) for each in proxies)
+        if not self._synced >= {JOBS, LEASES} or all(each is None or each[0].kept for each in judged):
+            return
         try:
             swept = await leases.sweep(self._client, self._namespace)
         except ClusterError as error:
@@ -114,6 +125,9 @@ class Sweeper:
         while not stopping.done():
             now = self._client.now()
             self._report_silent(now)
+            if self._news:
+                self._news = False
+                return
             # The earliest expiry on the API server's clock, as a time to sleep. Never zero, or a lease that is due and
             # could not be deleted would make this loop spin.
             due = min((at for each in self._leases.values() for at in each.ahead), default=float("inf")) - now
@@ -132,6 +146,8 @@ class Sweeper:
                     each.ahead = [at for at in each.ahead if at > now]
                 self._report_silent(now)
                 return
+            # One look at all Leases for the changes of a moment: one with each renewal would cost their square.
+            await asyncio.wait({stopping}, timeout=_SHORTEST_PAUSE_SECONDS)
 
     def _report_silent(self, now: float) -> None:
         """Report the proxies that have become reclaimable, and those whose session is back."""
@@ -145,22 +161,45 @@ class Sweeper:
                 self._say(f"Job {key} ({self._leases[key].whose}) is no longer reclaimable: its session is back")
         self._silent = silent
 
-    async def _follow(self) -> None:
+    async def _follow(self, resource: Resource) -> None:
         backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         async for _ in backoff:
             try:
-                async for change in watch(self._client, LEASES, namespace=self._namespace, labels=names.SESSIONS):
+                async for change in watch(self._client, resource, namespace=self._namespace, labels=names.SESSIONS):
                     backoff.reset()
-                    self._take(change.type, change.object)
+                    self._take(resource, change)
             except ClusterError as error:
+                self._synced.discard(resource)
+                if resource is PODS and isinstance(error, ApiError) and error.status == 403:
+                    # An account of an older version: it sweeps Jobs.
+                    return
                 self._report_trouble(error)
 
-    def _take(self, kind: ChangeType, lease: Object) -> None:
-        if kind in {ChangeType.SYNCED, ChangeType.LOST}:
-            return
-        metadata = lease["metadata"]
-        key = f"{metadata.get('namespace')}/{metadata.get('name')}"
-        if kind is ChangeType.DELETED:
+    def _take(self, resource: Resource, change: Change) -> None:
+        if change.type is ChangeType.SYNCED:
+            self._synced.add(resource)
+            self._news = True
+            self._changed.set()
+            self._report_trouble(None)
+        elif change.type is ChangeType.LOST:
+            self._synced.discard(resource)
+            self._report_trouble(change.error)
+        else:
+            kept = None if change.type is ChangeType.DELETED else change.object
+            if resource is PODS and kept is not None:
+                kept = proxy_job.of_orphan(kept)
+            place = leases.place(change.object)
+            if kept is None:
+                self._known[resource].pop(place, None)
+            else:
+                self._known[resource][place] = kept
+            if resource is LEASES:
+                self._take_lease(kept, change.object)
+
+    def _take_lease(self, kept: Object | None, lease: Object) -> None:
+        """Note a Lease; `kept` is None when it was deleted."""
+        key = "/".join(leases.place(lease))
+        if kept is None:
             self._leases.pop(key, None)
             self._recorder.forget(lease)
         else:

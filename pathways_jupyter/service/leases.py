@@ -245,7 +245,7 @@ async def sweep(
     by_place = {place(lease): lease for lease in leases.items}
     abandoned, kept = list[tuple[Swept, Object | None]](), list[tuple[Swept, Object | None]]()
     for job in (*jobs.items, *orphans):
-        judged = _judge(job, by_place.get(place(job)), client.now())
+        judged = judge(job, by_place.get(place(job)), client.now())
         if judged is not None and not judged[0].kept:
             abandoned.append(judged)
         elif judged is not None and service in {"", untrusted.label(job, names.SERVICE_LABEL)}:
@@ -279,8 +279,14 @@ def place(item: Object) -> tuple[str, str]:
     return str(metadata.get("namespace") or ""), str(item.get("orphan_of") or metadata["name"])
 
 
-def _judge(job: Object, lease: Object | None, now: float) -> tuple[Swept, Object | None] | None:
-    """Return why `job` is considered abandoned, and the Lease to delete with it; None when it is not."""
+def judge(job: Object, lease: Object | None, now: float) -> tuple[Swept, Object | None] | None:
+    """Return why `job` is considered abandoned, and the Lease to delete with it; None when it is not.
+
+    Args:
+      job: A proxy's, or what :func:`.proxy_job.of_orphan` makes of a pod.
+      lease: That of its :func:`place`, if there is one.
+      now: The API server's time, in seconds since the epoch.
+    """
     metadata: Mapping[str, Any] = job["metadata"]
     if metadata.get("deletionTimestamp"):
         return None

@@ -5,11 +5,15 @@ import asyncio
 from collections import Counter
 
 from pathways_jobs import training
+from program_log import Log
 from quiet_cluster import DEADLINE
 
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS
 from pathways_jupyter.operator import main
+from pathways_jupyter.operator.sweeper import Sweeper
+from pathways_jupyter.operator.usage_recorder import UsageRecorder
+from pathways_jupyter.service import leases
 
 
 async def test_an_operator_of_one_namespace_stays_in_it(bench):
@@ -37,3 +41,26 @@ async def test_an_operator_of_one_namespace_stays_in_it(bench):
     assert beyond == {("list", "pods", ""), ("watch", "pods", "")}
     assert not {each for each, times in asked.items() if each[0] == "list" and times > 1}
     assert asked["list", "jobsets", "default"] == asked["list", "pathwaysjobs", "default"] == 1
+
+
+async def test_a_sweeper_lists_only_what_it_is_about_to_delete(bench):
+    """The interval passes many times before a lease of a second ends."""
+    asked, lines = Counter(), Log()
+
+    def note(user, question):
+        # Until something is deleted.
+        if user.name == "operator" and not any(verb == "delete" for verb, _ in asked):
+            asked[question.verb, question.resource] += 1
+
+    async with bench.client() as client, bench.client(name="operator") as own:
+        await leases.create(client, await bench.proxy(client, "live"), seconds=3600)
+        bench.server.audit = note
+        stop, recorder = asyncio.Event(), UsageRecorder(own, "default", say=lines.write)
+        running = asyncio.create_task(Sweeper(own, interval=0.05, recorder=recorder, say=lines.write).run(stop))
+        try:
+            await leases.create(client, await bench.proxy(client, "dead"), seconds=1)
+            await lines.until("(session dead of jane): its lease")
+        finally:
+            stop.set()
+            await asyncio.wait_for(running, DEADLINE)
+    assert {asked["list", kind] for kind in ("jobs", "pods", "leases")} == {2}

@@ -31,7 +31,8 @@ CAPACITY_CHECK_SECONDS = 1.0
 """Free slices are placed faster than this; only after it is the cluster queried for who holds them."""
 CAPACITY_REFRESH_SECONDS = 5.0
 _LONGEST_REFRESH_SECONDS = 30.0
-"""A proxy's own log says at once that it has its slices; only the words about who holds them may be so old."""
+"""A proxy's own log says at once that it has its slices; only the words about who holds them may be so old. A session
+that chooses before it has a proxy, and has waited for long, sees a free slice so late at most."""
 _CHOICE_SECONDS = 0.3
 """First pause between two looks at the free slices before a proxy is made."""
 _A_FEW_MINUTES = 180.0
@@ -105,7 +106,7 @@ class ProxySlices:
           CapacityError: Too few slices are free, and `config.wait` is over.
         """
         config, began, next_sweep = self._config, time.monotonic(), 0.0
-        pauses = Backoff(min(_CHOICE_SECONDS, CAPACITY_REFRESH_SECONDS), CAPACITY_REFRESH_SECONDS)
+        pauses = Backoff(min(_CHOICE_SECONDS, CAPACITY_REFRESH_SECONDS), _LONGEST_REFRESH_SECONDS)
         if config.wait and not config.at_least:
             return
         enough, limit = config.at_least or self._requested, max(config.wait, CAPACITY_CHECK_SECONDS)
