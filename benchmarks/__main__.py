@@ -22,6 +22,7 @@ from benchmarks import (
     memory,
     multihost,
     report,
+    scale,
     sidebar,
     transport,
     tunnel,
@@ -43,6 +44,7 @@ _ON_THEIR_OWN: dict[str, Callable[[], list[Table]]] = {
     "colocated": colocated.run,
     "elastic": elastic.run,
     "sidebar": sidebar.run,
+    "scale": scale.run,
     "multihost": multihost.run,
 }
 
