@@ -13,7 +13,7 @@ from pathways_jupyter.base.errors import ConfigError, PathwaysError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.multihost import cloud
 from pathways_jupyter.multihost.targets import Target, ordered
-from pathways_jupyter.service.names import current_user
+from pathways_jupyter.service.names import login_name
 
 if TYPE_CHECKING:
     from pathways_jupyter.multihost.targets import Selection
@@ -95,7 +95,7 @@ def _add_key(client: Any, node: Any, path: Path) -> None:
     key = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
     if " ".join(key.split()[:2]) in keys:
         return
-    metadata = {**node.metadata, _SSH_KEYS: f"{keys.rstrip()}\n{current_user()}:{key}".strip()}
+    metadata = {**node.metadata, _SSH_KEYS: f"{keys.rstrip()}\n{login_name()}:{key}".strip()}
     # The key may be known to the whole project; if not, the login says so.
     with contextlib.suppress(PathwaysError), cloud.explained(f"Adding your key to {node.name}"):
         changed = {"name": node.name, "metadata": metadata}

@@ -104,10 +104,18 @@ PREFIX = "pathways-proxy"
 
 
 def current_user() -> str:
-    """Return the name of the user of this process; the uid where the system has no name for it.
+    """Return the name of this process's user, which labels all that a user owns, such as sessions and proxies.
 
-    Everything that a user owns (sessions, proxies, what is drawn as "mine") goes by this name. A pod with a random uid
-    and no entry in the passwd file is common on hubs; a constant such as "unknown" would make all of its users one.
+    On a JupyterHub it is the name that the hub has for the user: all of its pods run as one user of their image.
+    """
+    return os.environ.get("JUPYTERHUB_USER") or login_name()
+
+
+def login_name() -> str:
+    """Return the name by which this process's user logs in to hosts; the uid where the system has no name for it.
+
+    A pod with a random uid and no entry in the passwd file is common; a constant such as "unknown" would make all of
+    its users one.
     """
     try:
         return getpass.getuser()

@@ -72,11 +72,17 @@ print(os.getuid(), current_user(), label_value(current_user()))
 
 def test_a_user_without_a_name_goes_by_the_number():
     """As in a hub's pod with a random uid; only root can switch to one."""
-    unnamed = {
-        name: value for name, value in os.environ.items() if name not in {"LOGNAME", "USER", "LNAME", "USERNAME"}
-    }
+    named = {"LOGNAME", "USER", "LNAME", "USERNAME", "JUPYTERHUB_USER"}
+    unnamed = {name: value for name, value in os.environ.items() if name not in named}
     done = subprocess.run([sys.executable, "-c", AS_A_NUMBER], env=unnamed, capture_output=True, text=True, check=True)
     uid, user, label = done.stdout.split()
     assert label == names.label_value(user)
     if os.getuid() == 0:
         assert (uid, user, label) == ("12345", "12345", "12345")
+
+
+def test_a_user_of_a_hub_goes_by_the_hubs_name_except_on_hosts(monkeypatch):
+    monkeypatch.setenv("USER", "jovyan")
+    monkeypatch.delenv("LOGNAME", raising=False)
+    monkeypatch.setenv("JUPYTERHUB_USER", "jane@example.com")
+    assert (names.current_user(), names.login_name()) == ("jane@example.com", "jovyan")
