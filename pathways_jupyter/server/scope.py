@@ -119,11 +119,12 @@ async def resolve(scope: Scope) -> Place:
     """Find the cluster of `scope`.
 
     Raises:
-      ConfigError: There is no kubeconfig, or it cannot be used.
+      ConfigError: There is no kubeconfig, or it cannot be used, or a setting is invalid.
       ClusterError: Google Cloud has no such cluster.
       LocalClusterError: The embedded cluster is not running.
       SessionError: There is no such session.
     """
+    namespace = scope.namespace
     if scope.session:
         record = await asyncio.to_thread(registry.read, scope.session)
         if record is None:
@@ -131,9 +132,9 @@ async def resolve(scope: Scope) -> Place:
         place = Place(replace(await clusters.resolve(record), namespace=record.namespace), scope)
     else:
         place = await asyncio.to_thread(_find, scope)
-    if not scope.namespace:
-        return place
-    return replace(place, cluster=replace(place.cluster, namespace=scope.namespace))
+        # That of `connect`, which need not be the context's nor, in a hub's pod, the pod's.
+        namespace = namespace or (await asyncio.to_thread(config.resolve, {})).namespace
+    return replace(place, cluster=replace(place.cluster, namespace=namespace)) if namespace else place
 
 
 async def client(scope: Scope) -> Client:
@@ -154,7 +155,7 @@ def fingerprint() -> object:
 
     embedded = cluster.find()
     found = []
-    for file in (*kubeconfig.paths(), *([embedded.kubeconfig] if embedded is not None else [])):
+    for file in (config.profiles_path(), *kubeconfig.paths(), *([embedded.kubeconfig] if embedded is not None else [])):
         try:
             found.append((str(file), file.stat().st_mtime_ns))
         except OSError:

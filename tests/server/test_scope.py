@@ -18,7 +18,7 @@ ADDRESS = "https://127.0.0.1:1"
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
     """Nothing is set up."""
-    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "JUPYTER_CONFIG_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
@@ -61,6 +61,20 @@ async def test_the_kubeconfigs_context_is_named(home):
     place = await scopes.resolve(Scope(namespace="other"))
     assert place.scope == Scope(context="mine", namespace="other")
     assert (place.cluster.server, place.cluster.namespace) == (ADDRESS, "other")
+
+
+async def test_without_a_namespace_it_is_the_one_that_connect_takes(home, monkeypatch):
+    kubeconfig(home / ".kube" / "config", "mine")
+    monkeypatch.setenv("PATHWAYS_JUPYTER_NAMESPACE", "tpus")
+    assert (await scopes.resolve(Scope())).cluster.namespace == "tpus"
+    assert (await scopes.resolve(Scope(namespace="other"))).cluster.namespace == "other"
+    monkeypatch.delenv("PATHWAYS_JUPYTER_NAMESPACE")
+    before = scopes.fingerprint()
+    profiles = home / ".jupyter" / "pathways.toml"
+    profiles.parent.mkdir()
+    profiles.write_text('[profiles.default]\nnamespace = "research"\n')
+    assert scopes.fingerprint() != before
+    assert (await scopes.resolve(Scope())).cluster.namespace == "research"
 
 
 async def test_a_kubeconfig_that_the_environment_names_and_that_is_not_there_is_an_error(home, monkeypatch):
