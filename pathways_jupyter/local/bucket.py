@@ -108,6 +108,9 @@ def main(argv: Sequence[str]) -> int:
         setattr(settings, name, prefix + getattr(settings, name))
     from http.server import HTTPServer
 
+    from gcp_storage_emulator.handlers import objects
+
+    objects.download = partial(_download, objects.download)
     from gcp_storage_emulator import server
 
     known = [each for each in server.HANDLERS if prefix in each[0]]
@@ -159,6 +162,14 @@ def _list(request: Any, response: Any, storage: Any) -> None:
     items = [each for each in files if start <= each["name"] < end]
     prefixes = [each for each in prefixes if start <= each < end]
     response.json({"kind": "storage#objects", "prefixes": prefixes, "items": items})
+
+
+def _download(download: Any, request: Any, response: Any, storage: Any) -> None:
+    """Serve an object's content with its generation, without which TensorStore cannot read it a second time."""
+    download(request, response, storage)
+    if response.status < HTTPStatus.BAD_REQUEST:
+        found = storage.get_file_obj(request.params["bucket_name"], request.params["object_id"])
+        response["X-Goog-Generation"] = found["generation"]
 
 
 def _move(request: Any, response: Any, storage: Any) -> None:
