@@ -151,7 +151,6 @@ class Client:
             request = await api.prepare(method, path, query, body=body, content_type=content_type)
             async with asyncio.timeout(ANSWER_SECONDS):
                 response = await self._send(api, request)
-                self.answered[method, response.status] += 1
                 answer = await self._read(response)
             if response.status >= 400:
                 raise self._refused(response, answer, method, path, query)
@@ -271,6 +270,7 @@ class Client:
         sent = boot_seconds()
         response = await api.send(request)
         self._known = True
+        self.answered[response.method, response.status] += 1
         self._clock.correct(response.headers.get("Date", ""), sent)
         return response
 

@@ -345,6 +345,14 @@ def starting():
     return b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
+async def test_all_answers_are_counted_those_that_do_not_end_by_themselves_too():
+    async with Scripted(busy(), ok({}), ok({})) as server:
+        await server.client.post("/x", {})
+        async with server.client.stream("/x") as chunks:
+            assert [each async for each in chunks]
+        assert server.client.answered == {("POST", 429): 1, ("POST", 200): 1, ("GET", 200): 1}
+
+
 async def test_a_server_that_has_just_started_is_asked_again_until_it_knows_its_roles():
     async with Scripted(starting(), starting(), ok({"a": 1}), starting(), ok({})) as server:
         assert await server.client.post("/x", {}) == {"a": 1}
