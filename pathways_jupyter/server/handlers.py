@@ -62,6 +62,9 @@ class Request(request_checks.SameSiteMixin, APIHandler):  # type: ignore[misc]  
         await super().prepare()
         # Jupyter requires the XSRF token for writing requests only. Here, reading uses the user's credentials too.
         if not self._finished and self.request.method in {"GET", "HEAD"}:
+            # JupyterHub replaces this check by its own, which requires the token for reading only where this header
+            # names a script as the sender. It has no setting for that, and navigations are no exception here.
+            self.request.headers["Sec-Fetch-Mode"] = "cors"
             self.check_xsrf_cookie()
 
     def check_referer(self) -> bool:
