@@ -39,7 +39,7 @@ SECONDS ?= 60
 SEED ?= $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test subset wheel dist release-check ui pictures soak lint format bench docs clean
+.PHONY: help demo lab test subset wheel hub dist release-check ui pictures soak lint format bench docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,10 +61,13 @@ subset: $(VENV)/.test ## Run the tests that depend most on JAX: make subset PYTH
 wheel: $(VENV)/.test $(NODE_MODULES) ## Install the wheel into empty and older environments, and as Binder does, and use it there (Chromium)
 	$(WITH_NODE) $(BIN)/pytest -m wheel
 
+hub: $(VENV)/.test $(BIN)/configurable-http-proxy ## Run a JupyterHub for two users, as its page of the documentation says (kubectl)
+	$(BIN)/pytest -m hub tests/jupyterhub
+
 dist: $(VENV)/.release ## Build sdist and wheel from a clone of HEAD into dist/, check them, and rehearse their upload (TAG=)
 	$(BIN)/python tools/make_dist.py
 
-release-check: lint test ui docs wheel dist ## All that a release must pass and this machine can run: also the oldest JAX, and another Python (NEWER=)
+release-check: lint test ui docs wheel hub dist ## All that a release must pass and this machine can run: also the oldest JAX, and another Python (NEWER=)
 	$(MAKE) subset VENV=.venv-oldest JAX=$(OLDEST_JAX)
 	$(if $(NEWER),$(MAKE) subset VENV=.venv-newer PYTHON=$(NEWER),@echo "Not run: another Python, which NEWER=python3.13 names.")
 
@@ -124,6 +127,9 @@ $(VENV)/.installed: pyproject.toml
 $(VENV)/.%: $(VENV)/.installed
 	$(PIP) --group $* $(JAX_PINS)
 	@touch $@
+
+$(BIN)/configurable-http-proxy: | $(VENV)/.hub
+	$(WITH_NODE) npm install --global --prefix $(VENV) --no-audit --no-fund configurable-http-proxy@5
 
 # Installs again only when a lock file changes.
 %/node_modules/.installed: %/package.json %/yarn.lock | $(VENV)/.ui

@@ -7,10 +7,10 @@ import json
 import signal
 import subprocess
 import sys
-import uuid
 
 import aiohttp
 import pytest
+import remote_kernel
 import yaml
 from permissions import IN_CLUSTER, documented_rules
 
@@ -77,25 +77,8 @@ class Lab:
 
     async def run(self, code):
         """Run a cell in a new kernel, and return what it prints or raises."""
-        async with asyncio.timeout(DEADLINE), self.page() as page:
-            async with page.post("/api/kernels", json={"name": "python3"}) as answer:
-                kernel = (await answer.json())["id"]
-            async with page.ws_connect(f"/api/kernels/{kernel}/channels") as channels:
-                request = uuid.uuid4().hex
-                content = {"code": code, "silent": False, "allow_stdin": False, "stop_on_error": True}
-                header = {"msg_id": request, "msg_type": "execute_request", "session": uuid.uuid4().hex}
-                header |= {"username": "", "version": "5.3"}
-                shell = {"channel": "shell", "parent_header": {}, "metadata": {}, "buffers": []}
-                await channels.send_json({"header": header, "content": content, **shell})
-                said = ""
-                async for message in channels:
-                    received = json.loads(message.data)
-                    if received.get("parent_header", {}).get("msg_id") != request:
-                        continue
-                    said += received["content"].get("text", "") + "\n".join(received["content"].get("traceback", ()))
-                    if received["content"].get("execution_state") == "idle":
-                        return said
-        raise AssertionError("the connection was closed")
+        async with asyncio.timeout(DEADLINE), self.page() as page, remote_kernel.started(page, "") as kernel:
+            return await kernel.run(code)
 
 
 KINDS = (*lifecycle._MADE, manifests.CLAIMS, JOBS, PODS, LEASES, NETWORK_POLICIES)

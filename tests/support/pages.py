@@ -74,14 +74,21 @@ class Page:
 
 
 @contextlib.asynccontextmanager
-async def opened(server):
-    """A page of `server`."""
-    async with server.http() as http, http.ws_connect(server.route("updates"), max_msg_size=0) as socket:
+async def reading(connection):
+    """A page behind a WebSocket that is being opened."""
+    async with connection as socket:
         page = Page(socket)
-        reading = asyncio.create_task(page.read())
+        reader = asyncio.create_task(page.read())
         try:
             yield page
         finally:
-            reading.cancel()
+            reader.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await reading
+                await reader
+
+
+@contextlib.asynccontextmanager
+async def opened(server):
+    """A page of `server`."""
+    async with server.http() as http, reading(http.ws_connect(server.route("updates"), max_msg_size=0)) as page:
+        yield page
