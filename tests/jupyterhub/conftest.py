@@ -67,11 +67,11 @@ class JupyterHub:
     """A hub that runs.
 
     Attributes:
-      directory: Where it keeps its files; the homes of users whose servers run beside it are there too.
+      data_path: How the page says that its users' sessions connect.
     """
 
     url: str
-    directory: Path
+    data_path: str
 
     @contextlib.asynccontextmanager
     async def browser(self, name: str) -> AsyncIterator[Browser]:
@@ -142,11 +142,14 @@ def hub(request, machine, cluster, tmp_path_factory) -> Iterator[JupyterHub]:
         config = ON_THE_CLUSTER.format(**values["singleuser"], command=str(BIN / "jupyterhub-singleuser"))
         for name, value in values["hub"]["config"]["KubeSpawner"].items():
             config += f"c.KubeSpawner.{name} = {value!r}\n"
+        data_path = "direct, through a unix socket"
     else:
         (config,) = blocks("python")
         config = config.replace("/etc/team/kubeconfig", str(cluster))
         config += BESIDE_THE_HUB.format(homes=str(directory / "{username}"))
-    yield from running(directory, environ, config)
+        data_path = "a tunnel through the API server"
+    with running(directory, environ, config) as url:
+        yield JupyterHub(url, data_path)
 
 
 def chart_values() -> dict[str, dict]:
@@ -158,8 +161,9 @@ def chart_values() -> dict[str, dict]:
     return values
 
 
-def running(directory: Path, environ: dict[str, str], config: str) -> Iterator[JupyterHub]:
-    """Start a hub, and end it with its users' servers."""
+@contextlib.contextmanager
+def running(directory: Path, environ: dict[str, str], config: str) -> Iterator[str]:
+    """Start a hub, and end it with its users' servers; its URL."""
     port, hub_port, api_port = (portpicker.pick_unused_port() for _ in range(3))
     whole = CONFIG.format(port=port, hub_port=hub_port, api_port=api_port, base=BASE) + config
     (directory / "jupyterhub_config.py").write_text(whole, encoding="utf-8")
@@ -171,7 +175,7 @@ def running(directory: Path, environ: dict[str, str], config: str) -> Iterator[J
     try:
         wait_until(lambda: process.poll() is not None or "JupyterHub is now running" in log.read_text("utf-8"))
         assert process.poll() is None, log.read_text("utf-8")
-        yield JupyterHub(f"http://127.0.0.1:{port}{BASE}", directory)
+        yield f"http://127.0.0.1:{port}{BASE}"
     finally:
         process.terminate()
         process.wait(60)

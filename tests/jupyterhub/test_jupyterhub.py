@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.hub, pytest.mark.timeout(600)]
 DEADLINE = 120
 READING = ("version", "contexts", "services", "jobs/x", "logs?pod=x")
 COMPUTE = "import jax; print('sum', int(jax.numpy.arange(8).sum()), jax.devices()[0].platform)"
+DATA_PATH = "from pathways_jupyter.session import registry; print(registry.sessions()[0].data_path)"
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ async def test_no_user_reaches_the_routes_of_another(users):
                 assert await status_of(browser, browser.route(path), **mode) == 403
 
 
-async def test_notebooks_of_two_users_share_a_cluster_and_leave_nothing_when_the_hub_stops_them(users, admin):
+async def test_notebooks_of_two_users_share_a_cluster_and_leave_nothing_when_the_hub_stops_them(hub, users, admin):
     alice, bob = users
     async with asyncio.timeout(DEADLINE * 2), alice.kernel() as one, bob.kernel() as two, alice.page() as page:
         await page.look()
@@ -82,11 +83,14 @@ async def test_notebooks_of_two_users_share_a_cluster_and_leave_nothing_when_the
             said = await kernel.run("%load_ext pathways_jupyter\n%pathways connect --tpu tpuv6e:2x2=1 --wait 60")
             assert "connected" in said
             assert "sum 28 tpu" in await kernel.run(COMPUTE)
+            assert hub.data_path in await kernel.run(DATA_PATH)
         assert "bob" in await one.run("%pathways slices")
         assert "alice" in await two.run("%pathways slices")
         await page.until(lambda page: sorted(holders(page)) == ["alice", "bob"])
         assert [session["user"] for session in page.sessions] == ["alice"]
         assert "connect" in await two.run("%pathways disconnect")
+        # The page's last section.
+        assert "All is well" in await one.run("!pathways-jupyter doctor")
         await page.until(lambda page: holders(page) == ["alice"])
         again = await two.run("%pathways connect --tpu tpuv6e:2x2=1 --wait 60")
         assert "connected" in again
