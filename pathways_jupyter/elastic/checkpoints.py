@@ -2,6 +2,9 @@
 
 Orbax renames a checkpoint, or marks it, only when all of it has been written: one that was cut short is not listed, and
 is removed by the next run. Needs the extra ``pathways_jupyter[elastic]``.
+
+In a bucket the TPU hosts write and read the arrays themselves, if the proxy offers that. Otherwise, and on a disk, they
+go through this process; what either writes, the other can read.
 """
 
 from __future__ import annotations
@@ -9,14 +12,17 @@ from __future__ import annotations
 import base64
 import importlib.util
 import threading
+from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base.packages import require
+from pathways_jupyter.base.sentences import say
 from pathways_jupyter.elastic.batches import Position
-from pathways_jupyter.elastic.errors import ElasticRuntimeError
+from pathways_jupyter.elastic.errors import ElasticRuntimeError, is_proxy_gone
 
 if TYPE_CHECKING:
+    from pathways_jupyter.elastic.goodput import Writer
     from pathways_jupyter.elastic.reshard import Form
 
 _STATE, _LEAVES, _EXTRA = "state", "leaves", "extra"
@@ -29,27 +35,50 @@ class Checkpoints:
     Args:
       path: A local directory, or ``gs://BUCKET/DIRECTORY``; it is made if it does not exist.
       keep: How many to keep; an older one is removed when a newer one is whole.
+      by_hosts: Whether the hosts write to a bucket themselves, if the proxy offers that.
+
+    Attributes:
+      notes: What a user should know about writing and reading here, each said once; the reader removes them.
 
     Raises:
       ConfigError: Orbax, or what it needs for a bucket, is not installed.
       ElasticRuntimeError: The bucket cannot be read.
     """
 
-    def __init__(self, path: str, *, keep: int) -> None:
+    def __init__(self, path: str, *, keep: int, by_hosts: bool = True) -> None:
         in_bucket = path.startswith("gs://")
         require("elastic", f"Keeping snapshots in {path}", "etils", "orbax.checkpoint")
         # These paths go through TensorFlow where that is installed.
         if in_bucket and importlib.util.find_spec("tensorflow") is None:
             require("elastic", f"Keeping snapshots in {path}", "gcsfs")
+        import jax
+        import numpy as np
         import orbax.checkpoint as ocp
         from etils import epath
 
         place = epath.Path(path) if "://" in path else epath.Path(path).expanduser().absolute()
         self.path = path
+        self.notes: deque[str] = deque()
         self._ocp = ocp
+        # Not Orbax's own table of handlers, which pathwaysutils changes.
+        arrays: Any = ocp.type_handlers.ArrayHandler()
+        self._by_hosts = by_hosts and in_bucket
+        if self._by_hosts:
+            try:
+                from pathways_jupyter.elastic import persistence
+
+                arrays = persistence.Arrays()
+            except ImportError as error:
+                self._decline(str(error))
+        self._arrays = arrays
+        registry = ocp.type_handlers.create_type_handler_registry(
+            (jax.Array, arrays), (np.ndarray, ocp.type_handlers.NumpyHandler())
+        )
+        # In a bucket, always the one format that hosts write and read.
+        handler = ocp.PyTreeCheckpointHandler(use_ocdbt=not in_bucket, type_handler_registry=registry)
         # Orbax's own thread is not needed: snapshots are written by one already.
         options = ocp.CheckpointManagerOptions(max_to_keep=keep, create=True, enable_async_checkpointing=False)
-        handlers = {_STATE: ocp.StandardCheckpointHandler(), _EXTRA: ocp.JsonCheckpointHandler()}
+        handlers = {_STATE: handler, _EXTRA: ocp.JsonCheckpointHandler()}
         try:
             self._manager = ocp.CheckpointManager(place, options=options, item_handlers=handlers)
         except Exception as error:
@@ -66,23 +95,64 @@ class Checkpoints:
         with self._lock:
             return sorted(self._manager.all_steps())
 
-    def write(self, step: int, arrays: Sequence[Any], extra: Any) -> None:
-        """Write a checkpoint; no-op if there is one of this step already.
+    def write(self, step: int, arrays: Sequence[Any], extra: Any) -> Writer | None:
+        """Write a checkpoint, and return what wrote the arrays; no-op if there is one of this step already.
+
+        Args:
+          arrays: Of JAX or NumPy.
 
         Raises:
           ElasticRuntimeError: `extra` cannot be written as JSON.
+          JaxRuntimeError: A slice or the proxy was lost meanwhile.
           Exception: Orbax's own errors.
         """
+        import numpy as np
+
         args = self._ocp.args
         described = _to_json(extra)
+
+        def save(arrays: list[Any]) -> None:
+            items = {_STATE: args.PyTreeSave({_LEAVES: arrays}), _EXTRA: args.JsonSave({"extra": described})}
+            self._manager.save(step, args=args.Composite(**items), force=True)
+
         with self._lock:
             # A step that is repeated after a loss gives the same state.
-            if step not in self._manager.all_steps():
-                items = {
-                    _STATE: args.StandardSave({_LEAVES: list(arrays)}),
-                    _EXTRA: args.JsonSave({"extra": described}),
-                }
-                self._manager.save(step, args=args.Composite(**items), force=True)
+            if step in self._manager.all_steps():
+                return None
+            if self._hosts_serve(arrays):
+                try:
+                    save(list(arrays))
+                except Exception as error:
+                    self._fall_back(error)
+                else:
+                    return "hosts"
+            save([np.asarray(array) for array in arrays])
+            return "notebook"
+
+    def _hosts_serve(self, arrays: Sequence[Any]) -> bool:
+        """Return whether the hosts write and read such arrays here, as far as that is known."""
+        import jax
+
+        if not jax.devices()[0].client.runtime_type.startswith("proxy/"):
+            return False
+        if self._by_hosts:
+            from pathways_jupyter.elastic import persistence
+
+            if kind := persistence.unsupported([array.dtype for array in arrays]):
+                self._decline(f"hosts cannot read arrays of {kind}")
+        return self._by_hosts
+
+    def _fall_back(self, error: Exception) -> None:
+        """Decline the hosts' service after `error`, or raise it if it is about a lost slice or proxy."""
+        # NOT_FOUND or INTERNAL may be about the bucket. If it was a loss, the notebook does not get far either.
+        if is_proxy_gone(error) or "DATA_LOSS" in str(error):
+            raise error
+        self._decline(str(error).partition("\n")[0])
+
+    def _decline(self, reason: str) -> None:
+        """From now on arrays go through this process."""
+        self._by_hosts = False
+        self.notes.append(say("Snapshots in {path} go through the notebook: {reason}", path=self.path, reason=reason))
 
     def extra(self, step: int) -> Any:
         """Return what was written beside the arrays of `step`."""
@@ -110,19 +180,36 @@ class Checkpoints:
             )
 
     def read(self, step: int, form: Form, shardings: Sequence[Any]) -> list[Any]:
-        """Return the arrays of `step` with `shardings`; each device's part is read by itself."""
+        """Return the arrays of `step` with `shardings`; each device's part is read by itself.
+
+        Raises:
+          JaxRuntimeError: A slice or the proxy was lost meanwhile.
+          Exception: Orbax's own errors.
+        """
         import jax
 
         args = self._ocp.args
-        expected = [
-            jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=sharding)
-            for shape, sharding in zip(form.shapes, shardings, strict=True)
-        ]
+        expected = {
+            _LEAVES: [
+                jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=sharding)
+                for shape, sharding in zip(form.shapes, shardings, strict=True)
+            ]
+        }
+        how = self._ocp.checkpoint_utils.construct_restore_args(expected)
+
+        def restored(*, by_hosts: bool) -> list[Any]:
+            self._arrays.by_hosts = by_hosts
+            composite = args.Composite(**{_STATE: args.PyTreeRestore(expected, restore_args=how)})
+            return list(jax.block_until_ready(self._manager.restore(step, args=composite)[_STATE][_LEAVES]))
+
         with self._lock:
-            read = self._manager.restore(
-                step, args=args.Composite(**{_STATE: args.StandardRestore({_LEAVES: expected})})
-            )
-        return list(read[_STATE][_LEAVES])
+            if self._hosts_serve(form.shapes):
+                try:
+                    return restored(by_hosts=True)
+                except Exception as error:
+                    # Perhaps another version wrote it, in a format that hosts cannot read.
+                    self._fall_back(error)
+            return restored(by_hosts=False)
 
 
 def _to_json(value: Any) -> Any:

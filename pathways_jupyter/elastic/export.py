@@ -15,7 +15,7 @@ from pathways_jupyter.elastic.record import Record
 
 
 def to_json(record: Record) -> str:
-    """Return ``events``, ``steps`` (time, slices, metrics) and ``goodput`` (seconds by category)."""
+    """Return ``events``, ``steps`` (time, slices, metrics), ``goodput`` (seconds by category) and ``snapshots``."""
     value = {
         "run": record.id,
         "begun": record.begun,
@@ -24,6 +24,7 @@ def to_json(record: Record) -> str:
         "events": [asdict(each) for each in record.events],
         "steps": [{**asdict(each), "metrics": _finite(each.metrics)} for each in record.steps],
         "goodput": {name: round(seconds, 3) for name, seconds in record.goodput.seconds().items()},
+        "snapshots": [asdict(each) for each in record.goodput.snapshots],
     }
     return json.dumps(value, allow_nan=False)
 

@@ -9,7 +9,9 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 
 class Spent(StrEnum):
@@ -33,8 +35,45 @@ class Spent(StrEnum):
     REINITIALIZATION = "ELASTIC_REINITIALIZATION"
 
 
+Writer = Literal["hosts", "notebook"]
+
+
+@dataclass
+class SnapshotCost:
+    """What one snapshot cost.
+
+    Attributes:
+      step: The state before this step.
+      nbytes: Bytes of the state, without its replicas.
+      waited: Seconds for which training stood still; they are in ``CHECKPOINT_SAVE``.
+      copied: Seconds until it was on the hosts or in the notebook, beside training; None if it never was.
+      written: Seconds for which it was then being written, beside training; None if it was not.
+      writer: What wrote it, to a directory or a bucket; None if it was not written.
+    """
+
+    step: int = 0
+    nbytes: int = 0
+    waited: float = 0.0
+    copied: float | None = None
+    written: float | None = None
+    writer: Writer | None = None
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Context manager: training stands still for this snapshot."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.waited += time.monotonic() - began
+
+
 class Goodput:
-    """A running account, written by one thread; any thread may read it while the run goes on."""
+    """A running account, written by one thread; any thread may read it while the run goes on.
+
+    Attributes:
+      snapshots: What each snapshot cost, in the order in which they were taken.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -43,6 +82,7 @@ class Goodput:
         self._ended = False
         self._spent = dict.fromkeys(Spent, 0.0)
         self._steps: dict[int, float] = {}
+        self.snapshots: list[SnapshotCost] = []
 
     @contextlib.contextmanager
     def during(self, what: Spent) -> Iterator[None]:

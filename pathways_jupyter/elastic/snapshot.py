@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pathways_jupyter.base import interrupts
 from pathways_jupyter.elastic import health, reshard
 from pathways_jupyter.elastic.errors import ElasticRuntimeError, is_slice_down
+from pathways_jupyter.elastic.goodput import SnapshotCost
 from pathways_jupyter.elastic.reshard import Form
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Snapshot:
       problem: Why it was not written where it should have been; empty otherwise.
       ready: Set when a copy is whole, or never will be.
       finished: Set when all copies are.
+      cost: What it has cost so far.
     """
 
     step: int
@@ -46,6 +48,12 @@ class Snapshot:
     problem: str = ""
     ready: interrupts.Event = field(default_factory=interrupts.Event, repr=False)
     finished: interrupts.Event = field(default_factory=interrupts.Event, repr=False)
+    cost: SnapshotCost = field(default_factory=SnapshotCost, repr=False)
+
+    def wait(self, *, everywhere: bool = False) -> None:
+        """Hold training up until a copy is whole, or all are; or never will be."""
+        with self.cost.waiting():
+            (self.finished if everywhere else self.ready).wait()
 
     def on(self, mesh: jax.sharding.Mesh, *, usable: Collection[int]) -> Any:
         """Return the state on `mesh`, with the partition that it had.

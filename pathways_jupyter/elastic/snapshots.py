@@ -13,6 +13,8 @@ import copy
 import logging
 import math
 import threading
+import time
+from collections import deque
 from typing import Any, Literal, get_args
 
 import psutil
@@ -22,6 +24,7 @@ from pathways_jupyter.elastic.arguments import check_choice, check_whole
 from pathways_jupyter.elastic.batches import Batches
 from pathways_jupyter.elastic.checkpoints import Checkpoints
 from pathways_jupyter.elastic.errors import ElasticRuntimeError
+from pathways_jupyter.elastic.goodput import SnapshotCost
 from pathways_jupyter.elastic.reshard import Form
 from pathways_jupyter.elastic.snapshot import Snapshot, copied, on_hosts
 
@@ -44,13 +47,15 @@ class Snapshots:
         now and then in the notebook too.
       limit_bytes: Most bytes that all snapshots may take in the notebook; default: half of the available memory.
       notebook_every: With ``auto`` and the hosts: of how many snapshots one is copied into the notebook too, so that
-        the run survives the loss of its proxy; 0 for none.
+        the run survives the loss of its proxy; 0 for none. Default: 10, or 0 with a `path`, whose snapshots outlive
+        the proxy too.
       path: A local directory or ``gs://BUCKET/DIRECTORY``, where snapshots are written too; a run that begins with a
         directory that has some resumes from the newest.
       path_every: Of how many snapshots one is written there.
 
     Attributes:
       path: Where snapshots are written; None if they are not.
+      notes: What a user should know about writing and reading there; the reader removes them.
       settled: The number of steps that are known to be complete. A snapshot may be whole before the last step before it
         has been reported; going back to that one would leave the step's metrics out.
       batches: The data of the run that these are the snapshots of; a run that resumes goes on with them.
@@ -67,7 +72,7 @@ class Snapshots:
         keep: int = 2,
         where: Place = "auto",
         limit_bytes: int | None = None,
-        notebook_every: int = 10,
+        notebook_every: int | None = None,
         path: str | None = None,
         path_every: int = 10,
     ) -> None:
@@ -75,6 +80,8 @@ class Snapshots:
         check_choice("where", where, get_args(Place))
         if limit_bytes is not None:
             check_whole("limit_bytes", limit_bytes, at_least=0)
+        if notebook_every is None:
+            notebook_every = 10 if path is None else 0
         check_whole("notebook_every", notebook_every, at_least=0)
         check_whole("path_every", path_every, at_least=1)
         self.keep = keep
@@ -86,6 +93,7 @@ class Snapshots:
         self.batches: Batches | None = None
         self.path = path
         self._checkpoints = Checkpoints(path, keep=keep) if path is not None else None
+        self.notes: deque[str] = self._checkpoints.notes if self._checkpoints is not None else deque()
         self._whole: list[Snapshot] = []
         self._taken = 0
         self._last: Snapshot | None = None
@@ -163,14 +171,16 @@ class Snapshots:
         save = self._checkpoints is not None and (everywhere or number % self.path_every == 0)
         # Bounds the memory, and the number of threads.
         if self._last is not None:
-            self._last.ready.wait()
+            self._last.wait()
         if (notebook or save) and self._last_outside is not None:
-            self._last_outside.finished.wait()
-        snapshot = Snapshot(step, form, copy.deepcopy(extra), place)
+            self._last_outside.wait(everywhere=True)
+        snapshot = Snapshot(step, form, copy.deepcopy(extra), place, cost=SnapshotCost(step, form.nbytes))
+        with snapshot.cost.waiting():
+            # Copied also for the notebook, because the arrays are gone when the next step has donated them.
+            copies = copied(plain)
         threading.Thread(
             target=self._finish,
-            # Copied also for the notebook, because the arrays are gone when the next step has donated them.
-            args=(snapshot, copied(plain), self._proxies),
+            args=(snapshot, copies, self._proxies),
             kwargs={"notebook": notebook, "save": save},
             name=f"elastic-snapshot-{step}",
             daemon=True,
@@ -185,7 +195,7 @@ class Snapshots:
         """Wait until all copies that are being made are complete."""
         for each in (self._last, self._last_outside):
             if each is not None:
-                each.finished.wait()
+                each.wait(everywhere=True)
 
     def candidates(self) -> list[Snapshot]:
         """Return the whole snapshots: newest first, but last those whose steps are not known to be complete."""
@@ -219,22 +229,26 @@ class Snapshots:
         import jax
         import numpy as np
 
+        cost, began = snapshot.cost, time.monotonic()
         try:
             # Taken apart while all of it is there.
             pieces = [reshard.Pieces.of(leaf) if isinstance(leaf, jax.Array) else leaf for leaf in copies]
             jax.block_until_ready(copies)
             if snapshot.place == "hosts":
                 self._keep(snapshot, proxy, pieces=pieces)
-            arrays = [np.asarray(leaf) for leaf in copies] if notebook or save else []
             if notebook:
-                self._keep(snapshot, proxy, arrays=arrays)
+                self._keep(snapshot, proxy, arrays=[np.asarray(leaf) for leaf in copies])
+            cost.copied = time.monotonic() - began
             if save and self._checkpoints is not None:
                 try:
-                    self._checkpoints.write(snapshot.step, arrays, snapshot.extra)
+                    cost.writer = self._checkpoints.write(snapshot.step, copies, snapshot.extra)
                 except Exception as error:
                     snapshot.problem = f"The snapshot before step {snapshot.step} was not written: {error}"
                     logger.warning(snapshot.problem)
+                    self.notes.append(snapshot.problem)
                 else:
+                    if cost.writer is not None:
+                        cost.written = time.monotonic() - began - cost.copied
                     self._keep(snapshot, proxy, saved=self._checkpoints)
         except Exception as error:
             # A slice was lost while it was copied. The earlier snapshots stay.

@@ -143,7 +143,9 @@ class TrainingRun:
                 self.snapshots.check(self.state)
                 self.snapshots.settled = 0
                 # So that there is always one to go back to.
-                self._snapshot(everywhere=True).finished.wait()
+                with self._goodput.during(Spent.CHECKPOINT_SAVE):
+                    self._snapshot(everywhere=True).wait(everywhere=True)
+                self._report()
                 if self.snapshot.error is not None:
                     raise self.snapshot.error
                 if self.snapshot.problem:
@@ -168,8 +170,7 @@ class TrainingRun:
         if before is not None:
             self._confirm(*before)
         if self.next_step % self.snapshot_every == 0 and self.in_flight is not None:
-            with self._goodput.during(Spent.CHECKPOINT_SAVE):
-                self._snapshot()
+            self._snapshot()
 
     def _dispatch(self) -> None:
         """Start the next step; without a batch there is none."""
@@ -226,7 +227,7 @@ class TrainingRun:
         if self.snapshot.step <= number and self.snapshot.place == "hosts" and not self.snapshot.ready.is_set():
             # Enqueued before this step, it is about to be whole. So no more steps are lost than between two snapshots.
             with self._goodput.during(Spent.CHECKPOINT_SAVE):
-                self.snapshot.ready.wait()
+                self.snapshot.wait()
         self._goodput.step(number)
         self.confirmed = number + 1
         self.snapshots.settled = max(self.snapshots.settled, self.confirmed)
@@ -238,12 +239,19 @@ class TrainingRun:
             self.record.add(Kind.RESUMED, said, step=number + 1, slices=active)
 
     def _snapshot(self, *, everywhere: bool = False) -> Any:
-        if self.snapshot is not None and self.snapshot.problem:
-            self.record.add(Kind.RETRY, self.snapshot.problem, step=self.confirmed)
-        self.snapshot = self.snapshots.take(self.next_step, self.state, self.batches.position(), everywhere=everywhere)
+        self._report()
+        with self._goodput.during(Spent.CHECKPOINT_SAVE):
+            position = self.batches.position()
+            self.snapshot = self.snapshots.take(self.next_step, self.state, position, everywhere=everywhere)
+        self._goodput.snapshots.append(self.snapshot.cost)
         if (oldest := self.snapshots.oldest()) is not None:
             self.batches.forget(oldest.extra)
         return self.snapshot
+
+    def _report(self) -> None:
+        """Make events of what was found when snapshots were written and read."""
+        while self.snapshots.notes:
+            self.record.add(Kind.RETRY, self.snapshots.notes.popleft(), step=self.confirmed)
 
     def _resume(self, restored: Restored) -> None:
         """Go on from a snapshot."""
@@ -252,6 +260,7 @@ class TrainingRun:
         self.snapshot = restored.snapshot
         self.next_step = self.confirmed = restored.snapshot.step
         self.resuming = True
+        self._report()
 
     def _grow(self) -> None:
         """Move the state to a mesh with the slices that have become available."""
@@ -279,8 +288,7 @@ class TrainingRun:
                 self._snapshot(everywhere=True)
             # So that none is cut short by the end of the process.
             self.snapshots.wait()
-            if self.snapshot.problem:
-                self.record.add(Kind.RETRY, self.snapshot.problem, step=self.confirmed)
+            self._report()
 
     def _mesh(self, slices: frozenset[int]) -> jax.sharding.Mesh:
         return self.mesh_for([self.manager.slice_to_devices[index] for index in sorted(slices)])

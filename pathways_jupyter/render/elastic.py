@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from pathways_jupyter.elastic.event_kinds import Kind, Phase
-from pathways_jupyter.elastic.goodput import Spent
+from pathways_jupyter.elastic.goodput import SnapshotCost, Spent
 from pathways_jupyter.elastic.record import Record
 from pathways_jupyter.render import text
 from pathways_jupyter.render.events import ELASTIC_TONES
@@ -17,6 +17,8 @@ from pathways_jupyter.render.view import View, drawn, said
 
 _MAX_EVENTS = 50
 """Newest events that are listed."""
+_MAX_SNAPSHOTS = 5
+"""Newest snapshots whose costs are listed."""
 _PHASE_TONES = {Phase.RECOVERING: Tone.WAIT, Phase.WAITING: Tone.WAIT, Phase.STOPPED: Tone.FAIL}
 _NAMES: Mapping[Spent, tuple[str, str]] = {
     Spent.STEP: ("productive steps", "var(--pw-ok)"),
@@ -67,6 +69,7 @@ def view(record: Record, metrics: Sequence[str] = ()) -> View:
         Part(f"{title}; {record.phase}; {summary}.", top.html),
         _curves(record, list(metrics) or list(record.newest)[:1]),
         _bar(spent),
+        _costs(record.goodput.snapshots[-_MAX_SNAPSHOTS:]),
         table((), rows),
     )
 
@@ -77,6 +80,16 @@ def _bar(spent: Mapping[Spent, float]) -> Part:
     return share_bar(
         "goodput", [(*_NAMES[what], seconds) for what, seconds in [(Spent.STEP, spent[Spent.STEP]), *rest]]
     )
+
+
+def _costs(snapshots: Sequence[SnapshotCost]) -> Part:
+    """What each snapshot cost; nothing without any."""
+    rows = []
+    for each in snapshots:
+        times = ["" if seconds is None else f"{seconds:.3f} s" for seconds in (each.waited, each.copied, each.written)]
+        rows.append((f"{each.step}", f"{each.nbytes / 1e6:,.1f} MB", *times, each.writer or ""))
+    headers = ("snapshot before step", "state", "training waited", "copied in", "written in", "by")
+    return table(headers, rows) if rows else Part("", "")
 
 
 _WIDTH = 640

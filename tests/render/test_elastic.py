@@ -11,6 +11,7 @@ import pytest
 
 from pathways_jupyter.elastic import export
 from pathways_jupyter.elastic.event_kinds import Kind
+from pathways_jupyter.elastic.goodput import SnapshotCost
 from pathways_jupyter.elastic.record import Record
 from pathways_jupyter.render import elastic as picture
 
@@ -42,6 +43,20 @@ def test_the_run_is_drawn_with_its_slices_a_metric_its_time_and_its_events(recor
     assert "recovering; 2 slices in use" in head
     assert "1 loss survived" in head
     assert [line[0] for line in events] == ["✗", "✗", "!"]
+
+
+def test_what_each_snapshot_cost_is_shown_and_exported(record):
+    costs = record.goodput.snapshots
+    costs += [SnapshotCost(10 * number, 2_000_000, waited=0.25, copied=0.5) for number in range(6)]
+    costs[-1].written, costs[-1].writer = 1.5, "hosts"
+    lines = [line.split("  ") for line in picture.view(record).text.splitlines()]
+    shown = [[cell.strip() for cell in line if cell] for line in lines if any("MB" in cell for cell in line)]
+    assert [line[0] for line in shown] == ["10", "20", "30", "40", "50"]
+    assert shown[0][1:] == ["2.0 MB", "0.250 s", "0.500 s"]
+    assert shown[-1][1:] == ["2.0 MB", "0.250 s", "0.500 s", "1.500 s", "hosts"]
+    exported = json.loads(export.to_json(record))["snapshots"]
+    costs = {"step": 50, "nbytes": 2_000_000, "waited": 0.25, "copied": 0.5, "written": 1.5, "writer": "hosts"}
+    assert exported[-1] == costs
 
 
 def test_any_metric_can_be_drawn_and_names_do_no_harm(record):
