@@ -24,6 +24,7 @@ from benchmarks import (
     report,
     scale,
     sidebar,
+    snapshots,
     transport,
     tunnel,
 )
@@ -36,6 +37,7 @@ _ON_CLUSTER: dict[str, Callable[[str, str], list[Table]]] = {
     "dispatch": dispatch.run,
     "memory": memory.run,
     "jobs": jobs.run,
+    "snapshots": snapshots.run,
     # Last: the peer leaves its proxy behind.
     "interruption": interruption.run,
 }
