@@ -83,6 +83,15 @@ def test_it_ends_all_that_the_command_has_started_on_request(kept, tmp_path):
     assert (ended["code"], ended["why"]) == (-signal.SIGKILL, "stopped")
 
 
+def test_it_ends_what_has_no_mark_in_its_environment_too(kept, tmp_path):
+    pid = tmp_path / "pid"
+    kept.start(f"env -i setsid sh -c 'echo $$ > {pid}; exec sleep 300' & while true; do sleep 0.1; done")
+    wait_until(lambda: pid.exists() and pid.read_text())
+    keeper.ask_to_stop(str(kept.directory))
+    assert kept.end()["why"] == "stopped"
+    assert not psutil.pid_exists(int(pid.read_text()))
+
+
 def test_without_its_client_it_ends_after_the_lease(kept):
     kept.start("sleep 300", lease=0.3)
     assert kept.end()["why"] == "abandoned"
