@@ -79,6 +79,8 @@ class JupyterHub:
             form = {"username": name, "password": "any", "_xsrf": browser.token("/team/hub/")}
             async with http.post(f"{self.url}hub/login?next={BASE}hub/spawn", data=form) as answer:
                 assert answer.status == 200, await answer.text()
+            # A page of the hub's sets the login's token; JupyterHub 5 shows none on the way to a server that runs.
+            await browser.get(f"{self.url}hub/home")
             # It ends when the server runs, or has failed to start.
             await browser.get(f"{self.url}hub/api/users/{name}/server/progress", headers=browser.headers("/team/hub/"))
             browser.lab = await browser.get(f"{browser.base}/lab")
