@@ -77,7 +77,9 @@ class Installation:
                 "JUPYTER_CONFIG_DIR": f"{name}/config",
             }
             there = replace(self, environ={**self.environ, **directories})
-            variables = {"PATHWAYS_UI_BROWSER": browser, "PATHWAYS_UI_ROOT": str(home / "notebooks")}
+            # The browser needs the system's commands.
+            path = f"{self.directory / 'bin'}{os.pathsep}{os.environ['PATH']}"
+            variables = {"PATH": path, "PATHWAYS_UI_BROWSER": browser, "PATHWAYS_UI_ROOT": str(home / "notebooks")}
             try:
                 seen = subprocess.run(
                     [node, playwright, "test", "--project=installed"],
