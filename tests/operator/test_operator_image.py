@@ -1,6 +1,7 @@
 """The operator's image: what is in its build context, and that this is enough for an operator."""
 
 import subprocess
+import sys
 import venv
 from importlib import metadata
 from pathlib import Path
@@ -38,6 +39,13 @@ def test_a_wheel_that_is_not_there_is_named_before_anything_is_written(tmp_path)
     with pytest.raises(ConfigError, match=r"missing\.whl cannot be read"):
         operator_image.plan(wheel=tmp_path / "missing.whl", folder=tmp_path / "context")
     assert not (tmp_path / "context").exists()
+
+
+def test_hadolint_finds_nothing_in_its_dockerfile(tmp_path):
+    (tmp_path / "Dockerfile").write_text(operator_image.plan(folder=tmp_path).files["Dockerfile"])
+    hadolint = Path(sys.executable).with_name("hadolint")
+    done = subprocess.run([hadolint, tmp_path / "Dockerfile"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.wheel
