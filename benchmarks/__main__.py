@@ -17,6 +17,7 @@ from benchmarks import (
     elastic,
     imports,
     in_cluster,
+    installation,
     interruption,
     jobs,
     memory,
@@ -42,6 +43,7 @@ _ON_CLUSTER: dict[str, Callable[[str, str], list[Table]]] = {
     "interruption": interruption.run,
 }
 _ON_THEIR_OWN: dict[str, Callable[[], list[Table]]] = {
+    "installation": installation.run,
     "transport": transport.run,
     "colocated": colocated.run,
     "elastic": elastic.run,
