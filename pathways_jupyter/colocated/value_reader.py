@@ -93,7 +93,8 @@ class Reader:
             return codec.MAPPINGS[kind](self._pairs(rest[0]))
         if kind in codec.TEXTS:
             made = codec.TEXTS[kind]
-            return getattr(made, "fromisoformat", made)(_text(rest[0]))
+            read = getattr(made, "fromisoformat", made)(_text(rest[0]))
+            return read.replace(fold=1) if rest[1:] == [1] else read
         if kind == "int":
             return int(_text(rest[0]), 16)
         if kind == "defaultdict":

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pathways_jupyter.colocated.errors import ColocatedError
@@ -54,6 +54,8 @@ VALUES = st.recursive(
 
 @settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(VALUES)
+@example(datetime.datetime(2000, 1, 1, fold=1))
+@example(datetime.time(1, fold=1))
 def test_a_value_comes_back_as_it_was_with_its_type(value) -> None:
     found = back(value)
     assert found == value

@@ -99,7 +99,9 @@ class Writer:
         if kind is collections.defaultdict and value.default_factory in _FACTORIES:
             return ["defaultdict", self._pairs(value, place), _FACTORIES[value.default_factory]]
         if kind in _TEXTS:
-            return [_TEXTS[kind], value.isoformat() if hasattr(value, "isoformat") else str(value)]
+            text = value.isoformat() if hasattr(value, "isoformat") else str(value)
+            # No text has it: whether a time is the second of two, when a clock is set back.
+            return [_TEXTS[kind], text, 1] if getattr(value, "fold", 0) else [_TEXTS[kind], text]
         if kind is datetime.timedelta:
             return ["timedelta", value.days, value.seconds, value.microseconds]
         if isinstance(value, (jax.Array, np.ndarray)) and self._is_array(value):
