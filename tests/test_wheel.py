@@ -101,13 +101,17 @@ def test_the_sidebar_and_the_magics_work_in_an_older_jupyterlab(older):
 def test_uv_installs_the_same(core, make_environment, wheel):
     made = make_environment("uv")
     made.pip("install", "uv")
-    python = str(made.directory / "own" / "bin" / "python")
-    for words in (["venv", "--seed", str(made.directory / "own")], ["pip", "install", "--python", python, str(wheel)]):
+    own = made.directory / "own"
+    python = str(own / "bin" / "python")
+    # Without a name it takes a Python that it downloads.
+    for words in (
+        ["venv", "--python", str(made.directory / "bin" / "python"), str(own)],
+        ["pip", "install", "--python", python, str(wheel)],
+        ["pip", "check", "--python", python],
+    ):
         done = made.run("uv", *words)
         assert done.returncode == 0, done.stderr
-    installed = Installation(made.directory / "own", made.environ)
-    assert installed.versions() == core.versions()
-    installed.pip("check")
+    assert Installation(own, made.environ).versions() == core.versions()
 
 
 def test_pipx_installs_the_command_line(machine, make_environment, wheel):
