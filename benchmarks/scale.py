@@ -104,8 +104,10 @@ async def _session(values: Values) -> None:
         cold, warm = (Spawner(each) for each in (programs.preload, programs.preload_jax))
         cold.start()
         warm.start()
-        cluster = RunningCluster(Path(name), Settings({TYPE: 2}), cold=cold, warm=warm)
-        asked, kubeconfig = count(cluster.api), Path(name) / "session"
+        # Named after it, which a temporary directory's name may not be fit for.
+        (directory := Path(name) / "bench").mkdir()
+        cluster = RunningCluster(directory, Settings({TYPE: 2}), cold=cold, warm=warm)
+        asked, kubeconfig = count(cluster.api), directory / "session"
         await cluster.start()
         try:
             async with asyncio.timeout(_DEADLINE_SECONDS):
