@@ -35,6 +35,8 @@ def main() -> None:
                 copy = shutil.copy(notebook, directory)
                 _call(
                     *("-m", "nbconvert", "--to=notebook", "--execute", "--log-level=ERROR"),
+                    # Over TCP each kernel would warn that it is not encrypted.
+                    *("--KernelManager.transport=ipc", f"--KernelManager.ip={directory}/kernel"),
                     *(f"--ExecutePreprocessor.timeout={TIMEOUT_SECONDS}", f"--output-dir={out}", copy),
                     environ=environ,
                 )

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import cli_forks
 import pytest
+from kernel_transport import ipc
 from waits import wait_until
 
 INSTANCES = "tpuv6e:2x2=2"
@@ -149,7 +150,7 @@ class Notebook:
         from jupyter_client.manager import KernelManager
 
         self._environ = machine.environ
-        self.manager = KernelManager()
+        self.manager = KernelManager(**ipc(machine.directory))
         self.manager.start_kernel(env=machine.environ, cwd=str(machine.directory))
         self.client = self.manager.client()
         self.client.start_channels()

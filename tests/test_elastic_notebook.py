@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kernel_transport import ipc
 
 NOTEBOOK = Path(__file__).parents[1] / "examples" / "notebooks" / "04-elastic.ipynb"
 
@@ -32,13 +33,19 @@ def test_04_elastic_is_true_after_01(own, steps):
     # Imported here, because every process of a test run imports this file, and they take seconds.
     import nbformat
     from nbclient import NotebookClient
+    from traitlets.config import Config
 
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     assert not [cell for cell in notebook.cells if cell.cell_type == "code" and cell.outputs], "commit no outputs"
     # With fewer steps than it is written with, but enough for a slice to be lost, and to come back, among them.
     (training,) = [cell for cell in notebook.cells if "steps=800" in cell.source]
     training.source = training.source.replace("steps=800", f"steps={steps}")
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(own.directory)}}).execute()
+    NotebookClient(
+        notebook,
+        config=Config(KernelManager=ipc(own.directory)),
+        timeout=300,
+        resources={"metadata": {"path": str(own.directory)}},
+    ).execute()
     cells = {cell.id: cell for cell in notebook.cells if cell.cell_type == "code"}
 
     def text(name):

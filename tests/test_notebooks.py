@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+from kernel_transport import ipc
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = ROOT / "examples" / "notebooks"
@@ -21,11 +22,17 @@ NOTEBOOKS = ROOT / "examples" / "notebooks"
 def execute(machine, cluster, monkeypatch):
     """Run a notebook as the command line does; the outputs are then what its file would hold."""
     from nbclient import NotebookClient
+    from traitlets.config import Config
 
     def run(notebook):
         for variable, value in machine.environ.items():
             monkeypatch.setenv(variable, value)
-        NotebookClient(notebook, timeout=100, resources={"metadata": {"path": str(machine.directory)}}).execute()
+        NotebookClient(
+            notebook,
+            config=Config(KernelManager=ipc(machine.directory)),
+            timeout=100,
+            resources={"metadata": {"path": str(machine.directory)}},
+        ).execute()
         return notebook
 
     return run

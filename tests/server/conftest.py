@@ -38,6 +38,7 @@ c.ServerApp.port = 0
 c.ServerApp.ip = "127.0.0.1"
 c.ServerApp.base_url = {base_url!r}
 c.ServerApp.root_dir = {root!r}
+c.KernelManager.transport = "ipc"
 c.ServerApp.jpserver_extensions = {{"pathways_jupyter": True, **dict.fromkeys({others!r}, False)}}
 c.IdentityProvider.token = {token!r}
 

@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 import pytest
 from jupyter_client import KernelManager
+from kernel_transport import ipc
 
 from pathways_jupyter.kube import auth
 from pathways_jupyter.kube.client import Client
@@ -84,7 +85,7 @@ class Kernel:
         # As a Jupyter server names it, which is how a kernel learns its own id.
         directory = Path(os.environ["JUPYTER_RUNTIME_DIR"])
         self.manager = KernelManager(
-            kernel_name="python3", connection_file=str(directory / f"kernel-{uuid.uuid4()}.json")
+            kernel_name="python3", connection_file=str(directory / f"kernel-{uuid.uuid4()}.json"), **ipc(directory)
         )
         self.manager.start_kernel()
         self.client = self.manager.blocking_client()

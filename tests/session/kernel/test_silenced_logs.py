@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from jupyter_client import KernelManager
+from kernel_transport import ipc
 
 DEADLINE = 90.0
 
@@ -70,8 +71,7 @@ def test_a_script_that_was_connected_sees_no_logs_of_it(config, part):
 
 
 def test_a_kernel_that_was_connected_sees_no_logs_of_it(config, tmp_path):
-    # Over TCP the kernel itself would warn that it is not encrypted.
-    manager = KernelManager(transport="ipc", ip=str(tmp_path / "k"))
+    manager = KernelManager(**ipc(tmp_path))
     with (tmp_path / "stderr").open("w+") as errors:
         manager.start_kernel(stderr=errors)
         client = manager.blocking_client()
