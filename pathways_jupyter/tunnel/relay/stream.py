@@ -11,6 +11,7 @@ much it has received, and the other end continues from there. Then come frames: 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 
 from pathways_jupyter.tunnel.relay.wire import (
@@ -69,12 +70,16 @@ class ReplayBuffer:
         self.acked = self.sent = self.end = 0
         self._pool = pool
         self._pooled = 0
-        self._data = bytearray()
+        # Blocks, because to remove the front of one large buffer is to move the rest, again and again.
+        self._sent: deque[bytes] = deque()
+        self._unsent: deque[bytes | bytearray] = deque()
+        self._start = 0
+        """Position at which the first block begins; some of it may be acknowledged."""
 
     @property
     def room(self) -> int:
         """How many bytes can be written."""
-        size = len(self._data)
+        size = self.end - self.acked
         return min(self._pool.each - size, max(0, OWN_BYTES - size) + self._pool.left)
 
     @property
@@ -85,16 +90,22 @@ class ReplayBuffer:
     def write(self, data: bytes | memoryview) -> int:
         """Keep as much of `data` as there is room for; return how much."""
         piece = memoryview(data)[: self.room]
-        self._data += piece
+        for at in range(0, len(piece), BLOCK_BYTES):
+            part = piece[at : at + BLOCK_BYTES]
+            if self._unsent and len(self._unsent[-1]) + len(part) <= BLOCK_BYTES:
+                self._unsent[-1] += part
+            else:
+                self._unsent.append(bytearray(part))
         self.end += len(piece)
         self._account()
         return len(piece)
 
-    def unsent(self) -> bytes:
-        """Return bytes that the carrier has not been given yet, as many as a frame may have."""
-        start = self.sent - self.acked
-        with memoryview(self._data) as view:
-            return bytes(view[start : start + BLOCK_BYTES])
+    def send(self) -> bytes:
+        """Return the next bytes for the carrier, as many as a frame may have; they count as sent."""
+        block = bytes(self._unsent.popleft())
+        self._sent.append(block)
+        self.sent += len(block)
+        return block
 
     def acknowledge(self, position: int) -> None:
         """Release everything before `position`.
@@ -105,7 +116,8 @@ class ReplayBuffer:
         if position > self.sent:
             raise ProtocolError(f"{position} bytes acknowledged, {self.sent} sent")
         if position > self.acked:
-            del self._data[: position - self.acked]
+            while self._sent and self._start + len(self._sent[0]) <= position:
+                self._start += len(self._sent.popleft())
             self.acked = position
             self._account()
 
@@ -117,18 +129,25 @@ class ReplayBuffer:
         """
         if not self.acked <= position <= self.end:
             raise Unrecoverable(f"{position} bytes arrived of {self.acked} to {self.end}")
-        self.sent = self.end
+        # More may have arrived than this carrier was given: an earlier one's.
+        while self.sent < position:
+            self.send()
         self.acknowledge(position)
-        self.sent = position
+        self._unsent.extendleft(reversed(self._sent))
+        self._sent.clear()
+        if self._start < position:
+            self._unsent[0] = self._unsent[0][position - self._start :]
+        self._start = self.sent = position
 
     def close(self) -> None:
         """Give all memory back."""
-        self._data.clear()
-        self.acked = self.sent = self.end
+        self._sent.clear()
+        self._unsent.clear()
+        self.acked = self.sent = self._start = self.end
         self._account()
 
     def _account(self) -> None:
-        pooled = max(0, len(self._data) - OWN_BYTES)
+        pooled = max(0, self.end - self.acked - OWN_BYTES)
         self._pool.left += self._pooled - pooled
         self._pooled = pooled
 
@@ -196,10 +215,8 @@ class StreamEnd:
             return HEADER.pack(ACK, self._acked, 0), b""
         out = self.out
         if out.sent != out.end:
-            data = out.unsent()
-            header = HEADER.pack(DATA, out.sent, len(data))
-            out.sent += len(data)
-            return header, data
+            position, data = out.sent, out.send()
+            return HEADER.pack(DATA, position, len(data)), data
         if not self._requested_ack and out.is_full:
             # The other end acknowledges rarely, and does not know how little room there is here.
             self._requested_ack = True
