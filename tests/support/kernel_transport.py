@@ -1,4 +1,4 @@
-"""Kernels over sockets in files: a TCP port that is chosen before its kernel starts may be somebody else's by then."""
+"""Kernels over sockets in files: a TCP port that is chosen before its kernel starts may be taken by then."""
 
 import uuid
 from pathlib import Path
