@@ -72,9 +72,7 @@ def run_cell(
     variables = trees.split(inputs or {})
     chosen = choose_for(variables.arrays, slices, hosts, once)
     pickled = bool(variables.values or variables.trees)
-    data = (
-        preflight.pickled((dict(variables.values), dict(variables.trees)), names=variables.pickled) if pickled else b""
-    )
+    data = preflight.pickled((variables.values, variables.trees), names=variables.pickled) if pickled else b""
     preflight.check(chosen, preflight.imported(source), data, warn)
 
     def warn_of_lost_names(boots: Mapping[Host, str]) -> None:
@@ -152,14 +150,15 @@ def ask(
         channel(to.hosts).ask({"op": "cancel", "target": head["call"]})
 
     try:
-        waited = interruptible_wait.wait(to.hosts, lambda: to.ask(head, blobs, prepared.inputs), stop)
+        return interruptible_wait.wait(
+            to.hosts,
+            lambda: to.ask(head, blobs, prepared.inputs),
+            stop,
+            lambda answers: _interrupted(answers, to.hosts),
+        )
     finally:
         if following is not None:
             following.close()
-    if waited.interrupted:
-        raise _interrupted(waited.result, to.hosts)
-    assert waited.result is not None
-    return waited.result
 
 
 def _interrupted(answers: tuple[Answer, ...] | None, to: Sequence[Host]) -> Interrupted:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Sequence
 from typing import Any
 
-from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.colocated import interruptible_wait
@@ -50,43 +47,27 @@ def restart(**where: Any) -> tuple[Host, ...]:
     """
     chosen = choose(hosts(), **where)
     deadline = time.monotonic() + _RESTART_SECONDS
+
+    def ask(operation: str) -> tuple[Answer, ...]:
+        """Return what hosts answer; nothing where a process went away before it did."""
+        try:
+            return interruptible_wait.ask(channel(chosen), {"op": operation}, seconds=deadline - time.monotonic())
+        except LostError:
+            return ()
+        except TimeoutError:
+            raise ColocatedError(
+                f"{name_hosts([host.index for host in chosen])} did not answer for {_RESTART_SECONDS:.0f} s.",
+                hint=advice(
+                    "Delete the pods (kubectl delete pod NAME; {colocated_hosts} names them): arrays on their "
+                    "slices are lost."
+                ),
+            ) from None
+
     before = {index: facts.boot for index, facts in MEMORY.facts(chosen).items()}
-    before |= {answer.host.index: answer.head["boot"] for answer in _ask_until(deadline, chosen, "restart")}
+    before |= {answer.host.index: answer.head["boot"] for answer in ask("restart")}
     for _ in Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS):
-        answers = _ask_until(deadline, chosen, "ping")
+        answers = ask("ping")
         if answers and all(answer.head["boot"] != before[answer.host.index] for answer in answers):
             break
     MEMORY.forget(chosen)
     return chosen
-
-
-def _ask_until(deadline: float, to: Sequence[Host], operation: str) -> tuple[Answer, ...]:
-    """Return what hosts answer; nothing where a process went away before it did.
-
-    Raises:
-      ColocatedError: The deadline is over, with no answer and no loss.
-    """
-    found: list[tuple[Answer, ...]] = []
-    failed: list[Exception] = []
-    done = interrupts.Event()
-
-    def work() -> None:
-        try:
-            found.append(interruptible_wait.ask(channel(to), {"op": operation}))
-        except Exception as error:
-            failed.append(error)
-        done.set()
-
-    # On a thread: JAX would wait without end for a host that is stuck, and would not notice an Interrupt.
-    threading.Thread(target=work, name="colocated-restart", daemon=True).start()
-    if not done.wait(max(0.0, deadline - time.monotonic())):
-        raise ColocatedError(
-            f"{name_hosts([host.index for host in to])} did not answer for {_RESTART_SECONDS:.0f} s.",
-            hint=advice(
-                "Delete the pods (kubectl delete pod NAME; {colocated_hosts} names them): arrays on their "
-                "slices are lost."
-            ),
-        )
-    if failed and not isinstance(failed[0], LostError):
-        raise failed[0]
-    return found[0] if found else ()

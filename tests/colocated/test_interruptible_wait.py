@@ -13,6 +13,14 @@ LINES = 40
 """More lines than the wait executes before it blocks."""
 
 
+class Interrupted(Exception):
+    """What a wait raises after an interrupt."""
+
+    def __init__(self, result: object) -> None:
+        super().__init__()
+        self.result = result
+
+
 class Work:
     """Work that ends when the test wants it to; it may press Interrupt first, when the wait for it has begun."""
 
@@ -38,11 +46,13 @@ def test_two_interrupts_at_any_line_end_the_wait_and_none_gets_out_of_it(line: i
     bound.start()
     try:
         with pressing(line, interruptible_wait, interrupts, times=2) as presses:
-            waited = interruptible_wait.wait((), work, stop=lambda: None)
+            interruptible_wait.wait((), work, lambda: None, Interrupted)
     except KeyboardInterrupt:
         assert not work.begun or work.end.is_set()
+    except Interrupted:
+        assert presses.pressed
     else:
-        assert waited.interrupted == (presses.pressed > 0)
+        assert not presses.pressed
     finally:
         bound.cancel()
         work.end.set()
@@ -51,12 +61,21 @@ def test_two_interrupts_at_any_line_end_the_wait_and_none_gets_out_of_it(line: i
 
 def test_an_interrupt_asks_the_work_to_stop_and_keeps_what_it_still_returns() -> None:
     work = Work(presses=True)
-    waited = interruptible_wait.wait((), work, stop=work.end.set)
-    assert waited == interruptible_wait.Waited("done", True)
+    with pytest.raises(Interrupted) as caught:
+        interruptible_wait.wait((), work, work.end.set, Interrupted)
+    assert caught.value.result == "done"
 
 
 def test_without_a_way_to_stop_it_an_interrupt_leaves_the_work_alone() -> None:
     work = Work(presses=True)
-    waited = interruptible_wait.wait((), work)
-    assert waited == interruptible_wait.Waited(None, True)
+    with pytest.raises(Interrupted) as caught:
+        interruptible_wait.wait((), work, interrupted=Interrupted)
+    assert caught.value.result is None
+    work.end.set()
+
+
+def test_an_interrupt_is_raised_as_such_by_default() -> None:
+    work = Work(presses=True)
+    with pytest.raises(KeyboardInterrupt):
+        interruptible_wait.wait((), work)
     work.end.set()
