@@ -75,7 +75,6 @@ class Channel:
           ColocatedError: The hosts could not be reached, were lost meanwhile, or could not read the request.
         """
         head.setdefault("call", uuid.uuid4().hex[:8])
-        head.setdefault("session", "")
         try:
             rows = self._per_host(self._serve(self.request(head, blobs), *inputs), ROW_BYTES)
             return self._answers(self._rest(head["call"], rows))

@@ -30,9 +30,36 @@ Make = Callable[[int, int], Iterable[Any]]
 
 
 class Batches(Iterator[Any]):
-    """Global batches from an iterator on each host; made by :func:`iterator`."""
+    """Global batches from a data-loading iterator that runs on every host of a sharding's devices.
 
-    def __init__(self, make: Make, sharding: Any, *, ahead: int, on_cpu: bool, unpickle: bool | None) -> None:
+    ::
+
+        def load(host, count):
+            for path in sorted(glob("/data/*.npy"))[host::count]:
+                yield {"x": np.load(path)}
+
+        for batch in colocated.iterator(load, sharding=jax.NamedSharding(mesh, jax.P("data"))):
+            state = train_step(state, batch["x"])
+
+    Args:
+      make: Called on each host with its place among the hosts and their number; gives pytrees of NumPy arrays, the
+        host's part of a batch along the first axis. Every batch has the first one's shapes; a smaller last one is left
+        out.
+      sharding: How a batch lies on the chips: its first axis over the hosts.
+      ahead: How many batches are requested before they are needed, and again how many a host loads ahead.
+      on_cpu: Leave batches on the hosts' CPU devices.
+      unpickle: Trust the hosts to run code here: a batch may be any pytree; default: the session's setting. Otherwise
+        it is one of containers, and of dataclasses and named tuples that this program has defined.
+
+    Raises:
+      HostError: `make`, or its first batch, raised on a host.
+      ColocatedError: Hosts give batches of different shapes.
+      CheckError: `make` cannot be sent.
+    """
+
+    def __init__(
+        self, make: Make, *, sharding: Any, ahead: int = 2, on_cpu: bool = False, unpickle: bool | None = None
+    ) -> None:
         import jax
 
         if not isinstance(sharding, jax.sharding.NamedSharding):
@@ -60,7 +87,7 @@ class Batches(Iterator[Any]):
         answers = cell_run.ask(array_moves.Prepared(self._channel), head, [data])
         raise_failures(self._key, answers)
         batch = Reader("A batch", answers[0].parts, unpickle=trusted)
-        self._tree = jax.tree_util.tree_structure(batch.read(answers[0].head["value"]["written"]))
+        self._tree = jax.tree_util.tree_structure(batch.read(answers[0].head["result"]))
         targets = _targets(answers, on_cpus)
         specs = [jax.ShapeDtypeStruct(shape, dtype, sharding=where) for shape, dtype, where in targets]
         self._step = self._channel.compiled(
@@ -70,9 +97,6 @@ class Batches(Iterator[Any]):
         self._coming: deque[list[jax.Array]] = deque()
         self._over = False
         weakref.finalize(self, MEMORY.release, self._key).atexit = False
-
-    def __iter__(self) -> Batches:
-        return self
 
     def __next__(self) -> Any:
         """Return the next batch: a pytree as the hosts' iterators give it, of global arrays.
@@ -114,36 +138,7 @@ class Batches(Iterator[Any]):
         MEMORY.release(self._key)
 
 
-def iterator(
-    make: Make, *, sharding: Any, ahead: int = 2, on_cpu: bool = False, unpickle: bool | None = None
-) -> Batches:
-    """Run a data-loading iterator on every host of a sharding's devices.
-
-    ::
-
-        def load(host, count):
-            for path in sorted(glob("/data/*.npy"))[host::count]:
-                yield {"x": np.load(path)}
-
-        for batch in colocated.iterator(load, sharding=jax.NamedSharding(mesh, jax.P("data"))):
-            state = train_step(state, batch["x"])
-
-    Args:
-      make: Called on each host with its place among the hosts and their number; gives pytrees of NumPy arrays, the
-        host's part of a batch along the first axis. Every batch has the first one's shapes; a smaller last one is left
-        out.
-      sharding: How a batch lies on the chips: its first axis over the hosts.
-      ahead: How many batches are requested before they are needed, and again how many a host loads ahead.
-      on_cpu: Leave batches on the hosts' CPU devices.
-      unpickle: Trust the hosts to run code here: a batch may be any pytree; default: the session's setting. Otherwise
-        it is one of containers, and of dataclasses and named tuples that this program has defined.
-
-    Raises:
-      HostError: `make`, or its first batch, raised on a host.
-      ColocatedError: Hosts give batches of different shapes.
-      CheckError: `make` cannot be sent.
-    """
-    return Batches(make, sharding, ahead=ahead, on_cpu=on_cpu, unpickle=unpickle)
+iterator = Batches
 
 
 def _targets(answers: Sequence[Answer], sharding: Any) -> list[tuple[tuple[int, ...], Any, Any]]:

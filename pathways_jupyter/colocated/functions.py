@@ -52,13 +52,23 @@ class Where:
 
 
 class Function(Generic[P, R]):
-    """A function that runs on hosts; made by :func:`function`."""
+    """A function that runs on hosts, made by :func:`function`; or a method of an object on each.
 
-    def __init__(self, fun: Callable[P, R], where: Where) -> None:
-        self.__name__ = getattr(fun, "__name__", type(fun).__name__)
+    Args:
+      fun: The function, or the method as its class has it.
+      of: The objects; None for a function.
+      name: The method's name.
+    """
+
+    def __init__(self, fun: Callable[P, R], where: Where, of: _Object | None = None, name: str = "") -> None:
+        self.__name__ = name or getattr(fun, "__name__", type(fun).__name__)
         self.__doc__ = fun.__doc__
-        self.__wrapped__ = fun
+        if of is None:
+            # Of a method the signature would have the object, which callers do not give.
+            self.__wrapped__ = fun
+        self._fun = fun
         self._where = where
+        self._of = of
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call it on every host, and return the one result: a pytree whose arrays are global.
@@ -68,12 +78,59 @@ class Function(Generic[P, R]):
           ColocatedError: Values other than arrays are not the same on all hosts; see :meth:`on_each`.
           CheckError: It, or an argument, cannot be sent; nothing ran.
         """
-        result: R = _only(self.on_each(*args, **kwargs), self.__name__)
-        return result
+        (index, first), *others = self.on_each(*args, **kwargs).items()
+        different = [other for other, value in others if not trees.equal(first, value)]
+        if different:
+            raise ColocatedError(
+                f"{self.__name__} did not return the same on host {index} and {name_hosts(different)}.",
+                hint=f"{self.__name__}.on_each(...) returns every host's own result.",
+            )
+        return first
 
     def on_each(self, *args: P.args, **kwargs: P.kwargs) -> dict[int, R]:
-        """Call it on every host, and return each host's result by the host's index."""
-        return _call(self.__wrapped__, self.__name__, self.__wrapped__, args, kwargs, self._where)
+        """Call it on every host, and return each host's result by the host's index; raises the same errors."""
+        where, of, name = self._where, self._of, self.__name__
+        # A method goes by its name.
+        called: Any = self._fun
+        if of is not None:
+            called, name = name, f"{of._made[0].__name__}.{name}"
+        # No name of a keyword has a space in it.
+        given = trees.split({**{f"argument {place}": each for place, each in enumerate(args)}, **kwargs})
+        data = [preflight.pickled((called, given.values, given.trees), names={name: called, **given.pickled})]
+        chosen = cell_run.choose_for(given.arrays, where.slices, where.hosts, where.once)
+        # An object is made by the first call that reaches its host.
+        if of is not None and any(host.index not in of._present for host in chosen):
+            data.append(preflight.pickled(of._made, names={of._made[0].__name__: of._made}))
+        preflight.check(chosen, (), b"".join(data))
+        call = uuid.uuid4().hex[:6]
+        head = {
+            "op": "function",
+            "call": call,
+            "object": of._key if of is not None else "",
+            "inputs": list(given.arrays),
+            "positional": len(args),
+            **source_of(self._fun),
+            "live": True,
+            "unpickle": (trusted := cell_run.trusts(where.unpickle)),
+        }
+        try:
+            answers = cell_run.ask(array_moves.prepare(given.arrays, chosen), head, data)
+        except Interrupted as stopped:
+            if stopped.answers is not None:
+                show_output(call, stopped.answers, quiet=where.quiet)
+            raise
+        raise_failures(call, answers, quiet=where.quiet)
+        if of is not None:
+            of._present |= {host.index for host in chosen}
+        outputs: dict[str, jax.Array] = {}
+        if any(answer.head["outputs"] for answer in answers):
+            specs = {answer.host.index: answer.head["outputs"] for answer in answers}
+            outputs = array_moves.fetch(call, specs, chosen, on_cpu=where.on_cpu, what="The result")
+        found: dict[int, Any] = {}
+        for answer in answers:
+            reader = Reader(f"What {name} returned", answer.parts, outputs, unpickle=trusted)
+            found[answer.host.index] = reader.read(answer.head["result"])
+        return found
 
 
 @overload
@@ -100,20 +157,6 @@ def function(fun: Callable[..., Any] | None = None, /, **where: Any) -> Any:
     return Function(fun, Where()) if fun is not None else lambda wrapped: Function(wrapped, Where(**where))
 
 
-class _Method:
-    def __init__(self, owner: _Object, name: str) -> None:
-        self._owner = owner
-        self.__name__ = name
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return _only(self.on_each(*args, **kwargs), self.__name__)
-
-    def on_each(self, *args: Any, **kwargs: Any) -> dict[int, Any]:
-        owner, name = self._owner, self.__name__
-        made = owner._made[0]
-        return _call(name, f"{made.__name__}.{name}", getattr(made, name), args, kwargs, owner._where, of=owner)
-
-
 class _Object:
     """A handle on one object on each host; the objects go when it goes. Its own fields must not hide their methods."""
 
@@ -124,10 +167,11 @@ class _Object:
         self._present: set[int] = set()
         weakref.finalize(self, MEMORY.release, self._key).atexit = False
 
-    def __getattr__(self, name: str) -> _Method:
-        if name.startswith("__") or not callable(getattr(self._made[0], name, None)):
+    def __getattr__(self, name: str) -> Function[..., Any]:
+        method = None if name.startswith("__") else getattr(self._made[0], name, None)
+        if not callable(method):
             raise AttributeError(f"{self._made[0].__name__} has no method {name!r}; only methods work from here.")
-        return _Method(self, name)
+        return Function(method, self._where, self, name)
 
     def __repr__(self) -> str:
         return f"<{self._made[0].__name__} on hosts>"
@@ -147,60 +191,6 @@ def class_(made: type | None = None, /, **where: Any) -> Any:
         return _Object(made, args, kwargs, Where(**where))
 
     return handle
-
-
-def _call(
-    called: Any,
-    name: str,
-    code: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    where: Where,
-    of: _Object | None = None,
-) -> dict[int, Any]:
-    """Call a function, or a method `of` an object by its name, and return each host's result.
-
-    Args:
-      name: What it is called in errors.
-      code: The function itself, for tracebacks.
-    """
-    # No name of a keyword has a space in it.
-    given = trees.split({**{f"argument {place}": each for place, each in enumerate(args)}, **kwargs})
-    data = [preflight.pickled((called, dict(given.values), dict(given.trees)), names={name: called, **given.pickled})]
-    chosen = cell_run.choose_for(given.arrays, where.slices, where.hosts, where.once)
-    # An object is made by the first call that reaches its host.
-    if of is not None and any(host.index not in of._present for host in chosen):
-        data.append(preflight.pickled(of._made, names={of._made[0].__name__: of._made}))
-    preflight.check(chosen, (), b"".join(data))
-    call = uuid.uuid4().hex[:6]
-    head = {
-        "op": "function",
-        "call": call,
-        "object": of._key if of is not None else "",
-        "inputs": list(given.arrays),
-        "positional": len(args),
-        **source_of(code),
-        "live": True,
-        "unpickle": (trusted := cell_run.trusts(where.unpickle)),
-    }
-    try:
-        answers = cell_run.ask(array_moves.prepare(given.arrays, chosen), head, data)
-    except Interrupted as stopped:
-        if stopped.answers is not None:
-            show_output(call, stopped.answers, quiet=where.quiet)
-        raise
-    raise_failures(call, answers, quiet=where.quiet)
-    if of is not None:
-        of._present |= {host.index for host in chosen}
-    outputs: dict[str, jax.Array] = {}
-    if any(answer.head["outputs"] for answer in answers):
-        specs = {answer.host.index: answer.head["outputs"] for answer in answers}
-        outputs = array_moves.fetch(call, specs, chosen, on_cpu=where.on_cpu, what="The result")
-    found: dict[int, Any] = {}
-    for answer in answers:
-        reader = Reader(f"What {name} returned", answer.parts, outputs, unpickle=trusted)
-        found[answer.host.index] = reader.read(answer.head["value"]["written"])
-    return found
 
 
 def source_of(code: Any) -> dict[str, str]:
@@ -227,14 +217,3 @@ def show_output(call: str, answers: Sequence[Answer], *, quiet: bool) -> CallRes
         if piece.stream:
             (sys.stderr if piece.stream == "stderr" else sys.stdout).write(piece.text)
     return result
-
-
-def _only(found: dict[int, Any], name: str) -> Any:
-    (index, first), *others = found.items()
-    different = [other for other, value in others if not trees.equal(first, value)]
-    if different:
-        raise ColocatedError(
-            f"{name} did not return the same on host {index} and {name_hosts(different)}.",
-            hint=f"{name}.on_each(...) returns every host's own result.",
-        )
-    return first

@@ -41,8 +41,8 @@ class Host:
         return f"host {self.index}"
 
 
-def hosts(devices: Sequence[jax.Device] | None = None) -> tuple[Host, ...]:
-    """Return the hosts of `devices`, of all the devices that JAX has when not given.
+def hosts() -> tuple[Host, ...]:
+    """Return the hosts of all of JAX's devices.
 
     Raises:
       CheckError: JAX's devices have no CPU devices on their hosts, as when no session is connected.
@@ -51,12 +51,11 @@ def hosts(devices: Sequence[jax.Device] | None = None) -> tuple[Host, ...]:
     from jax.experimental import colocated_python
 
     loss.require_session()
-    devices = jax.devices() if devices is None else devices
-    if all(device.platform == "cpu" for device in devices):
+    if all(device.platform == "cpu" for device in jax.devices()):
         # JAX would run the function in this very process without a warning.
         raise CheckError("JAX has no TPUs here, and so no hosts.", hint=advice("Connect to some first: {connect}."))
     places: dict[tuple[int, int], list[Any]] = {}
-    for device in devices:
+    for device in jax.devices():
         task = getattr(device, "virtual_task_index", device.process_index)
         places.setdefault((getattr(device, "slice_index", 0) or 0, task), []).append(device)
     found = []

@@ -143,9 +143,9 @@ def read(answer: Answer, *, unpickle: bool) -> HostResult:
     if head["value"] is not None:
         # Figures are shown before the value, which is always the last display.
         last = items[-1] if items else None
-        if isinstance(last, Display) and head["value"]["shown"]:
+        if isinstance(last, Display):
             items[-1] = Display(last.data, last.left, value=True)
-        if head["value"]["sent"]:
+        if head["value"]["written"] is not None:
             value = (head["value"]["written"], answer.parts)
     return HostResult(
         host=answer.host,

@@ -30,7 +30,7 @@ class Piece:
     data: Mapping[str, str | bytes] = field(default_factory=dict)
 
 
-class Values:
+class Values(Mapping[int, Any]):
     """The value of a cell's last expression on every host: a mapping by host index that shows itself.
 
     Equal pictures are shown once.
@@ -48,10 +48,6 @@ class Values:
 
     def __len__(self) -> int:
         return len(self._values)
-
-    def keys(self) -> list[int]:
-        """Return the hosts' indices."""
-        return list(self._values)
 
     def __repr__(self) -> str:
         lines = []

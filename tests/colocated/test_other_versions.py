@@ -110,7 +110,7 @@ def test_a_jax_that_cannot_read_requests_is_reported_component_by_component_befo
 
 def answer(value: object, python: str) -> Answer:
     """A host's answer whose last expression has this value, pickled by this version of Python."""
-    shown = {"written": ["pickle", 0, python, []], "sent": True, "shown": False}
+    shown = {"written": ["pickle", 0, python, []]}
     transcript = {"items": [], "size": 0, "tail": ""}
     head = {"transcript": transcript, "displays": 1, "value": shown, "error": None, "boot": ""}
     leaves, tree = jax.tree_util.tree_flatten(value)

@@ -31,7 +31,7 @@ def cell(head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], mesh
     def work() -> tuple[Any, list[dict[str, Any]]]:
         names = namespaces.space(session)
         values, trees = serialization._deserialize(blobs[0]) if head["values"] else ({}, {})
-        names.update(_variables(values, trees, dict(zip(head["inputs"], inputs, strict=True))))
+        names.update(_variables(head, inputs, values, trees))
         value = namespaces.run(session, head["source"], head["filename"])
         found, values = outputs.split(head["outputs"], names, writer)
         written.update(values)
@@ -54,7 +54,7 @@ def function(head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], 
                 made, made_args, made_kwargs = serialization._deserialize(blobs[1])
                 store.objects[head["object"]] = made(*made_args, **made_kwargs)
             called = getattr(store.get(head["object"]), called)
-        given = _variables(values, trees, dict(zip(head["inputs"], inputs, strict=True)))
+        given = _variables(head, inputs, values, trees)
         args = [given.pop(f"argument {place}") for place in range(head["positional"])]
         result = namespaces.placed(called, head["filename"])(*args, **given)
         writer = Writer(lambda value: isinstance(value, jax.Array), own=head["own"], unpickle=head["unpickle"])
@@ -67,14 +67,16 @@ def function(head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], 
     return _run(head, work, show=False)
 
 
-def _variables(values: dict[str, Any], trees: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
-    """Put variables together again that `trees.py` has taken apart; what is left of `arrays` are variables too."""
-    found = dict(values)
+def _variables(
+    head: dict[str, Any], inputs: tuple[Any, ...], values: dict[str, Any], trees: dict[str, Any]
+) -> dict[str, Any]:
+    """Put variables together again that `trees.py` has taken apart; an input that is in none is one by itself."""
+    arrays = dict(zip(head["inputs"], inputs, strict=True))
     for name, (tree, leaves, places) in trees.items():
         for place, key in places.items():
             leaves[place] = arrays.pop(key)
-        found[name] = jax.tree_util.tree_unflatten(tree, leaves)
-    return found | arrays
+        values[name] = jax.tree_util.tree_unflatten(tree, leaves)
+    return values | arrays
 
 
 def open_feed(head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], mesh: Any) -> Done:
@@ -105,7 +107,7 @@ def _run(head: dict[str, Any], work: Callable[[], tuple[Any, list[dict[str, Any]
     # The container's log: that is where this process's own output goes.
     log = getattr(sys.stdout, "original", sys.stdout) if head["live"] else None
     transcript = Transcript(head["call"], log=log)
-    answer: dict[str, Any] = {"error": None, "value": None, "outputs": []}
+    answer: dict[str, Any] = {"error": None, "value": None, "result": None, "outputs": []}
     parts: list[bytes] = []
 
     def captured() -> None:
@@ -116,16 +118,15 @@ def _run(head: dict[str, Any], work: Callable[[], tuple[Any, list[dict[str, Any]
             value, answer["outputs"] = work()
             rich.show_figures(before, value)
             if not show:
-                written, blobs = value
-                answer["value"] = {"written": written, "sent": True, "shown": False}
+                answer["result"], blobs = value
                 parts.extend(blobs)
             elif value is not None:
                 transcript.display(rich.bundle(value))
                 writer = Writer(own=head["own"], unpickle=head["unpickle"], limit=_MAX_VALUE)
-                answer["value"] = {"written": None, "sent": False, "shown": True}
+                answer["value"] = {"written": None}
                 # One that cannot be sent is shown, which is what a cell's value is for; it stays on the host.
                 with contextlib.suppress(Exception):
-                    answer["value"] = {"written": writer.write(value, "value"), "sent": True, "shown": True}
+                    answer["value"] = {"written": writer.write(value, "value")}
                     parts.extend(writer.parts)
 
     try:
@@ -135,7 +136,7 @@ def _run(head: dict[str, Any], work: Callable[[], tuple[Any, list[dict[str, Any]
         transcript.note(
             f"failed, while others may still run: {failure['type']}: {failure['message'].partition(chr(10))[0]}"
         )
-        answer["outputs"], answer["value"] = [], None
+        answer["outputs"], answer["value"], answer["result"] = [], None, None
         parts.clear()
     answer["transcript"], blobs = transcript.close()
     answer["displays"] = len(parts)

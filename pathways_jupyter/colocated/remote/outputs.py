@@ -50,11 +50,10 @@ def split(requested: list[str], names: dict[str, Any], writer: Writer) -> tuple[
         if is_array(value) or (isinstance(value, _NUMBERS) and _has_dtype(np.asarray(value))):
             found[name] = value
             continue
-        inside, writer.arrays = writer.arrays, {}
+        writer.arrays = {}
         written[name] = writer.write(value, name)
         # Sorted, since a dict may have another order on another host.
         found.update(sorted(writer.arrays.items()))
-        writer.arrays = inside
     return found, written
 
 

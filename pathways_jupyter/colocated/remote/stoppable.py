@@ -14,7 +14,6 @@ import threading
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
 
 GRACE_SECONDS = 2.0
 _KEPT = 256
@@ -35,17 +34,15 @@ class Job:
     def __init__(self, call: str) -> None:
         self.call = call
         self._changed = threading.Event()
-        self._finished = threading.Event()
         # Protects the next two: an exception is sent only while the call's own code runs. In Python's code that starts
         # or ends a thread it would leave a lock taken, and the call would never be answered.
         self._lock = threading.Lock()
         self._is_working = False
         self._is_cancelled = False
         self._thread: threading.Thread | None = None
-        self._result: Any = None
         self._error: BaseException | None = None
 
-    def run(self, work: Callable[[], Any], filename: str) -> Any:
+    def run(self, work: Callable[[], object], filename: str) -> None:
         """Runs `work` to its end, or until :func:`cancel`.
 
         Raises:
@@ -62,14 +59,14 @@ class Job:
             self._thread.name = f"colocated-{self.call}"
             self._thread.start()
             self._changed.wait()
-            if not self._finished.is_set() and not self._finished.wait(GRACE_SECONDS):
-                raise Stopped(self._where(filename))
+            self._thread.join(GRACE_SECONDS)
+            if self._thread.is_alive():
+                raise Stopped(_where(self._thread, filename))
         finally:
             with _lock:
                 _running.pop(self.call, None)
         if self._error is not None:
             raise self._error
-        return self._result
 
     def cancel(self) -> None:
         """Raises KeyboardInterrupt in the thread, at once or as soon as it begins."""
@@ -80,36 +77,33 @@ class Job:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(KeyboardInterrupt))
         self._changed.set()
 
-    def _work(self, work: Callable[[], Any]) -> None:
+    def _work(self, work: Callable[[], object]) -> None:
         try:
-            self._result = self._until_cancelled(work)
+            try:
+                with self._lock:
+                    if self._is_cancelled:
+                        raise KeyboardInterrupt
+                    self._is_working = True
+                work()
+            finally:
+                # An exception that was sent before this is raised here at the latest, when the lock is released.
+                with self._lock:
+                    self._is_working = False
         except BaseException as error:
             self._error = error
         finally:
-            self._finished.set()
             self._changed.set()
 
-    def _until_cancelled(self, work: Callable[[], Any]) -> Any:
-        try:
-            with self._lock:
-                if self._is_cancelled:
-                    raise KeyboardInterrupt
-                self._is_working = True
-            return work()
-        finally:
-            # An exception that was sent before this is raised here at the latest, when the lock is released.
-            with self._lock:
-                self._is_working = False
 
-    def _where(self, filename: str) -> str:
-        frame = sys._current_frames().get(self._thread.ident or 0) if self._thread else None
-        stack = traceback.extract_stack(frame) if frame else []
-        own = [each for each in stack if each.filename == filename] or stack[-1:]
-        return f"line {own[-1].lineno}: {own[-1].line}" if own else "somewhere in C code"
+def _where(thread: threading.Thread, filename: str) -> str:
+    frame = sys._current_frames().get(thread.ident or 0)
+    stack = traceback.extract_stack(frame) if frame else []
+    own = [each for each in stack if each.filename == filename] or stack[-1:]
+    return f"line {own[-1].lineno}: {own[-1].line}" if own else "somewhere in C code"
 
 
-def cancel(call: str) -> bool:
-    """Stops a call; one that has not begun yet ends as it begins. Returns whether it was running."""
+def cancel(call: str) -> None:
+    """Stops a call; one that has not begun yet ends as it begins."""
     with _lock:
         job = _running.get(call)
         if job is None:
@@ -118,7 +112,6 @@ def cancel(call: str) -> bool:
                 _cancelled_early.popitem(last=False)
     if job is not None:
         job.cancel()
-    return job is not None
 
 
 def end_process() -> None:

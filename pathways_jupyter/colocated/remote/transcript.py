@@ -41,7 +41,6 @@ class Transcript:
         self._lock = threading.Lock()
         self._items: list[dict[str, Any]] = []
         self._blobs: list[bytes] = []
-        self._text_size = 0
         self._display_size = 0
         self._tail: deque[str] = deque()
         self._tail_size = 0
@@ -57,14 +56,12 @@ class Transcript:
             if self._closed:
                 return
             self._repeat(stream, text)
-            size = len(text.encode("utf-8", "replace"))
+            size, room = len(text.encode("utf-8", "replace")), max(0, TEXT_BYTES - self.size)
             self.size += size
-            if self._text_size + size <= TEXT_BYTES:
-                self._text_size += size
+            if size <= room:
                 self._add_text(stream, text)
                 return
             # Cut by characters, of which there are never more than bytes.
-            room, self._text_size = TEXT_BYTES - self._text_size, TEXT_BYTES
             if room:
                 self._add_text(stream, text[:room])
             text = text[room:][-TAIL_BYTES:]
