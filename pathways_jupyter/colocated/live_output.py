@@ -13,15 +13,17 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base import tasks
-from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.memory import MEMORY, Facts
 from pathways_jupyter.colocated.remote.transcript import ERROR, NEWS
 from pathways_jupyter.service import names
+
+if TYPE_CHECKING:
+    from pathways_jupyter.session.registry import SessionRecord
 
 _AFTER_SECONDS = 0.5
 """Age of a call at which its logs are opened: most calls have ended by then and need no requests."""
@@ -58,7 +60,7 @@ class Follower:
         session = current()
         self._began = time.monotonic()
         if session is not None:
-            self._following = tasks.Call(self._follow(session.config, call, to, MEMORY.facts(to)))
+            self._following = tasks.Call(self._follow(session.record, call, to, MEMORY.facts(to)))
             self._following.start()
         return self
 
@@ -72,22 +74,18 @@ class Follower:
         # If the thread is stuck in a slow credential plugin, its late lines must not appear after the result.
         self._show = lambda stream, line: None
 
-    async def _follow(self, config: ConnectConfig, call: str, to: Sequence[Host], facts: Mapping[int, Facts]) -> None:
-        from pathways_jupyter.kube import auth
+    async def _follow(self, record: SessionRecord, call: str, to: Sequence[Host], facts: Mapping[int, Facts]) -> None:
         from pathways_jupyter.kube.client import Client
         from pathways_jupyter.kube.objects import PODS, list_
+        from pathways_jupyter.session import clusters
 
         await asyncio.sleep(_AFTER_SECONDS)
-        # In a thread, as a credential plugin blocks and `close` must be able to cancel this task meanwhile.
-        cluster = await asyncio.to_thread(auth.of_config, config)
-        namespace = config.namespace or cluster.namespace
-        async with Client(cluster) as client:
-            pods = (await list_(client, PODS, namespace=namespace, labels=names.JOBSET_NAME_LABEL)).items
+        async with Client(await clusters.resolve(record)) as client:
+            pods = (await list_(client, PODS, namespace=record.namespace, labels=names.JOBSET_NAME_LABEL)).items
             async with asyncio.TaskGroup() as reading:
                 for host in to:
-                    name = pod_of(facts[host.index], pods)
-                    if name:
-                        reading.create_task(self._lines(client, namespace, name, call, host))
+                    if name := pod_of(facts[host.index], pods):
+                        reading.create_task(self._lines(client, record.namespace, name, call, host))
 
     async def _lines(self, client: Any, namespace: str, name: str, call: str, host: Host) -> None:
         """Show the call's lines in one pod's log."""

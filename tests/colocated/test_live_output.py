@@ -1,8 +1,14 @@
 from __future__ import annotations
 
-import pytest
+import json
+import threading
 
-from pathways_jupyter.colocated.live_output import pod_of
+import pytest
+import yaml
+
+import pathways_jupyter
+from pathways_jupyter.colocated import cell_run
+from pathways_jupyter.colocated.live_output import Follower, pod_of
 from pathways_jupyter.colocated.memory import Facts
 from pathways_jupyter.service import names
 
@@ -37,3 +43,26 @@ PODS = [
 )
 def test_a_hosts_pod_is_found_by_what_the_host_says_of_itself(of, expected) -> None:
     assert pod_of(of, PODS) == expected
+
+
+def test_the_logs_of_a_call_are_those_of_its_sessions_cluster_after_another_context_became_current(
+    local_cluster, in_runtime, tmp_path, monkeypatch
+) -> None:
+    mine, go, shown = tmp_path / "config", tmp_path / "go", []
+    content = yaml.safe_load(local_cluster.kubeconfig.read_text())
+    mine.write_text(json.dumps({**content, "current-context": local_cluster.context}))
+    monkeypatch.setenv("KUBECONFIG", str(mine))
+    source = f"import os, time\nprint('early')\nwhile not os.path.exists({str(go)!r}): time.sleep(0.05)"
+
+    def show(stream: str, line: str) -> None:
+        shown.append(line)
+        go.touch()
+
+    with in_runtime(), pathways_jupyter.connect(tpu={"tpuv6e:2x4": 1}, wait=60):
+        mine.write_text(json.dumps({**content, "current-context": "elsewhere"}))
+        # So that the cell ends also where nothing is shown.
+        end = threading.Timer(20, go.touch)
+        end.start()
+        assert cell_run.run_cell(source, once=True, follow=Follower(show).start).error() is None
+        end.cancel()
+    assert shown == ["[host 0] early\n"]
