@@ -87,6 +87,8 @@ class EventKind(StrEnum):
 
 
 SLICE_EVENTS = frozenset({EventKind.SLICE_PLACED, EventKind.SLICE_HEALED, EventKind.SLICE_DOWN})
+LOSSES = frozenset({EventKind.PROXY_LOST, EventKind.SUPERVISOR_LOST})
+"""Of all arrays of a session."""
 _WITHOUT_SLICES = frozenset({SessionState.STARTING, SessionState.LOST, SessionState.CLOSED, SessionState.FAILED})
 """States in which a session holds no slices; while closing it still does."""
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pathways_jupyter.base.events import Event, EventKind, SessionSlice, SessionState
+from pathways_jupyter.base.events import LOSSES, Event, EventKind, SessionSlice, SessionState
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.colocated.errors import CheckError, LostError
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 OnLost = Callable[[LostError], None]
 
-_LOSSES = {EventKind.PROXY_LOST, EventKind.SUPERVISOR_LOST}
 _LOST = {SessionState.LOST, SessionState.FAILED}
 _ENDED = {SessionState.CLOSING, SessionState.CLOSED}
 _RECONNECT = advice(
@@ -87,7 +86,7 @@ def require_session() -> None:
     session = current()
     # The state alone is not enough: the event that a proxy is lost is published just before the state changes.
     for event in reversed(session.events() if session is not None else []):
-        if event.kind in _LOSSES or event.data.get("state") in _LOST:
+        if event.kind in LOSSES or event.data.get("state") in _LOST:
             raise CheckError(f"The session is lost: {event.message}", hint=_RECONNECT)
         if "state" in event.data:
             return
@@ -127,7 +126,7 @@ def _ending(event: Event, slices: frozenset[int]) -> LostError | None:
             f"The call ended because {lost} went down.",
             hint="Its arrays and the names on its hosts are gone. Other slices keep working; a new worker restores it.",
         )
-    if event.kind in _LOSSES or state in _LOST:
+    if event.kind in LOSSES or state in _LOST:
         return LostError(f"The call ended because the session was lost: {event.message}", hint=_RECONNECT)
     if state in _ENDED:
         return LostError("The call ended because the session was ended from outside.", hint=_CONNECT)

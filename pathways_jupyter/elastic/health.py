@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base import interrupts
-from pathways_jupyter.base.events import SLICE_EVENTS, EventKind
+from pathways_jupyter.base.events import LOSSES, SLICE_EVENTS, EventKind
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.elastic.errors import ProxyLostError, is_slice_down
 
@@ -28,7 +28,6 @@ SETTLE_SECONDS = 1.0
 LONGEST_SETTLE_SECONDS = 300.0
 _FORGIVE_SECONDS = 600.0
 """A loss that is older does not make a slice flapping."""
-_LOSSES = frozenset({EventKind.PROXY_LOST, EventKind.SUPERVISOR_LOST})
 
 logger = logging.getLogger(__name__)
 
@@ -186,7 +185,7 @@ class Health:
                 return
             if event.kind in SLICE_EVENTS:
                 self._set(int(event.data["slice"]), event.kind is not EventKind.SLICE_DOWN)
-            elif event.kind in _LOSSES:
+            elif event.kind in LOSSES:
                 for index in self._slices:
                     self._set(index, False)
 

@@ -19,7 +19,7 @@ from typing import Any, Self
 from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError, SessionError
-from pathways_jupyter.base.events import Event, EventKind, SessionState
+from pathways_jupyter.base.events import LOSSES, Event, EventKind, SessionState
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.session import protocol
 from pathways_jupyter.session.kernel import spawn
@@ -39,7 +39,6 @@ SIGNALLED = 128
 """A shell's exit code for a program that a signal ended, less the signal's number."""
 _COMMAND_CHARACTERS = 200
 _NEWS = frozenset({EventKind.SLICE_DOWN, EventKind.SLICE_HEALED, EventKind.WARNING})
-_LOSSES = frozenset({EventKind.PROXY_LOST, EventKind.SUPERVISOR_LOST})
 
 
 class Cancelled(SessionError):
@@ -197,7 +196,7 @@ class ProgramSession:
         for event in link.watch(link.count):
             if self._over.is_set():
                 return
-            if event.kind in _LOSSES:
+            if event.kind in LOSSES:
                 note(f"The session is lost: {event.message} The program's next use of a TPU fails.")
             elif event.kind in _NEWS:
                 note(event.message)
