@@ -76,7 +76,7 @@ def _kill(session: Session, number: int) -> float:
     from pathways_jupyter.kube import execute
     from pathways_jupyter.service import names
 
-    target = fault_targets.of_session(session)
+    target = fault_targets.of_record(session.record)
 
     async def prepare(client: Client, namespace: str) -> list[int]:
         of = await target.workers(client, namespace, yes=True)

@@ -73,7 +73,7 @@ def target(values: Values) -> Target:
         return fault_targets.of_record(cluster.find_session(values.get("session") or ""))
     if values.get("session"):
         raise ConfigError("Either a session or a job can be hit.", hint=advice("Leave out --session or {job}."))
-    return fault_targets.of_job(str(values["job"]), cluster.where(values))
+    return Target(cluster.where(values), str(values["job"]))
 
 
 def _slice(value: str) -> int:

@@ -11,6 +11,7 @@ have come to their end. Such an end is an error here: a run must not count as do
 from __future__ import annotations
 
 import copy
+import operator
 import reprlib
 import types
 from collections.abc import Iterable, Iterator
@@ -150,7 +151,7 @@ class Batches:
         while True:
             rows, begin = _rows(self._open), self._used
             end = min(rows, begin + missing)
-            parts.append(_cut(self._open, begin, end))
+            parts.append(jax.tree.map(operator.itemgetter(slice(begin, end)), self._open))
             missing -= end - begin
             self._used = end
             if end == rows:
@@ -247,9 +248,3 @@ def _rows(batch: Any) -> int:
             hint="A batch is a pytree of arrays with the batch as their first axis.",
         )
     return int(shape[0])
-
-
-def _cut(batch: Any, begin: int, end: int) -> Any:
-    import jax
-
-    return jax.tree.map(lambda leaf: leaf[begin:end], batch)

@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
@@ -18,9 +18,6 @@ from pathways_jupyter.kube.objects import Object
 from pathways_jupyter.service import discovery, jobs, names
 from pathways_jupyter.session import clusters, protocol, recording
 from pathways_jupyter.session.registry import SessionRecord
-
-if TYPE_CHECKING:
-    from pathways_jupyter.session.kernel.session import Session
 
 Answer = TypeVar("Answer")
 Where = SessionRecord | ConnectConfig
@@ -60,9 +57,10 @@ class Target:
 
     Attributes:
       where: The session, or the cluster of a job.
-      jobset: The service's or the job's name.
+      jobset: The name of the service, or of the job (or its JobSet).
       slices: The numbers of the slices that may be hit; None for all of a job or a service.
-      is_service: Whether it is a service with all its slices; `where` then only says where the cluster is.
+      is_service: Whether it is a service with all its slices, also those that no session holds; `where` then only says
+        where the cluster is.
     """
 
     where: Where
@@ -124,25 +122,10 @@ def embedded(where: Where) -> clusters.Embedded | None:
     return clusters.Embedded.of(where if isinstance(where, ConnectConfig) else protocol.config_from_json(where.config))
 
 
-def of_session(session: Session) -> Target:
-    """Return the slices of this process's session."""
-    return of_record(session.record)
-
-
 def of_record(record: SessionRecord) -> Target:
     """Return the slices of a session of this machine."""
     held = frozenset(each.number for each in record.slices if each.number is not None)
     return Target(record, record.service, held)
-
-
-def of_service(name: str, where: Where) -> Target:
-    """Return all slices of a service on the cluster of `where`, whether a session holds them or not."""
-    return Target(where, name, is_service=True)
-
-
-def of_job(name: str, config: ConnectConfig) -> Target:
-    """Return the slices of the PathwaysJob (or JobSet) `name` on the cluster of `config`."""
-    return Target(config, name)
 
 
 async def running(client: Client, of: Workers, number: int) -> list[Object]:

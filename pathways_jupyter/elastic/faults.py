@@ -108,7 +108,7 @@ def heal(target: Session | Target, number: int | None = None) -> tuple[str, ...]
       ConfigError: It is another user's slice, or there is none with this number.
       PathwaysError: The cluster could not be reached, or refused.
     """
-    aim = target if isinstance(target, Target) else fault_targets.of_session(target)
+    aim = target if isinstance(target, Target) else fault_targets.of_record(target.record)
     if number is not None:
         aim.check(number)
 
@@ -130,7 +130,7 @@ def heal(target: Session | Target, number: int | None = None) -> tuple[str, ...]
 
 
 def _inject(target: Session | Target, what: str, number: int, seconds: float, *, yes: bool) -> Fault:
-    aim = target if isinstance(target, Target) else fault_targets.of_session(target)
+    aim = target if isinstance(target, Target) else fault_targets.of_record(target.record)
     aim.check(number)
 
     async def inject(client: Client, namespace: str) -> Fault:

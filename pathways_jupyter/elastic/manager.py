@@ -45,9 +45,10 @@ RetryPolicy = Callable[[int, Exception], bool]
 class Manager:
     """The slices of this process, and those that its computation uses.
 
+    The events of this process's session report losses; without one, slices are probed.
+
     Args:
       devices: The devices to manage; default: all of JAX's.
-      session: The session whose events report losses; default: this process's. Without one, slices are probed.
       settle_seconds: How long a slice that was lost must be up before it is used again; doubles with each loss.
       record: Where the events of the user's own loop go; default: a new one for each run.
 
@@ -64,7 +65,6 @@ class Manager:
         self,
         devices: Sequence[jax.Device] | None = None,
         *,
-        session: Session | None = None,
         settle_seconds: float = SETTLE_SECONDS,
         record: Record | None = None,
     ) -> None:
@@ -73,7 +73,7 @@ class Manager:
         check_seconds("settle_seconds", settle_seconds)
         if devices is not None and not len(devices):
             raise ArgumentError("devices is empty.", hint="Leave it out for all of JAX's devices.")
-        self.session = session if session is not None else process.session()
+        self.session: Session | None = process.session()
         self.elastic_down_event_count = 0
         self._settle_seconds = settle_seconds
         self._record = record
@@ -245,7 +245,8 @@ class Manager:
         """Return the record of the user's own loop, whose function is `name`; its run begins with the first call."""
         if self._own_record is None:
             record = self._own_record = self._record or Record()
-            record.begin(name=name, slices=self.total_slice_count, session=self.session)
+            record.begin(name=name)
+            record.has_devices(self.total_slice_count, self.session)
             record.goodput.begin_steps()
             self.health.listeners.append(record.slice_changed)
         return self._own_record

@@ -152,26 +152,24 @@ class Record:
         )
         self._notify(None)
 
-    def begin(
-        self, *, name: str = "", steps: int | None = None, slices: int = 0, session: Session | None = None
-    ) -> None:
+    def begin(self, *, name: str = "", steps: int | None = None) -> None:
         """Make this the process's latest run, from now on.
 
         Args:
           name: The name of the training function.
           steps: The steps that it is to do.
-          slices: The slices that it may use.
-          session: Where its events are recorded too.
         """
         global _latest
         _latest = self
         self.goodput = Goodput()
         self.phase, self.begun, self.ended = Phase.TRAINING, time.time(), None
-        self.name, self.total_steps = name[:_NAME_CHARACTERS], steps
-        self.has_devices(slices, session)
+        self.name, self.total_steps, self.total_slices = name[:_NAME_CHARACTERS], steps, 0
 
     def has_devices(self, slices: int, session: Session | None) -> None:
-        """Set the slices that a run may use and its session, which are not known before JAX has its devices."""
+        """Set the slices that the run may use, and the session where its events are recorded too.
+
+        They are not known before JAX has its devices.
+        """
         self.total_slices = slices
         if session is not None and self._publisher is None:
             # At the end of a short call, that is the state of the training before it.

@@ -35,7 +35,7 @@ def show(connection: Connection, values: Values) -> Any:
 
 def inject(connection: Connection, values: Values) -> View:
     """Inject a fault into this session, now or later."""
-    target = fault_targets.of_session(connection.need())
+    target = fault_targets.of_record(connection.need().record)
     delay = parse_seconds("--after", values.get("after", 0.0))
     at_step = parse_whole_number("--at-step", values["at_step"]) if values.get("at_step") is not None else None
     if delay and at_step is not None:
@@ -65,7 +65,7 @@ def inject(connection: Connection, values: Values) -> View:
 
 def heal(connection: Connection, values: Values) -> View:
     """End the faults of a slice, or of all."""
-    return actions.end_faults(fault_targets.of_session(connection.need()), values.get("slice"))
+    return actions.end_faults(fault_targets.of_record(connection.need().record), values.get("slice"))
 
 
 def export(connection: Connection, values: Values) -> View:

@@ -63,7 +63,7 @@ async def _target(place: Place, service: ServiceInfo, number: int) -> Target:
             if (await clusters.resolve(record)).server == place.cluster.server:
                 return target
     if place.scope.session and (record_of := await asyncio.to_thread(registry.read, place.scope.session)):
-        return fault_targets.of_service(service.name, record_of)
+        return Target(record_of, service.name, is_service=True)
     named = {"context": place.scope.context, "namespace": service.namespace, "local": place.scope.local}
     where = await asyncio.to_thread(cluster.resolve_readonly, {key: value for key, value in named.items() if value})
-    return fault_targets.of_service(service.name, where)
+    return Target(where, service.name, is_service=True)

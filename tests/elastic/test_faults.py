@@ -138,7 +138,7 @@ def test_a_node_that_someone_else_cordoned_is_left_as_it_is(session, ask):
         await objects.patch(client, NODES, node, {"spec": {"unschedulable": unschedulable}})
 
     async def node_of_slice(client):
-        workers = await fault_targets.of_session(session).workers(client, "default", yes=False)
+        workers = await fault_targets.of_record(session.record).workers(client, "default", yes=False)
         (pod,) = await fault_targets.running(client, workers, 2)
         return pod["spec"]["nodeName"]
 
@@ -184,7 +184,7 @@ def test_only_slices_of_the_session_can_be_hit(session):
 
 
 def test_only_slices_that_a_service_has_can_be_hit(session):
-    every = fault_targets.of_service(session.record.service, session.record)
+    every = fault_targets.Target(session.record, session.record.service, is_service=True)
     for inject in (faults.slice_down, faults.heal):
         with pytest.raises(ConfigError, match="has no slice 9") as refused:
             inject(every, 9)

@@ -20,7 +20,8 @@ from pathways_jupyter.render import elastic as picture
 def record():
     """Three slices, a loss before step 5, and two slices from then on."""
     made = Record()
-    made.begin(steps=10, slices=3)
+    made.begin(steps=10)
+    made.has_devices(3, None)
     for number in range(5):
         made.step(number, {"loss": 5.0 - number, "<acc>": 0.1 * number}, slices=3, losses=0)
     made.slice_changed(1, False, "Slice 1 is down.")
@@ -69,7 +70,8 @@ def test_any_metric_can_be_drawn_and_names_do_no_harm(record):
 
 def test_before_the_first_step_there_is_no_curve():
     record = Record()
-    record.begin(steps=10, slices=3)
+    record.begin(steps=10)
+    record.has_devices(3, None)
     view = picture.view(record)
     assert "<svg" not in view.html
     assert "no step is complete yet" in view.text

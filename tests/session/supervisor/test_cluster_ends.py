@@ -117,7 +117,7 @@ def stream_changes(where: ConnectConfig) -> object:
 
 
 def heal(where: ConnectConfig) -> object:
-    return faults.heal(fault_targets.of_service("pathways-cluster", where))
+    return faults.heal(fault_targets.Target(where, "pathways-cluster", is_service=True))
 
 
 @pytest.mark.parametrize("end", [ended, killed])
