@@ -27,10 +27,13 @@ def decode(answer: bytes, server: str) -> dict[str, Any]:
     """
     try:
         decoded = loads(answer) if answer else {}
+        if not isinstance(decoded, dict):
+            raise ValueError("not an object")
     except ValueError as error:
-        raise _not_an_object(server) from error
-    if not isinstance(decoded, dict):
-        raise _not_an_object(server)
+        raise ClusterError(
+            f"The answer of {server} is not a Kubernetes object.",
+            hint="Check that the kubeconfig's server is an API server.",
+        ) from error
     return decoded
 
 
@@ -74,10 +77,3 @@ def _loads(answer: bytes) -> Any:
         return json.loads(answer)
     finally:
         gc.enable()
-
-
-def _not_an_object(server: str) -> ClusterError:
-    return ClusterError(
-        f"The answer of {server} is not a Kubernetes object.",
-        hint="Check that the kubeconfig's server is an API server.",
-    )

@@ -89,13 +89,12 @@ def of_config(config: ConnectConfig, environ: Mapping[str, str] | None = None) -
     )
 
 
-def in_cluster(environ: Mapping[str, str] | None = None, *, directory: Path = SERVICE_ACCOUNT) -> Cluster:
+def in_cluster(environ: Mapping[str, str], *, directory: Path = SERVICE_ACCOUNT) -> Cluster:
     """Return the cluster that this process runs in, with the credentials of the pod's service account.
 
     Raises:
       ConfigError: This is not a pod, or it has no service account.
     """
-    environ = os.environ if environ is None else environ
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
     authority, token = directory / "ca.crt", directory / "token"
     if not host or not authority.is_file() or not token.is_file():

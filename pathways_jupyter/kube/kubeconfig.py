@@ -130,26 +130,25 @@ class Kubeconfig:
           ConfigError: There is no such context, or it names a cluster or user that does not exist.
         """
         wanted = name or self.current
+        files = ", ".join(map(str, self.files))
         listed = ", ".join(sorted(self.contexts)) or "none"
         if not wanted:
             raise ConfigError(
-                f"{_listed(self.files)} sets no current context.",
+                f"{files} sets no current context.",
                 hint=advice("Choose one with {context}: {listed}.", listed=listed),
             )
         if wanted not in self.contexts:
-            raise ConfigError(
-                f"There is no context {wanted!r} in {_listed(self.files)}.", hint=f"Contexts there: {listed}."
-            )
+            raise ConfigError(f"There is no context {wanted!r} in {files}.", hint=f"Contexts there: {listed}.")
         entry = self.contexts[wanted]
         cluster, user = entry.text("cluster"), entry.text("user")
         if cluster not in self.clusters or not self.clusters[cluster].text("server"):
             raise ConfigError(
-                f"Context {wanted!r} names cluster {cluster!r}, which has no server in {_listed(self.files)}.",
+                f"Context {wanted!r} names cluster {cluster!r}, which has no server in {files}.",
                 hint=advice("Fetch the credentials of the cluster again, or choose another {context}."),
             )
         if user and user not in self.users:
             raise ConfigError(
-                f"Context {wanted!r} names user {user!r}, which is not in {_listed(self.files)}.",
+                f"Context {wanted!r} names user {user!r}, which is not in {files}.",
                 hint=advice("Fetch the credentials of the cluster again, or choose another {context}."),
             )
         return Context(
@@ -247,7 +246,3 @@ def _unreadable(file: Path, problem: str) -> ConfigError:
     return ConfigError(
         f"{file} is not a usable kubeconfig: {problem}.", hint=advice("Fix it, or point {kubeconfig} elsewhere.")
     )
-
-
-def _listed(files: tuple[Path, ...]) -> str:
-    return ", ".join(str(file) for file in files)

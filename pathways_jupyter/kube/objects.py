@@ -114,7 +114,8 @@ async def create(client: Client, resource: Resource, body: Object, *, namespace:
       ApiError: It exists already (409), is invalid (422), or creating it is forbidden (403).
       ClusterError: The server could not be reached.
     """
-    path = resource.path(namespace or _namespace(body))
+    namespace = namespace or str(body["metadata"].get("namespace") or "")
+    path = resource.path(namespace)
     name = str(body["metadata"].get("name") or "")
     try:
         return await client.post(path, body)
@@ -126,7 +127,7 @@ async def create(client: Client, resource: Resource, body: Object, *, namespace:
     except ApiError as error:
         if error.status != 409:
             raise
-    return await get(client, resource, name, namespace=namespace or _namespace(body))
+    return await get(client, resource, name, namespace=namespace)
 
 
 async def get(client: Client, resource: Resource, name: str, *, namespace: str = "") -> Object:
@@ -321,10 +322,6 @@ def _segment(name: str, what: str) -> str:
             f"{name!r} cannot be the name of {what}.", hint='A name contains no "/" and no "%", and is not "." or "..".'
         )
     return quote(name, safe="")
-
-
-def _namespace(body: Object) -> str:
-    return str(body["metadata"].get("namespace") or "")
 
 
 def _page(resource: Resource, answer: Mapping[str, Any], *, is_first: bool) -> Page:

@@ -63,7 +63,7 @@ async def logs(
                     if fresh is not None:
                         yield fresh
         except ClusterError as error:
-            if isinstance(error, ApiError) and error.status == 404 and position.started:
+            if isinstance(error, ApiError) and error.status == 404 and position.since:
                 return
             waits = bool(identity) and patience > 0 and not backoff.is_over
             if not isinstance(error, ConnectionLost) and not waits:
@@ -105,12 +105,10 @@ class _LogPosition:
     lines with the last timestamp as were read already.
 
     Attributes:
-      started: Whether a line was read.
-      since: The time at which to start the next stream; empty for the beginning.
+      since: The time at which to start the next stream; empty for the beginning, before a line was read.
     """
 
     def __init__(self) -> None:
-        self.started = False
         self.since = ""
         self._count = 0
         self._again = ""
@@ -122,7 +120,6 @@ class _LogPosition:
 
     def take(self, stamped: str) -> str | None:
         """Return a line without its timestamp; None when it was read already."""
-        self.started = True
         stamp, _, line = stamped.partition(" ")
         if self._again:
             # RFC 3339 in UTC, so texts are in the order of time, but for fractions without their zeros at the end.
