@@ -109,17 +109,11 @@ class Summary:
 
 def from_json(value: Mapping[str, Any]) -> Summary:
     """Return the summary that the terminal's command has printed as JSON."""
-    chips = (Chip(**{**each, "shares": _shares(each["shares"])}) for each in value["chips"])
-    operations, modules = (
-        (Operation(**each) for each in value["operations"]),
-        (Module(**each) for each in value["modules"]),
-    )
-    nested = {"chips": tuple(chips), "operations": tuple(operations), "modules": tuple(modules)}
-    return Summary(**{**value, **nested, "shares": _shares(value["shares"])})
-
-
-def _shares(value: Mapping[str, float]) -> dict[Spent, float]:
-    return {Spent(name): share for name, share in value.items()}
+    # The keys of shares stay text, which equals what it was written from.
+    chips = tuple(Chip(**each) for each in value["chips"])
+    operations = tuple(Operation(**each) for each in value["operations"])
+    modules = tuple(Module(**each) for each in value["modules"])
+    return Summary(**{**value, "chips": chips, "operations": operations, "modules": modules})
 
 
 def summarize(hosts: Iterable[Host], location: str, left_out: str = "") -> Summary:
