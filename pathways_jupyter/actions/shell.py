@@ -64,8 +64,8 @@ class Shell(Protocol):
     def live(self, draw: Callable[[], View | None]) -> AbstractContextManager[Live]:
         """Show what `draw` returns until the block ends, where that can be done; another thread may call it."""
 
-    def confirm(self, question: str, *, abort: bool = True) -> bool:
-        """Ask the user; with `abort`, a no may end the command, with an exit code of its own.
+    def confirm(self, question: str) -> bool:
+        """Ask the user; in a terminal, a no ends the command with an exit code of its own.
 
         Raises:
           ConfigError: No answer can be given here.

@@ -53,15 +53,15 @@ class Terminal:
         """Whether there is a terminal."""
         return sys.stdin.isatty()
 
-    def confirm(self, question: str, *, abort: bool = True) -> bool:
-        """Ask the user; with `abort`, a no ends the program.
+    def confirm(self, question: str) -> bool:
+        """Ask the user; a no ends the program.
 
         Raises:
           ConfigError: There is no terminal to answer on.
         """
         if not sys.stdin.isatty():
             raise ConfigError(f"Not deleted: {question}", hint="Answer on a terminal, or add --yes.")
-        return click.confirm(question, abort=abort, err=True)
+        return click.confirm(question, abort=True, err=True)
 
     def stop_following(self) -> None:
         """Say nothing: the shell shows the ``^C``."""

@@ -89,7 +89,7 @@ class Screen:
         """True: whether the front end can show a question is known only when it is asked."""
         return True
 
-    def confirm(self, question: str, *, abort: bool = True) -> bool:
+    def confirm(self, question: str) -> bool:
         """Ask the user.
 
         Raises:

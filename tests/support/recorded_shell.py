@@ -31,7 +31,7 @@ class RecordedShell:
     def line(self, text: str, **about) -> None:
         self.lines.append((text, about))
 
-    def confirm(self, question: str, *, abort: bool = True) -> bool:
+    def confirm(self, question: str) -> bool:
         self.asked.append(question)
         return self._answer
 
