@@ -139,7 +139,7 @@ def test_a_script_reconnects_and_learns_which_of_its_arrays_are_gone(machine, cl
 def test_every_setting_has_a_keyword():
     keywords = set(inspect.signature(pathways_jupyter.connect).parameters)
     assert set(SETTINGS) <= keywords
-    assert set(ALIASES) - {"proxy_option"} <= keywords
+    assert set(ALIASES) <= keywords
 
 
 @pytest.mark.parametrize(

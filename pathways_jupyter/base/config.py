@@ -35,9 +35,8 @@ ALIASES: Mapping[str, str] = {
     "expected_tpu_instances": "tpu",
     "pathways_service": "service",
     "proxy_server_image": "proxy_image",
-    "proxy_option": "proxy_options",
 }
-"""Other names of settings: those of pathwaysutils, and the former name of a flag."""
+"""Other names of settings: those of pathwaysutils."""
 
 
 @dataclass(frozen=True)

@@ -79,12 +79,7 @@ CONNECT = Command(
             aliases=("--proxy-server-image",),
             default="the one of the service's version",
         ),
-        Option(
-            "--proxy-options",
-            "an additional flag for the proxy; may be repeated",
-            Kind.LIST,
-            aliases=("--proxy-option",),
-        ),
+        Option("--proxy-options", "an additional flag for the proxy; may be repeated", Kind.LIST),
         Option("--proxy-xla-flags", "a flag of XLA for the proxy; may be repeated", Kind.LIST, metavar="--xla_..."),
         Option("--proxy-cpu", "CPUs that the proxy may use", metavar="QUANTITY", default="16"),
         Option("--proxy-memory", "memory that it may use", metavar="QUANTITY", default="100G"),

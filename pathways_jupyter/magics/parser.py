@@ -164,9 +164,8 @@ def _parser(command: Command) -> _Parser:
     for option in command.options:
         parser.add_argument(*filter(None, (option.short, option.flag)), dest=option.name, **_argument(option))
         for alias in option.aliases:
-            # An alias gets its own name, so that two spellings with different values can be detected; lists are merged.
-            name = option.name if option.kind is Kind.LIST else alias.lstrip("-").replace("-", "_")
-            parser.add_argument(alias, dest=name, **_argument(option))
+            # An alias gets its own name, so that two spellings with different values can be detected.
+            parser.add_argument(alias, dest=alias.lstrip("-").replace("-", "_"), **_argument(option))
     return parser
 
 

@@ -101,7 +101,7 @@ TPU = "--tpu tpuv6e:2x2=1"
         (f"{TPU} --kubeconfig {{forged}}", "credentials", ""),
         (f"{TPU} --kubeconfig {{forbidden}}", "create jobs", "kubectl create role"),
         (f"{TPU} --kubeconfig {{good}} --proxy-server-image example.com/proxy:1", "image", "--proxy-image"),
-        (f"{TPU} --kubeconfig {{good}} --proxy-option=--server_port=1", "server_port", ""),
+        (f"{TPU} --kubeconfig {{good}} --proxy-options=--server_port=1", "server_port", ""),
         ("--tpu tpuv6e:2x2=3 --kubeconfig {good}", "3 were requested", ""),
         ("--tpu tpuv5e:2x2=1 --kubeconfig {good}", "tpuv5e:2x2", "tpuv6e:2x2"),
         (f"{TPU} --profile absent", "no profile 'absent'", "pathways.toml"),

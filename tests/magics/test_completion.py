@@ -34,7 +34,6 @@ def test_options_of_the_command_are_offered_once():
     assert "--tpu" in offered("connect ")
     assert "--tpu" not in offered("connect --tpu tpuv6e:2x2=2 ")
     assert "--proxy-options" in offered("connect --proxy-options a ")
-    assert "--proxy-options" in offered("connect --proxy-option a ")
     assert offered("connect --pro")[:4] == ["--project", "--profile", "--proxy-image", "--proxy-options"]
     assert offered("connect --proxy-no") == ["--proxy-node-selector"]
 

@@ -60,7 +60,7 @@ def test_a_semicolon_at_the_end_is_ipythons():
 
 
 def test_a_repeated_option_is_a_list():
-    line = "connect --proxy-options=--xla_a=1 --proxy-option=--xla_b=2"
+    line = "connect --proxy-options=--xla_a=1 --proxy-options=--xla_b=2"
     assert parse(line, MAGIC).values["proxy_options"] == ["--xla_a=1", "--xla_b=2"]
 
 
