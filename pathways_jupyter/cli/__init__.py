@@ -17,11 +17,12 @@ from pathways_jupyter.base import process_setup
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.cli.terminal import colours
+from pathways_jupyter.commands.connect import RUN
 from pathways_jupyter.commands.tables import GROUPS, MAGIC, TERMINAL
 from pathways_jupyter.kube import claim_package
 
 _OWN: Mapping[str, str] = {
-    "run": "Run any JAX program on TPUs of its own; python train.py, unchanged.",
+    "run": RUN.summary,
     "multihost": GROUPS["multihost"],
     "operator": GROUPS["operator"],
 }

@@ -30,7 +30,7 @@ def command(about: Command) -> click.Command:
         show(terminal, lambda shell: action_of(about.name)(shell, given(values)))
 
     paragraphs = filter(None, (about.summary, about.details, about.in_terminal))
-    made = takes(about, as_json=about.json)(run)
+    made = takes(about)(run)
     return click.command(
         about.name.rpartition(" ")[2], short_help=about.summary, help="\n\n".join(paragraphs), epilog=epilog(about)
     )(made)
@@ -82,11 +82,11 @@ def group(
     return made
 
 
-def takes(about: Command, *, as_json: bool = True) -> Callable[[Decorated], Decorated]:
-    """Return a decorator that adds the words and options of `about`, and ``--json``."""
+def takes(about: Command) -> Callable[[Decorated], Decorated]:
+    """Return a decorator that adds the words and options of `about`, and ``--json`` if it has that."""
 
     def decorate(function: Decorated) -> Decorated:
-        for option in reversed((*about.options, *((JSON,) if as_json else ()))):
+        for option in reversed((*about.options, *((JSON,) if about.json else ()))):
             function = _option(option)(function)
             for alias in option.aliases:
                 function = click.option(alias, alias.lstrip("-").replace("-", "_"), hidden=True)(function)

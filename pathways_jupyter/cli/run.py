@@ -24,7 +24,7 @@ from pathways_jupyter.session.registry import SessionRecord
     # The program's own options are not this command's, also without the -- before them.
     context_settings={"allow_interspersed_args": False},
 )
-@takes(RUN, as_json=False)
+@takes(RUN)
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=completing(Source.FILES))
 def run(program: tuple[str, ...], quiet: bool, tcp: bool, **values: Any) -> None:
     """Run PROGRAM with TPUs of its own: its JAX finds them by its environment, and it needs no change.

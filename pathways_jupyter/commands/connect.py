@@ -118,7 +118,7 @@ CONNECT = Command(
 )
 RUN = Command(
     "run",
-    "Run any JAX program on TPUs of its own, and remove its proxy when it ends.",
+    "Run any JAX program on TPUs of its own; python train.py, unchanged.",
     options=(
         *(option for option in CONNECT.options if option.name != "linger"),
         Option(
@@ -134,4 +134,5 @@ RUN = Command(
         "run --context my-gke --tpu tpuv6e:2x2=2 -- python train.py --steps 100": "with the program's own options",
         "run --profile team --wait -- torchrun train.py": "settings from pathways.toml; wait until slices are free",
     },
+    json=False,
 )
