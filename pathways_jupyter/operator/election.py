@@ -16,9 +16,10 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
@@ -66,21 +67,16 @@ class Election:
         """Whether the API server has answered lately: it is asked about the Lease all the time."""
         return time.monotonic() - self._answered < 2 * self._seconds
 
-    async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
+    async def run(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run `lead` whenever this process is the leader, and cancel it when it no longer is; until cancelled."""
         while True:
             await self._acquire()
             self._report("leading")
-            leading = asyncio.ensure_future(lead())
-            renewing = asyncio.create_task(self._renew())
             try:
-                await asyncio.wait({leading, renewing}, return_when=asyncio.FIRST_COMPLETED)
-                if leading.done():
-                    await leading
+                ended, _ = await tasks.first_done(lead(), self._renew())
+                if ended is not None:
+                    await ended
             finally:
-                for task in (leading, renewing):
-                    task.cancel()
-                await asyncio.gather(leading, renewing, return_exceptions=True)
                 # Also when cancelled: the next leader need not wait for the Lease to expire.
                 await self._release()
 

@@ -85,7 +85,6 @@ class WorkQueue(Generic[K]):
 _COMPONENT = "pathways-jupyter-operator"
 MISSING_SECONDS = 10.0
 """Wait before looking again for a kind that is not installed."""
-_WARNINGS = {conditions.FAILED}
 
 Key = tuple[str, str]
 """Namespace and name of a job; its JobSet has the same."""
@@ -221,7 +220,7 @@ class JobController:
             # that it is there already. So the name is made of what the next one sees too, and not of the time.
             occasion = f"{state} {status.get('restarts', 0)} {before} {since.get('lastTransitionTime')}"
             message = str(condition.get("message") or f"The job is {state.lower()}")
-            await self._event(job, state, message, warning=state in _WARNINGS, occasion=occasion)
+            await self._event(job, state, message, warning=state == conditions.FAILED, occasion=occasion)
             self._say(f"{namespace}/{name} is {state.lower()}")
         body = {"metadata": {"resourceVersion": job["metadata"]["resourceVersion"]}, "status": status}
         path = PATHWAYS_JOBS.item(namespace, name, "status")

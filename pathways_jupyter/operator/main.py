@@ -7,10 +7,11 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
+from typing import Any
 
-from pathways_jupyter.base import process_setup
+from pathways_jupyter.base import process_setup, tasks
 from pathways_jupyter.base.errors import ClusterError, ConfigError, PathwaysError
 from pathways_jupyter.base.text import parse_seconds
 from pathways_jupyter.kube import auth, claim_package
@@ -116,9 +117,9 @@ class Operator:
         controlling = asyncio.create_task(self.election.run(self._lead))
         sweeping = asyncio.create_task(self._sweeper.run(stop))
         try:
-            await asyncio.wait({controlling, sweeping}, return_when=asyncio.FIRST_COMPLETED)
-            if controlling.done():
-                await controlling
+            done, _ = await asyncio.wait({controlling, sweeping}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                await task
         finally:
             stop.set()
             controlling.cancel()
@@ -142,22 +143,16 @@ class Operator:
             while True:
                 # Before it is asked who is there, so that no change in between is missed.
                 rivals.changed.clear()
-                changed: asyncio.Task[object] = asyncio.create_task(rivals.changed.wait())
-                work: list[asyncio.Task[object]] = [changed]
+                work: list[Coroutine[Any, Any, object]] = [rivals.changed.wait()]
                 if rivals.present:
                     say(f"PathwaysJobs: {rivals.present} controls them already; standing back while it runs")
                 else:
                     say("PathwaysJobs: controlling them")
                     jobs = JobController(self._client, namespace=self._namespace, say=say, reconciles=self.reconciles)
-                    work.append(asyncio.create_task(jobs.run()))
-                try:
-                    done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
-                    for task in done:
-                        await task
-                finally:
-                    for task in work:
-                        task.cancel()
-                    await asyncio.gather(*work, return_exceptions=True)
+                    work.append(jobs.run())
+                for done in await tasks.first_done(*work):
+                    if done is not None:
+                        await done
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)

@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from pathways_jupyter.base.errors import ClusterError, PathwaysError
@@ -27,17 +28,6 @@ if TYPE_CHECKING:
 _ODD = "Leases of sessions of which something cannot be read; `pathways-jupyter doctor` names them."
 FRESH_SECONDS = 5.0
 """How long one text serves all scrapes."""
-
-
-class _Scrape:
-    """A collector with the metrics of one moment."""
-
-    def __init__(self, found: list[Metric]) -> None:
-        self._found = found
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the metrics."""
-        yield from self._found
 
 
 class ClusterMetrics:
@@ -62,14 +52,15 @@ class ClusterMetrics:
 
     async def text(self) -> bytes:
         """Return the metrics in Prometheus' text format."""
-        from prometheus_client import CollectorRegistry, generate_latest
+        from prometheus_client import generate_latest
 
         # Under the lock, so that scrapes at the same time share one look.
         async with self._lock:
             if time.monotonic() - self._read_at > FRESH_SECONDS:
-                registry = CollectorRegistry()
-                registry.register(_Scrape(await self._read()))
-                self._text, self._read_at = generate_latest(registry), time.monotonic()
+                found = await self._read()
+                # A collector of one moment.
+                self._text = generate_latest(SimpleNamespace(collect=lambda: found))
+                self._read_at = time.monotonic()
             return self._text
 
     async def _read(self) -> list[Metric]:

@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ApiError, ClusterError
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube.client import Client
@@ -135,10 +136,7 @@ class Sweeper:
             if left <= 0:
                 return
             self._changed.clear()
-            changed = asyncio.create_task(self._changed.wait())
-            done, _ = await asyncio.wait({changed, stopping}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            changed.cancel()
-            if not done:
+            if not any(await tasks.first_done(self._changed.wait(), stopping, seconds=left)):
                 # Timed out: a lease has expired, or the interval is over. Forget what has expired; if the sweep cannot
                 # delete it, it waits for the next interval.
                 now = self._client.now()

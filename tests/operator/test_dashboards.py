@@ -3,14 +3,14 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pathways_jupyter.base.events import SessionState
-from pathways_jupyter.operator import metrics_server
 from pathways_jupyter.service import metrics
 from pathways_jupyter.service.model import Service
 from pathways_jupyter.service.podstate import State
@@ -36,10 +36,8 @@ def exported():
     session = SessionFigures("s", "jane", "default", "x", SessionState.CONNECTED, 0.0, 0, sent=1, received=1, idle=1.0)
     service = Service("x", "default", "x:29001", "tpuv6e:2x2", State.READY, (), (), True)
     found = [*metrics.of_services([("c", service)]), *metrics.of_sessions([session])]
-    registry = CollectorRegistry()
-    registry.register(metrics_server._Scrape(found))
     labels = {}
-    for family in text_string_to_metric_families(generate_latest(registry).decode()):
+    for family in text_string_to_metric_families(generate_latest(SimpleNamespace(collect=lambda: found)).decode()):
         for sample in family.samples:
             labels.setdefault(sample.name, set()).update(sample.labels)
     own = {"pathways_up": set(), "pathways_operator_api_requests_total": {"method", "status"}}
