@@ -29,8 +29,7 @@ def show(connection: Connection, values: Values) -> Any:
         from pathways_jupyter.widgets.elastic import ElasticPanel
 
         return ElasticPanel(connection.shell, metrics)
-    shown = records.shown()
-    return picture.view(shown, metrics) if shown is not None else picture.none()
+    return picture.view(records.shown(), metrics)
 
 
 def inject(connection: Connection, values: Values) -> View:

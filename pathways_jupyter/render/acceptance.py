@@ -10,8 +10,6 @@ from pathways_jupyter.render import text
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View, preformatted
 
-_MARKS = {Outcome.PASSED: Mark.OK, Outcome.FAILED: Mark.FAIL, Outcome.SKIPPED: Mark.NONE}
-
 
 def begun(check: Check) -> str:
     """A check that runs now, on a line."""
@@ -22,7 +20,8 @@ def ended(result: Result) -> str:
     """One result: its time, and what was found."""
     if result.outcome is Outcome.SKIPPED:
         return f"{Mark.NONE} {result.name:<14} skipped: {result.lines[-1]}"
-    head = f"{_MARKS[result.outcome]} {result.name:<14} {text.duration(result.seconds)}"
+    mark = Mark.OK if result.outcome is Outcome.PASSED else Mark.FAIL
+    head = f"{mark} {result.name:<14} {text.duration(result.seconds)}"
     return "\n".join([head, *(f"    {line}" for each in result.lines for line in each.splitlines())])
 
 

@@ -36,17 +36,15 @@ _NAMES: Mapping[Spent, tuple[str, str]] = {
 """Words and colour of each category; the colours differ on a light and on a dark page."""
 
 
-def none() -> View:
-    """The picture when no run has begun in this process."""
-    return said("No elastic training has run in this notebook yet. See help(pathways_jupyter.elastic.train_loop).")
-
-
-def view(record: Record, metrics: Sequence[str] = ()) -> View:
+def view(record: Record | None, metrics: Sequence[str] = ()) -> View:
     """The run as it is now.
 
     Args:
+      record: None if no run has begun in this process.
       metrics: The metrics to draw; the first one when empty.
     """
+    if record is None:
+        return said("No elastic training has run in this notebook yet. See help(pathways_jupyter.elastic.train_loop).")
     latest, spent = record.latest, record.goodput.seconds()
     total = sum(spent.values())
     share = spent[Spent.STEP] / total if total else 0.0

@@ -28,7 +28,7 @@ class ElasticPanel(Live):
         self._metrics = tuple(metrics)
         shown = records.shown()
         self._followed = shown if shown is not None and shown.ended is None else None
-        super().__init__(shell, still.view(shown, self._metrics) if shown is not None else still.none())
+        super().__init__(shell, still.view(shown, self._metrics))
 
     def _begin(self) -> None:
         records.observe(self._changed)
