@@ -9,6 +9,7 @@ finds no socket whose path has capitals, except on a file system that ignores ca
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import sys
@@ -52,6 +53,18 @@ def is_held(path: Path) -> bool:
     finally:
         os.close(file)
     return False
+
+
+def fingerprint(folder: Path) -> list[tuple[str, int, int]]:
+    """Return a value that changes when a JSON file in `folder` is written or removed; reads none."""
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            # A file may be removed between scandir() and stat().
+            with contextlib.suppress(FileNotFoundError):
+                if entry.name.endswith(".json"):
+                    found.append((entry.name, entry.stat().st_mtime_ns, entry.inode()))
+    return sorted(found)
 
 
 def suits_sockets(directory: Path, below: str) -> bool:

@@ -229,14 +229,8 @@ def fingerprint(followed: Iterable[str]) -> object:
     Args:
       followed: Ids of runs that a process of this machine follows; its death changes no file.
     """
-    found = []
-    with os.scandir(_folder()) as entries:
-        for entry in entries:
-            # A file may be removed between scandir() and stat().
-            with contextlib.suppress(FileNotFoundError):
-                if entry.name.endswith(".json"):
-                    found.append((entry.name, entry.stat().st_mtime_ns, entry.inode()))
-    return sorted(found), [run for run in followed if not runtime_files.is_held(_path(run).with_suffix(".lock"))]
+    abandoned = [run for run in followed if not runtime_files.is_held(_path(run).with_suffix(".lock"))]
+    return runtime_files.fingerprint(_folder()), abandoned
 
 
 def _read(path: Path) -> Record | None:

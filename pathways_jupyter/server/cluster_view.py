@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base import sentences
@@ -86,7 +87,7 @@ class ClusterView:
         # Also if only the name of the same cluster has changed: the page receives everything again under the new name,
         # and by the identity it knows that it need not clear its tables.
         self._place, self._watch, self._problem = place, watch, None
-        self._publish({"type": "named", "named": place.scope.to_json(), "identity": identity(place.cluster)})
+        self._publish({"type": "named", "named": asdict(place.scope), "identity": identity(place.cluster)})
         watch.add(self._publish)
 
     async def _fail(self, error: PathwaysError) -> None:
@@ -121,4 +122,4 @@ class ClusterView:
         if problem := message.get("problem"):
             hint = sentences.from_json(problem["hint"], problem.get("hint_text"))
             message = {**message, "problem": {**problem, "hint": worded(hint, Face.SIDEBAR)}}
-        self._send({**message, "scope": self._scope.to_json()})
+        self._send({**message, "scope": asdict(self._scope)})

@@ -49,7 +49,7 @@ def load(app: Any) -> Hub:
 
     async def kernel_acted(logger: Any, schema_id: str, data: dict[str, Any]) -> None:
         if data.get("action") in {"shutdown", "restart"} and data.get("kernel_id"):
-            hub.kernel_ended(str(data["kernel_id"]))
+            hub.spawn(hub.kernel_ended(str(data["kernel_id"])))
 
     app.event_logger.add_listener(schema_id=KERNEL_ACTIONS, listener=kernel_acted)
     return hub

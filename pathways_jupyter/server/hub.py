@@ -194,9 +194,16 @@ class Hub:
                 async for line in lines:
                     yield line
 
-    def kernel_ended(self, kernel_id: str) -> asyncio.Task[None]:
+    async def kernel_ended(self, kernel_id: str) -> None:
         """Sweep the sessions of a kernel that ended, if their supervisors have not cleaned up after a while."""
-        return self.spawn(self._sweep_kernel(kernel_id))
+        await asyncio.sleep(SUPERVISOR_SECONDS)
+        for record in await asyncio.to_thread(sweep.dead):
+            if record.kernel_id == kernel_id:
+                try:
+                    await sweep.sweep(record)
+                    logger.info("session %s: cleaned up after its kernel and its supervisor", record.id)
+                except PathwaysError as error:
+                    logger.warning("session %s: %s", record.id, error)
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run `work` as a background task; its exception is logged."""
@@ -243,16 +250,6 @@ class Hub:
                 # A failed round must not end the periodic sweep.
                 logger.exception("could not sweep %s", watch.cluster.name)
             await asyncio.sleep(SWEEP_SECONDS)
-
-    async def _sweep_kernel(self, kernel_id: str) -> None:
-        await asyncio.sleep(SUPERVISOR_SECONDS)
-        for record in await asyncio.to_thread(sweep.dead):
-            if record.kernel_id == kernel_id:
-                try:
-                    await sweep.sweep(record)
-                    logger.info("session %s: cleaned up after its kernel and its supervisor", record.id)
-                except PathwaysError as error:
-                    logger.warning("session %s: %s", record.id, error)
 
 
 async def _prepare() -> None:

@@ -21,7 +21,7 @@ RESOURCE = "pathways"
 LONGEST_MESSAGE_BYTES = 64 * 1024
 """Limit for a page's WebSocket; the longest message that a page sends contains the name of a context."""
 
-_RELOAD = "Reload the page, and try again."
+RELOAD = "Reload the page, and try again."
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 
@@ -66,9 +66,9 @@ def json_object(body: bytes) -> dict[str, Any]:
         value = json.loads(body or b"{}")
     except (RecursionError, ValueError) as error:
         problem = "nested too deeply" if isinstance(error, RecursionError) else "not JSON"
-        raise ConfigError(f"The request is {problem}.", hint=_RELOAD) from error
+        raise ConfigError(f"The request is {problem}.", hint=RELOAD) from error
     if not isinstance(value, dict):
-        raise ConfigError("The request is not a JSON object.", hint=_RELOAD)
+        raise ConfigError("The request is not a JSON object.", hint=RELOAD)
     return value
 
 
@@ -88,7 +88,7 @@ def query(request: HTTPServerRequest) -> dict[str, str]:
         try:
             values[name] = given[0].decode("utf-8")
         except UnicodeDecodeError as error:
-            raise ConfigError(f"Parameter {name!r} is not UTF-8.", hint=_RELOAD) from error
+            raise ConfigError(f"Parameter {name!r} is not UTF-8.", hint=RELOAD) from error
     return values
 
 

@@ -21,7 +21,7 @@ from pathways_jupyter.multihost import output, records, targets
 from pathways_jupyter.server import drill, quickstart, runwatch, scope
 from pathways_jupyter.server.handlers import Request, Route
 from pathways_jupyter.server.hub import LOG_LINES, contexts
-from pathways_jupyter.server.request_checks import object_name
+from pathways_jupyter.server.request_checks import RELOAD, object_name
 from pathways_jupyter.server.xprof import PAGES
 from pathways_jupyter.service import jobs
 from pathways_jupyter.session.protocol import Method
@@ -56,7 +56,7 @@ async def _profile(request: Request, session: str) -> Json:
     """Trace a session's chips while the page waits; return what they did as HTML, and where the trace is."""
     seconds = request.parameters.get("seconds")
     if type(seconds) is not int or not 1 <= seconds <= _MOST_PROFILE_SECONDS:
-        raise ConfigError(f"seconds must be from 1 to {_MOST_PROFILE_SECONDS}.", hint="Reload the page, and try again.")
+        raise ConfigError(f"seconds must be from 1 to {_MOST_PROFILE_SECONDS}.", hint=RELOAD)
     view = await request.while_connected(request.hub.profile(session, seconds))
     return {"html": view.html, "location": view.value.location}
 
@@ -112,7 +112,7 @@ async def _drill(request: Request, action: str) -> Json:
     parameters = request.parameters
     service, number = object_name(str(parameters.get("service") or ""), "service"), parameters.get("slice")
     if type(number) is not int or number < 0:
-        raise ConfigError("slice must be the number of a slice.", hint="Reload the page, and try again.")
+        raise ConfigError("slice must be the number of a slice.", hint=RELOAD)
     return {"message": await drill.drill(scope.parse(parameters), service, number, heal=action == "heal")}
 
 

@@ -11,7 +11,7 @@ import asyncio
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from pathways_jupyter.base import config
@@ -21,6 +21,7 @@ from pathways_jupyter.kube import kubeconfig
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.cluster_access import Cluster
+from pathways_jupyter.server.request_checks import RELOAD
 from pathways_jupyter.session import clusters, registry
 from pathways_jupyter.session.registry import SessionRecord
 
@@ -28,7 +29,6 @@ _SESSION = re.compile(r"[0-9a-z]([-0-9a-z]{0,62})")
 _LONGEST_CONTEXT = 1000
 _IN_CLUSTER = "in-cluster"
 """The name of the cluster around this pod, which has no context."""
-_RELOAD = "Reload the page, and try again."
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,6 @@ class Scope:
     namespace: str = ""
     session: str = ""
     local: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Return this scope as JSON values."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -80,13 +76,13 @@ def parse(given: Mapping[str, Any]) -> Scope:
         values["local"] = flag("local", values["local"])
     for name in set(values) - {"local"}:
         if not isinstance(values[name], str):
-            raise ConfigError(f"{name} must be a string.", hint=_RELOAD)
+            raise ConfigError(f"{name} must be a string.", hint=RELOAD)
     scope = Scope(**values)
     if len(scope.context) > _LONGEST_CONTEXT:
-        raise ConfigError(f"context is longer than {_LONGEST_CONTEXT} characters.", hint=_RELOAD)
+        raise ConfigError(f"context is longer than {_LONGEST_CONTEXT} characters.", hint=RELOAD)
     # The id becomes part of a file name.
     if scope.session and not _SESSION.fullmatch(scope.session):
-        raise ConfigError(f"{scope.session!r} is not the id of a session.", hint=_RELOAD)
+        raise ConfigError(f"{scope.session!r} is not the id of a session.", hint=RELOAD)
     # Validate the namespace by the same rules as everywhere else.
     config.resolve({"namespace": scope.namespace or None}, environ={})
     return scope
@@ -102,7 +98,7 @@ def flag(name: str, value: Any) -> bool:
         return value
     if value in ("true", "false"):
         return bool(value == "true")
-    raise ConfigError(f"{name} must be true or false, not {value!r}.", hint=_RELOAD)
+    raise ConfigError(f"{name} must be true or false, not {value!r}.", hint=RELOAD)
 
 
 def of_record(record: SessionRecord) -> Scope:

@@ -10,12 +10,11 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-import os
 import time
 from collections.abc import Iterator
 from typing import Any
 
-from pathways_jupyter.base import tpu
+from pathways_jupyter.base import runtime_files, tpu
 from pathways_jupyter.base.config import runtime_dir
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.events import EventKind, SessionState
@@ -67,14 +66,7 @@ class SessionWatch(PolledFeed):
         return super().stop()
 
     async def _fingerprint(self) -> object:
-        found = []
-        with os.scandir(runtime_dir()) as entries:
-            for entry in entries:
-                # A record may be removed between scandir() and stat().
-                with contextlib.suppress(FileNotFoundError):
-                    if entry.name.endswith(".json"):
-                        found.append((entry.name, entry.stat().st_mtime_ns))
-        return sorted(found)
+        return runtime_files.fingerprint(runtime_dir())
 
     async def _read(self) -> None:
         # Only this machine's: sockets of another machine that shares the home directory cannot be reached from here.
@@ -194,5 +186,5 @@ def _row(record: SessionRecord, alive: bool, *, silent: bool) -> dict[str, Any]:
         "job": record.job,
         "pod": record.pod,
         "created": record.created,
-        "scope": scope.of_record(record).to_json(),
+        "scope": dataclasses.asdict(scope.of_record(record)),
     }

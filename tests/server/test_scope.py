@@ -109,7 +109,7 @@ def test_a_session_is_where_its_context_says_or_where_only_its_record_says(chang
 
 def test_what_a_page_gets_is_what_it_may_send():
     scope = scopes.of_record(record(config={"kubeconfig": "/x"}))
-    assert scopes.parse(scope.to_json()) == scope
+    assert scopes.parse(dataclasses.asdict(scope)) == scope
     assert {field.name for field in dataclasses.fields(Scope)} == {"context", "namespace", "session", "local"}
 
 
