@@ -140,7 +140,7 @@ async def find(selection: Selection) -> Hosts:
     if selection.tpu_prefix:
         from pathways_jupyter.multihost import tpuvm
 
-        return Hosts(await tpuvm.find(selection), ssh)
+        return Hosts(await asyncio.to_thread(tpuvm.find, selection), ssh)
     assert selection.cluster is not None
     # Imported here, and tpuvm above: hosts of a list need no cluster and no Google.
     from pathways_jupyter.kube.client import Client

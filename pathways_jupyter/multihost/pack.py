@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
 from pathways_jupyter.base.packages import require
@@ -146,9 +145,7 @@ class Sending:
     def __enter__(self) -> Sending:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         # What is still being made is closed once it is; errors are dropped by now.
         self._packing.add_done_callback(lambda done: done.cancelled() or done.exception())
         for each in self._made.values():

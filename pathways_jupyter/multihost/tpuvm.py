@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import re
 from collections.abc import Iterable
@@ -23,16 +22,6 @@ _UPDATE_SECONDS = 120.0
 _SSH_KEYS = "ssh-keys"
 
 
-async def find(selection: Selection) -> tuple[Target, ...]:
-    """Return the workers of the TPU VMs that `selection` names, one slice for each VM, in the order of their numbers.
-
-    Raises:
-      ConfigError: There is no such VM, or one has no address of the requested kind.
-      ClusterError: The Cloud TPU API refused, or cannot be reached.
-    """
-    return await asyncio.to_thread(_find, selection)
-
-
 def matching(names: Iterable[str], prefix: str) -> list[str]:
     """Return the one of `names` that is `prefix`, or else all that are ``PREFIX-<number>``, ordered by number."""
     known = list(names)
@@ -42,7 +31,15 @@ def matching(names: Iterable[str], prefix: str) -> list[str]:
     return [name for _, name in sorted((int(found[1]), name) for found, name in numbered if found)]
 
 
-def _find(selection: Selection) -> tuple[Target, ...]:
+def find(selection: Selection) -> tuple[Target, ...]:
+    """Return the workers of the TPU VMs that `selection` names, one slice for each VM, in the order of their numbers.
+
+    Blocking.
+
+    Raises:
+      ConfigError: There is no such VM, or one has no address of the requested kind.
+      ClusterError: The Cloud TPU API refused, or cannot be reached.
+    """
     client, place = cloud.client(selection.project, selection.zone)
     with cloud.explained(f"Listing the TPU VMs of {place}"):
         nodes = {each.name.rpartition("/")[2]: each for each in client.list_nodes(parent=place)}

@@ -40,39 +40,39 @@ def test_names_match_exactly_or_by_number():
     assert tpuvm.matching(names, "c") == []
 
 
-async def test_the_workers_of_all_vms_are_found_over_pages(api):
+def test_the_workers_of_all_vms_are_found_over_pages(api):
     for number in (10, 2, 0, 7):
         api.node(f"my-tpu-{number}", f"{number}.0", f"{number}.1", id=str(number))
     api.node("other", "9.9")
-    found = await tpuvm.find(Selection(tpu_prefix="my-tpu"))
+    found = tpuvm.find(Selection(tpu_prefix="my-tpu"))
     addresses = ["0.0", "0.1", "2.0", "2.1", "7.0", "7.1", "10.0", "10.1"]
     assert [each.address for each in found] == addresses
     assert [each.label for each in found] == ["0-0", "0-1", "1-0", "1-1", "2-0", "2-1", "3-0", "3-1"]
-    inside = await tpuvm.find(Selection(tpu_prefix="my-tpu", internal_ip=True))
+    inside = tpuvm.find(Selection(tpu_prefix="my-tpu", internal_ip=True))
     assert [each.address for each in inside] == [f"10.1.{each}" for each in addresses]
 
 
-async def test_a_user_id_without_a_name_is_no_obstacle(api, tmp_path, monkeypatch):
+def test_a_user_id_without_a_name_is_no_obstacle(api, tmp_path, monkeypatch):
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "getuid", lambda: 54321)
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh" / "google_compute_engine.pub").write_text("ssh-ed25519 AAAA someone\n")
     api.node("my-tpu-0", "0.0")
-    await tpuvm.find(Selection(tpu_prefix="my-tpu"))
+    tpuvm.find(Selection(tpu_prefix="my-tpu"))
     assert api.nodes["my-tpu-0"]["metadata"]["ssh-keys"].endswith(":ssh-ed25519 AAAA someone")
 
 
-async def test_what_is_missing_about_a_vm_is_explained(api):
+def test_what_is_missing_about_a_vm_is_explained(api):
     api.node("my-tpu-0", "", state="CREATING")
     with pytest.raises(ConfigError, match=r"There is no TPU VM you or you-0 in projects/my-project") as error:
-        await tpuvm.find(Selection(tpu_prefix="you"))
+        tpuvm.find(Selection(tpu_prefix="you"))
     assert "my-tpu-0" in error.value.hint
     with pytest.raises(ConfigError, match="my-tpu-0 is CREATING, not READY"):
-        await tpuvm.find(Selection(tpu_prefix="my-tpu"))
+        tpuvm.find(Selection(tpu_prefix="my-tpu"))
     api.node("my-tpu-0", "")
     with pytest.raises(ConfigError, match="has no external address") as error:
-        await tpuvm.find(Selection(tpu_prefix="my-tpu"))
+        tpuvm.find(Selection(tpu_prefix="my-tpu"))
     assert "--internal-ip" in error.value.hint
 
 
