@@ -158,10 +158,7 @@ def _composed(template: str, values: Mapping[str, Any], face: Face) -> str:
         if name not in values:
             return word(name, _composed(arguments, values, face), face)
         value = values[name]
-        return "; ".join(worded(each, face) for each in value) if isinstance(value, tuple) else worded_value(value)
-
-    def worded_value(value: Any) -> str:
-        return worded(value, face) if isinstance(value, str) else str(value)
+        return "; ".join(worded(each, face) for each in value) if isinstance(value, tuple) else str(worded(value, face))
 
     return _PLACEHOLDER.sub(fill, template)
 

@@ -24,9 +24,9 @@ class Connection:
       trace: The trace that is being taken, between ``profile start`` and ``profile stop``; it ends with its proxy.
     """
 
-    def __init__(self, shell: Any, screen: Screen) -> None:
+    def __init__(self, shell: Any) -> None:
         self.shell = shell
-        self.screen = screen
+        self.screen = Screen(shell)
         self.trace: Trace | None = None
         self._card: Place | None = None
         self._watched: Any = None

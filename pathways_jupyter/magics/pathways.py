@@ -20,7 +20,6 @@ from pathways_jupyter.commands.profile import CELL as PROFILE_CELL
 from pathways_jupyter.commands.tables import MAGIC
 from pathways_jupyter.magics.notebook_session import Connection
 from pathways_jupyter.magics.parser import run, run_cell
-from pathways_jupyter.magics.screen import Screen
 
 _UNAVAILABLE = "UNAVAILABLE"
 """Contained in JAX's errors about a proxy that it can no longer reach, among others."""
@@ -34,8 +33,7 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
 
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
-        self._screen = Screen(shell)
-        self.connection = Connection(shell, self._screen)
+        self.connection = Connection(shell)
         self._error: BaseException | None = None
         self.shown_errors: tuple[type[BaseException], ...] = ()
 
@@ -66,7 +64,7 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
             try:
                 _execute(self.shell, cell)
             finally:
-                profile.finish(self._screen, trace)
+                profile.finish(self.connection.screen, trace)
 
     def _run(self, command: str, values: Mapping[str, Any]) -> Any:
         if command == "traceback":
@@ -80,14 +78,16 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
         """Create the PathwaysJob that the cell describes; see ``%%pathwaysjob --help``."""
         from pathways_jupyter.actions import job
 
-        return run_cell(line, JOB_CELL, lambda values: job.create(self._screen, cell, values, source="the cell"))
+        return run_cell(
+            line, JOB_CELL, lambda values: job.create(self.connection.screen, cell, values, source="the cell")
+        )
 
     @cell_magic  # type: ignore[untyped-decorator]
     def multihost(self, line: str, cell: str) -> Any:
         """Run a cell, a shell script, on many hosts; see ``%%multihost --help``."""
         from pathways_jupyter.actions import multihost
 
-        return run_cell(line, MULTIHOST_CELL, lambda values: multihost.start(self._screen, values, cell))
+        return run_cell(line, MULTIHOST_CELL, lambda values: multihost.start(self.connection.screen, values, cell))
 
     def before_cell(self, info: Any) -> None:
         """Apply changes made to the session from outside, before the cell's code runs."""
@@ -122,7 +122,7 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
     def _traceback(self) -> None:
         error = self._error or getattr(sys, "last_value", None)
         if error is None:
-            self._screen.line("No error so far.")
+            self.connection.screen.line("No error so far.")
             return
         lines = self.shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)
         said = self.shell.InteractiveTB.stb2text(lines)
@@ -131,7 +131,7 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
             from click import unstyle
 
             said = unstyle(said)
-        self._screen.line(said)
+        self.connection.screen.line(said)
 
 
 def _execute(shell: Any, cell: str) -> None:
