@@ -62,21 +62,15 @@ def view(record: Record | None, metrics: Sequence[str] = ()) -> View:
         (toned(ELASTIC_TONES.get(each.kind, Tone.NONE)), muted(text.clock(each.at)), each.message)
         for each in record.events[-_MAX_EVENTS:]
     ]
+    # Productive steps first.
+    by_size = sorted(spent, key=lambda what: (what is not Spent.STEP, -spent[what]))
     return drawn(
         record,
         Part(f"{title}; {record.phase}; {summary}.", top.html),
         _curves(record, list(metrics) or list(record.newest)[:1]),
-        _bar(spent),
+        share_bar("goodput", [(*_NAMES[what], spent[what]) for what in by_size]),
         _costs(record.goodput.snapshots[-_MAX_SNAPSHOTS:]),
         table((), rows),
-    )
-
-
-def _bar(spent: Mapping[Spent, float]) -> Part:
-    """Where the time went: productive steps first, then the rest by size."""
-    rest = sorted((each for each in spent.items() if each[0] is not Spent.STEP), key=lambda each: -each[1])
-    return share_bar(
-        "goodput", [(*_NAMES[what], seconds) for what, seconds in [(Spent.STEP, spent[Spent.STEP]), *rest]]
     )
 
 

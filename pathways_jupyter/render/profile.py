@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from html import escape
 
@@ -11,6 +10,7 @@ from pathways_jupyter.profile.summary import BINS, Chip, Operation, Spent, Summa
 from pathways_jupyter.render import text
 from pathways_jupyter.render.parts import Part, code, head, indented, line, muted, remarks, share_bar, spaced, table
 from pathways_jupyter.render.view import View, drawn
+from pathways_jupyter.session.kernel import process
 
 _MOST_CHIPS = 32
 """Chips that have a line of their own; a notebook keeps about 2 kB for each."""
@@ -127,7 +127,7 @@ def _operations(operations: Sequence[Operation]) -> Part:
 def _source(source: str) -> str:
     """A line of a notebook's cell as IPython's tracebacks name it, of a file with the end of its path."""
     path, _, number = source.rpartition(":")
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    shell = process.shell()
     if shell is not None and (cell := shell.compile.format_code_name(path)):
         return f"{' '.join(cell)}, line {number}"
     return "/".join(source.split("/")[-2:])
