@@ -30,6 +30,7 @@ from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.service.doctor import FAULT_NEEDS, INSTALL_NEEDS, PLATFORM_NEEDS
 from pathways_jupyter.service.lab import lifecycle, manifests
 from pathways_jupyter.service.pathwaysjob import fields
+from pathways_jupyter.service.service_jobset import ServiceSpec
 from pathways_jupyter.session import protocol, registry, sweep
 from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.protocol import Method
@@ -499,7 +500,7 @@ async def test_a_session_whose_job_was_deleted_without_its_pod_says_who_can_dele
         assert not (await objects.list_(admin, PODS, labels=f"{names.SESSION_LABEL}={record['id']}")).items
 
 
-def deployment_of(name: str) -> deployment.Deployment:
+def deployment_of(name: str) -> ServiceSpec:
     """A service for nodes that the cluster's own service uses."""
     wanted = {"name": name, "tpu": TYPE, "local": True, "skip_checks": True}
     return deployment.plan(wanted, jax=programs.tags(names.SERVER_IMAGE)[0].removeprefix("jax-"))
@@ -510,10 +511,7 @@ async def deploy_and_delete(person: Person, name: str) -> list[str]:
     said: list[str] = []
     async with person.client() as client:
         try:
-            steps = deployment.run(
-                client, deployment_of(name).within(names.DEFAULT_NAMESPACE), skip_checks=True, seconds=2
-            )
-            async for step in steps:
+            async for step in deployment.run(client, deployment_of(name), skip_checks=True, seconds=2):
                 said += [step.message, getattr(step, "hint", "")]
         except PathwaysError as error:
             said += [f"{error} {error.hint}"]

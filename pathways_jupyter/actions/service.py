@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -85,23 +86,22 @@ def deploy(shell: Shell, values: Values) -> View:
       ServiceError: A check failed, or the service is not ready in time.
     """
     # From the metadata, because importing JAX takes seconds.
-    plan = deployment.plan(values, jax=version("jax"))
-    name = plan.spec.name
+    spec = deployment.plan(values, jax=version("jax"))
     if values.get("dry_run"):
-        return for_kubectl(deployment.manifests(plan.within(_namespace(values))))
+        return for_kubectl(deployment.manifests(replace(spec, namespace=_namespace(values))))
     where = cluster.where(values, others=False)
     steps = clusters.stream(
         where,
         lambda client, namespace: deployment.run(
             client,
-            plan.within(namespace),
+            replace(spec, namespace=namespace),
             skip_checks=bool(values.get("skip_checks")),
             follow=not values.get("no_wait"),
             seconds=parse_seconds("--timeout", values.get("timeout", rollout.TIMEOUT_SECONDS)),
         ),
     )
-    _follow(shell, steps, name)
-    return _details(where, name)
+    _follow(shell, steps, spec.name)
+    return _details(where, spec.name)
 
 
 def wait(shell: Shell, values: Values) -> View:

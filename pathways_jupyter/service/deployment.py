@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import ipaddress
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 from pathways_jupyter.base import tpu
@@ -30,24 +29,8 @@ ANY_POOL = "any"
 REMOVAL_SECONDS = 120.0
 
 
-@dataclass(frozen=True)
-class Deployment:
-    """A service to deploy.
-
-    Attributes:
-      nodes: Address ranges of the cluster's nodes, from which workers on the host network connect.
-    """
-
-    spec: ServiceSpec
-    nodes: tuple[str, ...] = ()
-
-    def within(self, namespace: str) -> Deployment:
-        """Return the same service for another namespace."""
-        return replace(self, spec=replace(self.spec, namespace=namespace))
-
-
-def plan(values: Mapping[str, Any], *, jax: str) -> Deployment:
-    """Read the options of ``service deploy``; contacts nothing.
+def plan(values: Mapping[str, Any], *, jax: str) -> ServiceSpec:
+    """Read the options of ``service deploy``, all but the namespace; contacts nothing.
 
     Args:
       values: Options by name, those that were given.
@@ -93,39 +76,38 @@ def plan(values: Mapping[str, Any], *, jax: str) -> Deployment:
         max_slice_restarts=number("max_slice_restarts", ServiceSpec.max_slice_restarts),
         head_node_selector={} if pool == ANY_POOL else {names.NODEPOOL_LABEL: pool},
         host_network=host_network,
+        nodes=tuple(address_range(each) for each in nodes),
         labels={
             names.SERVICE_LABEL: name,
             **queues.labels(str(values.get("queue") or ""), str(values.get("priority") or "")),
         },
     )
-    deployment = Deployment(spec, tuple(address_range(each) for each in nodes))
+    # Raises for a name that does not fit.
     service_jobset.manifest(spec)
-    return deployment
+    return spec
 
 
-def manifests(deployment: Deployment) -> tuple[Object, ...]:
-    """Return the objects of `deployment`, in the order in which they are created.
+def manifests(spec: ServiceSpec) -> tuple[Object, ...]:
+    """Return the objects of a service, in the order in which they are created.
 
     Policies first, so that no port is open in between. The resource manager gets none if the workers' addresses are
     those of nodes that are not known: it would keep the workers out.
     """
-    spec = deployment.spec
     policies = [networkpolicy.for_proxies(spec.namespace)]
-    if deployment.nodes or not spec.host_network:
-        policies.append(networkpolicy.for_resource_manager(spec.name, deployment.nodes, spec.namespace))
+    if spec.nodes or not spec.host_network:
+        policies.append(networkpolicy.for_resource_manager(spec.name, spec.nodes, spec.namespace))
     return (*policies, service_jobset.manifest(spec))
 
 
-async def create(client: Client, deployment: Deployment) -> None:
-    """Create the objects of `deployment`; policies that exist are updated.
+async def create(client: Client, spec: ServiceSpec) -> None:
+    """Create the objects of a service; policies that exist are updated.
 
     Raises:
       ServiceError: There is a JobSet of that name already; nothing was changed.
       ApiError: Creating something is forbidden; what was created before it is removed.
       ClusterError: The server could not be reached.
     """
-    spec = deployment.spec
-    *policies, service = manifests(deployment)
+    *policies, service = manifests(spec)
     if await objects.find(client, JOBSETS, spec.name, namespace=spec.namespace) is not None:
         raise deploychecks.name_taken(spec)
     made: list[Object] = []
@@ -144,7 +126,7 @@ async def create(client: Client, deployment: Deployment) -> None:
 
 async def run(
     client: Client,
-    wanted: Deployment,
+    spec: ServiceSpec,
     *,
     skip_checks: bool = False,
     follow: bool = True,
@@ -162,19 +144,18 @@ async def run(
       ClusterError: The server could not be reached.
     """
     failed = []
-    async for found in deploychecks.findings(client, wanted.spec):
+    async for found in deploychecks.findings(client, spec):
         yield found
         failed += [found] if found.level is Level.FAIL else []
     if failed and not skip_checks:
         which = ", ".join(each.name for each in failed)
         raise ServiceError(
-            f"Service {wanted.spec.name} was not deployed: {'a check' if len(failed) == 1 else 'checks'} failed "
+            f"Service {spec.name} was not deployed: {'a check' if len(failed) == 1 else 'checks'} failed "
             f"({which}). {failed[0].message}",
             hint=failed[0].hint,
         )
     # From here on an interrupt leaves the service: it starts without this process too.
-    await create(client, wanted)
-    spec = wanted.spec
+    await create(client, spec)
     yield Step(StepKind.DONE, f"Service {spec.name} is created in namespace {spec.namespace}.", 0, spec.slices)
     if follow:
         async with contextlib.aclosing(rollout.follow(client, spec.namespace, spec.name, seconds=seconds)) as steps:

@@ -45,6 +45,7 @@ class ServiceSpec:
       max_slice_restarts: How often the workers of one slice may be restarted, per host.
       head_node_selector: Nodes on which the head may run, e.g. a node pool without TPUs.
       host_network: Run the workers on their nodes' network. Then no NetworkPolicy applies to them.
+      nodes: Address ranges of the nodes from which such workers connect, for the resource manager's NetworkPolicy.
       labels: Additional labels of the JobSet.
     """
 
@@ -59,6 +60,7 @@ class ServiceSpec:
     max_slice_restarts: int = 1_000_000
     head_node_selector: Mapping[str, str] = field(default_factory=dict)
     host_network: bool = False
+    nodes: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -9,7 +9,7 @@ from pathways_jupyter.service.checks import Level
 
 async def checked(client) -> dict:
     wanted = deployment.plan({"name": "mine", "tpu": "tpuv6e:2x2", "local": True}, jax="0.10.2")
-    return {each.name: each async for each in deploychecks.findings(client, wanted.within("default").spec)}
+    return {each.name: each async for each in deploychecks.findings(client, wanted)}
 
 
 async def test_of_many_node_pools_some_are_named(bench):
@@ -53,7 +53,7 @@ async def test_the_advice_for_the_embedded_cluster_fits_it(bench):
     wanted = deployment.plan(given, jax="0.10.2")
     async with bench.client() as client:
         await embedded_nodes(client)
-        found = {each.name: each async for each in deploychecks.findings(client, wanted.within("default").spec)}
+        found = {each.name: each async for each in deploychecks.findings(client, wanted)}
     assert found["node pools"].level is found["head"].level is Level.FAIL
     for each in found.values():
         assert "gcloud" not in each.message + each.hint
