@@ -19,6 +19,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import EVENTS, JOBSETS, PATHWAYS_JOBS, PODS, Object, Resource
 from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.service import names, queues, untrusted
+from pathways_jupyter.service.logs import newest_pod
 from pathways_jupyter.service.pathwaysjob import conditions, description, expansion, fields
 from pathways_jupyter.service.pathwaysjob.description import (
     EventInfo,
@@ -106,12 +107,9 @@ async def picture(client: Client, name: str, *, namespace: str, events: bool = T
     found.sort(key=lambda pair: (int(pair[0].time), int(pair[1]["metadata"].get("resourceVersion") or 0)))
     info = await _with_reason(client, manifest, own)
     if info.queue and info.state in {conditions.PENDING, conditions.SUSPENDED}:
-        jobset = (
-            manifest
-            if manifest["kind"] == JOBSETS.kind
-            else await objects.find(client, JOBSETS, name, namespace=namespace)
-        )
-        if jobset is not None and (waits := await queues.waiting(client, {**jobset, "kind": JOBSETS.kind})):
+        is_jobset = manifest["kind"] == JOBSETS.kind
+        jobset = manifest if is_jobset else await objects.find(client, JOBSETS, name, namespace=namespace)
+        if jobset is not None and (waits := await queues.waiting(client, jobset)):
             info = replace(info, reason=waits)
     return JobPicture(
         info,
@@ -161,14 +159,11 @@ async def pictures(
                 changed.set()
 
     async def follow_queue() -> None:
-        async with contextlib.aclosing(watch(client, JOBSETS, namespace=namespace, name=name)) as jobsets:
-            async for change in jobsets:
-                if change.type is ChangeType.ADDED:
-                    break
+        jobset = await _until_made(client, name, namespace)
         with contextlib.suppress(ApiError):
             # Without the permission, or without Kueue, the picture says so.
             kind = await queues.served(client, queues.WORKLOADS)
-            await follow(kind, labels=f"{names.QUEUED_UID_LABEL}={change.object['metadata']['uid']}")
+            await follow(kind, labels=f"{names.QUEUED_UID_LABEL}={jobset['metadata']['uid']}")
 
     found = await picture(client, name, namespace=namespace, events=events)
     watches = [
@@ -266,9 +261,7 @@ async def log(
     labels = f"{names.JOBSET_NAME_LABEL}={name},{names.REPLICATED_JOB_LABEL}={role}"
     if role == names.WORKER_JOB:
         labels += f",{names.JOB_INDEX_LABEL}={index},{names.POD_INDEX_LABEL}={host or 0}"
-    found = (await objects.list_(client, PODS, namespace=namespace, labels=labels)).items
-    # Anyone who may create Jobs may give their pods these labels.
-    newest = objects.newest(each for each in found if untrusted.Part.of(each))
+    newest = await newest_pod(client, namespace, labels)
     if newest is None:
         raise ServiceError(
             f"Job {name} has no pod of its {program} now.", hint=advice("{job_show:{name}} says why.", name=name)
@@ -292,9 +285,7 @@ async def suspend(client: Client, name: str, *, namespace: str, suspended: bool 
     try:
         # A new job has its JobSet a moment later.
         async with asyncio.timeout(_CREATION_SECONDS):
-            async for change in watch(client, JOBSETS, namespace=namespace, name=name):
-                if change.type is ChangeType.ADDED:
-                    break
+            jobset = await _until_made(client, name, namespace)
     except TimeoutError:
         raise ServiceError(
             f"Job {name} has no JobSet after {_CREATION_SECONDS:g} s.",
@@ -302,7 +293,7 @@ async def suspend(client: Client, name: str, *, namespace: str, suspended: bool 
         ) from None
     if info.queue:
         # Kueue undoes any other change of a job that it manages.
-        await queues.set_active(client, change.object, active=not suspended)
+        await queues.set_active(client, jobset, active=not suspended)
     else:
         await objects.patch(client, JOBSETS, name, {"spec": {"suspend": suspended}}, namespace=namespace)
     return info
@@ -322,11 +313,20 @@ async def delete(client: Client, name: str, *, namespace: str) -> bool:
     return False
 
 
+async def _until_made(client: Client, name: str, namespace: str) -> Object:
+    """Return the JobSet of a job as soon as there is one."""
+    async with contextlib.aclosing(watch(client, JOBSETS, namespace=namespace, name=name)) as changes:
+        async for change in changes:
+            if change.type is ChangeType.ADDED:
+                return change.object
+    raise AssertionError("a watch ends only by an error")
+
+
 async def _get(client: Client, name: str, namespace: str) -> Object:
     for resource in (PATHWAYS_JOBS, JOBSETS):
         found = await objects.find(client, resource, name, namespace=namespace)
         if found is not None and _is_job(resource, found):
-            return {**found, "kind": resource.kind}
+            return found
     raise ServiceError(f"There is no job {name} in namespace {namespace}.", hint=advice("{job_list} shows them."))
 
 

@@ -9,7 +9,7 @@ from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import count
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import PODS
+from pathways_jupyter.kube.objects import PODS, Object
 from pathways_jupyter.service import discovery, names, status, untrusted
 
 RESOURCE_MANAGER, WORKER, PROXY = "rm", "worker", "proxy"
@@ -40,17 +40,17 @@ async def find(
       ServiceError: There is no such pod at the moment.
     """
     if program == PROXY:
-        pod = await _newest(client, namespace, f"{names.JOB_NAME_LABEL}={job}", job)
-        if not pod:
+        pod = await newest_pod(client, namespace, f"{names.JOB_NAME_LABEL}={job}", job=job)
+        if pod is None:
             raise ServiceError(f"The proxy {job} has no pod.", hint=advice("See {status}."))
-        return LogPlace(pod, names.PROXY_CONTAINER, namespace)
+        return LogPlace(pod["metadata"]["name"], names.PROXY_CONTAINER, namespace)
     found = await discovery.find(client, namespace, service)
     if program == RESOURCE_MANAGER:
         labels = f"{names.JOBSET_NAME_LABEL}={found.name},{names.REPLICATED_JOB_LABEL}={names.HEAD_JOB}"
-        pod = await _newest(client, found.namespace, labels)
-        if not pod:
+        pod = await newest_pod(client, found.namespace, labels)
+        if pod is None:
             raise ServiceError(f"The resource manager of {found.name} has no pod.", hint="Run doctor to see why.")
-        return LogPlace(pod, names.RESOURCE_MANAGER_CONTAINER, found.namespace)
+        return LogPlace(pod["metadata"]["name"], names.RESOURCE_MANAGER_CONTAINER, found.namespace)
     # The newest pod of a host is in the picture of its slice, and without a pod the reason why.
     (picture,) = await status.fetch(client, found.namespace, found.name, logs=False)
     index, _, host = (which or "0").partition("-")
@@ -68,9 +68,9 @@ async def find(
     return LogPlace(worker.pod, names.WORKER_CONTAINER, found.namespace)
 
 
-async def _newest(client: Client, namespace: str, labels: str, job: str | None = None) -> str:
+async def newest_pod(client: Client, namespace: str, labels: str, *, job: str | None = None) -> Object | None:
+    """Return the newest pod with these labels that a JobSet, or the Job `job`, has made."""
     listed = await objects.list_(client, PODS, namespace=namespace, labels=labels)
     # Anyone who may create Jobs may give their pods these labels.
-    real = [each for each in listed.items if untrusted.Part.of(each) or untrusted.controller(each) == job]
-    found = objects.newest(real)
-    return str(found["metadata"]["name"]) if found is not None else ""
+    real = (each for each in listed.items if untrusted.Part.of(each) or untrusted.controller(each) == job)
+    return objects.newest(real)

@@ -143,7 +143,7 @@ async def waiting(client: Client, job: Object) -> str:
     if not queue_of(job):
         return ""
     try:
-        own = next((each for each in await _workloads(client, job, job["metadata"]["uid"]) if _is_of(each, job)), None)
+        own = next(iter(await _workloads(client, job["metadata"]["namespace"], job["metadata"]["uid"])), None)
         return "" if own is not None and is_admitted(own) else await _said(client, job, own)
     except ApiError as error:
         return _unknown(job, error)
@@ -167,7 +167,7 @@ async def until_admitted(client: Client, job: Object, *, seconds: float = math.i
         changes = watch(client, kind, namespace=metadata["namespace"], labels=selector)
         async with contextlib.aclosing(changes):
             async for change in changes:
-                if change.type in {ChangeType.ADDED, ChangeType.MODIFIED} and _is_of(change.object, job):
+                if change.type in {ChangeType.ADDED, ChangeType.MODIFIED} and _is_of(change.object, metadata["uid"]):
                     workload = change.object
                 changed.set()
 
@@ -213,7 +213,7 @@ async def set_active(client: Client, job: Object, *, active: bool) -> None:
       ApiError: It is forbidden.
     """
     metadata = job["metadata"]
-    own = [each for each in await _workloads(client, job, metadata["uid"]) if _is_of(each, job)]
+    own = await _workloads(client, metadata["namespace"], metadata["uid"])
     if not own:
         raise ServiceError(f"Kueue has not taken up {metadata['name']}.", hint="Delete it to take it from the queue.")
     kind, name = await served(client, WORKLOADS), own[0]["metadata"]["name"]
@@ -234,7 +234,7 @@ async def evicted(client: Client, workload: Object) -> Sentence | None:
     named = _PREEMPTED.search(message) if found.get("reason") == "Preempted" else None
     if named is None:
         return say("Kueue has evicted it: {reason}", reason=message.rstrip("."))
-    others = await _workloads(client, workload, named["uid"])
+    others = await _workloads(client, workload["metadata"]["namespace"], named["uid"])
     owners = [owner for each in others for owner in each["metadata"].get("ownerReferences") or ()]
     by = f"{owners[0].get('kind')} {owners[0].get('name')}" if owners else "a job that is gone or not in this namespace"
     return say("Preempted by {job}, {why}", job=untrusted.text(by), why=named["why"] or "for its priority")
@@ -281,17 +281,16 @@ async def _position(client: Client, job: Object) -> int:
     except ApiError:
         # The API is an option of Kueue's, and may be forbidden.
         return 0
-    return next((number for number, each in enumerate(pending, 1) if _is_of(each, job)), 0)
+    return next((number for number, each in enumerate(pending, 1) if _is_of(each, job["metadata"]["uid"])), 0)
 
 
-async def _workloads(client: Client, beside: Object, uid: str) -> tuple[Object, ...]:
-    """Return what claims to be the Workload of the job `uid`, in the namespace of `beside`."""
-    namespace, selector = beside["metadata"]["namespace"], f"{names.QUEUED_UID_LABEL}={uid}"
-    kind = await served(client, WORKLOADS)
-    return (await objects.list_(client, kind, namespace=namespace, labels=selector)).items
+async def _workloads(client: Client, namespace: str, uid: str) -> list[Object]:
+    """Return the Workloads of the job `uid`."""
+    kind, selector = await served(client, WORKLOADS), f"{names.QUEUED_UID_LABEL}={uid}"
+    listed = await objects.list_(client, kind, namespace=namespace, labels=selector)
+    return [each for each in listed.items if _is_of(each, uid)]
 
 
-def _is_of(workload: Mapping[str, Any], job: Object) -> bool:
-    """Whether Kueue made the Workload for the job: the label alone could be anyone's."""
-    owners = workload["metadata"].get("ownerReferences") or ()
-    return any(each.get("uid") == job["metadata"]["uid"] for each in owners)
+def _is_of(workload: Mapping[str, Any], uid: str) -> bool:
+    """Whether Kueue made the Workload for the job `uid`: the label alone could be anyone's."""
+    return any(each.get("uid") == uid for each in workload["metadata"].get("ownerReferences") or ())
