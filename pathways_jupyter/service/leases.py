@@ -157,11 +157,6 @@ def kept_until(lease: Object, now: float) -> float:
     return max(end(lease, now), renewed(lease, now) + untrusted.keep_seconds(lease))
 
 
-def may_be_kept(job: Object) -> bool:
-    """Whether a proxy Job is kept beyond its Lease, because there is a relay beside the proxy."""
-    return untrusted.keep_seconds(job) > 0
-
-
 def reclaimable(leases: Iterable[Object], now: float) -> dict[str, Reclaimable]:
     """Return the reclaimable proxies by the uids of their Jobs.
 
@@ -196,7 +191,7 @@ async def fetch_reclaimable(client: Client, namespace: str, jobs: Iterable[Objec
     Raises:
       ClusterError: The server could not be reached.
     """
-    if not any(map(may_be_kept, jobs)):
+    if not any(map(untrusted.keep_seconds, jobs)):
         return {}
     return reclaimable(await _list_if_allowed(client, LEASES, namespace, names.SESSIONS), client.now())
 

@@ -19,7 +19,7 @@ from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import LEASES, Object
-from pathways_jupyter.service import leases, names
+from pathways_jupyter.service import leases, names, untrusted
 from pathways_jupyter.service.model import Reclaimable
 
 AGAIN_SECONDS, LONGEST_AGAIN_SECONDS = 5.0, 45.0
@@ -49,7 +49,7 @@ class LeaseWatch:
 
     def follow(self, jobs: Iterable[Object]) -> None:
         """Follow the proxies with a relay among `jobs` from now on, and no others."""
-        found = frozenset(str(job["metadata"].get("uid")) for job in jobs if leases.may_be_kept(job))
+        found = frozenset(str(job["metadata"].get("uid")) for job in jobs if untrusted.keep_seconds(job))
         if found != self._jobs:
             self._jobs = found
             self._jobs_changed.set()
