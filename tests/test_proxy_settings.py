@@ -30,16 +30,7 @@ def pod_of(checked: config.ConnectConfig) -> tuple[dict, dict]:
         image="r/proxy_server:1",
         instances={"tpuv6e:2x2": 1},
         options=proxy_job.ProxyOptions(flags=checked.proxy_xla_flags),
-        pod=proxy_job.PodSettings(
-            checked.proxy_cpu,
-            checked.proxy_memory,
-            checked.proxy_node_selector,
-            checked.proxy_tolerations,
-            checked.proxy_priority_class,
-            checked.proxy_service_account,
-            checked.proxy_labels,
-            checked.proxy_env,
-        ),
+        settings=checked,
     )
     job = proxy_job.job(spec)
     return job, job["spec"]["template"]["spec"]

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pathways_jupyter.base import setting_values
+from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError, ServiceError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import objects
@@ -26,8 +27,6 @@ from pathways_jupyter.service.names import job_name, label_value
 from pathways_jupyter.service.podstate import State, pod_state
 from pathways_jupyter.tunnel.relay import container as relay_container
 from pathways_jupyter.tunnel.relay.container import RelaySpec
-
-Manifest = dict[str, Any]
 
 TTL_SECONDS = 60
 """A finished Job stays this long, so that people can read why it ended."""
@@ -58,31 +57,6 @@ class ProxyOptions:
 
 
 @dataclass(frozen=True)
-class PodSettings:
-    """What a person wants of the proxy's pod; the values are checked, see :mod:`pathways_jupyter.base.setting_values`.
-
-    Attributes:
-      cpu: Limit, a quantity of Kubernetes.
-      memory: Limit, likewise.
-      node_selector: Labels of its nodes, each ``KEY=VALUE``.
-      tolerations: Taints that it tolerates, each ``KEY[=VALUE][:EFFECT]``.
-      priority_class: Empty for the cluster's default.
-      service_account: Empty for the namespace's default.
-      labels: Additional labels, each ``KEY=VALUE``.
-      env: Additional variables, each ``NAME=VALUE``.
-    """
-
-    cpu: str = ""
-    memory: str = ""
-    node_selector: tuple[str, ...] = ()
-    tolerations: tuple[str, ...] = ()
-    priority_class: str = ""
-    service_account: str = ""
-    labels: tuple[str, ...] = ()
-    env: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class ProxySpec:
     """A proxy to create.
 
@@ -103,6 +77,7 @@ class ProxySpec:
       queue: The queue of Kueue's in which the Job waits; empty for none.
       priority: Its priority class there.
       owner: Reference to the pod of the notebook, with which the cluster deletes the Job; empty outside of the cluster.
+      settings: What a person wants of the pod: those settings that begin with ``proxy_``, from its CPUs to its labels.
     """
 
     session: str
@@ -125,7 +100,7 @@ class ProxySpec:
     priority: str = ""
     owner: Mapping[str, Any] = field(default_factory=dict)
     options: ProxyOptions = field(default_factory=ProxyOptions)
-    pod: PodSettings = field(default_factory=PodSettings)
+    settings: ConnectConfig = field(default_factory=ConnectConfig)
 
     @property
     def name(self) -> str:
@@ -138,10 +113,10 @@ class ProxySpec:
         return _FIRST_PORT + zlib.crc32(self.session.encode()) % _PORTS
 
 
-def job(spec: ProxySpec) -> Manifest:
+def job(spec: ProxySpec) -> Object:
     """Return the Job of `spec`."""
     about = labels(spec)
-    manifest: Manifest = {
+    manifest: Object = {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {
@@ -229,7 +204,7 @@ def labels(spec: ProxySpec) -> dict[str, str]:
         names.SERVICE_LABEL: label_value(spec.service),
         names.CHIPS_QUEUE_LABEL: label_value(spec.chips_queue),
     }
-    return {**setting_values.pairs(spec.pod.labels), **{key: value for key, value in values.items() if value}}
+    return setting_values.pairs(spec.settings.proxy_labels) | {key: value for key, value in values.items() if value}
 
 
 def image_for(server_image: str) -> str:
@@ -288,10 +263,11 @@ def virtual_slices(instances: Mapping[str, int]) -> str:
     return ",".join(name for name, count in instances.items() for _ in range(count))
 
 
-def _pod(spec: ProxySpec) -> Manifest:
+def _pod(spec: ProxySpec) -> Object:
+    wanted = spec.settings
     insecure = {"IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS": "true"} if spec.insecure else {}
-    environment = insecure | setting_values.pairs(spec.pod.env)
-    pod: Manifest = {
+    environment = insecure | setting_values.pairs(wanted.proxy_env)
+    pod: Object = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "automountServiceAccountToken": False,
@@ -302,7 +278,7 @@ def _pod(spec: ProxySpec) -> Manifest:
                 "args": _arguments(spec),
                 "env": [{"name": name, "value": value} for name, value in environment.items()],
                 "ports": [{"containerPort": spec.port, "protocol": "TCP"}],
-                "resources": {"limits": {"cpu": spec.pod.cpu or "16", "memory": spec.pod.memory or "100G"}},
+                "resources": {"limits": {"cpu": wanted.proxy_cpu or "16", "memory": wanted.proxy_memory or "100G"}},
                 "securityContext": objects.restricted(runAsNonRoot=True, runAsUser=1000, runAsGroup=1000),
             }
         ],
@@ -312,12 +288,11 @@ def _pod(spec: ProxySpec) -> Manifest:
         pod["containers"][0]["livenessProbe"] = relay_container.liveness_probe(spec.port)
     if spec.options.host_network:
         pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
-    wanted = spec.pod
     further = {
-        "nodeSelector": setting_values.pairs(wanted.node_selector),
-        "tolerations": [setting_values.toleration(each) for each in wanted.tolerations],
-        "priorityClassName": wanted.priority_class,
-        "serviceAccountName": wanted.service_account,
+        "nodeSelector": setting_values.pairs(wanted.proxy_node_selector),
+        "tolerations": [setting_values.toleration(each) for each in wanted.proxy_tolerations],
+        "priorityClassName": wanted.proxy_priority_class,
+        "serviceAccountName": wanted.proxy_service_account,
     }
     return pod | {name: value for name, value in further.items() if value}
 

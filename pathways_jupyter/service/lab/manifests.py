@@ -14,12 +14,10 @@ from typing import Any
 
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.kube import objects
-from pathways_jupyter.kube.objects import JOBS, Resource
+from pathways_jupyter.kube.objects import JOBS, Object, Resource
 from pathways_jupyter.service import names
 from pathways_jupyter.service.checks import IN_CLUSTER_NEEDS, NEEDS, Need
 from pathways_jupyter.service.names import MAX_JOB_NAME, label_value, name_part
-
-Manifest = dict[str, Any]
 
 _RBAC = "rbac.authorization.k8s.io"
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
@@ -83,17 +81,17 @@ def lab_name(user: str, name: str = "") -> str:
     return f"{_PREFIX}-{part}"[:MAX_JOB_NAME].rstrip("-")
 
 
-def service_account(spec: LabSpec) -> Manifest:
+def service_account(spec: LabSpec) -> Object:
     """Return the account that its notebooks use the cluster as."""
     return _object(SERVICE_ACCOUNTS, spec)
 
 
-def role(spec: LabSpec, *, direct: bool) -> Manifest:
+def role(spec: LabSpec, *, direct: bool) -> Object:
     """Return its Role; `direct` adds what its notebooks need to connect without the tunnel."""
     return _object(ROLES, spec, rules=role_rules((*NEEDS, *IN_CLUSTER_NEEDS) if direct else NEEDS))
 
 
-def role_rules(needs: Iterable[Need]) -> list[Manifest]:
+def role_rules(needs: Iterable[Need]) -> list[Object]:
     """Return the rules that grant `needs`."""
     verbs: dict[tuple[str, str], list[str]] = {}
     for need in needs:
@@ -101,27 +99,27 @@ def role_rules(needs: Iterable[Need]) -> list[Manifest]:
     return [{"apiGroups": [group], "resources": [name], "verbs": each} for (group, name), each in verbs.items()]
 
 
-def role_binding(spec: LabSpec) -> Manifest:
+def role_binding(spec: LabSpec) -> Object:
     """Return the binding of its account to its Role."""
     subject = {"kind": SERVICE_ACCOUNTS.kind, "name": spec.name, "namespace": spec.namespace}
     reference = {"apiGroup": ROLES.group, "kind": ROLES.kind, "name": spec.name}
     return _object(ROLE_BINDINGS, spec, roleRef=reference, subjects=[subject])
 
 
-def secret(spec: LabSpec, token: str) -> Manifest:
+def secret(spec: LabSpec, token: str) -> Object:
     """Return the Secret with Jupyter's token."""
     return _object(SECRETS, spec, type="Opaque", data={TOKEN_KEY: base64.b64encode(token.encode()).decode()})
 
 
-def claim(spec: LabSpec) -> Manifest:
+def claim(spec: LabSpec) -> Object:
     """Return the claim of its home volume."""
-    asked: Manifest = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": spec.volume}}}
+    asked: Object = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": spec.volume}}}
     if spec.storage_class:
         asked["storageClassName"] = spec.storage_class
     return _object(CLAIMS, spec, spec=asked)
 
 
-def job(spec: LabSpec) -> Manifest:
+def job(spec: LabSpec) -> Object:
     """Return the Job that runs the server."""
     return _object(
         JOBS,
@@ -147,7 +145,7 @@ def labels(spec: LabSpec) -> dict[str, str]:
     return {key: value for key, value in values.items() if value}
 
 
-def _pod(spec: LabSpec) -> Manifest:
+def _pod(spec: LabSpec) -> Object:
     amounts = {key: value for key, value in (("cpu", spec.cpu), ("memory", spec.memory)) if value}
     token = {"secretKeyRef": {"name": spec.name, "key": TOKEN_KEY}}
     return {
@@ -173,6 +171,6 @@ def _pod(spec: LabSpec) -> Manifest:
     }
 
 
-def _object(resource: Resource, lab: LabSpec, /, **fields: Any) -> Manifest:
+def _object(resource: Resource, lab: LabSpec, /, **fields: Any) -> Object:
     metadata: Mapping[str, Any] = {"name": lab.name, "namespace": lab.namespace, "labels": labels(lab)}
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": dict(metadata), **fields}

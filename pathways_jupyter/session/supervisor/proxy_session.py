@@ -213,16 +213,7 @@ class Proxy:
             priority=config.priority,
             owner=objects.owner(pod) if pod is not None and owned else {},
             options=replace(options, flags=(*options.flags, *config.proxy_xla_flags)),
-            pod=proxy_job.PodSettings(
-                cpu=config.proxy_cpu,
-                memory=config.proxy_memory,
-                node_selector=config.proxy_node_selector,
-                tolerations=config.proxy_tolerations,
-                priority_class=config.proxy_priority_class,
-                service_account=config.proxy_service_account,
-                labels=config.proxy_labels,
-                env=config.proxy_env,
-            ),
+            settings=config,
         )
 
     async def _create(self, manifest: Mapping[str, Any], port: int) -> None:
@@ -236,7 +227,7 @@ class Proxy:
             if self._secret and _DENIED_BY_POLICY.search(str(error)):
                 raise RelayRefused(f"The relay was denied: {error}") from error
             raise
-        metadata, self._job = job["metadata"], {**job, "kind": JOBS.kind}
+        metadata, self._job = job["metadata"], job
         if self._secret and "restartPolicy" not in job["spec"]["template"]["spec"]["initContainers"][0]:
             # The API server drops the field that it does not know, and the proxy would wait for the relay's end.
             raise RelayRefused("The relay needs Kubernetes 1.29 or later.")
