@@ -110,6 +110,21 @@ class Storage:
     bucket: str
     variables: Mapping[str, str]
 
+    @classmethod
+    def read(cls, path: Path) -> Storage | None:
+        """Read a cluster's own file about it; None when the cluster has ended."""
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            return cls(found["bucket"], found["variables"])
+        except (OSError, ValueError, KeyError):
+            return None
+
+    @classmethod
+    def of(cls, where: ConnectConfig | SessionRecord) -> Storage | None:
+        """Return that of a config's or a session's cluster; None if it is not an embedded one, or has ended."""
+        embedded = Embedded.of(where)
+        return cls.read(embedded.kubeconfig.with_name(runtime_files.STORAGE)) if embedded is not None else None
+
 
 @dataclass(frozen=True)
 class Embedded:
@@ -133,14 +148,6 @@ class Embedded:
             return cls(path, path.read_bytes())
         except OSError:
             return cls(path, b"")
-
-    def storage(self) -> Storage | None:
-        """Return how to reach its bucket; None when it has ended."""
-        try:
-            found = json.loads(self.kubeconfig.with_name(runtime_files.STORAGE).read_text(encoding="utf-8"))
-            return Storage(found["bucket"], found["variables"])
-        except (OSError, ValueError, KeyError):
-            return None
 
     def has_ended(self) -> bool:
         """Whether it has ended, and all its objects with it."""
@@ -168,8 +175,7 @@ class Embedded:
 
 def bucket(where: ConnectConfig | SessionRecord) -> str:
     """Return the scratch location of a session, ``gs://...``: what was asked for, or the embedded cluster's bucket."""
-    embedded = Embedded.of(where)
-    storage = embedded.storage() if embedded is not None else None
+    storage = Storage.of(where)
     return _config(where).gcs_bucket or (storage.bucket if storage is not None else "")
 
 
@@ -178,7 +184,7 @@ def storage_of(location: str) -> Storage | None:
     found = sorted(runtime_files.embedded_clusters().glob(f"*/{runtime_files.STORAGE}"), key=os.path.getmtime)
     # They all have the same name; one that began later is more likely to be meant.
     for path in reversed(found):
-        storage = Embedded(path.with_name("kubeconfig"), b"").storage()
+        storage = Storage.read(path)
         if storage is not None and f"{location}/".startswith(f"{storage.bucket}/"):
             return storage
     return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from pathways_jupyter.session.clusters import Embedded
+from pathways_jupyter.session.clusters import Storage
 from pathways_jupyter.session.registry import ALTS, SessionRecord
 
 PLATFORM = "proxy"
@@ -34,8 +34,7 @@ def variables(record: SessionRecord, *, environ: Mapping[str, str] | None = None
     if platforms.partition(",")[0] != PLATFORM:
         platforms = PLATFORM
     insecure = {} if record.credentials == ALTS else {INSECURE_CREDENTIALS: "true"}
-    embedded = Embedded.of(record)
-    storage = embedded.storage() if embedded is not None else None
+    storage = Storage.of(record)
     found = dict(storage.variables) if storage is not None else {}
     if environ.get(STORAGE_HOST, found.get(STORAGE_HOST)) != found.get(STORAGE_HOST):
         found = {}

@@ -8,6 +8,7 @@ import jax
 import pytest
 from yarl import URL
 
+from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.profile import bucket
 from pathways_jupyter.session import clusters
 from tests.server import conftest
@@ -24,7 +25,7 @@ def xprof_server(cluster, machine, tmp_path_factory):
 @pytest.fixture
 def location(cluster, tmp_path, monkeypatch):
     """Where a trace of this process is in the cluster's bucket."""
-    for name, value in clusters.Embedded(cluster, b"").storage().variables.items():
+    for name, value in clusters.Storage.of(ConnectConfig(local=True, kubeconfig=str(cluster))).variables.items():
         monkeypatch.setenv(name, value)
     with jax.profiler.trace(str(tmp_path)):
         jax.numpy.arange(8.0).sum().block_until_ready()

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.session.clusters import Embedded
+from pathways_jupyter.session.clusters import Storage
 from pathways_jupyter.session.kernel import jax_internals
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.variables import STORAGE_HOST, ChangedEnvironment
@@ -33,8 +33,7 @@ class KernelStorage:
 
         No-op if that is not an embedded one, or if the user has an address of another storage in the environment.
         """
-        embedded = Embedded.of(record)
-        storage = embedded.storage() if embedded is not None else None
+        storage = Storage.of(record)
         if storage is None:
             return
         # A process that another session's kernel has started inherits the address.
