@@ -242,19 +242,6 @@ class Session:
         """
         return self._attachment.disconnect(variables)
 
-    def _restart(self, variables: Variables | None) -> ConnectionAttempt[Session]:
-        attachment = self._attachment
-        if attachment.is_inherited:
-            raise SessionError(f"Session {self.id} belongs to the process that this one was forked from.")
-        if self.state in _OVER or current() is not self:
-            raise SessionError(
-                f"Session {self.id} was disconnected and cannot be reconnected.",
-                hint=advice("{connect} makes a new one."),
-            )
-        return ConnectionAttempt(
-            self.config, variables, connected=lambda _: self, attachment=attachment, revive=self._revive
-        )
-
 
 _current: Session | None = None
 
@@ -306,7 +293,17 @@ def restart(session: Session, variables: Variables | None = None) -> ConnectionA
     Raises:
       SessionError: The session was disconnected.
     """
-    return session._restart(variables)
+    attachment = session._attachment
+    if attachment.is_inherited:
+        raise SessionError(f"Session {session.id} belongs to the process that this one was forked from.")
+    if session.state in _OVER or current() is not session:
+        raise SessionError(
+            f"Session {session.id} was disconnected and cannot be reconnected.",
+            hint=advice("{connect} makes a new one."),
+        )
+    return ConnectionAttempt(
+        session.config, variables, connected=lambda _: session, attachment=attachment, revive=session._revive
+    )
 
 
 def connect(config: ConnectConfig, variables: Variables | None = None, *, revive: Revive | None = None) -> Session:

@@ -125,14 +125,15 @@ def _start() -> Link:
 def after_supervisor(session: str) -> str:
     """Sweep a dead supervisor's session in a separate process, and return the outcome as a sentence."""
     if registry.read(session) is None:
-        words = log_tail(session)
+        words = ""
+        with contextlib.suppress(OSError):
+            whole = registry.log_path(session).read_text(encoding="utf-8", errors="replace")
+            words = whole[-_LOG_TAIL_CHARACTERS:].strip()
         for left in orphan_files.find():
             if left.session == session:
                 with contextlib.suppress(SessionError):
                     orphan_files.remove(left)
-        return (
-            f"It ended before the session was started: {words}" if words else "It ended before the session was started."
-        )
+        return f"It ended before the session was started{f': {words}' if words else '.'}"
     try:
         try:
             log = _log(session)
@@ -148,14 +149,6 @@ def after_supervisor(session: str) -> str:
     if status == 0:
         return "Its objects in the cluster were removed."
     return "Its objects in the cluster could not be removed yet: pathways-jupyter clean tries again."
-
-
-def log_tail(session: str) -> str:
-    """Return the end of the session's log."""
-    try:
-        return registry.log_path(session).read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL_CHARACTERS:].strip()
-    except OSError:
-        return ""
 
 
 def _log(session: str) -> int:

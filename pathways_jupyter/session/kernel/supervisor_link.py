@@ -187,13 +187,6 @@ class Link:
             self._socket.shutdown(socket.SHUT_WR)
         return self._changed.wait_for(lambda: self._is_read or self._is_unread(), timeout=patience)
 
-    def abandon(self) -> None:
-        """Close this end in a forked child, where it must not keep the session alive."""
-        self._closing = True
-        # close() and not shutdown(), which would end the connection of the parent too.
-        with contextlib.suppress(OSError):
-            os.close(self._socket.detach())
-
     def _is_unread(self) -> bool:
         """Whether nothing can arrive any more, e.g. because this link is garbage that is being finalized."""
         return not self._reader.is_alive()
@@ -208,7 +201,9 @@ class Link:
             died = self.state is not SessionState.CLOSED and not closing
         if died:
             # In one step with the end: a caller that reconnects on this event must not ask the dead supervisor.
-            self._take(_event("The session's supervisor is gone.", state=SessionState.LOST), last=True)
+            about = {"state": SessionState.LOST}
+            lost = Event(EventKind.SUPERVISOR_LOST, "The session's supervisor is gone.", time.time(), about)
+            self._take(lost, last=True)
         with self._changed.lock:
             self.ended = True
             self._changed.notify_all()
@@ -216,7 +211,7 @@ class Link:
         try:
             # After the waiters were woken, because sweeping may take minutes.
             if died and self._orphaned is not None:
-                self._take(_event(self._orphaned()))
+                self._take(Event(EventKind.WARNING, self._orphaned(), time.time()))
         finally:
             with self._changed.lock:
                 self._is_read = True
@@ -273,14 +268,12 @@ _links: weakref.WeakSet[Link] = weakref.WeakSet()
 
 
 def _abandon_all() -> None:
+    """Close this end of every connection in a forked child, where it must not keep the session alive."""
     for link in list(_links):
-        link.abandon()
+        link._closing = True
+        # close() and not shutdown(), which would end the connection of the parent too.
+        with contextlib.suppress(OSError):
+            os.close(link._socket.detach())
 
 
 os.register_at_fork(after_in_child=_abandon_all)
-
-
-def _event(message: str, *, state: SessionState | None = None) -> Event:
-    if state is None:
-        return Event(EventKind.WARNING, message, time.time())
-    return Event(EventKind.SUPERVISOR_LOST, message, time.time(), {"state": state})

@@ -110,7 +110,8 @@ class ProxyCycle:
 
     def present(self) -> SessionRecord:
         """Return the record as it is now: without the proxy if that is lost, though the reason is still looked for."""
-        record = self._session_log.counted()
+        traffic = self._session_log.traffic
+        record = replace(self._record, sent=traffic.sent, received=traffic.received)
         if record.state.is_connected and self._proxy is not None and self._proxy.is_lost:
             return replace(record, state=SessionState.LOST, state_since=time.time(), slices=())
         return record

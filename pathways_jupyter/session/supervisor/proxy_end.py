@@ -44,7 +44,7 @@ async def why_gone(client: Client, record: SessionRecord, reason: str, lease: Le
                 )
             if job is not None and _is_over(client, job):
                 return _lifetime_over(job)
-            if job is not None and (waits := await queues.waiting(client, {**job, "kind": JOBS.kind})):
+            if job is not None and (waits := await queues.waiting(client, job)):
                 return say("{reason} {waits}", reason=reason, waits=waits)
             for each in ((job or {}).get("status") or {}).get("conditions") or ():
                 failed = each.get("type") in {"Failed", "FailureTarget"} and each.get("status") == "True"
@@ -69,7 +69,7 @@ async def before_use(client: Client, record: SessionRecord, pod: str, problem: s
                     f"The proxy ended before it could be used. {_lifetime_over(job)}",
                     hint=advice("Raise {max_lifetime}: it begins when the proxy is created."),
                 )
-            if job is not None and (waits := await queues.waiting(client, {**job, "kind": JOBS.kind})):
+            if job is not None and (waits := await queues.waiting(client, job)):
                 return ServiceError(f"{problem} {waits}", hint=hint)
     return ServiceError(problem + await _log_says(client, record, pod, any_line=True), hint=hint)
 

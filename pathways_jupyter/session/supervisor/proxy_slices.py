@@ -106,7 +106,7 @@ class ProxySlices:
           CapacityError: Too few slices are free, and `config.wait` is over.
         """
         config, began, next_sweep = self._config, time.monotonic(), 0.0
-        pauses = Backoff(min(_CHOICE_SECONDS, CAPACITY_REFRESH_SECONDS), _LONGEST_REFRESH_SECONDS)
+        pauses = Backoff(_CHOICE_SECONDS, _LONGEST_REFRESH_SECONDS)
         if config.wait and not config.at_least:
             return
         enough, limit = config.at_least or self._requested, max(config.wait, CAPACITY_CHECK_SECONDS)
@@ -173,7 +173,7 @@ class ProxySlices:
         if await self._placed_within(CAPACITY_CHECK_SECONDS, lost, ended):
             return
         began = time.monotonic()
-        pauses = Backoff(CAPACITY_REFRESH_SECONDS, max(CAPACITY_REFRESH_SECONDS, _LONGEST_REFRESH_SECONDS))
+        pauses = Backoff(CAPACITY_REFRESH_SECONDS, _LONGEST_REFRESH_SECONDS)
         while True:
             ((found, picture),) = await status.fetch_with_services(self._client, service.namespace, service.name)
             # Check the service again on each round: it may end for good in the meantime.

@@ -173,10 +173,6 @@ class SessionLog:
         self.update(state=state, state_since=now, waited=waited)
         self._publish(Event(EventKind.STATE, message, now, {"state": state, **data}))
 
-    def counted(self) -> SessionRecord:
-        """Return the record with the bytes that the tunnel has carried so far."""
-        return dataclasses.replace(self.record, sent=self.traffic.sent, received=self.traffic.received)
-
     def figures(self, *, relay: bool) -> SessionFigures:
         """Return the session's figures for those who operate the cluster; its proxy has a relay or not."""
         record, now = self.record, boot_seconds()
