@@ -10,8 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from pathways_jupyter.local.apiserver.bodies import encode
-from pathways_jupyter.local.apiserver.resources import Object, Registry
+from pathways_jupyter.local.apiserver.resources import Object, Registry, encode
 
 VERSION = {
     "major": "1",
@@ -35,13 +34,14 @@ REVIEWS = (
 _INFO = {"title": "Kubernetes", "version": VERSION["gitVersion"]}
 _NO_FIELDS = "The embedded cluster does not describe fields; see https://kubernetes.io/docs/reference/kubernetes-api/."
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
-_SUBRESOURCES: dict[str, tuple[str, list[str], Object]] = {
+SUBRESOURCES: dict[str, tuple[str, list[str], Object]] = {
     "eviction": ("Eviction", ["create"], {"group": "policy", "version": "v1"}),
     "exec": ("PodExecOptions", ["create", "get"], {}),
     "log": ("Pod", ["get"], {}),
     "pendingworkloads": ("PendingWorkloadsSummary", ["get"], {}),
     "portforward": ("PodPortForwardOptions", ["create", "get"], {}),
 }
+"""By name: the kind, the verbs, and the group of a kind of another one."""
 
 
 def discover(registry: Registry, path: str) -> Object | None:
@@ -108,7 +108,7 @@ def _resources(registry: Registry, group: str, version: str) -> Object:
             }
         )
         for name in each.subresources:
-            kind, verbs, home = _SUBRESOURCES[name]
+            kind, verbs, home = SUBRESOURCES[name]
             inner = {"name": f"{each.plural}/{name}", "singularName": "", **common, "kind": kind, "verbs": verbs}
             listed.append({**inner, **home})
         if each.has_status:

@@ -11,7 +11,7 @@ from aiohttp import web
 from pathways_jupyter.local.apiserver import protobuf
 from pathways_jupyter.local.apiserver.api_errors import StatusError, bad_request, unsupported_media
 from pathways_jupyter.local.apiserver.patch import PatchKind
-from pathways_jupyter.local.apiserver.resources import Object
+from pathways_jupyter.local.apiserver.resources import Object, encode
 
 _LARGEST_BYTES = 3 * 1024 * 1024
 _DEEPEST = 100
@@ -115,11 +115,6 @@ def _parse_json(data: bytes) -> Any:
     except (ValueError, RecursionError) as error:
         raise bad_request(f"the body of the request is not JSON: {error}") from error
     return value
-
-
-def encode(obj: Any) -> bytes:
-    """Encode an object as compact JSON."""
-    return json.dumps(obj, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
 
 
 def answer(data: bytes | Object, *, status: int = 200) -> web.Response:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pathways_jupyter.local.apiserver import kueue_definitions
-from pathways_jupyter.local.apiserver.resources import Object
-from pathways_jupyter.service import names
+from pathways_jupyter.local.apiserver.custom import definition
+from pathways_jupyter.local.apiserver.resources import JOBSETS, Object
 
 _ANYTHING: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _COUNT: Object = {"type": "integer", "format": "int32", "minimum": 0}
@@ -72,44 +72,14 @@ _JOBSET_STATUS = _object(
     replicatedJobsStatus=_list(_ANYTHING),
 )
 
-JOBSET_DEFINITION: Object = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": f"jobsets.{names.JOBSET_GROUP}"},
-    "spec": {
-        "group": names.JOBSET_GROUP,
-        "scope": "Namespaced",
-        "names": {"kind": "JobSet", "listKind": "JobSetList", "plural": "jobsets", "singular": "jobset"},
-        "versions": [
-            {
-                "name": names.JOBSET_VERSION,
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "additionalPrinterColumns": [
-                    {"name": "TerminalState", "type": "string", "jsonPath": ".status.terminalState"},
-                    {"name": "Restarts", "type": "string", "jsonPath": ".status.restarts"},
-                    {
-                        "name": "Completed",
-                        "type": "string",
-                        "jsonPath": '.status.conditions[?(@.type=="Completed")].status',
-                    },
-                    {"name": "Suspended", "type": "string", "jsonPath": ".spec.suspend"},
-                    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-                ],
-                "schema": {
-                    "openAPIV3Schema": _object(
-                        apiVersion=_STRING,
-                        kind=_STRING,
-                        metadata={"type": "object"},
-                        spec=_JOBSET_SPEC,
-                        status=_JOBSET_STATUS,
-                    )
-                },
-            }
-        ],
-    },
-}
+_JOBSET_COLUMNS = (
+    {"name": "TerminalState", "type": "string", "jsonPath": ".status.terminalState"},
+    {"name": "Restarts", "type": "string", "jsonPath": ".status.restarts"},
+    {"name": "Completed", "type": "string", "jsonPath": '.status.conditions[?(@.type=="Completed")].status'},
+    {"name": "Suspended", "type": "string", "jsonPath": ".spec.suspend"},
+    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+)
+JOBSET_DEFINITION = definition(JOBSETS, _JOBSET_COLUMNS, spec=_JOBSET_SPEC, status=_JOBSET_STATUS)
 """The custom resource definition of JobSet, with its published fields."""
 
 FIRST_OBJECTS: tuple[tuple[str, Object], ...] = (

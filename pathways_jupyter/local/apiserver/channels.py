@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
 from aiohttp import WSMsgType, web
 
@@ -77,14 +76,3 @@ async def open_channels(
             request.transport.abort()
     else:
         await socket.close()
-
-
-async def until_first(*coroutines: Coroutine[Any, Any, None]) -> None:
-    """Run coroutines at the same time until one of them ends; cancel the others, and wait for them."""
-    tasks = [asyncio.create_task(each) for each in coroutines]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

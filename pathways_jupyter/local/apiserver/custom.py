@@ -1,10 +1,10 @@
-"""Schemas of custom resources: pruning, defaults and validation."""
+"""Custom resources: their definitions, and what schemas mean: pruning, defaults and validation."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pathways_jupyter.local.apiserver.api_errors import invalid
@@ -35,6 +35,31 @@ _SCHEMA_TYPES: Mapping[str, type | tuple[type, ...]] = {
     "x-kubernetes-validations": list,
 }
 _KEEP = "x-kubernetes-preserve-unknown-fields"
+
+
+def definition(resource: ResourceType, columns: Sequence[Object] = (), **properties: Schema) -> Object:
+    """The ``CustomResourceDefinition`` of a type whose objects have these properties beside their metadata."""
+    common: Object = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
+    version = {
+        "name": resource.version,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}} if resource.has_status else {},
+        "additionalPrinterColumns": list(columns),
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {**common, **properties}}},
+    }
+    kind, plural = resource.kind, resource.plural
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": resource.qualified},
+        "spec": {
+            "group": resource.group,
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
+            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": resource.singular},
+            "versions": [version],
+        },
+    }
 
 
 def check_custom(resource: ResourceType, obj: Object, unknown: list[str]) -> Object:

@@ -5,6 +5,7 @@ A field of Kueue that is not evaluated is refused: a queue that ignored it would
 
 from __future__ import annotations
 
+from pathways_jupyter.local.apiserver.custom import definition
 from pathways_jupyter.local.apiserver.resources import Object, ResourceType
 
 GROUP, VERSION = "kueue.x-k8s.io", "v1beta1"
@@ -67,31 +68,14 @@ _WORKLOAD = _object(
     priorityClassSource=_STRING,
     active={"type": "boolean", "default": True},
 )
-
-
-def _definition(resource: ResourceType, **properties: Object) -> Object:
-    schema = _object("", "", apiVersion=_STRING, kind=_STRING, metadata={"type": "object"}, **properties)
-    if resource.has_status:
-        schema["properties"]["status"] = {"type": "object", **_ANY}
-    kind, plural = resource.kind, resource.plural
-    version = {"name": VERSION, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{GROUP}"},
-        "spec": {
-            "group": GROUP,
-            "scope": "Namespaced" if resource.namespaced else "Cluster",
-            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
-            "versions": [{**version, "subresources": {"status": {}} if resource.has_status else {}}],
-        },
-    }
-
+_STATUS: Object = {"type": "object", **_ANY}
 
 DEFINITIONS = (
-    _definition(FLAVORS, spec=_object("nodeLabels nodeTaints tolerations topologyName")),
-    _definition(CLUSTER_QUEUES, spec=_CLUSTER_QUEUE),
-    _definition(LOCAL_QUEUES, spec=_object("stopPolicy fairSharing", "clusterQueue", clusterQueue=_STRING)),
-    _definition(PRIORITIES, value={"type": "integer"}, description=_STRING),
-    _definition(WORKLOADS, spec=_WORKLOAD),
+    definition(FLAVORS, spec=_object("nodeLabels nodeTaints tolerations topologyName")),
+    definition(CLUSTER_QUEUES, spec=_CLUSTER_QUEUE, status=_STATUS),
+    definition(
+        LOCAL_QUEUES, spec=_object("stopPolicy fairSharing", "clusterQueue", clusterQueue=_STRING), status=_STATUS
+    ),
+    definition(PRIORITIES, value={"type": "integer"}, description=_STRING),
+    definition(WORKLOADS, spec=_WORKLOAD, status=_STATUS),
 )

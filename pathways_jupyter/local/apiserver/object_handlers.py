@@ -27,6 +27,7 @@ from pathways_jupyter.local.apiserver.resources import (
     SERVICE_ACCOUNTS,
     SERVICES,
     Object,
+    encode,
 )
 from pathways_jupyter.local.apiserver.route import Route, is_dry_run, number, read_deletion, read_revision, selection
 from pathways_jupyter.local.apiserver.store import Store
@@ -87,8 +88,8 @@ def _list(request: web.BaseRequest, store: Store, route: Route, table: bool) -> 
         shown = as_table(resource, objects, metadata["resourceVersion"], query.get("includeObject", ""))
         return bodies.answer({**shown, "metadata": metadata})
     head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
-    items = [record.encoded if resource.custom else bodies.encode(_without_kind(record.object)) for record in records]
-    return bodies.answer(bodies.encode(head)[:-1] + b',"items":[' + b",".join(items) + b"]}")
+    items = [record.encoded if resource.custom else encode(_without_kind(record.object)) for record in records]
+    return bodies.answer(encode(head)[:-1] + b',"items":[' + b",".join(items) + b"]}")
 
 
 async def _write(request: web.BaseRequest, store: Store, route: Route) -> tuple[Object, int, list[str]]:

@@ -10,13 +10,14 @@ from typing import Any
 from pathways_jupyter.local.apiserver import strategy
 from pathways_jupyter.local.apiserver.api_errors import StatusError, invalid, not_found
 from pathways_jupyter.local.apiserver.resources import NAMESPACES, PODS, SERVICES, Object, ResourceType
+from pathways_jupyter.local.apiserver.selectors import LABEL_KEY, LABEL_VALUE
 
+LONGEST_STEM = 58
+"""Characters of ``generateName`` that a name begins with; five more follow."""
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _PATH_SEGMENT = re.compile(r"(?!\.\.?$)[^/%]+")
-_LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 
 def place(
@@ -36,7 +37,7 @@ def place(
     """
     name = metadata.get("name")
     if not name and metadata.get("generateName"):
-        name = f"{metadata['generateName']}"[:58] + "".join(secrets.choice(_SUFFIX) for _ in range(5))
+        name = f"{metadata['generateName']}"[:LONGEST_STEM] + "".join(secrets.choice(_SUFFIX) for _ in range(5))
     if not name:
         raise invalid(resource, "", [("metadata.name", "Required value: name or generateName is required")])
     pattern, limit = _SUBDOMAIN, 253
@@ -78,9 +79,9 @@ def _check_labels(resource: ResourceType, metadata: Mapping[str, Any]) -> None:
     causes = []
     for field in ("labels", "annotations"):
         for key, value in (metadata.get(field) or {}).items():
-            if not _LABEL_KEY.fullmatch(key):
+            if not LABEL_KEY.fullmatch(key):
                 causes.append((f"metadata.{field}", f'Invalid value: "{key}": not a qualified name'))
-            elif not isinstance(value, str) or (field == "labels" and not _LABEL_VALUE.fullmatch(value)):
+            elif not isinstance(value, str) or (field == "labels" and not LABEL_VALUE.fullmatch(value)):
                 causes.append((f"metadata.{field}", f'Invalid value: "{value}": not a valid value for {key}'))
     if causes:
         raise invalid(resource, str(metadata.get("name", "")), causes)

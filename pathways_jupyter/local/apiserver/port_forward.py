@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import WSCloseCode, web
 
+from pathways_jupyter.base import tasks
 from pathways_jupyter.local.apiserver.api_errors import bad_request
-from pathways_jupyter.local.apiserver.channels import CHUNK, Channels, open_channels, until_first
+from pathways_jupyter.local.apiserver.channels import CHUNK, Channels, open_channels
 from pathways_jupyter.local.apiserver.resources import Object
 from pathways_jupyter.local.apiserver.runtime import PodRuntime
 from pathways_jupyter.local.apiserver.spdy import SpdyConnection, SpdyError, SpdyStream
@@ -55,7 +56,7 @@ async def forward_over_channels(
                 # Over when the last connection into the pod is, at once when every port was refused.
                 await asyncio.gather(*(_copy_from_pod(channels, *each) for each in streams))
 
-            await until_first(outwards(), _copy_to_pod(channels, writers))
+            await tasks.first_done(outwards(), _copy_to_pod(channels, writers))
         finally:
             for writer in writers.values():
                 writer.close()

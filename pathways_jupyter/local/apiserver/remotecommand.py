@@ -9,9 +9,10 @@ from typing import Any
 
 from aiohttp import web
 
+from pathways_jupyter.base import tasks
 from pathways_jupyter.local.apiserver.api_errors import StatusError, bad_request
-from pathways_jupyter.local.apiserver.bodies import encode
-from pathways_jupyter.local.apiserver.channels import CHUNK, Channels, open_channels, until_first
+from pathways_jupyter.local.apiserver.channels import CHUNK, Channels, open_channels
+from pathways_jupyter.local.apiserver.resources import encode
 from pathways_jupyter.local.apiserver.route import flag
 from pathways_jupyter.local.apiserver.runtime import ExecProcess, PodRuntime
 
@@ -51,7 +52,7 @@ async def exec_over_websocket(
             if process is None:
                 await channels.send(bytes([_STATUS]) + encode(failure))
             else:
-                await until_first(_run(channels, process, streams), _copy_in(channels, process))
+                await tasks.first_done(_run(channels, process, streams), _copy_in(channels, process))
     finally:
         if process is not None:
             process.kill()

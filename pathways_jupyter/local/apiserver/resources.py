@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 Object = dict[str, Any]
 """A Kubernetes object as plain JSON."""
+
+
+def encode(obj: Any) -> bytes:
+    """Encode an object as compact JSON."""
+    return json.dumps(obj, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from pathways_jupyter.local.apiserver import bodies
+from pathways_jupyter.local.apiserver.api_discovery import SUBRESOURCES
 from pathways_jupyter.local.apiserver.api_errors import bad_request, method_not_allowed, no_such_resource
 from pathways_jupyter.local.apiserver.resources import NAMESPACES, Registry, ResourceType
 from pathways_jupyter.local.apiserver.selectors import Test, all_of, field_test, label_test
@@ -17,12 +18,8 @@ _ONE = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _MANY = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
 CONNECTS = frozenset({"exec", "portforward"})
 """Subresources whose answer is a connection."""
-_SUBRESOURCE_VERBS: Mapping[str, frozenset[str]] = {
-    "status": frozenset({"get", "update", "patch"}),
-    **dict.fromkeys(("log", "pendingworkloads"), frozenset({"get"})),
-    "eviction": frozenset({"create"}),
-    **dict.fromkeys(CONNECTS, frozenset({"get", "create"})),
-}
+_VERBS = {"status": ["get", "update", "patch"]} | {name: verbs for name, (_, verbs, _) in SUBRESOURCES.items()}
+"""Those of subresources."""
 _TRUE = {"1", "true", "True", "t", "TRUE"}
 
 
@@ -83,7 +80,7 @@ def find_route(registry: Registry, method: str, path: str, query: Mapping[str, s
     if subresource:
         if subresource not in resource.subresources and not (subresource == "status" and resource.has_status):
             raise no_such_resource()
-        if verb not in _SUBRESOURCE_VERBS[subresource]:
+        if verb not in _VERBS[subresource]:
             raise method_not_allowed()
     elif verb == "deletecollection" and resource.key == NAMESPACES.key:
         raise method_not_allowed()

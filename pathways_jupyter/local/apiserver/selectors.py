@@ -15,8 +15,8 @@ _REQUIREMENT = re.compile(
     r"\s*(?P<absent>!?)\s*(?P<key>[^\s!=(),]+)"
     r"(?:\s+(?P<set>in|notin)\s*\((?P<values>[^()]*)\)|\s*(?P<operator>==|=|!=)\s*(?P<value>[^\s!=(),]*))?\s*(?:,|$)"
 )
-_KEY = re.compile(r"([a-z0-9A-Z]([-a-z0-9A-Z.]{0,251}[a-z0-9A-Z])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 _FIELDS: Mapping[str, tuple[str, ...]] = {
     "pods": (
@@ -62,7 +62,7 @@ def label_test(text: str) -> Test:
         match = _REQUIREMENT.match(text, position)
         if (
             match is None
-            or not _KEY.fullmatch(match["key"])
+            or not LABEL_KEY.fullmatch(match["key"])
             or (match["absent"] and (match["set"] or match["operator"]))
         ):
             raise bad_request(f"unable to parse requirement: found {text[position:]!r}, expected a label selector")
@@ -71,7 +71,7 @@ def label_test(text: str) -> Test:
             operator = "In" if match["set"] == "in" or match["operator"] in ("=", "==") else "NotIn"
             values = [each.strip() for each in match["values"].split(",")] if match["set"] else [match["value"]]
         for value in values:
-            if not _VALUE.fullmatch(value):
+            if not LABEL_VALUE.fullmatch(value):
                 raise bad_request(f"values: Invalid value: {value!r}: not a valid label value")
         expressions.append({"key": match["key"], "operator": operator, "values": values})
         position = match.end()

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from pathways_jupyter.local.apiserver.api_errors import gone
-from pathways_jupyter.local.apiserver.resources import Object
+from pathways_jupyter.local.apiserver.resources import Object, encode
 from pathways_jupyter.local.apiserver.selectors import Test
 
 BACKLOG = 50_000
@@ -43,9 +42,7 @@ class Record:
     def encoded(self) -> bytes:
         """The object as JSON."""
         if self._encoded is None:
-            self._encoded = json.dumps(self.object, separators=(",", ":"), ensure_ascii=False).encode(
-                "utf-8", "replace"
-            )
+            self._encoded = encode(self.object)
         return self._encoded
 
 

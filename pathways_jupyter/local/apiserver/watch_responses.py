@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 
 from aiohttp import web
 
-from pathways_jupyter.local.apiserver import bodies
 from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.apiserver.printing import as_table
-from pathways_jupyter.local.apiserver.resources import ResourceType
+from pathways_jupyter.local.apiserver.resources import ResourceType, encode
 from pathways_jupyter.local.apiserver.route import Route, flag, number, read_revision
 from pathways_jupyter.local.apiserver.selectors import Test
 from pathways_jupyter.local.apiserver.store import Store
@@ -33,12 +32,12 @@ async def stream_changes(
     end = loop.time() + min(number(query, "timeoutSeconds") or _LONGEST_SECONDS, _LONGEST_SECONDS)
     initial, bookmarks = flag(query, "sendInitialEvents"), flag(query, "allowWatchBookmarks")
     since = None if initial else read_revision(query.get("resourceVersion", ""))
-    encode = _encoder(resource, table, query.get("includeObject", ""))
+    to_lines = _encoder(resource, table, query.get("includeObject", ""))
 
     def bookmark(**annotations: dict[str, str]) -> bytes:
         metadata = {"resourceVersion": str(store.revision), "creationTimestamp": None, **annotations}
         head = {"kind": resource.kind, "apiVersion": resource.api_version}
-        return _line("BOOKMARK", bodies.encode({**head, "metadata": metadata}))
+        return _line("BOOKMARK", encode({**head, "metadata": metadata}))
 
     response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
     response.enable_chunked_encoding()
@@ -48,7 +47,7 @@ async def stream_changes(
         watch = store.watch(resource, route.home, since, test)
         if initial and bookmarks:
             first = await watch.batch() if watch.pending else []
-            await response.write(encode(first) + bookmark(annotations={_INITIAL_EVENTS_END: "true"}))
+            await response.write(to_lines(first) + bookmark(annotations={_INITIAL_EVENTS_END: "true"}))
         while (left := end - loop.time()) > 0:
             try:
                 async with asyncio.timeout(min(left, _BOOKMARK_SECONDS) if bookmarks else left):
@@ -60,10 +59,10 @@ async def stream_changes(
             if not changes:
                 # The server stops, or the type is gone.
                 break
-            await response.write(encode(changes))
+            await response.write(to_lines(changes))
     except StatusError as error:
         # As on a real API server, an expired resourceVersion is an ERROR event in a response with status 200.
-        await response.write(_line("ERROR", bodies.encode(error.to_object())))
+        await response.write(_line("ERROR", encode(error.to_object())))
     finally:
         if watch is not None:
             watch.close()
@@ -74,7 +73,7 @@ def _encoder(resource: ResourceType, table: bool, include: str) -> Callable[[Seq
     """Return the function that encodes changes for one watch; only its first row has the definitions of columns."""
     definitions = True
 
-    def encode(changes: Sequence[Change]) -> bytes:
+    def to_lines(changes: Sequence[Change]) -> bytes:
         nonlocal definitions
         lines = []
         for change in changes:
@@ -82,12 +81,12 @@ def _encoder(resource: ResourceType, table: bool, include: str) -> Callable[[Seq
                 encoded = change.record.encoded
             else:
                 row = as_table(resource, [change.object], str(change.revision), include)
-                encoded = bodies.encode(row if definitions else {**row, "columnDefinitions": None})
+                encoded = encode(row if definitions else {**row, "columnDefinitions": None})
                 definitions = False
             lines.append(_line(change.type, encoded))
         return b"".join(lines)
 
-    return encode
+    return to_lines
 
 
 def _line(kind: str, encoded: bytes) -> bytes:

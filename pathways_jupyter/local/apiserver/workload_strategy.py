@@ -32,7 +32,7 @@ def prepare_pod(pod: Object) -> None:
     causes = _pod_spec_causes(spec, "spec")
     if causes:
         raise invalid(kinds.PODS, pod["metadata"]["name"], causes)
-    pod["status"] = {"phase": "Pending", "qosClass": _qos(spec)}
+    pod["status"] = {"phase": "Pending"}
 
 
 def _default_pod_spec(spec: Object, *, template: bool = False) -> None:
@@ -111,19 +111,6 @@ def _mount_token(spec: Object, uid: str) -> None:
         mounts = container["volumeMounts"] = list(container.get("volumeMounts") or ())
         if all(each.get("mountPath") != TOKEN_PATH for each in mounts):
             mounts.append({"name": name, "readOnly": True, "mountPath": TOKEN_PATH})
-
-
-def _qos(spec: Object) -> str:
-    limits = [each.get("resources", {}) for each in spec.get("containers", ())]
-    if not any(each.get("limits") or each.get("requests") for each in limits):
-        return "BestEffort"
-    guaranteed = all(
-        {"cpu", "memory"} <= set(each.get("limits") or ())
-        and (each.get("requests") or each["limits"]).items()
-        >= {k: each["limits"][k] for k in ("cpu", "memory")}.items()
-        for each in limits
-    )
-    return "Guaranteed" if guaranteed else "Burstable"
 
 
 def check_pod_update(pod: Object, old: Object) -> None:

@@ -7,13 +7,13 @@ A Job with a pod failure policy, a success policy or a limit per index fails at 
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Sequence
 
 from pathways_jupyter.base import text
 from pathways_jupyter.base.errors import ApiError
 from pathways_jupyter.base.text import parse_ranges
+from pathways_jupyter.local.apiserver.object_lifecycle import LONGEST_STEM
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import JOBS, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
@@ -26,6 +26,7 @@ from pathways_jupyter.local.controllers.reconciler import (
     condition,
     expire,
     itself,
+    key_of,
     owned,
     owned_by,
     reference_to,
@@ -39,7 +40,6 @@ TRACKING = "batch.kubernetes.io/job-tracking"
 """The finalizer of a pod whose end has not been counted."""
 
 _UNSERVED = ("podFailurePolicy", "successPolicy", "backoffLimitPerIndex", "maxFailedIndexes")
-_SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class JobController(Reconciler):
@@ -118,7 +118,7 @@ class JobController(Reconciler):
 
         for pod in pods:
             if TRACKING in (pod["metadata"].get("finalizers") or ()):
-                self._store.edit(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"], untrack)
+                self._store.edit(PODS, *key_of(pod), untrack)
 
     # Running.
 
@@ -213,11 +213,11 @@ class JobController(Reconciler):
         template = clone(job["spec"]["template"])
         metadata = template.setdefault("metadata", {})
         name = job["metadata"]["name"]
-        if index is None:
-            metadata["generateName"] = f"{name}-"
-        else:
-            suffix = "".join(secrets.choice(_SUFFIX) for _ in range(5))
-            metadata["name"] = f"{name}-{index}-{suffix}"
+        # As in Kubernetes: a template's own name counts for nothing, and a long name loses its end and not the index.
+        metadata.pop("name", None)
+        end = "-" if index is None else f"-{index}-"
+        metadata["generateName"] = f"{name[: LONGEST_STEM - len(end)]}{end}"
+        if index is not None:
             metadata.setdefault("annotations", {})[names.POD_INDEX_LABEL] = str(index)
             metadata.setdefault("labels", {})[names.POD_INDEX_LABEL] = str(index)
             template["spec"].setdefault("hostname", f"{name}-{index}")
@@ -260,9 +260,8 @@ class JobController(Reconciler):
 
     def _clear(self, pods: Sequence[Object]) -> None:
         for pod in pods:
-            metadata = pod["metadata"]
-            if not _ended(pod) and "deletionTimestamp" not in metadata:
-                self._store.delete(PODS, metadata["namespace"], metadata["name"], uid=metadata["uid"])
+            if not _ended(pod) and "deletionTimestamp" not in pod["metadata"]:
+                self._store.delete(PODS, *key_of(pod), uid=pod["metadata"]["uid"])
 
     def _until_deadline(self, job: Object, status: Object) -> float | None:
         seconds, began = job["spec"].get("activeDeadlineSeconds"), status.get("startTime")
