@@ -81,7 +81,7 @@ class Crowd:
 
     def kubeconfig(self, user: str) -> str:
         """Return the path of a kubeconfig for `user`."""
-        write_kubeconfig(self.directory / user, self._api, user=user, token=self._api.add_token(user))
+        write_kubeconfig(self.directory / user, self._api, user=user, token=self._api.users.add(user))
         return str(self.directory / user)
 
     def add_service(self, slices: int) -> None:

@@ -112,7 +112,7 @@ async def _session(values: Values) -> None:
         try:
             async with asyncio.timeout(_DEADLINE_SECONDS):
                 await cluster.until_ready()
-                write_kubeconfig(kubeconfig, cluster.api, user="session", token=cluster.api.add_token("session"))
+                write_kubeconfig(kubeconfig, cluster.api, user="session", token=cluster.api.users.add("session"))
                 phases = {"idle, an hour": 3600 / _IDLE_SECONDS, "in use, an hour": 3600 / _SECONDS, "to disconnect": 1}
                 async with _process("benchmarks.scale", str(kubeconfig), ready="(connected)") as (_, _, output):
                     before = _record(values, "to connect", asked["session"])

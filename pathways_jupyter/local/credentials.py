@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 from pathways_jupyter.local.apiserver.app import ApiServer
@@ -15,11 +14,6 @@ from pathways_jupyter.local.directory import write_private
 
 POD_NAME, POD_UID = "authentication.kubernetes.io/pod-name", "authentication.kubernetes.io/pod-uid"
 """Under these keys, a real cluster too says to which pod a token belongs."""
-
-
-def write_kubeconfig(path: Path, api: ApiServer, *, user: str, token: str) -> None:
-    """Write a kubeconfig with one context, readable by its owner alone."""
-    _write(path, api, user=user, credentials={"token": token}, namespace="default")
 
 
 def pod_account(pod: Object, *, directory: Path, api: ApiServer) -> dict[str, str]:
@@ -41,17 +35,22 @@ def pod_account(pod: Object, *, directory: Path, api: ApiServer) -> dict[str, st
     for name, content in (("token", token), ("ca.crt", api.ca.read_text("ascii")), ("namespace", namespace)):
         write_private(files / name, content)
     kubeconfig = files / "kubeconfig"
-    _write(kubeconfig, api, user=account, credentials={"tokenFile": str(files / "token")}, namespace=namespace)
+    write_kubeconfig(kubeconfig, api, user=account, namespace=namespace, tokenFile=str(files / "token"))
     return {**variables, "KUBECONFIG": str(kubeconfig)}
 
 
-def _write(path: Path, api: ApiServer, *, user: str, credentials: Mapping[str, str], namespace: str) -> None:
+def write_kubeconfig(path: Path, api: ApiServer, *, user: str, namespace: str = "default", **credentials: str) -> None:
+    """Write a kubeconfig with one context, readable by its owner alone.
+
+    Args:
+      credentials: The user's, e.g. ``token``.
+    """
     authority = base64.b64encode(api.ca.read_bytes()).decode()
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": CONTEXT, "cluster": {"server": api.url, "certificate-authority-data": authority}}],
-        "users": [{"name": user, "user": dict(credentials)}],
+        "users": [{"name": user, "user": credentials}],
         "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": user, "namespace": namespace}}],
         "current-context": CONTEXT,
     }

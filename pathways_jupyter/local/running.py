@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from pathways_jupyter.base import tasks
 from pathways_jupyter.local import backoff
 from pathways_jupyter.local.apiserver.app import ADMIN, ApiServer
 from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, PODS, Object
@@ -62,7 +63,7 @@ class RunningCluster:
             warm=self._warm,
             restarts=backoff.FAST_RESTARTS if settings.fast_heal else backoff.CONTAINER_RESTARTS,
             account=self._account,
-            forget=lambda uid: self.api.revoke_tokens(POD_UID, uid),
+            forget=lambda uid: self.api.users.revoke(POD_UID, uid),
         )
         self.api = self._api_server(settings.port)
         self._controllers: list[Reconciler | GarbageCollector | Scheduler] = []
@@ -82,7 +83,7 @@ class RunningCluster:
         nodes = nodes_for(self.settings.nodes, cpu_nodes=self.settings.cpu_nodes)
         await self.api.start()
         self._bucket.start()
-        write_kubeconfig(self._directory / "kubeconfig", self.api, user=ADMIN, token=self.api.add_token(ADMIN))
+        write_kubeconfig(self._directory / "kubeconfig", self.api, user=ADMIN, token=self.api.users.add(ADMIN))
         self._start_controllers(nodes)
         self._ship()
 
@@ -150,7 +151,10 @@ class RunningCluster:
         settled: set[tuple[str, int]] = set()
         # The cluster may grow meanwhile.
         while missing := set(self.services.items()) - settled:
-            await asyncio.gather(*(self._until_settled(service) for service, _ in missing))
+            # A service that has failed for good never becomes ready.
+            await asyncio.gather(
+                *(tasks.first_done(self._until_ready(each), self._until_failed(each)) for each, _ in missing)
+            )
             settled |= missing
 
     @property
@@ -216,20 +220,7 @@ class RunningCluster:
         await asyncio.gather(*(each.close() for each in self._controllers))
         self._controllers.clear()
 
-    async def _until_settled(self, service: str) -> None:
-        # Whichever comes first: a service that has failed for good never becomes ready.
-        waiting = [
-            asyncio.create_task(self._until_service_ready(service)),
-            asyncio.create_task(self._until_service_failed(service)),
-        ]
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waiting:
-                task.cancel()
-            await asyncio.gather(*waiting, return_exceptions=True)
-
-    async def _until_service_failed(self, service: str) -> None:
+    async def _until_failed(self, service: str) -> None:
         while service not in self.failed:
             # A watch ends when the API restarts; the next one is on the new store.
             watch = self._store.watch(JOBSETS, names.DEFAULT_NAMESPACE)
@@ -240,7 +231,7 @@ class RunningCluster:
             finally:
                 watch.close()
 
-    async def _until_service_ready(self, service: str) -> None:
+    async def _until_ready(self, service: str) -> None:
         """Follow the logs of the resource manager, and of its replacements, until one reports all slices ready."""
 
         def is_head(pod: Object) -> bool:
@@ -263,16 +254,7 @@ class RunningCluster:
                 watch.close()
 
     async def _reports_ready(self, uid: str, service: str) -> bool:
-        pieces = self._kubelet.logs(
-            uid,
-            names.RESOURCE_MANAGER_CONTAINER,
-            follow=True,
-            tail=None,
-            previous=False,
-            since=None,
-            timestamps=False,
-        )
-        async for piece in pieces:
+        async for piece in self._kubelet.logs(uid, names.RESOURCE_MANAGER_CONTAINER, follow=True):
             # All of those that it should have by now: it also reported when it had all of fewer.
             if any(int(ready) >= self.services[service] for ready in _READY.findall(piece)):
                 return True

@@ -131,7 +131,7 @@ async def test_a_wrong_token_is_reported_with_a_hint(bench):
 
 async def test_a_refused_token_is_renewed_once(bench):
     """The plugin prints a wrong token the first time, and the right one the second time."""
-    token = bench.server.add_token("x")
+    token = bench.server.users.add("x")
     seen, plugin = bench.directory / "seen", bench.directory / "plugin"
     plugin.write_text(
         f"#!{sys.executable}\nimport json, os\n"
@@ -172,7 +172,7 @@ print(json.dumps({{"kind": "ExecCredential", "status": {{"token": {token!r}}}}})
 async def test_a_slow_credential_plugin_is_not_taken_for_a_silent_server(bench, monkeypatch, hangs):
     monkeypatch.setattr(client, "ANSWER_SECONDS", 1.0)
     monkeypatch.setattr(credentials, "CREDENTIAL_SECONDS", 3.0)
-    plugin, token = bench.directory / "plugin", bench.server.add_token("x")
+    plugin, token = bench.directory / "plugin", bench.server.users.add("x")
     plugin.write_text(PATIENT_PLUGIN.format(python=sys.executable, seconds=600 if hangs else 1.5, token=token))
     plugin.chmod(0o700)
     user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}

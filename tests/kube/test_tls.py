@@ -260,7 +260,7 @@ async def test_a_pods_own_credentials_open_its_cluster(bench, tmp_path):
     directory = tmp_path / "serviceaccount"
     directory.mkdir()
     (directory / "ca.crt").write_bytes(bench.server.ca.read_bytes())
-    (directory / "token").write_text(bench.server.add_token("system:serviceaccount:research:default"))
+    (directory / "token").write_text(bench.server.users.add("system:serviceaccount:research:default"))
     (directory / "namespace").write_text("research\n")
     environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(bench.server.port)}
     cluster = auth.in_cluster(environ, directory=directory)

@@ -61,7 +61,7 @@ class QuietCluster:
 
     def kubeconfig(self, *, rules=None, user: dict | None = None, cluster: dict | None = None, name: str = "x") -> str:
         """Write a kubeconfig for this server; `user` replaces the token."""
-        token = {"token": self.server.add_token(name, rules)}
+        token = {"token": self.server.users.add(name, rules)}
         entry = {"server": self.server.url, "certificate-authority": str(self.server.ca), **(cluster or {})}
         path = self.directory / f"kubeconfig-{name}"
         return kubeconfigs.write(path, entry, token if user is None else user, name=name)

@@ -51,10 +51,10 @@ class Watched:
         return self._add_token("robot", extra={"serial": [str(serial)]})
 
     def revoke(self, serial: int) -> None:
-        self._on_loop(lambda: self._cluster.api.revoke_tokens("serial", str(serial)))
+        self._on_loop(lambda: self._cluster.api.users.revoke("serial", str(serial)))
 
     def _add_token(self, *arguments, **options) -> str:
-        return self._on_loop(lambda: self._cluster.api.add_token(*arguments, **options))
+        return self._on_loop(lambda: self._cluster.api.users.add(*arguments, **options))
 
     def _on_loop(self, do):
         """Call `do` where the cluster runs, which has tokens of its own to write."""

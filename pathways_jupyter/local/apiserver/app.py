@@ -27,7 +27,6 @@ from pathways_jupyter.local.apiserver.users import (
     HEALTH,
     SERVICE_ACCOUNT_PREFIX,
     Question,
-    Rule,
     User,
     Users,
 )
@@ -69,7 +68,7 @@ class ApiServer:
     ) -> None:
         self._store = store
         self._directory = directory
-        self._users = Users(directory / "tokens.json")
+        self.users = Users(directory / "tokens.json")
         self._runtime = runtime
         self._stream_idle_seconds = stream_idle_seconds
         self._pending = pending
@@ -104,30 +103,10 @@ class ApiServer:
         """The number of connected clients."""
         return 0 if self._connections is None else len(self._connections.connections)
 
-    def add_token(
-        self,
-        name: str,
-        rules: Sequence[Rule] | None = None,
-        groups: Sequence[str] = (),
-        extra: Mapping[str, Sequence[str]] | None = None,
-    ) -> str:
-        """Return a token for a user called `name`; the same one each time for the same arguments.
-
-        Args:
-          rules: What its bearer may do, in RBAC's terms; None for everything.
-          groups: What groups its bearer is in.
-          extra: What else is known of its bearer.
-        """
-        return self._users.add(name, rules, groups, extra)
-
     def add_account_token(self, namespace: str, account: str, extra: Mapping[str, Sequence[str]]) -> str:
         """Return a token for a service account; what it may do beyond discovery comes from roles and their bindings."""
         groups = (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}")
-        return self._users.add(f"{SERVICE_ACCOUNT_PREFIX}{namespace}:{account}", [_DISCOVERY], groups, extra)
-
-    def revoke_tokens(self, key: str, value: str) -> None:
-        """Revoke every token whose `extra` has `value` under `key`."""
-        self._users.revoke(key, value)
+        return self.users.add(f"{SERVICE_ACCOUNT_PREFIX}{namespace}:{account}", [_DISCOVERY], groups, extra)
 
     async def start(self) -> None:
         """Start to listen.
@@ -196,7 +175,7 @@ class ApiServer:
             self._answering.discard(task)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        user = self._users.who(request.headers.get("Authorization", ""))
+        user = self.users.who(request.headers.get("Authorization", ""))
         if user is None:
             raise StatusError(401, "Unauthorized")
         if user is ANONYMOUS:

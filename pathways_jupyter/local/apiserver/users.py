@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from pathways_jupyter.local.directory import write_private
 
 Rule = Mapping[str, Any]
 """As in RBAC: ``apiGroups``, ``resources``, ``verbs``, ``resourceNames``, ``nonResourceURLs``; ``namespaces`` limits it
@@ -76,7 +77,8 @@ class Users:
         """Create a token for `name`, or return the existing one for the same arguments.
 
         Args:
-          rules: What its bearer may do; None for everything.
+          rules: What its bearer may do, in RBAC's terms; None for everything.
+          groups: What groups its bearer is in.
           extra: What else is known of its bearer, e.g. the pod that the token belongs to.
         """
         record = {
@@ -90,7 +92,7 @@ class Users:
                 return token
         token = secrets.token_urlsafe(32)
         self._tokens[token] = record
-        self._write()
+        write_private(self._path, json.dumps(self._tokens))
         return token
 
     def revoke(self, key: str, value: str) -> None:
@@ -98,7 +100,7 @@ class Users:
         rest = {token: record for token, record in self._tokens.items() if value not in record["extra"].get(key, ())}
         if len(rest) < len(self._tokens):
             self._tokens = rest
-            self._write()
+            write_private(self._path, json.dumps(rest))
 
     def who(self, authorization: str) -> User | None:
         """The user behind an ``Authorization`` header; None for a token that is not valid."""
@@ -109,12 +111,6 @@ class Users:
         if record is None:
             return None
         return User(record["name"], record["rules"], (*record["groups"], "system:authenticated"), record["extra"])
-
-    def _write(self) -> None:
-        draft = self._path.with_suffix(".draft")
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            json.dump(self._tokens, file)
-        os.replace(draft, self._path)
 
 
 def allows(rule: Rule, question: Question) -> bool:

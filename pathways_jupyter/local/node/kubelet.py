@@ -123,11 +123,11 @@ class Kubelet:
         uid: str,
         container: str,
         *,
-        follow: bool,
-        tail: int | None,
-        previous: bool,
-        since: float | None,
-        timestamps: bool,
+        follow: bool = False,
+        tail: int | None = None,
+        previous: bool = False,
+        since: float | None = None,
+        timestamps: bool = False,
     ) -> AsyncIterator[bytes]:
         """See :meth:`pathways_jupyter.local.apiserver.runtime.PodRuntime.logs`."""
         found = self._container(uid, container)
@@ -158,11 +158,15 @@ class Kubelet:
             self._nodes[node] = self.network.assign()
         return self._nodes[node]
 
-    def base_environment(self, pod: Pod) -> dict[str, str]:
-        """The variables that every container of `pod` begins with, few of them inherited from the daemon."""
+    def environment(self, pod: Pod, container: Object) -> dict[str, str]:
+        """All variables of a container of `pod`, few of them inherited from the daemon.
+
+        Raises:
+          SpecError: Its spec names something that does not exist.
+        """
         spec = pod.object["spec"]
-        variables = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-        variables |= {
+        base = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        base |= {
             "PATH": f"{pod.python / 'bin'}:{self.programs}:{os.path.dirname(sys.executable)}:{_SYSTEM_PATH}",
             "HOME": str(pod.directory / "root"),
             "TMPDIR": str(pod.directory / "tmp"),
@@ -171,18 +175,13 @@ class Kubelet:
             "PATHWAYS_LOCAL_NAMES": str(self.network.names),
             "PATHWAYS_LOCAL_NODE": spec["nodeName"],
             "PATHWAYS_LOCAL_SOCKETS": str(self.network.sockets(pod.uid)),
+            **pod_python.variables(pod.python),
+            **self._account(pod.object),
         }
-        return {**variables, **pod_python.variables(pod.python), **self._account(pod.object)}
-
-    def container_environment(self, spec: Object, pod: Object, base: Mapping[str, str]) -> dict[str, str]:
-        """All variables of a container.
-
-        Raises:
-          SpecError: It names something that does not exist.
-        """
-        variables = environment.container_environment(spec, pod, base=base, store=self._store)
+        present = {**pod.object, "status": pod.status}
+        variables = environment.container_environment(container, present, base=base, store=self._store)
         environment.point_jax(variables, self.network.socket)
-        return volumes.mount(spec, pod, variables, directory=self.directory, store=self._store)
+        return volumes.mount(container, present, variables, directory=self.directory, store=self._store)
 
     def publish(self, pod: Pod) -> None:
         """Write the pod's status to the API."""

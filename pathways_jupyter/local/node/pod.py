@@ -33,10 +33,7 @@ class Host(Protocol):
     spawners: Mapping[bool, Spawner]
     """Fork servers: True for programs that need JAX."""
 
-    def base_environment(self, pod: Pod) -> dict[str, str]:
-        """The variables that every container of `pod` begins with."""
-
-    def container_environment(self, spec: Object, pod: Object, base: dict[str, str]) -> dict[str, str]:
+    def environment(self, pod: Pod, container: Object) -> dict[str, str]:
         """All variables of a container; see :func:`~pathways_jupyter.local.node.environment.container_environment`."""
 
     def publish(self, pod: Pod) -> None:
@@ -177,8 +174,7 @@ class Pod:
         Raises:
           SpecError: It names something that does not exist.
         """
-        pod = {**self.object, "status": self.status}
-        return self._host.container_environment(spec, pod, self._host.base_environment(self))
+        return self._host.environment(self, spec)
 
     async def dial(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to a port of the pod.

@@ -187,7 +187,7 @@ async def make_bench(directory: Path, **settings: Any) -> AsyncIterator[Bench]:
     store, runtime = Store(directory / "journal"), LocalRuntime()
     server = ApiServer(store, runtime, directory=directory, **settings)
     await server.start()
-    token = server.add_token("admin")
+    token = server.users.add("admin")
     kubeconfig = directory / "kubeconfig"
     entry = {"server": server.url, "certificate-authority": str(server.ca)}
     kubeconfigs.write(kubeconfig, entry, {"token": token}, namespace="default")

@@ -49,7 +49,7 @@ async def test_without_a_token_one_is_anonymous_and_may_ask_for_health_and_versi
 
 
 async def test_a_token_may_do_what_its_rules_say_and_no_more(bench) -> None:
-    token = bench.server.add_token("alice", READ_PODS)
+    token = bench.server.users.add("alice", READ_PODS)
     await bench.running_pod("p")
 
     assert (await bench.call("GET", PODS, token=token))[0] == 200
@@ -72,7 +72,7 @@ async def test_a_token_may_do_what_its_rules_say_and_no_more(bench) -> None:
 async def test_connecting_into_a_pod_needs_get_and_create(bench) -> None:
     await bench.running_pod("p")
     rules = [{"apiGroups": [""], "resources": ["pods/portforward"], "verbs": ["get"]}]
-    token = bench.server.add_token("half", rules)
+    token = bench.server.users.add("half", rules)
 
     code, refused = await bench.call("GET", f"{PODS}/p/portforward?ports=1", token=token)
 
@@ -94,7 +94,7 @@ async def test_connecting_into_a_pod_needs_get_and_create(bench) -> None:
 )
 async def test_asking_gives_the_answer_that_doing_would_give(bench, rule, allowed: bool) -> None:
     await bench.running_pod("p")
-    token = bench.server.add_token("bob", [rule])
+    token = bench.server.users.add("bob", [rule])
     attributes = {"verb": "get", "resource": "pods", "namespace": "default", "name": "p"}
 
     review = {"spec": {"resourceAttributes": attributes}}
@@ -106,10 +106,10 @@ async def test_asking_gives_the_answer_that_doing_would_give(bench, rule, allowe
 
 
 async def test_the_same_user_gets_the_same_token_and_another_one_another(bench) -> None:
-    first = bench.server.add_token("alice", READ_PODS)
+    first = bench.server.users.add("alice", READ_PODS)
 
-    assert bench.server.add_token("alice", READ_PODS) == first
-    assert len({first, bench.token, bench.server.add_token("alice"), bench.server.add_token("eve", READ_PODS)}) == 4
+    assert bench.server.users.add("alice", READ_PODS) == first
+    assert len({first, bench.token, bench.server.users.add("alice"), bench.server.users.add("eve", READ_PODS)}) == 4
 
 
 async def test_secret_files_are_their_owners_alone(bench) -> None:
@@ -138,7 +138,7 @@ async def test_plain_http_gets_no_answer(bench) -> None:
 
 
 async def test_roles_give_what_a_token_was_not_made_with(bench) -> None:
-    token = bench.server.add_token("system:serviceaccount:default:robot", [])
+    token = bench.server.users.add("system:serviceaccount:default:robot", [])
     await bench.running_pod("p")
     assert (await bench.call("GET", f"{PODS}/p", token=token))[0] == 403
     rbac = "/apis/rbac.authorization.k8s.io/v1"

@@ -108,7 +108,7 @@ async def test_its_typed_commands_work(bench) -> None:
 
 async def test_it_asks_what_may_be_done(bench) -> None:
     assert "yes" in await bench.kubectl("auth", "can-i", "create", "jobs.batch")
-    token = bench.server.add_token("eve", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}])
+    token = bench.server.users.add("eve", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}])
     assert "no" in await bench.kubectl("--token", token, "auth", "can-i", "create", "jobs.batch", code=1)
     assert "eve" in await bench.kubectl("--token", token, "auth", "whoami")
     assert "Forbidden" in await bench.kubectl("--token", token, "get", "jobs", code=1)
