@@ -20,6 +20,7 @@ from pathways_jupyter.local.controllers.reconciler import (
     condition,
     expire,
     itself,
+    key_of,
     owned,
     owned_by,
     reference_to,
@@ -143,10 +144,7 @@ class JobSetController(Reconciler):
     def _suspend(self, jobset: Object, status: Object, jobs: Sequence[Object], suspend: bool) -> None:
         for job in jobs:
             if bool(job["spec"].get("suspend")) is not suspend and not _is_over(job):
-                metadata = job["metadata"]
-                self._store.edit(
-                    JOBS, metadata["namespace"], metadata["name"], lambda copy: copy["spec"].update(suspend=suspend)
-                )
+                self._store.edit(JOBS, *key_of(job), lambda copy: copy["spec"].update(suspend=suspend))
         if bool(condition(status, "Suspended")) is not suspend:
             message = "jobset is suspended" if suspend else "jobset is resumed"
             reason = "SuspendedJobs" if suspend else "ResumeJobs"
@@ -158,12 +156,9 @@ class JobSetController(Reconciler):
 
     def _delete(self, jobs: Sequence[Object]) -> None:
         for job in jobs:
-            metadata = job["metadata"]
-            if "deletionTimestamp" not in metadata:
+            if "deletionTimestamp" not in job["metadata"]:
                 # Foreground, because the new Job has the same name: the old one's pods must be gone before it starts.
-                self._store.delete(
-                    JOBS, metadata["namespace"], metadata["name"], propagation="Foreground", uid=metadata["uid"]
-                )
+                self._store.delete(JOBS, *key_of(job), propagation="Foreground", uid=job["metadata"]["uid"])
 
     def _count(self, jobset: Object, status: Object) -> list[Object]:
         """The ``replicatedJobsStatus`` of the present attempt."""

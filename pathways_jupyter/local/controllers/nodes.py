@@ -20,7 +20,7 @@ from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.apiserver.watch_delivery import Change
 from pathways_jupyter.local.controllers.fitting import NOT_READY, untolerated
-from pathways_jupyter.local.controllers.reconciler import Key, Reconciler, condition, itself, set_condition
+from pathways_jupyter.local.controllers.reconciler import Key, Reconciler, condition, itself, key_of, set_condition
 from pathways_jupyter.local.event_recorder import Recorder
 from pathways_jupyter.service import names
 
@@ -112,16 +112,14 @@ class NodeController(Reconciler):
         return [pod for pod in self._store.list(PODS) if pod["spec"].get("nodeName") == name]
 
     def _evict(self, pod: Object, reason: str, message: str, grace: int | None) -> None:
-        metadata = pod["metadata"]
-
         def change(copy: Object) -> None:
             status = copy.setdefault("status", {})
             set_condition(status, "DisruptionTarget", True, reason=reason, message=message)
             if grace == 0 and status.get("phase") not in ("Succeeded", "Failed"):
                 status["phase"] = "Failed"
 
-        self._store.edit(PODS, metadata["namespace"], metadata["name"], change, subresource="status")
-        self._store.delete(PODS, metadata["namespace"], metadata["name"], grace=grace, uid=metadata["uid"])
+        self._store.edit(PODS, *key_of(pod), change, subresource="status")
+        self._store.delete(PODS, *key_of(pod), grace=grace, uid=pod["metadata"]["uid"])
 
 
 def nodes_for(instances: Mapping[str, int], *, cpu_nodes: int = 2) -> list[Object]:

@@ -201,6 +201,5 @@ def expire(store: Store, resource: ResourceType, finished: Object, over: Object)
         return None
     if (left := until(over["lastTransitionTime"], seconds)) > 0:
         return left
-    metadata = finished["metadata"]
-    store.delete(resource, metadata["namespace"], metadata["name"], propagation="Background", uid=metadata["uid"])
+    store.delete(resource, *key_of(finished), propagation="Background", uid=finished["metadata"]["uid"])
     return None

@@ -182,9 +182,7 @@ class Container:
             environment.setdefault("TERM", "xterm")
         self._locate(command, environment)
         return await Exec.start(
-            lambda streams, terminal: self._spawn(command, environment, streams, main=False, tty=terminal),
-            stdin=stdin,
-            tty=tty,
+            lambda streams: self._spawn(command, environment, streams, main=False, tty=tty), stdin=stdin, tty=tty
         )
 
     async def _once(self) -> int:

@@ -15,8 +15,8 @@ from pathways_jupyter.local.node.spawner import Process
 
 _BUFFER = 256 * 1024
 
-Start = Callable[[Sequence[int], bool], Awaitable[Process]]
-"""Starts the command on three descriptors; the flag says whether they are one terminal."""
+Start = Callable[[Sequence[int]], Awaitable[Process]]
+"""Starts the command on three descriptors, which are all the same if it has a terminal."""
 
 
 class Exec:
@@ -71,7 +71,7 @@ class Exec:
         await _read(self.stdout, output)
         await _read(self.stderr, errors)
         try:
-            self._process = await start((source, output_write, errors_write), False)
+            self._process = await start((source, output_write, errors_write))
         finally:
             for descriptor in theirs:
                 os.close(descriptor)
@@ -79,7 +79,7 @@ class Exec:
     async def _on_terminal(self, start: Start) -> None:
         own, theirs = os.openpty()
         try:
-            self._process = await start((theirs, theirs, theirs), True)
+            self._process = await start((theirs, theirs, theirs))
         finally:
             os.close(theirs)
         # Reader, writer and resize get a descriptor each, because each closes its own.

@@ -75,19 +75,14 @@ def _function(name: str) -> Callable[..., Any]:
     return found
 
 
-@dataclass
-class _Child:
-    request: Request
-    pid: int
-
-    def signal(self, number: int, *, group: bool) -> None:
-        """Signal the process or its group; the id cannot have been reused, since the process has not been reaped."""
-        try:
-            (os.killpg if group else os.kill)(self.pid, number)
-        except ProcessLookupError:
-            # Just forked: it has no group of its own yet.
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
+def _signal(pid: int, number: int, *, group: bool = True) -> None:
+    """Signal a child or its group; the id cannot have been reused, since the child has not been reaped."""
+    try:
+        (os.killpg if group else os.kill)(pid, number)
+    except ProcessLookupError:
+        # Just forked: it has no group of its own yet.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 @dataclass
@@ -95,7 +90,7 @@ class _Server:
     requests: socket.socket
     reports: int
     life: int
-    children: dict[int, _Child] = field(default_factory=dict)
+    children: dict[int, Request] = field(default_factory=dict)
     _buffer: bytes = b""
     _descriptors: list[int] = field(default_factory=list)
 
@@ -131,8 +126,8 @@ class _Server:
 
     def end_all(self) -> None:
         """Kill every process that was started here, and what they started."""
-        for child in self.children.values():
-            child.signal(signal.SIGKILL, group=True)
+        for pid in self.children:
+            _signal(pid, signal.SIGKILL)
         orphans.kill_children()
 
     def _answer(self) -> tuple[Request, list[int]] | None:
@@ -140,9 +135,9 @@ class _Server:
             line, self._buffer = self._buffer.split(b"\n", 1)
             message = json.loads(line)
             if "signal" in message:
-                for child in self.children.values():
-                    if child.request.id == message["id"]:
-                        child.signal(message["signal"], group=message["group"])
+                for pid, child in self.children.items():
+                    if child.id == message["id"]:
+                        _signal(pid, message["signal"], group=message["group"])
                 continue
             count = message.pop("descriptors")
             descriptors, self._descriptors = self._descriptors[:count], self._descriptors[count:]
@@ -153,7 +148,7 @@ class _Server:
             if pid == 0:
                 return request, descriptors
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
-            self.children[pid] = _Child(request, pid)
+            self.children[pid] = request
             for descriptor in descriptors:
                 os.close(descriptor)
             self._report(id=request.id, pid=pid)
@@ -170,17 +165,16 @@ class _Server:
             child = self.children.pop(pid, None)
             if child is None:
                 continue
-            if child.request.main:
-                self._end_container(child)
+            if child.main:
+                self._end_container(pid, child.container)
             code = os.waitstatus_to_exitcode(status)
-            self._report(id=child.request.id, code=code if code >= 0 else 128 - code)
+            self._report(id=child.id, code=code if code >= 0 else 128 - code)
 
-    def _end_container(self, main: _Child) -> None:
-        orphans.kill_group(main.pid)
-        container = main.request.container
-        for child in self.children.values():
-            if child.request.container == container:
-                child.signal(signal.SIGKILL, group=True)
+    def _end_container(self, main: int, container: str) -> None:
+        orphans.kill_group(main)
+        for pid, child in self.children.items():
+            if child.container == container:
+                _signal(pid, signal.SIGKILL)
         # Processes that left the group (daemons) have been adopted by this process; their environment names the
         # container.
         mark = f"{CONTAINER_VARIABLE}={container}\0".encode()
