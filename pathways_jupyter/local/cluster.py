@@ -172,21 +172,17 @@ def _up(name: str, *, needed: Mapping[str, int], settings: Settings, wait: bool)
     with place.exclusively():
         if not place.alive():
             _start(place, settings)
-        cluster = _cluster(place, _running(name))
+        record = _running(name)
+        cluster = _cluster(place, record)
+        hint = f"End it first, with everything that runs in it: pathways-jupyter local down{_named(name)}"
+        running = f"The embedded cluster {name!r} is already running"
         if settings.fast_heal and not cluster.fast_heal:
-            raise LocalClusterError(
-                f"The embedded cluster {name!r} is already running and does not heal fast.",
-                hint=f"End it first, with everything that runs in it: pathways-jupyter local down{_named(name)}",
-            )
-        kept = _running(name).settings.bucket
-        if settings.bucket and settings.bucket != kept:
-            raise LocalClusterError(
-                f"The embedded cluster {name!r} is already running, with its bucket in {kept or 'its own directory'}.",
-                hint=f"End it first, with everything that runs in it: pathways-jupyter local down{_named(name)}",
-            )
+            raise LocalClusterError(f"{running} and does not heal fast.", hint=hint)
+        if settings.bucket not in ("", record.settings.bucket):
+            kept = record.settings.bucket or "its own directory"
+            raise LocalClusterError(f"{running}, with its bucket in {kept}.", hint=hint)
         spare = {kind: count for kind, count in settings.spare.items() if count > cluster.spare.get(kind, 0)}
         if (short := cluster.lacks(needed)) or spare:
-            record = _running(name)
             control.ask(record.control, Order.GROW, timeout=_START_SECONDS, instances=short, spare=spare)
             cluster = _cluster(place, _running(name))
     if wait:

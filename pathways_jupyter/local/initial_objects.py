@@ -36,13 +36,6 @@ SYSTEM_NAMESPACE = installation.NAMESPACE
 OPERATOR = installation.NAME
 
 
-def service_name(instance_type: str, position: int) -> str:
-    """The name of the service for one kind of slice; the first one has the name that clients look for."""
-    if position == 0:
-        return names.DEFAULT_SERVICE
-    return re.sub("[^a-z0-9]+", "-", instance_type)
-
-
 def ship(
     store: Store, instances: Mapping[str, int], *, cluster: str, sidecar: bool, hollow: bool = False
 ) -> dict[str, int]:
@@ -66,7 +59,8 @@ def ship(
             tpu.parse_instance_type(instance_type),
             slices,
             programs.reference(names.SERVER_IMAGE),
-            name=service_name(instance_type, position),
+            # The first one has the name that clients look for.
+            name=names.DEFAULT_SERVICE if position == 0 else re.sub("[^a-z0-9]+", "-", instance_type),
             sidecar_image=f"{names.SIDECAR_REPOSITORY}/sidecar:{programs.tags('sidecar')[1]}" if sidecar else "",
             head_node_selector={names.NODEPOOL_LABEL: CPU_POOL},
             labels={names.EMBEDDED_LABEL: cluster},

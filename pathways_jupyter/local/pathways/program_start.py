@@ -26,7 +26,6 @@ class Flags(argparse.ArgumentParser):
     def __init__(self, program: str) -> None:
         super().__init__(prog=program, add_help=False, allow_abbrev=False)
         self.add_argument("--server_port", type=int, required=True)
-        self.add_argument("--gcs_scratch_location", default="")
 
     def error(self, message: str) -> NoReturn:
         """Raise argparse's message.
@@ -71,9 +70,6 @@ def set_collective_timeouts() -> None:
     os.environ["XLA_FLAGS"] = " ".join(flags)
 
 
-_LETTERS = {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
-
-
 class Formatter(logging.Formatter):
     """``I1208 20:10:04.992524       1 worker.py:42] message``."""
 
@@ -81,8 +77,7 @@ class Formatter(logging.Formatter):
         """The record as one line, then its traceback if it has one."""
         moment = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
         micros = int(record.created % 1 * 1_000_000)
-        letter = _LETTERS.get(record.levelno, "I")
-        head = f"{letter}{moment}.{micros:06d} {record.process or 0:7d} {record.filename}:{record.lineno}]"
+        head = f"{record.levelname[0]}{moment}.{micros:06d} {record.process or 0:7d} {record.filename}:{record.lineno}]"
         line = f"{head} {record.getMessage()}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.tpu import InstanceType, parse_count
@@ -81,8 +82,7 @@ class ResourceManager:
             _log.info("*** %d/%d Pathways Slices Now Ready", self._slices.ready, len(self._slices.slices))
             if joined.holder is not None:
                 _log.info("Slice %d (%s) is healed: %s", joined.index, joined.instance_type, joined.job)
-                for virtual in self._places(joined):
-                    self._proxies[joined.holder].send("healed", virtual=virtual, **joined.to_message())
+            self._notify_holder(joined, "healed", **joined.to_message())
             self._place()
         try:
             async for message in link.messages():
@@ -94,9 +94,7 @@ class ResourceManager:
                     continue
                 state = "stands still" if stopped else "goes on"
                 _log.info("Slice %d (%s) %s", joined.index, joined.instance_type, state)
-                if joined.holder is not None:
-                    for virtual in self._places(joined):
-                        self._proxies[joined.holder].send("stopped" if stopped else "continues", virtual=virtual)
+                self._notify_holder(joined, "stopped" if stopped else "continues")
         except LinkError as error:
             reason = str(error)
         finally:
@@ -113,13 +111,12 @@ class ResourceManager:
             host.pod,
             reason,
         )
-        if lost.holder is not None:
-            for virtual in self._places(lost):
-                self._proxies[lost.holder].send("down", virtual=virtual, job=host.job, pod=host.pod, reason=reason)
+        self._notify_holder(lost, "down", job=host.job, pod=host.pod, reason=reason)
 
-    def _places(self, each: Slice) -> list[int]:
-        assert each.holder is not None
-        return [virtual for virtual, granted in enumerate(each.holder.granted) if granted is each]
+    def _notify_holder(self, each: Slice, kind: str, **fields: Any) -> None:
+        """Send a message about a slice to the proxy that holds it, if one does, with the slice's number there."""
+        if each.holder is not None:
+            self._proxies[each.holder].send(kind, virtual=each.holder.granted.index(each), **fields)
 
     # -- proxies
 
@@ -158,7 +155,6 @@ class ResourceManager:
 
 def _read(argv: Sequence[str]) -> tuple[int, list[InstanceType]]:
     flags = Flags("resource_manager")
-    flags.add_argument("--node_type", default="resource_manager")
     flags.add_argument("--instance_type", required=True)
     flags.add_argument("--instance_count", default="1")
     values = flags.read(argv)

@@ -55,28 +55,26 @@ async def _run(port: int, resource_manager: str) -> int:
     _log.info("Pathways Server serving on [::]:%d", port)
     link: Link | None = None
 
+    def report(kind: str) -> None:
+        if link is not None:
+            link.send(kind)
+
     def stop() -> None:
         # SIGTSTP and not SIGSTOP, which would leave no time to say so.
-        if link is not None:
-            link.send("stopped")
+        report("stopped")
         os.kill(os.getpid(), signal.SIGSTOP)
-
-    def continues() -> None:
-        if link is not None:
-            link.send("continues")
 
     async def be_slow(seconds: float) -> None:
         deadline = loop.time() + seconds
         try:
             while loop.time() < deadline:
-                if link is not None:
-                    link.send("stopped")
+                report("stopped")
                 await asyncio.sleep(_STOPPED_SECONDS)
-                continues()
+                report("continues")
                 await asyncio.sleep(_RUNNING_SECONDS)
         finally:
             # Also when another call ends this one.
-            continues()
+            report("continues")
 
     slow: asyncio.Task[None] | None = None
 
@@ -90,7 +88,7 @@ async def _run(port: int, resource_manager: str) -> int:
 
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTSTP, stop)
-    loop.add_signal_handler(signal.SIGCONT, continues)
+    loop.add_signal_handler(signal.SIGCONT, report, "continues")
     loop.add_signal_handler(signal.SIGUSR1, slow_down)
     async with server:
         async for link in links.connections(resource_manager):

@@ -124,17 +124,12 @@ class Session:
         else:
             promise.then(answer)
 
-    def bind(self, handle: int, array: Array) -> int:
-        """Gives `array` the client's handle, or a new one if that is 0; returns it."""
-        handle = handle or self.new_handle()
-        self.arrays[handle] = array
-        return handle
-
     def bind_new(self, handles: Sequence[int], specs: Sequence[Spec]) -> tuple[list[int], list[Array]]:
         """Arrays that are yet to be made, bound to the client's handles, or to new ones if it gave none."""
         arrays = [Array(spec) for spec in specs]
-        pairs = zip(handles or [0] * len(arrays), arrays, strict=True)
-        return [self.bind(handle, array) for handle, array in pairs], arrays
+        bound = [handle or self.new_handle() for handle in handles or [0] * len(arrays)]
+        self.arrays.update(zip(bound, arrays, strict=True))
+        return bound, arrays
 
     def new_handle(self) -> int:
         """A handle that the client cannot have made."""

@@ -6,7 +6,6 @@ JAX promises for the calls of one client thread that share a device.
 
 from __future__ import annotations
 
-import itertools
 import math
 import threading
 from collections.abc import Sequence
@@ -24,7 +23,6 @@ from pathways_jupyter.local.pathways.ifrt.values import Spec
 from pathways_jupyter.local.pathways.sidecar import sidecar_protocol
 
 PROGRAM_TYPE = "jax_colocated_python_v0.0.1"
-_STRING = "string"
 
 
 class Order:
@@ -104,9 +102,7 @@ class PythonExecutable(OpaqueExecutable):
             inputs,
             outputs,
             after=self._order.before(stream, self.device_ids),
-            start=lambda job: threading.Thread(
-                target=job, name=f"colocated {self.name} {next(_numbers)}", daemon=True
-            ).start(),
+            start=session_arrays.on_thread(f"colocated {self.name}"),
         )
         self._order.note(stream, self.device_ids, call)
         return call
@@ -132,7 +128,7 @@ class PythonExecutable(OpaqueExecutable):
         all_devices = self._devices.all
         outputs = [
             {
-                "dtype": _STRING if spec.is_strings else dtypes.to_numpy(spec.kind).name,
+                "dtype": sidecar_protocol.STRING if spec.is_strings else dtypes.to_numpy(spec.kind).name,
                 "shape": list(spec.shape),
                 "devices": self._on(host.number, spec),
             }
@@ -187,6 +183,3 @@ class PythonExecutable(OpaqueExecutable):
 
     def _on(self, host: int, spec: Spec) -> list[int]:
         return [each for each in spec.sharding.device_ids if self._devices.all[each].host == host]
-
-
-_numbers = itertools.count(1)

@@ -6,6 +6,7 @@ that was asked for earlier and still has to read what this one consumes.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,6 +21,12 @@ Work = Callable[[list[Any]], tuple[Sequence[Any], Waitable | None]]
 
 Start = Callable[[Callable[[], Waitable | None]], object]
 """Runs a job somewhere: here, on a queue, on a thread."""
+
+
+def on_thread(name: str) -> Start:
+    """Run a job on a thread of its own, because it waits for something else than devices."""
+    return lambda job: threading.Thread(target=job, name=name, daemon=True).start()
+
 
 _DELETED = promises.failed(statuses.invalid("Array has been deleted."))
 

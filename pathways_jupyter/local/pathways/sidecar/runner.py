@@ -21,8 +21,6 @@ from pathways_jupyter.local.pathways.sidecar.sidecar_protocol import Connection,
 
 _log = logging.getLogger(__name__)
 
-STRING = "string"
-
 
 class Runner:
     """The functions that one proxy has loaded here.
@@ -141,7 +139,7 @@ class _Function:
 
         if not isinstance(value, jax.Array):
             raise TypeError(f"a colocated function must return jax.Arrays, not {type(value).__name__}")
-        dtype = STRING if value.dtype.kind == "T" else value.dtype.name
+        dtype = sidecar_protocol.STRING if value.dtype.kind == "T" else value.dtype.name
         if [*value.shape] != declared["shape"] or dtype != declared["dtype"]:
             raise TypeError(
                 f"the function returned {dtype}{[*value.shape]} where"

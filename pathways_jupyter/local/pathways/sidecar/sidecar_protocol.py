@@ -30,6 +30,9 @@ def aligned(size: int) -> memoryview:
     return space.data[skip : skip + size]
 
 
+STRING = "string"
+"""The name of the element type of strings."""
+
 Header = dict[str, Any]
 
 

@@ -7,8 +7,6 @@ there. TensorStore writes and reads them.
 from __future__ import annotations
 
 import base64
-import itertools
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from pathways_jupyter.local.pathways.ifrt.client_session import Machine
 
 _MLIR_PREFIXES = {"pred": "i1", "s": "i", "u": "ui"}
-_numbers = itertools.count(1)
 
 
 class _Place:
@@ -79,10 +76,7 @@ class _Persistence(OpaqueExecutable):
             self._machine.devices.check_up(self.device_ids)
             return work(sources), None
 
-        def start(job: Callable[[], object]) -> None:
-            threading.Thread(target=job, name=f"{self.name} {next(_numbers)}", daemon=True).start()
-
-        return session_arrays.launch(checked, inputs, outputs, start=start)
+        return session_arrays.launch(checked, inputs, outputs, start=session_arrays.on_thread(self.name))
 
 
 class Write(_Persistence):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.local.pathways.ifrt import dtypes, session_arrays, statuses
@@ -23,7 +22,6 @@ _LONGEST_SECONDS = 60.0
 """A trace that is not stopped would take up memory without end."""
 _tracing = threading.Lock()
 """Held while a trace is taken: jaxlib has one profiler a process."""
-_numbers = itertools.count(1)
 
 
 class _Trace:
@@ -95,10 +93,7 @@ class Profile(OpaqueExecutable):
             place = f"{buckets.SCHEME}{self._bucket}/{self._directory}"
             return [Strings(((place.encode(),),)) for _ in outputs], None
 
-        def start(job: Callable[[], object]) -> None:
-            threading.Thread(target=job, name=f"profile {next(_numbers)}", daemon=True).start()
-
-        return session_arrays.launch(work, inputs, outputs, start=start)
+        return session_arrays.launch(work, inputs, outputs, start=session_arrays.on_thread(self.name))
 
     def release(self) -> None:
         """End a trace that its client did not."""
