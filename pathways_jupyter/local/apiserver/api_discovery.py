@@ -53,10 +53,6 @@ def discover(registry: Registry, path: str) -> Object | None:
         if version not in groups.setdefault(group, []):
             groups[group].append(version)
     match parts:
-        case [""]:
-            return {
-                "paths": ["/api", "/apis", "/openapi/v2", "/openapi/v3", "/healthz", "/livez", "/readyz", "/version"]
-            }
         case ["version"]:
             return dict(VERSION)
         case ["api"]:
@@ -70,8 +66,6 @@ def discover(registry: Registry, path: str) -> Object | None:
             return {"kind": "APIGroup", "apiVersion": "v1", **_group(group, groups[group])}
         case ["apis", group, version] if version in groups.get(group, ()):
             return _resources(registry, group, version)
-        case ["openapi", "v2"]:
-            return {"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": {}}
         case ["openapi", "v3", *rest]:
             return _openapi(registry, "/".join(rest))
     return None

@@ -26,7 +26,6 @@ _REASONS: Mapping[int, str] = {
     415: "UnsupportedMediaType",
     422: "Invalid",
     500: "InternalError",
-    504: "Timeout",
 }
 
 

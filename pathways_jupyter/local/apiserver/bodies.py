@@ -125,8 +125,4 @@ def answer(data: bytes | Object, *, status: int = 200) -> web.Response:
 
 def refusal(error: StatusError) -> web.Response:
     """A response that carries an error as a ``Status``."""
-    response = answer(error.to_object(), status=error.status)
-    seconds = error.details.get("retryAfterSeconds")
-    if seconds:
-        response.headers["Retry-After"] = str(seconds)
-    return response
+    return answer(error.to_object(), status=error.status)

@@ -51,16 +51,13 @@ async def serve_pod_subresource(
 
 
 def _container(container: str, pod: Object) -> str:
-    """The container of a request: the named one, the annotated default, or the only one."""
+    """The container of a request: the named one, or the only one. kubectl looks for an annotated default itself."""
     spec, name = pod["spec"], pod["metadata"]["name"]
     names = [each["name"] for each in spec["containers"]]
     if container:
         if container not in [*names, *(each["name"] for each in spec.get("initContainers") or ())]:
             raise api_errors.bad_request(f"container {container} is not valid for pod {name}")
         return container
-    default = (pod["metadata"].get("annotations") or {}).get("kubectl.kubernetes.io/default-container", "")
-    if default in names:
-        return str(default)
     if len(names) > 1:
         raise api_errors.bad_request(
             f"a container name must be specified for pod {name}, choose one of: [{' '.join(names)}]"

@@ -125,7 +125,6 @@ def read_revision(text: str) -> int | None:
 _DELETE_OPTIONS = {
     "gracePeriodSeconds": int,
     "propagationPolicy": str,
-    "orphanDependents": bool,
     "preconditions": dict,
     "dryRun": list,
 }
@@ -169,8 +168,6 @@ async def read_deletion(request: web.BaseRequest) -> dict[str, Any]:
     if grace is None:
         grace = body.get("gracePeriodSeconds")
     propagation = request.query.get("propagationPolicy") or body.get("propagationPolicy") or ""
-    if body.get("orphanDependents") is not None:
-        propagation = "Orphan" if body["orphanDependents"] else "Background"
     if (grace is not None and grace < 0) or propagation not in ("", "Orphan", "Background", "Foreground"):
         raise bad_request("these delete options are not valid")
     preconditions = body.get("preconditions") or {}
