@@ -160,7 +160,7 @@ class ApiServer:
         try:
             return await self._answer(request)
         except StatusError as error:
-            response = bodies.refusal(error)
+            response = bodies.answer(error.to_object(), status=error.status)
             if error.status == 401 or "Authorization" not in request.headers:
                 # Kept open, such connections would use up the descriptors that clients with a token need.
                 response.force_close()
@@ -170,7 +170,7 @@ class ApiServer:
         except Exception as error:
             _log.exception("%s %s failed", request.method, request.path)
             text = f"Internal error occurred: {type(error).__name__}"
-            return bodies.refusal(StatusError(500, text))
+            return bodies.answer(StatusError(500, text).to_object(), status=500)
         finally:
             self._answering.discard(task)
 

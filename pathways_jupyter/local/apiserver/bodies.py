@@ -121,8 +121,3 @@ def answer(data: bytes | Object, *, status: int = 200) -> web.Response:
     """A response that carries an object, encoded or not."""
     body = data if isinstance(data, bytes) else encode(data)
     return web.Response(body=body, status=status, content_type="application/json")
-
-
-def refusal(error: StatusError) -> web.Response:
-    """A response that carries an error as a ``Status``."""
-    return answer(error.to_object(), status=error.status)
