@@ -16,7 +16,7 @@ from pathways_jupyter.local.node.spawner import Process
 _BUFFER = 256 * 1024
 
 Start = Callable[[Sequence[int]], Awaitable[Process]]
-"""Starts the command on three descriptors, which are all the same if it has a terminal."""
+"""Starts the command on three descriptors; they are one terminal if it has one."""
 
 
 class Exec:
