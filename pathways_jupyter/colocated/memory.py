@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 import weakref
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,8 +48,7 @@ class _Memory:
         self._facts: dict[Any, Facts] = {}
         self._notified: set[Hashable] = set()
         self._released: list[str] = []
-        self._session: Callable[[], Any] = lambda: None
-        self._named: dict[int, tuple[str, int]] = {}
+        self._named: weakref.WeakKeyDictionary[Any, dict[int, tuple[str, int]]] = weakref.WeakKeyDictionary()
         self._epoch = 0
         self._process = uuid.uuid4().hex[:12]
 
@@ -115,14 +114,10 @@ class _Memory:
             named_on.pop(host.index, None)
 
     def _of_this_session(self) -> dict[int, tuple[str, int]]:
-        # The object rather than its id, because a reconnect after the supervisor's death changes the id.
+        # By the object rather than its id, because a reconnect after the supervisor's death changes the id.
         from pathways_jupyter.session.kernel.session import current
 
-        session = current()
-        if self._session() is not session:
-            self._session = weakref.ref(session) if session is not None else lambda: None
-            self._named = {}
-        return self._named
+        return self._named.setdefault(current() or self, {})
 
     def is_first(self, what: Hashable) -> bool:
         """Whether this is the first call with `what`, so that a notice about it is shown once."""
