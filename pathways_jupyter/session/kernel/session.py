@@ -9,7 +9,6 @@ one session at a time, because it has one JAX.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from pathways_jupyter.base.config import ConnectConfig
@@ -27,8 +26,6 @@ from pathways_jupyter.session.variables import variables as client_variables
 
 if TYPE_CHECKING:
     import jax
-
-_OVER = {SessionState.CLOSING, SessionState.CLOSED}
 
 
 class Session:
@@ -50,9 +47,7 @@ class Session:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.disconnect()
 
     @property
@@ -242,6 +237,19 @@ class Session:
         """
         return self._attachment.disconnect(variables)
 
+    def _restart(self, variables: Variables | None) -> ConnectionAttempt[Session]:
+        attachment = self._attachment
+        if attachment.is_inherited:
+            raise SessionError(f"Session {self.id} belongs to the process that this one was forked from.")
+        if self.state in {SessionState.CLOSING, SessionState.CLOSED} or current() is not self:
+            raise SessionError(
+                f"Session {self.id} was disconnected and cannot be reconnected.",
+                hint=advice("{connect} makes a new one."),
+            )
+        return ConnectionAttempt(
+            self.config, variables, connected=lambda _: self, attachment=attachment, revive=self._revive
+        )
+
 
 _current: Session | None = None
 
@@ -293,17 +301,7 @@ def restart(session: Session, variables: Variables | None = None) -> ConnectionA
     Raises:
       SessionError: The session was disconnected.
     """
-    attachment = session._attachment
-    if attachment.is_inherited:
-        raise SessionError(f"Session {session.id} belongs to the process that this one was forked from.")
-    if session.state in _OVER or current() is not session:
-        raise SessionError(
-            f"Session {session.id} was disconnected and cannot be reconnected.",
-            hint=advice("{connect} makes a new one."),
-        )
-    return ConnectionAttempt(
-        session.config, variables, connected=lambda _: session, attachment=attachment, revive=session._revive
-    )
+    return session._restart(variables)
 
 
 def connect(config: ConnectConfig, variables: Variables | None = None, *, revive: Revive | None = None) -> Session:
