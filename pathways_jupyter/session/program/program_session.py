@@ -13,7 +13,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
 
 from pathways_jupyter.base import interrupts
@@ -119,9 +119,7 @@ class ProgramSession:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._over.set()
         # From here on a signal ends this process only: the supervisor removes the proxy anyway.
         self._restore_handlers()

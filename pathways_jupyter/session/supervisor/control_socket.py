@@ -24,6 +24,7 @@ from pathways_jupyter.session.protocol import Answer, Request
 logger = logging.getLogger(__name__)
 
 MAX_CONCURRENT_REQUESTS = 32
+BUG_HINT = advice("This is a bug in pathways_jupyter; see the supervisor's log: {logs:supervisor}.")
 
 
 class Connection:
@@ -108,7 +109,7 @@ async def _respond(request: Request, connection: Connection, handle: Handler) ->
         logger.exception("%s failed", request.method)
         problem = SessionError(
             f"The supervisor failed to handle {request.method}: {type(error).__name__}: {error}",
-            hint=advice("This is a bug in pathways_jupyter; see the supervisor's log: {logs:supervisor}."),
+            hint=BUG_HINT,
         )
         answer = Answer(request.id, error=problem)
     connection.answer(answer)

@@ -22,7 +22,7 @@ from pathways_jupyter.base import tasks
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import PathwaysError, SessionError
 from pathways_jupyter.base.events import Event, EventKind, SessionState
-from pathways_jupyter.base.sentences import advice, say
+from pathways_jupyter.base.sentences import say
 from pathways_jupyter.session import recording, registry
 from pathways_jupyter.session.protocol import Method, Request
 from pathways_jupyter.session.registry import SessionRecord
@@ -32,8 +32,6 @@ from pathways_jupyter.session.supervisor.proxy_cycle import ProxyCycle
 from pathways_jupyter.session.supervisor.session_log import SessionLog
 
 logger = logging.getLogger(__name__)
-
-_BUG_HINT = advice("This is a bug in pathways_jupyter; see the supervisor's log: {logs:supervisor}.")
 
 
 class Supervisor:
@@ -63,7 +61,7 @@ class Supervisor:
         if cycle is not None and not cycle.cancelled() and (problem := cycle.exception()) is not None:
             logger.error("the session failed", exc_info=problem)
             failure = f"The supervisor failed: {type(problem).__name__}: {problem}"
-            self._proxies.refuse(SessionError(failure, hint=_BUG_HINT))
+            self._proxies.refuse(SessionError(failure, hint=control_socket.BUG_HINT))
         # From here on handle() refuses to reconnect: no attempt would ever answer the request.
         self._over = True
         self._proxies.refuse(SessionError("The session ended before it was connected.", hint="Connect again."))
