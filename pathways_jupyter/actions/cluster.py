@@ -79,16 +79,6 @@ def embedded_stage(requested: ConnectConfig) -> str:
     return f"{'add slices to' if running.lacks(requested.instances) else 'find'} the embedded cluster"
 
 
-def resolve_readonly(arguments: Mapping[str, Any]) -> ConnectConfig:
-    """Return the config for a read-only command, which never starts the embedded cluster.
-
-    Raises:
-      ConfigError: A value is invalid.
-      LocalClusterError: The embedded cluster is requested, but not running.
-    """
-    return locate(resolve(arguments), start=False)
-
-
 def revive(requested: ConnectConfig, state: SessionState) -> None:
     """Restart the embedded cluster before a reconnect, if the session may have been lost together with it.
 
@@ -133,7 +123,7 @@ def where(values: Mapping[str, Any], *, others: bool = True) -> ConnectConfig:
     else:
         records = registry.sessions() if others and not _CLUSTER & set(given) else []
         if len(records) != 1 or not (records[0].service or records[0].pathways_job):
-            return resolve_readonly(given)
+            return locate(resolve(given), start=False)
         (record,) = records
     namespace = given.get("namespace") or record.namespace
     service = given.get("service") or (record.service if namespace == record.namespace else "")

@@ -65,5 +65,4 @@ async def _target(place: Place, service: ServiceInfo, number: int) -> Target:
     if place.scope.session and (record_of := await asyncio.to_thread(registry.read, place.scope.session)):
         return Target(record_of, service.name, is_service=True)
     named = {"context": place.scope.context, "namespace": service.namespace, "local": place.scope.local}
-    where = await asyncio.to_thread(cluster.resolve_readonly, {key: value for key, value in named.items() if value})
-    return Target(where, service.name, is_service=True)
+    return Target(await asyncio.to_thread(cluster.where, named), service.name, is_service=True)

@@ -154,5 +154,5 @@ def test_looking_at_the_embedded_cluster_starts_none(command, tmp_path):
 def test_a_cluster_that_is_to_be_looked_at_and_does_not_run_is_named_with_the_way_to_start_it(monkeypatch, tmp_path):
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
     with pytest.raises(LocalClusterError, match="not running") as refused:
-        cluster.resolve_readonly({"local": True})
+        cluster.where({"local": True})
     assert "pathways-jupyter local up" in refused.value.hint
