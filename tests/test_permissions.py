@@ -188,7 +188,7 @@ class Person:
         async with self.client() as client:
             try:
                 for wanted in (names.DEFAULT_SERVICE, ""):
-                    (target, *_) = await hosts.of_service(client, names.DEFAULT_NAMESPACE, wanted)
+                    (target, *_) = await hosts.find(client, names.DEFAULT_NAMESPACE, service=wanted)
                 channel = await hosts.PodConnection(client, target).start(["/bin/sh", "-c", "echo here"])
                 said = await channel.read()
                 await channel.close()

@@ -200,7 +200,7 @@ def delete(shell: Shell, values: Values) -> View:
     name, force, asynchronous = values["name"], bool(values.get("force")), bool(values.get("asynchronous"))
     # In a script there is no answer, and the flag says what is meant, as to gcloud.
     if force and not values.get("yes") and shell.can_answer:
-        question = queued_resources.question(queued_resources.get(*_place(values), name))
+        question = queued_resources.question(*_place(values), name)
         if not shell.confirm(question):
             return said("Not deleted.")
     queued_resources.delete(*_place(values), name, force=force, asynchronous=asynchronous)

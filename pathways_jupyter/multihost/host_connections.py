@@ -149,10 +149,8 @@ async def find(selection: Selection) -> Hosts:
 
     async with Client(await clusters.resolve(selection.cluster)) as client:
         namespace = selection.cluster.namespace or client.namespace
-        if selection.job:
-            targets = await pod_hosts.of_job(client, namespace, selection.job)
-        else:
-            targets = await pod_hosts.of_service(client, namespace, selection.service or selection.session)
+        service = selection.service or selection.session
+        targets = await pod_hosts.find(client, namespace, job=selection.job, service=service)
     return Hosts(targets, {"kind": "pods", "config": protocol.config_to_json(selection.cluster)})
 
 

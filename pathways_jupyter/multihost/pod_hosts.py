@@ -17,27 +17,18 @@ from pathways_jupyter.multihost.targets import Target, ordered
 from pathways_jupyter.service import discovery, names, untrusted
 
 
-async def of_service(client: Client, namespace: str, service: str) -> tuple[Target, ...]:
-    """Return the running workers of a service.
+async def find(client: Client, namespace: str, *, job: str = "", service: str = "") -> tuple[Target, ...]:
+    """Return the running workers of a PathwaysJob or of a service.
 
     Raises:
       ServiceError: There is no such service.
       ConfigError: No worker runs.
     """
-    found = await discovery.find(client, namespace, service)
-    return await _workers(client, found.namespace, found.name, f"service {found.name}")
-
-
-async def of_job(client: Client, namespace: str, name: str) -> tuple[Target, ...]:
-    """Return the running workers of a PathwaysJob, which are the workers of the JobSet of the same name.
-
-    Raises:
-      ConfigError: No worker of it runs.
-    """
-    return await _workers(client, namespace, name, f"job {name}")
-
-
-async def _workers(client: Client, namespace: str, jobset: str, what: str) -> tuple[Target, ...]:
+    # A job's workers are those of the JobSet of its name.
+    jobset, what = job, f"job {job}"
+    if not job:
+        info = await discovery.find(client, namespace, service)
+        namespace, jobset, what = info.namespace, info.name, f"service {info.name}"
     listing = await objects.list_(client, PODS, namespace=namespace, labels=f"{names.JOBSET_NAME_LABEL}={jobset}")
     found = []
     for pod in listing.items:

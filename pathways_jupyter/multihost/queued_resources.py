@@ -124,17 +124,13 @@ def list_(project: str, zone: str, only: str = "") -> list[Queued]:
     return sorted((_described(each, nodes) for each in found), key=lambda each: each.name)
 
 
-def get(project: str, zone: str, name: str) -> Queued:
-    """Return a queued resource.
+def question(project: str, zone: str, name: str) -> str:
+    """Return what to ask before a queued resource is deleted with its TPU VMs.
 
     Raises:
       ApiError: There is none of this name.
     """
-    return _read(*cloud.client(project, zone), name)
-
-
-def question(found: Queued) -> str:
-    """Return what to ask before `found` is deleted with its TPU VMs."""
+    found = _read(*cloud.client(project, zone), name)
     with_nodes = f" and {count(len(found.nodes), 'TPU VM')}: {', '.join(each.name for each in found.nodes)}"
     return f"Delete queued resource {found.name} ({found.state}){with_nodes if found.nodes else ''}?"
 

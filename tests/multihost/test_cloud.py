@@ -95,7 +95,7 @@ def test_a_queued_resource_is_created_waited_for_and_deleted(api, monkeypatch):
     assert done.usable
     assert [each.name for each in done.nodes] == ["my-tpu-0", "my-tpu-1", "my-tpu-2"]
     question = "Delete queued resource my-tpu (ACTIVE) and 3 TPU VMs: my-tpu-0, my-tpu-1, my-tpu-2?"
-    assert queued_resources.question(done) == question
+    assert queued_resources.question("", "", "my-tpu") == question
     with pytest.raises(ApiError, match="cannot delete a queued resource with nodes"):
         queued_resources.delete("", "", "my-tpu", force=False, asynchronous=True)
     queued_resources.delete("", "", "my-tpu", force=True, asynchronous=False)
