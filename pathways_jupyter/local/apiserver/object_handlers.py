@@ -12,7 +12,7 @@ from aiohttp import web
 
 from pathways_jupyter.local.apiserver import api_errors, bodies
 from pathways_jupyter.local.apiserver.api_errors import StatusError
-from pathways_jupyter.local.apiserver.object_schema import Checked, check_object
+from pathways_jupyter.local.apiserver.object_schema import check_object
 from pathways_jupyter.local.apiserver.patch import PatchKind, clone, merge_patch, strategic_patch
 from pathways_jupyter.local.apiserver.printing import as_table
 from pathways_jupyter.local.apiserver.resources import (
@@ -91,7 +91,7 @@ def _list(request: web.BaseRequest, store: Store, route: Route, table: bool) -> 
 
 async def _write(request: web.BaseRequest, store: Store, route: Route) -> tuple[Object, int, list[str]]:
     """Create, update or patch an object; return it with the status code and warnings for the client."""
-    resource, warnings, kind = route.resource, list[str](), None
+    resource, kind = route.resource, None
     if route.verb == "patch":
         kind, sent = await bodies.read_patch(request)
         if kind is PatchKind.STRATEGIC and resource.custom:
@@ -109,11 +109,10 @@ async def _write(request: web.BaseRequest, store: Store, route: Route) -> tuple[
         sent = merge(clone(old or {}), sent)
     elif route.verb == "update":
         may_create = resource.key in _CREATED_BY_UPDATE and not route.subresource
-    checked = _checked(request, route, sent)
-    warnings += checked.warnings
+    obj, warnings = _checked(request, route, sent)
     if kind is PatchKind.APPLY:
         warnings.append("the embedded cluster merges what is applied: fields have no owners, and none is removed")
-    obj, dry_run = checked.object, is_dry_run(request)
+    dry_run = is_dry_run(request)
     revision = obj["metadata"].get("resourceVersion")
     if route.verb == "create" and revision:
         # A real API server gives this code and no reason, too.
@@ -152,7 +151,7 @@ async def _delete(request: web.BaseRequest, store: Store, route: Route) -> web.R
     )
 
 
-def _checked(request: web.BaseRequest, route: Route, obj: Object) -> Checked:
+def _checked(request: web.BaseRequest, route: Route, obj: Object) -> tuple[Object, list[str]]:
     """Validate `obj`, which a client sent: its shape, and that its name and namespace fit the path."""
     resource = route.resource
     if resource.custom and not obj.get("kind"):
@@ -162,8 +161,8 @@ def _checked(request: web.BaseRequest, route: Route, obj: Object) -> Checked:
             raise api_errors.bad_request(
                 f"the {field} in the data ({obj[field]}) does not match the expected {field} ({expected})"
             )
-    checked = check_object(resource, obj, request.query.get("fieldValidation", "Warn"))
-    metadata = checked.object.setdefault("metadata", {})
+    found, warnings = check_object(resource, obj, request.query.get("fieldValidation", "Warn"))
+    metadata = found.setdefault("metadata", {})
     if resource.namespaced and metadata.setdefault("namespace", route.namespace) != route.namespace:
         raise api_errors.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
@@ -172,7 +171,7 @@ def _checked(request: web.BaseRequest, route: Route, obj: Object) -> Checked:
         raise api_errors.bad_request(
             f"the name of the object ({metadata['name']}) does not match the name on the URL ({route.name})"
         )
-    return checked
+    return found, warnings
 
 
 def _without_kind(obj: Object) -> Object:

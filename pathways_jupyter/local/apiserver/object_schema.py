@@ -9,7 +9,6 @@ import functools
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
@@ -26,14 +25,6 @@ _QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+|[numkMGTPE]|[KMGTPE
 _LARGEST = 2**63
 _UNCHECKED = ("status", "involvedObject")
 """Parts in which a real API server does not require required fields either."""
-
-
-@dataclass(frozen=True)
-class Checked:
-    """A valid object, without the fields that its kind does not have."""
-
-    object: Object
-    warnings: list[str]
 
 
 class _Misfit(Exception):
@@ -59,8 +50,8 @@ def fields(kind: str) -> Mapping[str, tuple[str, bool]]:
     return {key.removesuffix("!"): (value, key.endswith("!")) for key, value in kinds()[kind].items()}
 
 
-def check_object(resource: ResourceType, obj: Object, validation: str) -> Checked:
-    """Check what a client sent.
+def check_object(resource: ResourceType, obj: Object, validation: str) -> tuple[Object, list[str]]:
+    """Check what a client sent; return it without the fields that its kind does not have, and warnings.
 
     Args:
       validation: What to do about unknown fields: ``Strict`` refuses, ``Warn`` warns, ``Ignore`` drops them silently.
@@ -94,7 +85,7 @@ def check_object(resource: ResourceType, obj: Object, validation: str) -> Checke
         warnings = []
     if resource.key == CRDS.key and (rules := list(unknown_rules(found))):
         warnings.append(f"the embedded cluster does not evaluate {len(rules)} of its rules: {'; '.join(rules)[:500]}")
-    return Checked(found, warnings)
+    return found, warnings
 
 
 def _value(value: Any, kind: str, path: str, unknown: list[str], missing: list[tuple[str, str]]) -> Any:

@@ -12,7 +12,7 @@ from pathways_jupyter.local.apiserver import bodies
 from pathways_jupyter.local.apiserver.api_discovery import SUBRESOURCES
 from pathways_jupyter.local.apiserver.api_errors import bad_request, method_not_allowed, no_such_resource
 from pathways_jupyter.local.apiserver.resources import NAMESPACES, Registry, ResourceType
-from pathways_jupyter.local.apiserver.selectors import Test, all_of, field_test, label_test
+from pathways_jupyter.local.apiserver.selectors import Test, field_test, label_test
 
 _ONE = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _MANY = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
@@ -137,7 +137,10 @@ def selection(request: web.BaseRequest, resource: ResourceType) -> Test | None:
       StatusError: 400.
     """
     labels, fields = request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
-    return all_of(label_test(labels) if labels else None, field_test(fields, resource) if fields else None)
+    tests = [label_test(labels)] if labels else []
+    if fields:
+        tests.append(field_test(fields, resource))
+    return (lambda obj: all(test(obj) for test in tests)) if tests else None
 
 
 def is_dry_run(request: web.BaseRequest) -> bool:

@@ -120,14 +120,6 @@ def field_test(text: str, resource: ResourceType) -> Test:
     return test
 
 
-def all_of(*tests: Test | None) -> Test | None:
-    """One test of all the given ones; None when there is nothing to test."""
-    real = [each for each in tests if each is not None]
-    if len(real) < 2:
-        return real[0] if real else None
-    return lambda obj: all(each(obj) for each in real)
-
-
 def _field(obj: Object, path: tuple[str, ...]) -> str:
     value: Any = obj
     for step in path:
