@@ -5,6 +5,7 @@ Pure data structures without I/O, so that every rule can be read, and tested, in
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -125,11 +126,10 @@ class Slices:
 
     def impossible(self, request: Request) -> str:
         """The reason why a request can never be met; empty when it can, sooner or later."""
-        for instance in dict.fromkeys(map(str, request.instance_types)):
-            requested = [str(each) for each in request.instance_types].count(instance)
-            have = sum(str(each.instance_type) == instance for each in self.slices)
-            if requested > have:
-                return f"{requested} slices of {instance} are wanted, and this service has {have}"
+        have = Counter(each.instance_type for each in self.slices)
+        for instance, count in Counter(request.instance_types).items():
+            if count > have[instance]:
+                return f"{count} slices of {instance} are wanted, and this service has {have[instance]}"
         return ""
 
     def release(self, request: Request) -> list[Slice]:
@@ -146,9 +146,9 @@ class Slices:
 
         A request that waits keeps all later ones for the same instance type waiting, so that a large one gets its turn.
         """
-        kept_back: set[str] = set()
+        kept_back: set[InstanceType] = set()
         for request in list(self.waiting):
-            kinds = set(map(str, request.instance_types))
+            kinds = set(request.instance_types)
             granted = None if kinds & kept_back else self._match(request)
             if granted is None:
                 kept_back |= kinds

@@ -23,12 +23,20 @@ _log = logging.getLogger(__name__)
 def main(argv: Sequence[str]) -> int:
     """Run the program until a signal ends it; see :class:`ResourceManager`."""
     program_start.set_up("resource_manager", argv)
+    flags = Flags("resource_manager")
+    flags.add_argument("--instance_type", required=True)
+    flags.add_argument("--instance_count", default="1")
     try:
-        port, instances = _read(argv)
+        values = flags.read(argv)
+        kinds = instance_list(values.instance_type)
+        counts = [parse_count(each, "--instance_count") for each in values.instance_count.split(",")]
+        if len(counts) != len(kinds):
+            raise ConfigError("--instance_type and --instance_count must have the same number of entries.")
     except ConfigError as error:
         _log.error("%s %s", error, error.hint)
         return 2
-    asyncio.run(ResourceManager(instances).serve(port))
+    instances = [kind for kind, count in zip(kinds, counts, strict=True) for _ in range(count)]
+    asyncio.run(ResourceManager(instances).serve(values.server_port))
     return 0
 
 
@@ -151,15 +159,3 @@ class ResourceManager:
         for request, link in self._proxies.items():
             if not request.granted:
                 link.send("waiting", reason=self._slices.why_waiting(request))
-
-
-def _read(argv: Sequence[str]) -> tuple[int, list[InstanceType]]:
-    flags = Flags("resource_manager")
-    flags.add_argument("--instance_type", required=True)
-    flags.add_argument("--instance_count", default="1")
-    values = flags.read(argv)
-    kinds = instance_list(values.instance_type)
-    counts = [parse_count(each, "--instance_count") for each in values.instance_count.split(",")]
-    if len(counts) != len(kinds):
-        raise ConfigError("--instance_type and --instance_count must have the same number of entries.")
-    return values.server_port, [kind for kind, count in zip(kinds, counts, strict=True) for _ in range(count)]
