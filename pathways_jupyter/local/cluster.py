@@ -155,14 +155,7 @@ def ensure(needed: Mapping[str, int] | None = None) -> Cluster:
     settings = Settings(fresh or DEFAULT_INSTANCES, sidecar=True)
     # Only a daemon that was killed leaves a record.
     if not (place := ClusterDirectory("local")).alive() and (killed := place.read()) is not None:
-        before = killed.settings
-        settings = replace(
-            settings,
-            instances=larger(before.instances, fresh),
-            fast_heal=before.fast_heal,
-            spare=before.spare,
-            bucket=before.bucket,
-        )
+        settings = replace(killed.settings, instances=larger(killed.settings.instances, fresh), sidecar=True)
     return _up("local", needed=requested, settings=settings, wait=True)
 
 

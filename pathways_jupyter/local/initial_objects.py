@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ApiError
@@ -28,7 +27,7 @@ from pathways_jupyter.local.controllers.node_pools import PROVISIONED_LABEL
 from pathways_jupyter.local.controllers.nodes import CPU_POOL
 from pathways_jupyter.local.controllers.reconciler import Key, Reconciler, itself
 from pathways_jupyter.local.node import programs
-from pathways_jupyter.local.settings import HOLLOW_ANNOTATION
+from pathways_jupyter.local.settings import HOLLOW_ANNOTATION, Settings
 from pathways_jupyter.service import names, networkpolicy, service_jobset
 from pathways_jupyter.service.pathwaysjob import definition, installation
 
@@ -36,16 +35,8 @@ SYSTEM_NAMESPACE = installation.NAMESPACE
 OPERATOR = installation.NAME
 
 
-def ship(
-    store: Store, instances: Mapping[str, int], *, cluster: str, sidecar: bool, hollow: bool = False
-) -> dict[str, int]:
-    """Create the objects that the cluster ships with; those that exist already stay, services with more slices.
-
-    Args:
-      instances: Slices per instance type.
-      cluster: The name of this cluster.
-      sidecar: Give every worker pod a colocated Python sidecar.
-      hollow: Report the services' pods as running without starting processes; for tests of scale.
+def ship(store: Store, settings: Settings, cluster: str) -> dict[str, int]:
+    """Create the objects that the cluster of this name ships with; those that exist stay, services with more slices.
 
     Returns:
       The slices of each service, by its name.
@@ -54,20 +45,21 @@ def ship(
       ConfigError: An instance type is not in the catalogue.
     """
     services = {}
-    for position, (instance_type, slices) in enumerate(instances.items()):
+    sidecar = f"{names.SIDECAR_REPOSITORY}/sidecar:{programs.tags('sidecar')[1]}" if settings.sidecar else ""
+    for position, (instance_type, slices) in enumerate(settings.instances.items()):
         spec = service_jobset.ServiceSpec(
             tpu.parse_instance_type(instance_type),
             slices,
             programs.reference(names.SERVER_IMAGE),
             # The first one has the name that clients look for.
             name=names.DEFAULT_SERVICE if position == 0 else re.sub("[^a-z0-9]+", "-", instance_type),
-            sidecar_image=f"{names.SIDECAR_REPOSITORY}/sidecar:{programs.tags('sidecar')[1]}" if sidecar else "",
+            sidecar_image=sidecar,
             head_node_selector={names.NODEPOOL_LABEL: CPU_POOL},
             labels={names.EMBEDDED_LABEL: cluster},
         )
         manifest = service_jobset.manifest(spec)
         _keep_off_nodes_of_jobs(manifest)
-        if hollow:
+        if settings.hollow:
             for replicated in manifest["spec"]["replicatedJobs"]:
                 metadata = replicated["template"]["spec"]["template"].setdefault("metadata", {})
                 metadata.setdefault("annotations", {})[HOLLOW_ANNOTATION] = "true"
@@ -81,7 +73,8 @@ def ship(
             store.update(JOBSETS, {**found, "spec": {**found["spec"], "replicatedJobs": jobs}})
         services[spec.name] = slices
     _create(store, NETWORK_POLICIES, networkpolicy.for_proxies(names.DEFAULT_NAMESPACE))
-    _ship_queue(store, sum(tpu.parse_instance_type(kind).chips * slices for kind, slices in instances.items()))
+    chips = sum(tpu.parse_instance_type(kind).chips * slices for kind, slices in settings.instances.items())
+    _ship_queue(store, chips)
     # The objects with which a real cluster's operator is installed, with a pod instead of a Deployment.
     _create(store, CRDS, definition.definition())
     _create(store, NAMESPACES, {"metadata": {"name": SYSTEM_NAMESPACE}})

@@ -85,7 +85,7 @@ class RunningCluster:
         self._bucket.start()
         write_kubeconfig(self._directory / "kubeconfig", self.api, user=ADMIN, token=self.api.users.add(ADMIN))
         self._start_controllers(nodes)
-        self._ship()
+        self.services = ship(self._store, self.settings, self._directory.name)
 
     async def grow(self, instances: Mapping[str, int], spare: Mapping[str, int]) -> None:
         """Have at least these slices per instance type; returns before they are ready.
@@ -103,16 +103,7 @@ class RunningCluster:
         async with self.restarting:
             self.settings = grown
             self._nodes.want(nodes)
-            self._ship()
-
-    def _ship(self) -> None:
-        self.services = ship(
-            self._store,
-            self.settings.instances,
-            cluster=self._directory.name,
-            sidecar=self.settings.sidecar,
-            hollow=self.settings.hollow,
-        )
+            self.services = ship(self._store, grown, self._directory.name)
 
     async def close(self) -> None:
         """End every process, and the API after the pods, so that no client sees a half-ended cluster as healthy."""

@@ -7,13 +7,14 @@ from pathways_jupyter.local.controllers.fitting import selects
 from pathways_jupyter.local.controllers.node_pools import PROVISIONED_LABEL
 from pathways_jupyter.local.controllers.nodes import slice_nodes
 from pathways_jupyter.local.initial_objects import ship
+from pathways_jupyter.local.settings import Settings
 
 TYPE = "tpuv6e:2x2"
 
 
 def test_workers_of_a_service_leave_idle_nodes_of_jobs_alone_so_that_a_slice_that_is_kept_down_stays_down():
     store = Store()
-    (name,) = ship(store, {TYPE: 1}, cluster="here", sidecar=False)
+    (name,) = ship(store, Settings({TYPE: 1}), "here")
     (workers,) = [
         each for each in store.get(JOBSETS, "default", name)["spec"]["replicatedJobs"] if each["name"] == "worker"
     ]
