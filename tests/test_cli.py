@@ -197,6 +197,7 @@ def at(cluster):
 def test_slices_show_who_holds_what(machine, at):
     assert "2 slices of tpuv6e:2x2, 2 free" in machine.cli("slices", *at).stdout
     (service,) = json.loads(machine.cli("slices", "--json", *at).stdout)
+    assert service["state"] == "ready"
     assert [(each["index"], each["state"], each["held_by"]) for each in service["slices"]] == [
         (0, "ready", None),
         (1, "ready", None),

@@ -7,9 +7,8 @@ is shown as held by it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
 
 from pathways_jupyter.base.text import count
 from pathways_jupyter.service.names import short_path
@@ -124,6 +123,7 @@ class Service:
       certain: Whether the holder of every slice is known.
       reason: Kubernetes' reason why the resource manager is not ready.
       queue: The queue of Kueue's from which it has its chips; empty for none.
+      state: Ready when its resource manager and at least one slice are, so that a session can use it.
     """
 
     name: str
@@ -136,12 +136,13 @@ class Service:
     certain: bool
     reason: str = ""
     queue: str = ""
+    # A field and no property: ``--json`` prints fields.
+    state: State = field(init=False)
 
-    @cached_property
-    def state(self) -> State:
-        """Ready when its resource manager and at least one slice are, so that a session can use it."""
-        states = {each.state for each in self.slices} if self.head is State.READY else {self.head}
-        return next((each for each in (State.READY, State.STARTING) if each in states), State.DOWN)
+    def __post_init__(self) -> None:
+        states = {each.state for each in self.slices}
+        best = next((each for each in (State.READY, State.STARTING) if each in states), State.DOWN)
+        object.__setattr__(self, "state", best if self.head is State.READY else self.head)
 
     def availability(self, each: Slice) -> Availability:
         """Return the word for one of its slices."""
