@@ -89,9 +89,9 @@ class PythonExecutable(OpaqueExecutable):
         for number in self._hosts:
             self._load_on(sidecars.host(number))
 
-    def outputs(self, inputs: Sequence[Array], device_ids: Sequence[int]) -> list[Spec]:
+    def outputs(self, inputs: Sequence[Array]) -> list[Spec]:
         """What the client declared."""
-        del inputs, device_ids
+        del inputs
         return list(self._outputs)
 
     def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Promise:

@@ -68,7 +68,7 @@ def execute(session: Session, message: Any, body: Any) -> None:
     """Start a program; its results carry any error."""
     executable = session.executables[message.loaded_executable_handle]
     inputs = [session.arrays[handle] for handle in message.args_handles]
-    specs = executable.outputs(inputs, message.device_ids)
+    specs = executable.outputs(inputs)
     handles, outputs = session.bind_new(message.result_array_handle, specs)
     started = executable.execute(inputs, outputs, message.execute_options)
     if message.execute_options.fill_status:

@@ -69,6 +69,7 @@ class XlaExecutable:
     def __init__(
         self, artifact: bytes, options: bytes, devices: Devices, shardings: Shardings, queues: DeviceQueues
     ) -> None:
+        from jax._src.interpreters import pxla
         from jax._src.lib import xla_client as xc
 
         program = read_program(artifact)
@@ -83,8 +84,6 @@ class XlaExecutable:
                 for replica in range(assignment.replica_count)
                 for computation in assignment.computation_devices
             )
-        # Runs on whatever single device its arguments are on.
-        self._portable: bool = wanted.compile_portable_executable
         compile_options = xc.CompileOptions.ParseFromString(wanted.SerializeToString())
         overrides = compile_options.env_option_overrides
         if dropped := sorted(name for name, _ in overrides if name.startswith(_TPU_OPTIONS)):
@@ -101,11 +100,13 @@ class XlaExecutable:
             (module,) = executable.hlo_modules()
             aliases = _ALIAS.findall(module.to_string().partition("\n")[0])
             self._donated = sorted({int(place or argument) for argument, place in aliases})
-        self._results = program.results
+        self._executable = executable
+        self._devices = devices
+        self._queues = queues
         count = len(program.results)
         # The memory of each result, for the one program that there is.
         (self._memory_kinds,) = executable.get_output_memory_kinds() or [[MEMORY_KINDS[0]] * count]
-        self._partitionings: list[bytes | None] = [None] * count
+        result_shardings = [shardings.single(self.device_ids[0], each) for each in self._memory_kinds]
         if len(self.device_ids) > 1:
             found = executable.get_output_shardings()
             if found is None:
@@ -113,12 +114,18 @@ class XlaExecutable:
                 replicated.type = xc.OpSharding.Type.REPLICATED
                 found = [replicated] * count
             # XLA has one for the empty tuple that a program without results returns.
-            self._partitionings = [each.SerializeToString() for each in found[:count]]
-        self._executable = executable
-        self._devices = devices
-        self._shardings = shardings
-        self._queues = queues
-        self._places: dict[tuple[int, ...], tuple[list[Spec], list[Any]]] = {}
+            result_shardings = [
+                shardings.partitioned(self.device_ids, each.SerializeToString(), memory_kind)
+                for each, memory_kind in zip(found[:count], self._memory_kinds, strict=True)
+            ]
+        self._results = [
+            Spec(kind, shape, each) for (kind, shape), each in zip(program.results, result_shardings, strict=True)
+        ]
+        # Make arrays of the results. Those of jaxlib itself take other arguments from 0.12 on.
+        self._handlers = [
+            pxla.global_aval_to_result_handler(values.aval(each.kind, each.shape), each.sharding.jax, True)
+            for each in self._results
+        ]
 
     @property
     def fingerprint(self) -> bytes:
@@ -126,21 +133,20 @@ class XlaExecutable:
         found: bytes | str | None = self._executable.fingerprint
         return found.encode() if isinstance(found, str) else found or b""
 
-    def outputs(self, inputs: Sequence[Array], device_ids: Sequence[int]) -> list[Spec]:
+    def outputs(self, inputs: Sequence[Array]) -> list[Spec]:
         """What an execution would return."""
-        return self._results_on(self._where(inputs, device_ids))[0]
+        del inputs
+        return self._results
 
     def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Promise:
         """Starts one execution on the queue of its devices."""
-        where = outputs[0].spec.sharding.device_ids if outputs and outputs[0].spec else self._where(inputs, ())
-        _, handlers = self._results_on(where)
         not_donatable = frozenset(options.non_donatable_input_indices)
 
         def work(sources: list[Any]) -> tuple[Sequence[Any], Any]:
-            self._devices.check_up(where)
+            self._devices.check_up(self.device_ids)
             results = self._executable.execute_sharded(sources, with_tokens=True)
             token = results.consume_token()
-            arrays = results.consume_with_handlers(handlers)
+            arrays = results.consume_with_handlers(self._handlers)
             # Small programs are over by now; to find that out here saves a thread its work.
             return arrays, None if arrays and arrays[0].is_ready() else token
 
@@ -149,7 +155,7 @@ class XlaExecutable:
             inputs,
             outputs,
             consumed=[inputs[each] for each in self._donated if each not in not_donatable],
-            start=self._queues.of(where).launch,
+            start=self._queues.of(self.device_ids).launch,
         )
 
     def describe(self, response: Any) -> None:
@@ -190,32 +196,3 @@ class XlaExecutable:
 
     def release(self) -> None:
         """XLA's program goes with this object."""
-
-    def _where(self, inputs: Sequence[Array], device_ids: Sequence[int]) -> tuple[int, ...]:
-        """A portable program runs on the device that the request names, or that its arguments are on."""
-        if not self._portable:
-            return self.device_ids
-        if device_ids:
-            return tuple(device_ids)
-        placed = [each.spec.sharding.device_ids for each in inputs if each.spec is not None]
-        return placed[0] if placed else self.device_ids
-
-    def _results_on(self, where: tuple[int, ...]) -> tuple[list[Spec], list[Any]]:
-        """The results of a run on these devices, and JAX's handlers that make arrays of them."""
-        if (known := self._places.get(where)) is not None:
-            return known
-        # The result handlers of jaxlib itself take other arguments from 0.12 on.
-        from jax._src.interpreters import pxla
-
-        specs, handlers = self._places[where] = ([], [])
-        for (kind, shape), partitioning, memory_kind in zip(
-            self._results, self._partitionings, self._memory_kinds, strict=True
-        ):
-            if partitioning is None:
-                sharding = self._shardings.single(where[0], memory_kind)
-            else:
-                sharding = self._shardings.partitioned(where, partitioning, memory_kind)
-            spec = Spec(kind, shape, sharding)
-            specs.append(spec)
-            handlers.append(pxla.global_aval_to_result_handler(values.aval(kind, shape), sharding.jax, True))
-        return specs, handlers

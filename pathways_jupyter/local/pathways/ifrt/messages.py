@@ -89,7 +89,7 @@ def choose_version(oldest: Version, newest: Version) -> Version | None:
     )
 
 
-Attribute = bool | int | float | str | Sequence[int]
+Attribute = bool | int | float | Sequence[int]
 
 
 def write_attributes(message: Any, values: Mapping[str, Attribute]) -> None:
@@ -103,8 +103,6 @@ def write_attributes(message: Any, values: Mapping[str, Attribute]) -> None:
             entry.int64_value = value
         elif isinstance(value, float):
             entry.float_value = value
-        elif isinstance(value, str):
-            entry.string_value = value.encode()
         else:
             entry.int64_list_value.SetInParent()
             entry.int64_list_value.elements.extend(value)

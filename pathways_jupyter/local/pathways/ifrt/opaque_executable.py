@@ -23,7 +23,7 @@ class OpaqueExecutable:
     device_ids: tuple[int, ...] = ()
     fingerprint = b""
 
-    def outputs(self, inputs: Sequence[Array], device_ids: Sequence[int]) -> list[Spec]:
+    def outputs(self, inputs: Sequence[Array]) -> list[Spec]:
         """What an execution would return."""
         raise NotImplementedError
 

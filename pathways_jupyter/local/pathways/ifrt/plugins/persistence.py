@@ -84,9 +84,8 @@ class Write(_Persistence):
 
     name = "persistence_write"
 
-    def outputs(self, inputs: Sequence[Array], device_ids: Sequence[int]) -> list[Spec]:
+    def outputs(self, inputs: Sequence[Array]) -> list[Spec]:
         """Nothing."""
-        del device_ids
         if len(inputs) != len(self._places):
             raise statuses.invalid(f"{len(self._places)} arrays are to be written, and {len(inputs)} were given")
         return []
@@ -141,9 +140,9 @@ class Read(_Persistence):
             kind = _kind(request["shape"]["xla_primitive_type_str"])
             self._specs.append(Spec(kind, shape, machine.shardings.over(place.device_ids, place.partitioning)))
 
-    def outputs(self, inputs: Sequence[Array], device_ids: Sequence[int]) -> list[Spec]:
+    def outputs(self, inputs: Sequence[Array]) -> list[Spec]:
         """What the client declared."""
-        del inputs, device_ids
+        del inputs
         return list(self._specs)
 
     def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Promise:

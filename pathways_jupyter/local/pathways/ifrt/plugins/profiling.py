@@ -75,9 +75,9 @@ class Profile(OpaqueExecutable):
         self._answers = "xprofTraceOptions" in request
         self._trace: _Trace | None = None
 
-    def outputs(self, inputs: Sequence[Array], device_ids: Sequence[int]) -> list[Spec]:
+    def outputs(self, inputs: Sequence[Array]) -> list[Spec]:
         """Where the trace goes, for clients that set options: one string."""
-        del inputs, device_ids
+        del inputs
         return [Spec(dtypes.STRING, (1,), self._machine.shardings.single(0))] if self._answers else []
 
     def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Promise:

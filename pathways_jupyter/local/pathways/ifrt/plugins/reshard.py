@@ -42,13 +42,12 @@ class Reshard(OpaqueExecutable):
         # jaxlib's client accepts arguments with as many shards as the program has devices.
         self.device_ids = tuple(dict.fromkeys(device for each in self._sources for device in each.device_ids))
 
-    def outputs(self, inputs: Sequence[Array], device_ids: Sequence[int]) -> list[Spec]:
+    def outputs(self, inputs: Sequence[Array]) -> list[Spec]:
         """The same arrays with other shardings.
 
         Raises:
           StatusError: The arguments are not on the devices of the plan.
         """
-        del device_ids
         known = [array_requests.described(each).spec for each in inputs]
         places = [each.sharding.device_ids for each in known if each is not None]
         if places != [each.device_ids for each in self._sources]:
