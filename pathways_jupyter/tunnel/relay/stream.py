@@ -41,6 +41,7 @@ for it comes right behind the last byte that fits, so a sender far away need not
 OWN_BYTES = 2 * BLOCK_BYTES
 """Memory of each stream, so that it goes on, if slowly, while the others use up the pool."""
 _LEAST_ROOM_BYTES = 64 * 1024
+_LARGE_BYTES = 32 * 1024
 _HEADER_BYTES = HEADER.size
 
 
@@ -71,8 +72,8 @@ class ReplayBuffer:
         self._pool = pool
         self._pooled = 0
         # Blocks, because to remove the front of one large buffer is to move the rest, again and again.
-        self._sent: deque[bytes] = deque()
-        self._unsent: deque[bytes | bytearray] = deque()
+        self._sent: deque[bytes | memoryview] = deque()
+        self._unsent: deque[bytes | memoryview | bytearray] = deque()
         self._start = 0
         """Position at which the first block begins; some of it may be acknowledged."""
 
@@ -88,21 +89,25 @@ class ReplayBuffer:
         return self.room < _LEAST_ROOM_BYTES
 
     def write(self, data: bytes | memoryview) -> int:
-        """Keep as much of `data` as there is room for; return how much."""
+        """Keep as much of `data` as there is room for; return how much. It must not change any more."""
         piece = memoryview(data)[: self.room]
         for at in range(0, len(piece), BLOCK_BYTES):
             part = piece[at : at + BLOCK_BYTES]
-            if self._unsent and len(self._unsent[-1]) + len(part) <= BLOCK_BYTES:
-                self._unsent[-1] += part
+            last = self._unsent[-1] if self._unsent else b""
+            if isinstance(last, bytearray) and len(last) + len(part) <= BLOCK_BYTES:
+                last += part
             else:
-                self._unsent.append(bytearray(part))
+                # Small pieces are joined; large ones are kept as they are, without a copy.
+                self._unsent.append(part if len(part) >= _LARGE_BYTES else bytearray(part))
         self.end += len(piece)
         self._account()
         return len(piece)
 
-    def send(self) -> bytes:
+    def send(self) -> bytes | memoryview:
         """Return the next bytes for the carrier, as many as a frame may have; they count as sent."""
-        block = bytes(self._unsent.popleft())
+        block = self._unsent.popleft()
+        if isinstance(block, bytearray):
+            block = bytes(block)
         self._sent.append(block)
         self.sent += len(block)
         return block
@@ -201,7 +206,7 @@ class StreamEnd:
         news = self.received - self.undelivered - self._acked
         return bool(news >= ACK_BYTES or (news and self._must_ack) or self._pong or self._say_finished)
 
-    def next(self) -> tuple[bytes, bytes] | None:
+    def next(self) -> tuple[bytes, bytes | memoryview] | None:
         """Return the next frame for the carrier, header and data, or None while there is nothing to send."""
         if self._pong:
             number, self._pong = self._pong, 0
