@@ -72,8 +72,8 @@ class ReplayBuffer:
         self._pool = pool
         self._pooled = 0
         # Blocks, because to remove the front of one large buffer is to move the rest, again and again.
-        self._sent: deque[bytes | memoryview] = deque()
-        self._unsent: deque[bytes | memoryview | bytearray] = deque()
+        self._sent: deque[memoryview | bytearray] = deque()
+        self._unsent: deque[memoryview | bytearray] = deque()
         self._start = 0
         """Position at which the first block begins; some of it may be acknowledged."""
 
@@ -92,13 +92,7 @@ class ReplayBuffer:
         """Keep as much of `data` as there is room for; return how much. It must not change any more."""
         piece = memoryview(data)[: self.room]
         for at in range(0, len(piece), BLOCK_BYTES):
-            part = piece[at : at + BLOCK_BYTES]
-            last = self._unsent[-1] if self._unsent else b""
-            if isinstance(last, bytearray) and len(last) + len(part) <= BLOCK_BYTES:
-                last += part
-            else:
-                # Small pieces are joined; large ones are kept as they are, without a copy.
-                self._unsent.append(part if len(part) >= _LARGE_BYTES else bytearray(part))
+            _append(self._unsent, piece[at : at + BLOCK_BYTES])
         self.end += len(piece)
         self._account()
         return len(piece)
@@ -106,11 +100,10 @@ class ReplayBuffer:
     def send(self) -> bytes | memoryview:
         """Return the next bytes for the carrier, as many as a frame may have; they count as sent."""
         block = self._unsent.popleft()
-        if isinstance(block, bytearray):
-            block = bytes(block)
-        self._sent.append(block)
+        _append(self._sent, block)
         self.sent += len(block)
-        return block
+        # The block grows by what is sent next.
+        return bytes(block) if isinstance(block, bytearray) else block
 
     def acknowledge(self, position: int) -> None:
         """Release everything before `position`.
@@ -155,6 +148,15 @@ class ReplayBuffer:
         pooled = max(0, self.end - self.acked - OWN_BYTES)
         self._pool.left += self._pooled - pooled
         self._pooled = pooled
+
+
+def _append(blocks: deque[memoryview | bytearray], piece: memoryview | bytearray) -> None:
+    """Append a large piece as it is, and join small ones: an object for each would need more memory than its bytes."""
+    last = blocks[-1] if blocks else None
+    if isinstance(last, bytearray) and len(last) + len(piece) <= BLOCK_BYTES:
+        last += piece
+    else:
+        blocks.append(piece if len(piece) >= _LARGE_BYTES else bytearray(piece))
 
 
 class StreamEnd:

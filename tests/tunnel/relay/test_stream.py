@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import random
+import tracemalloc
 from collections import deque
 from dataclasses import dataclass, field
 
 import pytest
 
 from pathways_jupyter.tunnel.relay import stream as streams
-from pathways_jupyter.tunnel.relay.stream import Pool, StreamEnd
+from pathways_jupyter.tunnel.relay.stream import Pool, ReplayBuffer, StreamEnd
 from pathways_jupyter.tunnel.relay.wire import (
     ACCEPTED,
     BLOCK_BYTES,
@@ -312,3 +313,21 @@ def test_anything_else_is_no_hello(data):
         Hello.decode(data)
     with pytest.raises(ProtocolError):
         Welcome.decode(data[:WELCOME_BYTES])
+
+
+def test_small_messages_take_little_more_memory_than_their_bytes_and_are_sent_again_in_order():
+    count = 100_000
+    out = ReplayBuffer(Pool(1024, 256))
+    tracemalloc.start()
+    try:
+        for _ in range(count):
+            out.write(b"ab")
+            assert out.send() == b"ab"
+        assert tracemalloc.get_traced_memory()[0] < 4 * count
+    finally:
+        tracemalloc.stop()
+    out.rewind(count + 1)
+    again = b""
+    while out.sent < out.end:
+        again += out.send()
+    assert again == (b"ab" * count)[count + 1 :]
