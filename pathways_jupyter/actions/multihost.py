@@ -27,7 +27,7 @@ from pathways_jupyter.render.view import View, said
 
 _HOST_OPTIONS = (
     *("hosts", "tpu_prefix", "job", "service"),
-    *("user", "known_hosts", "accept_new", "internal_ip", "project", "zone"),
+    *("user", "known_hosts", "accept_new", "internal_ip", "project", "zone", "keep_going"),
 )
 
 

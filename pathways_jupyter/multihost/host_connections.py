@@ -150,7 +150,8 @@ async def find(selection: Selection) -> Hosts:
     async with Client(await clusters.resolve(selection.cluster)) as client:
         namespace = selection.cluster.namespace or client.namespace
         service = selection.service or selection.session
-        targets = await pod_hosts.find(client, namespace, job=selection.job, service=service)
+        partial = selection.keep_going
+        targets = await pod_hosts.find(client, namespace, job=selection.job, service=service, partial=partial)
     return Hosts(targets, {"kind": "pods", "config": protocol.config_to_json(selection.cluster)})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,22 +12,30 @@ from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.execute import Execution, execute
-from pathways_jupyter.kube.objects import PODS
+from pathways_jupyter.kube.objects import JOBSETS, PODS
 from pathways_jupyter.multihost.errors import HostError, HostUnreachable
 from pathways_jupyter.multihost.targets import Target, ordered
 from pathways_jupyter.service import discovery, names, untrusted
 
 
-async def find(client: Client, namespace: str, *, job: str = "", service: str = "") -> tuple[Target, ...]:
+async def find(
+    client: Client, namespace: str, *, job: str = "", service: str = "", partial: bool = False
+) -> tuple[Target, ...]:
     """Return the running workers of a PathwaysJob or of a service.
+
+    Args:
+      partial: Whether fewer than all will do.
 
     Raises:
       ServiceError: There is no such service.
-      ConfigError: No worker runs.
+      ConfigError: No worker runs, or one does not.
     """
-    # A job's workers are those of the JobSet of its name.
-    jobset, what = job, f"job {job}"
-    if not job:
+    if job:
+        # A job's workers are those of the JobSet of its name.
+        found_jobset = await objects.find(client, JOBSETS, job, namespace=namespace)
+        info = discovery.read(found_jobset, own=True) if found_jobset is not None else None
+        jobset, what = job, f"job {job}"
+    else:
         info = await discovery.find(client, namespace, service)
         namespace, jobset, what = info.namespace, info.name, f"service {info.name}"
     listing = await objects.list_(client, PODS, namespace=namespace, labels=f"{names.JOBSET_NAME_LABEL}={jobset}")
@@ -50,6 +59,17 @@ async def find(client: Client, namespace: str, *, job: str = "", service: str = 
             )
     if not found:
         raise ConfigError(f"No worker of {what} is running.", hint=advice("{slices} shows their state."))
+    if info is not None and not partial:
+        # A program whose parts wait for each other would not end on some of them.
+        places = itertools.product(range(info.slices), range(info.hosts_per_slice))
+        missing = sorted(set(places) - {(each.slice, each.worker) for each in found})
+        if missing:
+            first = f"{missing[0][0]}-{missing[0][1]}"
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            raise ConfigError(
+                f"Worker {first}{more} of {what} is not running.",
+                hint=advice("{slices} shows their state; --keep-going runs it on the others."),
+            )
     return ordered(found, what)
 
 

@@ -24,6 +24,7 @@ class Selection:
       service: A service, by name or address.
       session: Address of the service of a session of this machine, with its cluster in `cluster`.
       cluster: The cluster of `job` and `service`.
+      keep_going: Whether workers that do not run are left out.
     """
 
     hosts: str = ""
@@ -39,6 +40,7 @@ class Selection:
     project: str = ""
     zone: str = ""
     cluster: ConnectConfig | None = None
+    keep_going: bool = False
 
 
 SSH_PORT = 22

@@ -4,17 +4,26 @@ import json
 import socket
 from pathlib import Path
 
+import pytest
+from service_pods import SERVICE, pod
 from waits import wait_until
 
+from pathways_jupyter.base import tpu
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.commands.tables import MAGIC
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.objects import JOBSETS
 from pathways_jupyter.magics.completion import complete
-from pathways_jupyter.multihost import records
+from pathways_jupyter.multihost import pod_hosts, records
+from pathways_jupyter.service.service_jobset import ServiceSpec, manifest
 
 
 def test_a_command_runs_in_the_workers_of_a_service(machine, cluster):
     code = machine.directory / "pods-code"
     code.mkdir()
     (code / "main.py").write_text("import os\nprint('slice', os.environ['SLICE'], 'worker', os.environ['WORKER'])\n")
+    # An earlier test may have lost a worker.
+    assert machine.cli("service", "wait", "pathways-cluster", "--local").returncode == 0
     done = machine.cli(
         *("multihost", "run", "--local", "--service", "pathways-cluster", "--dir", str(code)),
         *("--run-name", "in-pods", "--", "python3 main.py"),
@@ -24,6 +33,19 @@ def test_a_command_runs_in_the_workers_of_a_service(machine, cluster):
     assert "[1-0] slice 1 worker 0\n" in done.stdout
     status = json.loads(machine.cli("multihost", "status", "in-pods", "--json").stdout)
     assert [(each["phase"], each["code"]) for each in status["hosts"]] == [("exited", 0), ("exited", 0)]
+
+
+async def test_workers_that_do_not_run_are_missed_unless_the_others_will_do(bench):
+    async with bench.client() as client:
+        spec = ServiceSpec(tpu.parse_instance_type("tpuv6e:2x2"), slices=3, image="pathways:1")
+        await objects.create(client, JOBSETS, manifest(spec), namespace="default")
+        metadata = pod("worker", 1)["metadata"]
+        del metadata["creationTimestamp"]
+        await bench.running(client, {"metadata": metadata}, "sleep", "100")
+        with pytest.raises(ConfigError, match="Worker 0-0 and 1 more of service pathways-cluster is not running"):
+            await pod_hosts.find(client, "default", service=SERVICE)
+        (target,) = await pod_hosts.find(client, "default", service=SERVICE, partial=True)
+        assert target.label == "1-0"
 
 
 def test_a_cell_runs_on_hosts_and_shows_a_table(machine, cluster, notebook):
