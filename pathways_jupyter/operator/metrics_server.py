@@ -81,6 +81,7 @@ class ClusterMetrics:
                 sum_value=done.seconds,
             ),
         ]
+        # Old figures of a cluster that cannot be read would look like new ones.
         up = "Whether the cluster could be read; if not, those about it are missing."
         try:
             await self.state.check()

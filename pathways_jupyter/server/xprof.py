@@ -71,6 +71,7 @@ class XProf:
         socket = str(directory / "s")
         log, storage = directory / "log", await asyncio.to_thread(clusters.storage_of, traces)
         with log.open("wb") as errors:
+            # It ends when its standard input does, so also when this server is killed.
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", "pathways_jupyter.profile.xprof_server", traces, socket),
                 stdin=asyncio.subprocess.PIPE,

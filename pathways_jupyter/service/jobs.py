@@ -261,6 +261,7 @@ async def log(
     labels = f"{names.JOBSET_NAME_LABEL}={name},{names.REPLICATED_JOB_LABEL}={role}"
     if role == names.WORKER_JOB:
         labels += f",{names.JOB_INDEX_LABEL}={index},{names.POD_INDEX_LABEL}={host or 0}"
+    # A pod that was replaced stays for a while beside its successor.
     newest = await newest_pod(client, namespace, labels)
     if newest is None:
         raise ServiceError(

@@ -114,6 +114,7 @@ async def write(client: Client, namespace: str, day: str, added: Hours) -> None:
     if found is None:
         await objects.create(client, CONFIG_MAPS, body, namespace=namespace)
     else:
+        # So that nothing is lost of what another one adds between the reading and this.
         body["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
         await client.request("PUT", CONFIG_MAPS.item(namespace, name), body=body, repeat=False)
 
