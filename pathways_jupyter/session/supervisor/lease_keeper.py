@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 _FAILURES_BEFORE_WARNING = 2
 """Consecutive failures before a warning; half of the Lease's time is left then."""
+_CLOCK_SECONDS = 1.0
+"""How far apart two clients' ideas of the API server's time may be: it says whole seconds."""
 
 
 class LeaseKeeper:
@@ -42,8 +44,8 @@ class LeaseKeeper:
         self._on_gone = on_gone
         self._keep = keep
         self._seconds = session_log.config.lease_seconds
-        # When the Lease was renewed last, on a clock that goes on while the computer sleeps, and how long after the
-        # renewal before: on waking, it may still be there for a moment when its Job is gone.
+        # When the last renewal of the Lease was sent, on a clock that goes on while the computer sleeps, and how long
+        # after the one before: on waking, it may still be there for a moment when its Job is gone.
         self._renewed, self._gap = boot_seconds(), 0.0
 
     async def check(self) -> None:
@@ -52,6 +54,7 @@ class LeaseKeeper:
         Raises:
           ApiError: Renewing is forbidden, or failed.
         """
+        sent = boot_seconds()
         try:
             await self._renew()
         except ApiError as error:
@@ -64,19 +67,19 @@ class LeaseKeeper:
                 reason=error.reason,
                 hint=advice("{hint} {why}", hint=error.hint, why=why) if error.hint else why,
             ) from error
-        self._renewed = boot_seconds()
+        self._renewed = sent
 
     async def run(self) -> None:
         """Renew the Lease until it no longer exists."""
         failures = 0
         while True:
             await asyncio.sleep(self._seconds / leases.RENEWALS_PER_LEASE)
+            sent = boot_seconds()
             try:
                 if not await self._renew():
                     self._on_gone(say("The proxy's Lease was deleted, by a sweep or by hand."))
                     return
-                now, failures = boot_seconds(), 0
-                self._gap, self._renewed = now - self._renewed, now
+                self._gap, self._renewed, failures = sent - self._renewed, sent, 0
             except ClusterError as error:
                 logger.warning("lease: %s", error)
                 failures += 1
@@ -91,7 +94,7 @@ class LeaseKeeper:
     def explain(self, reason: str) -> str:
         """Return why the proxy was removed: `reason`, or that its Lease had expired."""
         silent = max(self._gap, boot_seconds() - self._renewed)
-        if silent < max(self._seconds, self._keep):
+        if silent <= max(self._seconds, self._keep) - _CLOCK_SECONDS:
             return reason
         option, ended = "--lease-seconds", f"its lease expires after {self._seconds:.0f} s"
         if self._keep > self._seconds:

@@ -20,7 +20,7 @@ from pathways_jupyter.service import names, proxy_job, queues, untrusted
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor.lease_keeper import LeaseKeeper
 
-_SECONDS = 1.0
+_SECONDS = 2.0
 """Longest time spent on asking the Job for a cause, and then the log."""
 _LOG_LINES = 2000
 """Lines from the end of a log: behind the fatal one are the stacks of all threads."""

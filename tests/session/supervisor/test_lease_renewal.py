@@ -74,6 +74,23 @@ async def test_a_silence_longer_than_the_lease_explains_the_loss_and_a_shorter_o
     assert "Connect with --lease-seconds 1200 " in keeper.explain("Lost.")
 
 
+async def test_a_silence_begins_when_the_last_renewal_was_sent_and_not_when_it_was_answered(make, monkeypatch):
+    now, renew = lease_keeper.boot_seconds(), leases.renew
+
+    async def slowly(*arguments, **options):
+        nonlocal now
+        renewed = await renew(*arguments, **options)
+        now += 8
+        return renewed
+
+    monkeypatch.setattr(lease_keeper, "boot_seconds", lambda: now)
+    monkeypatch.setattr(leases, "renew", slowly)
+    keeper, _, _ = await make(seconds=60)
+    await keeper.check()
+    now += 52.5
+    assert "silent for 60 s" in keeper.explain("Lost.")
+
+
 async def test_with_a_relay_only_a_silence_longer_than_the_arrays_are_kept_explains_it(make, monkeypatch):
     now = lease_keeper.boot_seconds()
     monkeypatch.setattr(lease_keeper, "boot_seconds", lambda: now)
