@@ -126,14 +126,20 @@ def nothing_left(runtime) -> Callable[..., None]:
     def wait(session: str, *, deadline: float = 0.0) -> None:
         deadline = deadline or time.monotonic() + LEAK_SECONDS
 
+        left: list[object] = []
+
         def is_gone() -> bool:
             processes = _processes_of(session)
             for process in processes:
                 assert _ends(process, deadline), process
             # A process that has only just been started has no command line for a moment, but its log is there.
-            return not processes and not any(session in path.name for path in runtime.iterdir())
+            left[:] = [*processes, *(path for path in runtime.iterdir() if session in path.name)]
+            return not left
 
-        wait_until(is_gone, deadline - time.monotonic())
+        try:
+            wait_until(is_gone, deadline - time.monotonic())
+        except AssertionError as error:
+            raise AssertionError(f"{left} of session {session} are left.") from error
 
     return wait
 

@@ -219,3 +219,16 @@ def test_a_record_is_read_back_by_this_version_whatever_is_added_to_it():
     assert isinstance(read, SessionRecord)
     assert (read.slices[0].number, read.state_since) == (None, 5.0)
     assert SessionRecord.from_json(json.loads(json.dumps(read.to_json()))) == read
+
+
+def test_a_dead_session_that_another_process_cleans_up_meanwhile_leaves_no_log(monkeypatch):
+    session = written(created=1.0)
+    open_log = spawn._log
+
+    def after_the_other(session: str) -> int:
+        registry.remove(registry.read(session))
+        return open_log(session)
+
+    monkeypatch.setattr(spawn, "_log", after_the_other)
+    spawn.after_supervisor(session)
+    assert list(runtime_dir().iterdir()) == []

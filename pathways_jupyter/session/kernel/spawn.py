@@ -129,10 +129,7 @@ def after_supervisor(session: str) -> str:
         with contextlib.suppress(OSError):
             whole = registry.log_path(session).read_text(encoding="utf-8", errors="replace")
             words = whole[-_LOG_TAIL_CHARACTERS:].strip()
-        for left in orphan_files.find():
-            if left.session == session:
-                with contextlib.suppress(SessionError):
-                    orphan_files.remove(left)
+        _remove_orphan_files(session)
         return f"It ended before the session was started{f': {words}' if words else '.'}"
     try:
         try:
@@ -146,9 +143,19 @@ def after_supervisor(session: str) -> str:
             os.close(log)
     except OSError:
         status = 1
+    # Another process may have removed the record, and the files that it knew, before the log was opened again.
+    _remove_orphan_files(session)
     if status == 0:
         return "Its objects in the cluster were removed."
     return "Its objects in the cluster could not be removed yet: pathways-jupyter clean tries again."
+
+
+def _remove_orphan_files(session: str) -> None:
+    # What cannot be removed now is left to the next sweep.
+    with contextlib.suppress(SessionError, OSError):
+        for left in orphan_files.find():
+            if left.session == session:
+                orphan_files.remove(left)
 
 
 def _log(session: str) -> int:
