@@ -29,7 +29,7 @@ _RUN_OPTIONS = (
     Option("--run-name", "run directory on the hosts", name="name", metavar="NAME", default="the time"),
     Option("--use-existing-folder", "send nothing; the run directory is on the hosts", _FLAG, name="existing"),
     Option("--log-dir", "where the logs go", name="logs", metavar="DIR", source=Source.FILES, default="multihost-runs"),
-    Option("--keep-going", "run it on the other hosts where one is missing or fails", _FLAG),
+    Option("--keep-going", "go on with the other hosts when one is missing or fails", _FLAG),
     Option("--detach", "return once it runs; it goes on without this machine", _FLAG),
     Option("--grace", "time between SIGTERM and SIGKILL", _NUMBER, metavar="SECONDS", default="10"),
 )

@@ -32,8 +32,11 @@ async def find(
     """
     if job:
         # A job's workers are those of the JobSet of its name.
-        found_jobset = await objects.find(client, JOBSETS, job, namespace=namespace)
-        info = discovery.read(found_jobset, own=True) if found_jobset is not None else None
+        manifest = await objects.find(client, JOBSETS, job, namespace=namespace)
+        try:
+            info = discovery.read(manifest, own=True) if manifest is not None else None
+        except discovery.Unreadable as error:
+            raise ConfigError(f"The JobSet of job {job} cannot be read: {error}.") from error
         jobset, what = job, f"job {job}"
     else:
         info = await discovery.find(client, namespace, service)
@@ -60,14 +63,13 @@ async def find(
     if not found:
         raise ConfigError(f"No worker of {what} is running.", hint=advice("{slices} shows their state."))
     if info is not None and not partial:
-        # A program whose parts wait for each other would not end on some of them.
+        # On some of them, a program whose parts wait for each other would not end.
         places = itertools.product(range(info.slices), range(info.hosts_per_slice))
         missing = sorted(set(places) - {(each.slice, each.worker) for each in found})
         if missing:
-            first = f"{missing[0][0]}-{missing[0][1]}"
-            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             raise ConfigError(
-                f"Worker {first}{more} of {what} is not running.",
+                f"{len(missing)} of {info.slices * info.hosts_per_slice} workers of {what} do not run, "
+                f"the first is {missing[0][0]}-{missing[0][1]}.",
                 hint=advice("{slices} shows their state; --keep-going runs it on the others."),
             )
     return ordered(found, what)

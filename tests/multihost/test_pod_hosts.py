@@ -42,7 +42,9 @@ async def test_workers_that_do_not_run_are_missed_unless_the_others_will_do(benc
         metadata = pod("worker", 1)["metadata"]
         del metadata["creationTimestamp"]
         await bench.running(client, {"metadata": metadata}, "sleep", "100")
-        with pytest.raises(ConfigError, match="Worker 0-0 and 1 more of service pathways-cluster is not running"):
+        with pytest.raises(
+            ConfigError, match="2 of 3 workers of service pathways-cluster do not run, the first is 0-0"
+        ):
             await pod_hosts.find(client, "default", service=SERVICE)
         (target,) = await pod_hosts.find(client, "default", service=SERVICE, partial=True)
         assert target.label == "1-0"
