@@ -1,1 +1,1 @@
-"""What every other room stands on: errors, settings, events, instance types, sentences, retries, interrupts."""
+"""Foundation of all other rooms: errors, settings, events, instance types, sentences, retries, interrupts."""

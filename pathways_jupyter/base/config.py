@@ -1,231 +1,285 @@
-"""The settings of a connection and their sources.
+"""The settings of a connection, each declared once: type, default, sentence, and how it is given.
 
 A setting has the same name everywhere: as a keyword of :func:`pathways_jupyter.connect`, as a magic's flag, in a
-profile and in the environment (``tpu``, ``--tpu``, ``tpu = ...``, ``PATHWAYS_JUPYTER_TPU``). pathwaysutils' names for
-some of them are accepted too, see :data:`ALIASES`.
-
-Precedence, highest first: arguments, environment, a named profile, defaults. Profiles live in ``pathways.toml`` in
-Jupyter's config directory, one table per profile::
-
-    [profiles.team]
-    context = "gke_my-project_us-east5_tpus"
-    service = "pathways-cluster-pathways-head-0-0.pathways-cluster:29001"
-    tpu = "tpuv6e:2x2=2"
-
-    [profiles.default]      # used when no profile is named
-    namespace = "research"
+profile and in the environment (``tpu``, ``--tpu``, ``tpu = ...``, ``PATHWAYS_JUPYTER_TPU``). The flags and their help
+are made from this table; tests hold the signature and docstring of ``connect`` and docs/settings.md against it.
 """
 
 from __future__ import annotations
 
-import difflib
-import os
 import stat
-import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from pathways_jupyter.base import setting_values as values
+from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.base.sentences import advice, option
-from pathways_jupyter.base.setting_values import ENVIRONMENT_PREFIX, check
+from pathways_jupyter.base.setting_values import Check, PodFormat, UnfitError
 
-ALIASES: Mapping[str, str] = {
-    "expected_tpu_instances": "tpu",
-    "pathways_service": "service",
-    "proxy_server_image": "proxy_image",
-}
-"""Other names of settings: those of pathwaysutils."""
+ENVIRONMENT_PREFIX = "PATHWAYS_JUPYTER_"
+
+
+@dataclass(frozen=True)
+class SettingSpec:
+    """Description of one setting, and the ways to give it.
+
+    Attributes:
+      about: The sentence for help and documentation, without a capital letter and a full stop.
+      kind: Value of :class:`pathways_jupyter.commands.declaration.ValueKind` for its option; `completion`, of Source.
+      convert: Checks and converts a value.
+      example: A valid value as the option takes it. `toml` is the same in a profile; if empty, errors show the example
+        alone.
+      shown: The default in words.
+      of: What it belongs to. Commands that only select a cluster have those of the cluster. Those of the proxy
+        do not apply to a session that uses the proxy of a job.
+      alias: Another name, pathwaysutils'.
+      metavar: What stands for the value in help.
+      short: Flag of one letter.
+    """
+
+    name: str
+    about: str
+    kind: str
+    convert: Check
+    example: str
+    toml: str = ""
+    shown: str = ""
+    of: Literal["cluster", "session", "proxy"] = "proxy"
+    alias: str = ""
+    metavar: str = ""
+    short: str = ""
+    completion: str = "nothing"
+
+    @property
+    def flag(self) -> str:
+        """The option that sets it."""
+        return f"--{self.name.replace('_', '-')}"
+
+    def check(self, value: Any, label: str) -> Any:
+        """Validate `value` and convert it to the setting's type.
+
+        Args:
+          label: Where it was given: the name of an argument, an environment variable, or a setting in a profile.
+
+        Raises:
+          ConfigError: The value is invalid; the message says where it was given.
+        """
+        try:
+            return self.convert(value, label)
+        except UnfitError as problem:
+            raise ConfigError(f"{label} {problem}.", hint=f"For example: {self._example(label)}.") from None
+
+    def _example(self, label: str) -> str:
+        if not self.toml:
+            return self.example
+        if label.startswith(ENVIRONMENT_PREFIX):
+            return f"{label}={self.example or self.toml}"
+        return f"{self.name} = {self.toml}" if " " in label else f"{self.flag} {self.example}".rstrip()
+
+
+def _setting(default: Any, about: str, kind: str, convert: Check, example: str, shown: str = "", **more: Any) -> Any:
+    """Declare a field of :class:`ConnectConfig`: `shown` is the default in words, or what follows its number."""
+    if isinstance(default, float):
+        shown = f"{default:.10g}" + (f", {shown}" if shown else "")
+    metadata = {"about": about, "kind": kind, "convert": convert, "example": example, "shown": shown, **more}
+    # Dataclasses refuse a dictionary as a default.
+    initial: Any = {"default_factory": dict} if default == {} else {"default": default}
+    return field(**initial, metadata=metadata)
+
+
+def _flag(about: str, shown: str = "", *, default: bool | None = False, **more: Any) -> Any:
+    return _setting(default, about, "flag", values.flag, "", shown, toml="true", **more)
+
+
+def _text(about: str, validate: Callable[[str], None] | None = None, shown: str = "", **more: Any) -> Any:
+    return _setting("", about, "text", values.text(validate), "NAME", shown, toml='"NAME"', **more)
+
+
+def _seconds(default: float, about: str, convert: Check, shown: str = "", example: str = "60", **more: Any) -> Any:
+    more = {"kind": "number", "metavar": "SECONDS", "toml": example, **more}
+    return _setting(default, about, convert=convert, example=example, shown=shown, **more)
+
+
+def _pod_value(about: str, pod_format: PodFormat, example: str, shown: str = "", default: str = "", **more: Any) -> Any:
+    return _setting(
+        default, about, "text", pod_format.check, example, shown or default, **{"metavar": pod_format.metavar, **more}
+    )
+
+
+def _pod_values(about: str, pod_format: PodFormat, example: str) -> Any:
+    return _setting((), about, "list", pod_format.check_list, example, metavar=pod_format.metavar)
 
 
 @dataclass(frozen=True)
 class ConnectConfig:
-    """The validated settings of a connection; made by :func:`resolve`.
+    """The validated settings of a connection; made by :func:`pathways_jupyter.base.setting_sources.resolve`.
 
-    Attributes:
-      instances: The setting ``tpu``: number of slices per instance type, e.g. ``{"tpuv6e:2x2": 2}``.
-      service: ``host:port`` of the resource manager, the name of the service's JobSet, or empty to find the only
-        service in the namespace.
-      cluster: GKE cluster; with `project` and `region` it is reached without a kubeconfig.
-      gcs_bucket: Scratch location of the proxy, ``gs://...``.
-      proxy_image: Image of the proxy; the one of the service's version when empty.
-      proxy_options: Additional flags of the proxy.
-      proxy_xla_flags: Flags of XLA for the proxy, ``--xla_...``.
-      proxy_cpu: CPUs that the proxy may use, a quantity of Kubernetes.
-      proxy_memory: Memory that the proxy may use.
-      proxy_node_selector: Labels of the nodes on which the proxy may run, each ``KEY=VALUE``.
-      proxy_tolerations: Taints that it tolerates, each ``KEY[=VALUE][:EFFECT]``.
-      proxy_priority_class: Its priority class.
-      proxy_service_account: The account with which it reads and writes the bucket, e.g. one of Workload Identity.
-      proxy_labels: Additional labels of its Job and pod, each ``KEY=VALUE``.
-      proxy_env: Additional variables of its program, each ``NAME=VALUE``.
-      queue: The queue of Kueue's in which the proxy's Job waits for quota.
-      priority: Its priority class there.
-      at_least: Take fewer slices than asked for if they are not free, but at least so many; 0 for all or none.
-      wait: Seconds to wait for taken slices; 0 fails at once, ``inf`` waits for ever.
-      linger: Seconds the proxy outlives its kernel, so that a restarted kernel can take it over.
-      max_lifetime: Seconds after which the cluster ends the proxy.
-      lease_seconds: Seconds the proxy stays when its Lease is not renewed.
-      relay: Put a relay beside the proxy, so that the session outlives interruptions of the network. None: wherever
-        the tunnel leads through an API server that is not the embedded cluster's.
-      relay_image: Image with Python 3.9 or later for the relay; a public one when empty.
-      keep: Seconds for which a proxy with a relay keeps its arrays without a connection.
-      timeout: Seconds for the proxy's pod to start.
-      local: Use the embedded cluster.
-      tunnel: In a pod of the cluster: use a tunnel through the API server nevertheless.
-      job: Name of a headless PathwaysJob whose proxy to use; empty for a proxy of its own.
-      unpickle: Trust the TPU hosts to run code in this process: read pickles that colocated code sends back.
+    The field `instances` is the setting ``tpu``. An empty string is no value, 0 for `at_least` means all or none, and
+    None for `relay`: wherever the tunnel leads through an API server that is not the embedded cluster's.
     """
 
-    instances: Mapping[str, int] = field(default_factory=dict)
-    service: str = ""
-    cluster: str = ""
-    project: str = ""
-    region: str = ""
-    gcs_bucket: str = ""
-    context: str = ""
-    kubeconfig: str = ""
-    namespace: str = ""
-    profile: str = ""
-    proxy_image: str = ""
-    proxy_options: tuple[str, ...] = ()
-    proxy_xla_flags: tuple[str, ...] = ()
-    proxy_cpu: str = ""
-    proxy_memory: str = ""
-    proxy_node_selector: tuple[str, ...] = ()
-    proxy_tolerations: tuple[str, ...] = ()
-    proxy_priority_class: str = ""
-    proxy_service_account: str = ""
-    proxy_labels: tuple[str, ...] = ()
-    proxy_env: tuple[str, ...] = ()
-    queue: str = ""
-    priority: str = ""
-    at_least: int = 0
-    wait: float = 0.0
-    linger: float = 0.0
-    max_lifetime: float = 24 * 3600.0
-    lease_seconds: float = 60.0
-    relay: bool | None = None
-    relay_image: str = ""
-    keep: float = 2 * 3600.0
-    timeout: float = 300.0
-    local: bool = False
-    tunnel: bool = False
-    job: str = ""
-    unpickle: bool = False
+    instances: Mapping[str, int] = _setting(
+        {},
+        "slices per instance type, TYPE=COUNT[,TYPE=COUNT], such as tpuv6e:2x2=2",
+        "text",
+        values.instances,
+        "tpuv6e:2x2=2",
+        toml='{ "tpuv6e:2x2" = 2 }',
+        name="tpu",
+        alias="expected_tpu_instances",
+        metavar="TYPE=COUNT",
+        completion="instances",
+    )
+    service: str = _text(
+        "the Shared Pathways Service: its name, or host:port of its resource manager",
+        values.service_address,
+        "the only one in the namespace",
+        alias="pathways_service",
+        metavar="SERVICE",
+        completion="services",
+    )
+    local: bool = _flag("use the embedded cluster on this machine", of="cluster")
+    context: str = _text(
+        "context in the kubeconfig, if not the current one; the file is never modified",
+        of="cluster",
+        completion="contexts",
+    )
+    kubeconfig: str = _text("another kubeconfig file", of="cluster", metavar="FILE", completion="files")
+    namespace: str = _text(
+        "Kubernetes namespace of the service, if not the context's", values.namespace, of="cluster", short="-n"
+    )
+    cluster: str = _text("GKE cluster, reached without a kubeconfig; with its project and region", of="cluster")
+    project: str = _text("Google Cloud project of the cluster", of="cluster")
+    region: str = _text("region or zone of the cluster", of="cluster")
+    profile: str = _text(
+        "name of a profile in pathways.toml, if not the one named default", of="cluster", completion="profiles"
+    )
+    yes: bool = _flag(
+        "let the embedded cluster have more hosts than this machine runs well, without a question", of="session"
+    )
+    wait: float = _seconds(
+        0.0,
+        "seconds to wait for taken slices; true, or the flag alone, for no limit",
+        values.wait,
+        "fail at once",
+        kind="seconds",
+        metavar="",
+        of="session",
+    )
+    at_least: int = _setting(
+        0, "take fewer slices if not all are free, but at least so many", "number", tpu.parse_count, "1", "all or none"
+    )
+    queue: str = _pod_value("wait in this queue of Kueue's for quota", values.NAME, "team")
+    priority: str = _pod_value(
+        "its WorkloadPriorityClass in that queue", values.NAME, "high", "none, which is 0", metavar="CLASS"
+    )
+    gcs_bucket: str = _text(
+        "scratch location of the proxy, gs://BUCKET/PATH",
+        values.bucket_address,
+        "none; on the embedded cluster its own",
+        metavar="gs://...",
+    )
+    linger: float = _seconds(
+        0.0, "seconds that the proxy outlives the kernel or script", values.seconds(endless=True), "not at all"
+    )
+    suspend_after: float = _seconds(
+        0.0,
+        "save the arrays of a notebook and free its slices when nothing was computed for so long: seconds, or 2h, 90m",
+        values.duration,
+        "never",
+        "2h",
+        toml='"2h"',
+        kind="text",
+        metavar="TIME",
+    )
+    max_lifetime: float = _seconds(
+        24 * 3600.0,
+        "seconds after which the cluster ends the proxy, even if it is in use; at least 60, inf for no limit",
+        values.seconds(least=60.0, whole=True, endless=True),
+        "which is 24 h",
+        example="86400",
+    )
+    lease_seconds: float = _seconds(
+        60.0,
+        "seconds that the proxy stays when this machine is unreachable, at least 10; with a relay those of keep, "
+        "unless its slices are needed",
+        values.seconds(least=10.0, whole=True),
+    )
+    relay: bool | None = _flag(
+        "put a relay beside the proxy, so that the session and its arrays outlive interruptions of the network",
+        "true where the connection goes through an API server, except on the embedded cluster",
+        default=None,
+    )
+    keep: float = _seconds(
+        2 * 3600.0,
+        "seconds for which the relay keeps arrays without a connection",
+        values.seconds(positive=True, whole=True),
+        "which is 2 h",
+        example="7200",
+    )
+    relay_image: str = _text(
+        "image of the relay, any with Python 3.9 or later, such as that of the colocated sidecar",
+        shown="mirror.gcr.io/library/python:3.13-slim",
+    )
+    timeout: float = _seconds(
+        300.0,
+        "seconds that the proxy's pod may take to start",
+        values.seconds(positive=True, endless=True),
+        of="session",
+    )
+    tunnel: bool = _flag(
+        "in a pod of the cluster: go through the API server instead of connecting directly", of="session"
+    )
+    job: str = _text(
+        "attach to the proxy of this headless job, which stays, instead of making one",
+        values.job_name,
+        of="session",
+        metavar="NAME",
+    )
+    proxy_image: str = _text("image of the proxy", shown="the one of the service's version", alias="proxy_server_image")
+    proxy_options: tuple[str, ...] = _setting(
+        (), "additional flags for the proxy", "list", values.words, "sidecar:true", toml='["sidecar:true"]'
+    )
+    proxy_xla_flags: tuple[str, ...] = _pod_values(
+        "flags of XLA for the proxy, each --xla_NAME=VALUE", values.XLA_FLAG, "--xla_dump_to=gs://b/d"
+    )
+    proxy_cpu: str = _pod_value("CPUs that the proxy may use", values.QUANTITY, "8", default="16")
+    proxy_memory: str = _pod_value("memory that the proxy may use", values.QUANTITY, "32G", default="100G")
+    proxy_node_selector: tuple[str, ...] = _pod_values(
+        "labels of the nodes that the proxy may run on, each KEY=VALUE",
+        values.LABEL,
+        "cloud.google.com/gke-nodepool=cpu-np",
+    )
+    proxy_tolerations: tuple[str, ...] = _pod_values(
+        "taints that the proxy tolerates, each KEY[=VALUE][:EFFECT]", values.TOLERATION, "dedicated=research:NoSchedule"
+    )
+    proxy_priority_class: str = _pod_value("priority class of the proxy's pod", values.NAME, "high")
+    proxy_service_account: str = _pod_value(
+        "the Kubernetes account with which the proxy uses the bucket",
+        values.NAME,
+        "pathways",
+        "the namespace's default",
+    )
+    proxy_labels: tuple[str, ...] = _pod_values(
+        "labels for the proxy's Job and pod, each KEY=VALUE", values.OWN_LABEL, "team=research"
+    )
+    proxy_env: tuple[str, ...] = _pod_values(
+        "variables of the proxy's program, each NAME=VALUE", values.VARIABLE, "TF_CPP_MIN_LOG_LEVEL=0"
+    )
+    unpickle: bool = _flag(
+        "trust the TPU hosts to run code here: take any object, and show any HTML, that colocated code sends back",
+        of="session",
+    )
 
 
-SETTINGS = ("tpu", *(each.name for each in fields(ConnectConfig) if each.name != "instances"))
-"""The names of all settings."""
-_OWN_PROXY = frozenset(SETTINGS) - {
-    *("job", "cluster", "project", "region", "context", "kubeconfig", "namespace", "profile", "local"),
-    *("wait", "timeout", "tunnel", "unpickle"),
+SETTINGS: Mapping[str, SettingSpec] = {
+    spec.name: spec for spec in (SettingSpec(**{"name": each.name, **each.metadata}) for each in fields(ConnectConfig))
 }
-"""Settings of a proxy of one's own, which a session that uses the proxy of a job does not have."""
-
-
-def resolve(arguments: Mapping[str, Any], *, environ: Mapping[str, str] | None = None) -> ConnectConfig:
-    """Make a validated config from `arguments`, the environment and the profile.
-
-    Args:
-      arguments: Values by the names in :data:`SETTINGS` or :data:`ALIASES`. None means not given.
-      environ: The environment to read instead of the process's own.
-
-    Raises:
-      ConfigError: A value is malformed, a name is not a setting, two names of one setting have different values, one
-        lacks what it belongs to, or the profile does not exist.
-    """
-    given = _checked({name: value for name, value in arguments.items() if value is not None}, "{}".format)
-    from_environment = _from_environment(os.environ if environ is None else environ)
-    name = str(given.get("profile") or from_environment.get("profile") or "")
-    values = {**_from_profile(name), **from_environment, **given}
-    if values.get("job"):
-        values = _for_job(values, given)
-    if "tpu" in values:
-        values["instances"] = values.pop("tpu")
-    config = ConnectConfig(**values)
-    # In a profile or in the environment these are for those connections that have a relay.
-    if of_relay := sorted({"keep", "relay_image"} & set(given)):
-        if config.relay is False:
-            raise ConfigError(
-                f"{of_relay[0]} was given, but no relay.",
-                hint=advice("Leave out {no_relay} or {it}.", it=option(of_relay[0])),
-            )
-        config = replace(config, relay=True)
-    if given.get("priority") and not config.queue:
-        raise ConfigError("A priority needs a queue.", hint=advice("Add {queue:NAME}, or leave out {priority}."))
-    if config.cluster and not (config.project and config.region):
-        raise ConfigError(
-            f"Cluster {config.cluster!r} needs its project and region.",
-            hint=advice("Add {project} and {region}, or use {context}."),
-        )
-    if config.instances and config.at_least > (wanted := sum(config.instances.values())):
-        raise ConfigError(
-            f"At least {config.at_least} slices were asked for, but only {wanted} in all.",
-            hint=advice("Raise the number in {tpu}, or ask for {at_least:{wanted}}.", wanted=wanted),
-        )
-    return config
-
-
-def _for_job(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `values` for a session that uses a job's proxy; those for a proxy of one's own do not apply to it.
-
-    Raises:
-      ConfigError: Both are among `given`, the arguments.
-    """
-    both = sorted(name for name in _OWN_PROXY if given.get(name))
-    if both and not given.get("job"):
-        # Those for a proxy were asked for here and now, the job by a profile or the environment.
-        return {name: value for name, value in values.items() if name != "job"}
-    if both:
-        flag = f"--{both[0].replace('_', '-')}"
-        raise ConfigError(
-            f"Job {values['job']} has its proxy and its slices already, so {flag} does not apply.",
-            hint=advice("Leave out {flag} to attach to the job, or {job} for a proxy of your own.", flag=flag),
-        )
-    return {name: value for name, value in values.items() if name not in _OWN_PROXY}
-
-
-def canonical(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `values` with aliases replaced by the settings' own names."""
-    return {ALIASES.get(name, name): value for name, value in values.items()}
-
-
-def profiles() -> dict[str, dict[str, Any]]:
-    """Return all profiles by name.
-
-    Raises:
-      ConfigError: The file is not valid TOML, has something else than ``profiles``, or that is not a table of tables.
-    """
-    path = profiles_path()
-    try:
-        # Opening a named pipe waits for a writer.
-        if path.exists() and not path.is_file():
-            raise OSError("it is not a file")
-        whole = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, RecursionError) as error:
-        # Not valid TOML or UTF-8, or a number of thousands of digits, which are all ValueErrors.
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise ConfigError(
-            f"{path} cannot be read: {reason}.", hint="Fix the file, or move it away to use the defaults."
-        ) from error
-    # A table that is misspelled would be a profile that is never used.
-    if further := sorted(set(whole) - {"profiles"}):
-        raise ConfigError(f"{path}: {further[0]} is not known here.", hint="Write each profile as [profiles.NAME].")
-    tables = whole.get("profiles", {})
-    if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
-        raise ConfigError(f"{path}: profiles must be tables.", hint="Write each profile as [profiles.NAME].")
-    return tables
-
-
-def profiles_path() -> Path:
-    """Return the path of the file with the profiles."""
-    from jupyter_core.paths import jupyter_config_dir
-
-    return Path(jupyter_config_dir()) / "pathways.toml"
+"""All settings by name."""
+ALIASES: Mapping[str, str] = {each.alias: each.name for each in SETTINGS.values() if each.alias}
+"""Other names of settings: those of pathwaysutils."""
 
 
 def runtime_dir() -> Path:
@@ -248,59 +302,3 @@ def runtime_dir() -> Path:
             hint="Set JUPYTER_RUNTIME_DIR to a directory that you can write to.",
         ) from error
     return path
-
-
-def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings in the environment; an empty variable counts as not set."""
-    given = {
-        name.removeprefix(ENVIRONMENT_PREFIX).lower(): value
-        for name, value in environ.items()
-        if name.startswith(ENVIRONMENT_PREFIX) and value
-    }
-    return _checked(given, lambda name: f"{ENVIRONMENT_PREFIX}{name.upper()}")
-
-
-def _from_profile(name: str) -> dict[str, Any]:
-    known = profiles()
-    if name and name not in known:
-        listed = ", ".join(sorted(known)) or "none yet"
-        raise ConfigError(f"There is no profile {name!r}.", hint=f"Profiles in {profiles_path()}: {listed}.")
-    profile = name or "default"
-    return _checked(known.get(profile, {}), lambda setting: f"{setting} in profile {profile!r} of {profiles_path()}")
-
-
-def _checked(given: Mapping[str, Any], label: Callable[[str], str]) -> dict[str, Any]:
-    """Validate the settings of one source; return them under the settings' own names.
-
-    Args:
-      label: Returns how an error refers to the setting of a name, e.g. the environment variable.
-    """
-    checked: dict[str, Any] = {}
-    spelled: dict[str, str] = {}
-    for name, value in given.items():
-        setting = ALIASES.get(name, name)
-        if setting not in SETTINGS:
-            raise _unknown(name, label)
-        result = check(setting, value, label(name))
-        if setting in checked and checked[setting] != result:
-            raise ConfigError(
-                f"{label(spelled[setting])} and {label(name)} are two names of one setting, and their values differ.",
-                hint=f"Leave out {name if setting == spelled[setting] else spelled[setting]}.",
-            )
-        checked[setting], spelled[setting] = result, name
-    return checked
-
-
-def _unknown(name: str, label: Callable[[str], str]) -> ConfigError:
-    known = [*SETTINGS, *ALIASES]
-    # The beginning of a setting's name is more likely meant than a similar name.
-    longer = [each for each in known if each.startswith(f"{name}_")]
-    close = longer if len(longer) == 1 else difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    # Environment variables are in capitals.
-    spell = str.upper if label(name).startswith(ENVIRONMENT_PREFIX) else str
-    prefix = ENVIRONMENT_PREFIX if spell is str.upper else ""
-    listed = f"Settings: {', '.join(spell(each) for each in sorted(SETTINGS))}."
-    return ConfigError(
-        f"Unknown setting {label(name)}.",
-        hint=f"Did you mean {prefix}{spell(close[0])}? {listed}" if close else listed,
-    )

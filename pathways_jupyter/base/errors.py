@@ -3,6 +3,8 @@
 A face (magic, command line, server) shows only ``str(error)`` and ``error.advice(face)``. So the message must name the
 thing that failed, and the hint the command or setting that fixes it. The message is the same in every face, so it names
 no flag and no magic.
+
+What a supervisor raises for its kernel is here too: an error between processes arrives as one of this module.
 """
 
 from __future__ import annotations
@@ -11,21 +13,24 @@ import os
 import sys
 from typing import Any
 
-from pathways_jupyter.base import sentences
-from pathways_jupyter.base.sentences import Face, worded
+from pathways_jupyter.base import project, sentences
+from pathways_jupyter.base.pages import topic_of
+from pathways_jupyter.base.sentences import Face, advice, worded
 
 
 def is_coloured() -> bool:
-    """Whether errors may be coloured: neither NO_COLOR nor IPython's ``%colors NoColor`` forbids it."""
+    """Return whether errors may be coloured: neither NO_COLOR nor IPython's ``%colors NoColor`` forbids it."""
     # A process without IPython does not pay for its import.
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return not os.environ.get("NO_COLOR") and str(getattr(shell, "colors", "")).lower() != "nocolor"
 
 
-def documentation(heading: str) -> str:
-    """Return where the documentation explains what has this heading: an error's class, or a finding of the doctor."""
-    return f"docs: troubleshooting#{heading.lower().replace(' ', '-')}"
+def more(name: str, face: Face) -> str:
+    """Return how to read more about `name`: the class of an error, or a finding of the doctor."""
+    command = worded(advice("{explain:{topic}}", topic=topic_of(name)), face)
+    address = project.page("docs/troubleshooting.md")
+    return f"more: {command}{f', {address}#{topic_of(name)}' if address else ''}"
 
 
 class PathwaysError(Exception):
@@ -50,11 +55,11 @@ class PathwaysError(Exception):
             self.add_note(self.advice(Face.SCRIPT))
 
     def advice(self, face: Face) -> str:
-        """Return the hint with the commands of `face`, and where the documentation has more; empty without a hint."""
+        """Return the hint and the command that explains more, worded for `face`; empty without a hint."""
         if not self.hint or type(self) is PathwaysError:
-            # The base class has no heading of its own.
+            # The base class has no section of its own.
             return worded(self.hint, face)
-        return f"{worded(self.hint, face)} ({documentation(type(self).__name__)})"
+        return f"{worded(self.hint, face)} ({more(type(self).__name__, face)})"
 
     @property
     def sentence(self) -> str:
@@ -84,8 +89,26 @@ class ConfigError(PathwaysError):
     """An argument, a profile or an environment variable cannot be used; nothing was changed."""
 
 
+class NoKubeconfigError(ConfigError):
+    """There is no kubeconfig at all: the user has not set up a cluster yet, so nothing is broken."""
+
+
 class ClusterError(PathwaysError):
     """The Kubernetes API could not be reached, or refused the credentials."""
+
+
+class Unreachable(ClusterError):
+    """Connecting to the API server failed; nothing was sent.
+
+    Attributes:
+      may_pass: Whether it may be over in a moment, as a refused connection; a wrong name or certificate stays.
+    """
+
+    may_pass = False
+
+
+class ConnectionLost(ClusterError):
+    """The connection ended before the answer was complete; the server may or may not have acted on the request."""
 
 
 class ApiError(ClusterError):

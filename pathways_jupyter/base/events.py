@@ -7,12 +7,12 @@ Supervisor, kernel, server extension and browser exchange these. An event is pla
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from pathways_jupyter.base import sentences
+from pathways_jupyter.base import sentences, text
 
 
 class SessionState(StrEnum):
@@ -30,8 +30,10 @@ class SessionState(StrEnum):
     """The connection to the proxy is lost, and retried; a relay beside the proxy keeps its arrays, and JAX waits."""
     LOST = "lost"
     """The proxy is gone with all arrays; a reconnect gets a new one."""
+    SUSPENDED = "suspended"
+    """The proxy was removed once its arrays were saved; a resume gets a new one and restores them."""
     CLOSING = "closing"
-    """What was made for it is being removed."""
+    """Proxy, Lease and tunnel are being removed."""
     CLOSED = "closed"
     """Nothing of it is left."""
     FAILED = "failed"
@@ -39,22 +41,26 @@ class SessionState(StrEnum):
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a proxy with this session's arrays, even if JAX has to wait for it at the moment."""
+        """Return whether there is a proxy with this session's arrays, even if JAX has to wait for it at the moment."""
         return self in _CONNECTED
 
 
 _CONNECTED = frozenset({SessionState.CONNECTED, SessionState.DEGRADED, SessionState.INTERRUPTED})
-_WAITED = frozenset({SessionState.CONNECTED, SessionState.LOST, SessionState.FAILED, SessionState.CLOSING})
-"""What follows on waiting; a session that was connected before falls back to LOST when its new proxy fails."""
+_WAITED = frozenset(
+    {SessionState.CONNECTED, SessionState.LOST, SessionState.SUSPENDED, SessionState.FAILED, SessionState.CLOSING}
+)
+"""Next states after waiting; a session that was connected or suspended falls back when its new proxy fails."""
 
 TRANSITIONS: Mapping[SessionState, frozenset[SessionState]] = {
     SessionState.STARTING: _WAITED | {SessionState.WAITING},
     SessionState.WAITING: _WAITED,
     **{
-        each: (_CONNECTED - {each}) | {SessionState.STARTING, SessionState.LOST, SessionState.CLOSING}
+        each: (_CONNECTED - {each})
+        | {SessionState.STARTING, SessionState.LOST, SessionState.SUSPENDED, SessionState.CLOSING}
         for each in _CONNECTED
     },
     SessionState.LOST: frozenset({SessionState.STARTING, SessionState.CLOSING}),
+    SessionState.SUSPENDED: frozenset({SessionState.STARTING, SessionState.CLOSING}),
     SessionState.CLOSING: frozenset({SessionState.CLOSED}),
     SessionState.FAILED: frozenset({SessionState.CLOSING}),
     SessionState.CLOSED: frozenset(),
@@ -78,6 +84,8 @@ class EventKind(StrEnum):
     """The proxy is gone, and so is all data on its devices."""
     SUPERVISOR_LOST = "supervisor-lost"
     """The supervisor ended without cleaning up; only the kernel itself can detect it."""
+    ARRAYS_LOST = "arrays-lost"
+    """So many arrays of the kernel were on a proxy that is gone, as it recorded: their ``count`` and ``bytes``."""
     WARNING = "warning"
     """Something that the user should know, and that stops nothing."""
     ELASTIC = "elastic"
@@ -89,7 +97,9 @@ class EventKind(StrEnum):
 SLICE_EVENTS = frozenset({EventKind.SLICE_PLACED, EventKind.SLICE_HEALED, EventKind.SLICE_DOWN})
 LOSSES = frozenset({EventKind.PROXY_LOST, EventKind.SUPERVISOR_LOST})
 """Of all arrays of a session."""
-_WITHOUT_SLICES = frozenset({SessionState.STARTING, SessionState.LOST, SessionState.CLOSED, SessionState.FAILED})
+_WITHOUT_SLICES = frozenset(
+    {SessionState.STARTING, SessionState.LOST, SessionState.SUSPENDED, SessionState.CLOSED, SessionState.FAILED}
+)
 """States in which a session holds no slices; while closing it still does."""
 
 
@@ -161,10 +171,43 @@ class SessionSlice:
     index: int
     up: bool
 
+    @property
+    def numbers(self) -> str:
+        """Its number for people, and the session's own where that is another: ``6 (your 0)``."""
+        if self.number is None or self.number == self.index:
+            return str(self.index)
+        return f"{self.number} (your {self.index})"
+
     def __str__(self) -> str:
-        if self.number is None:
-            return f"your slice {self.index}"
-        return f"slice {self.number}" + (f" (your {self.index})" if self.number != self.index else "")
+        return f"your slice {self.index}" if self.number is None else f"slice {self.numbers}"
+
+
+@dataclass(frozen=True)
+class SavedArrays:
+    """The arrays of a session that was suspended, until its kernel has restored them.
+
+    Attributes:
+      count: Number of arrays.
+      bytes: Theirs, without replicas.
+      place: Where they are saved: ``gs://BUCKET/...``.
+      at: When the session was suspended, in seconds since the epoch.
+    """
+
+    count: int
+    bytes: int
+    place: str
+    at: float
+
+    def __str__(self) -> str:
+        return f"{text.count(self.count, 'array')} ({text.size(self.bytes)}) in {self.place}"
+
+
+def find_slice(slices: Iterable[SessionSlice], number: int) -> SessionSlice | None:
+    """Return the slice of a session that `number` means: by the service's number, or else by the session's own."""
+    held = tuple(slices)
+    return next((each for each in held if each.number == number), None) or next(
+        (each for each in held if each.index == number), None
+    )
 
 
 def slices_after(slices: tuple[SessionSlice, ...], event: Event) -> tuple[SessionSlice, ...]:

@@ -8,6 +8,11 @@ and releases the lock itself, which Python does without a gap.
 Where a KeyboardInterrupt between any two steps would leave something half done, such as a proxy without an owner or a
 module half imported, :func:`count_sigint` counts interrupts instead. They act where it is safe: when a wait for
 :class:`Changes` ends, and wherever :func:`raise_if_interrupted` is called.
+
+The same where we print. ipykernel's streams wait for their thread in Python code, so that a KeyboardInterrupt there can
+cut the kernel off; one inside ``Thread.is_alive()`` or ``join()`` marks a living thread as ended up to Python 3.12
+(python/cpython#90882); and one inside JAX's garbage collector's callback is dropped (jax-ml/jax#18246). So all that
+prints runs in :func:`defer_sigint`, and what is not ours and waits, in :func:`raise_sigint`.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TypeVar
 
 Value = TypeVar("Value")
@@ -79,7 +85,7 @@ class Changes:
                     self._waiters.remove(waiter)
 
 
-class Event:
+class InterruptibleEvent:
     """A flag that other threads wait for, as :class:`threading.Event`."""
 
     def __init__(self) -> None:
@@ -87,7 +93,7 @@ class Event:
         self._is_set = False
 
     def is_set(self) -> bool:
-        """Whether the flag is set."""
+        """Return whether the flag is set."""
         return self._is_set
 
     def set(self) -> None:
@@ -120,18 +126,32 @@ def next_of(arrived: queue.SimpleQueue[Value], seconds: float = math.inf) -> Val
     raise TimeoutError
 
 
+@dataclass
+class _Interrupt:
+    """One interrupt, in the lists of all blocks that have counted it."""
+
+    taken: bool = False
+
+
 class SigintCounter:
-    """What the main thread waits for while interrupts are counted; see :func:`count_sigint`.
+    """Interrupts counted while the main thread waits; see :func:`count_sigint`."""
 
-    Attributes:
-      count: Number of interrupts so far.
-    """
-
-    def __init__(self, outer: SigintCounter | None = None) -> None:
-        self.count = 0
-        self._outer = outer
-        # It has no lock that a signal's handler could find taken by the code that it has interrupted.
+    def __init__(self) -> None:
+        # Neither has a lock that a signal's handler could find taken by the code that it has interrupted.
+        self._interrupts: list[_Interrupt] = []
         self._news: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    @property
+    def count(self) -> int:
+        """Number of interrupts that nothing has acted on yet."""
+        return sum(not each.taken for each in self._interrupts)
+
+    def take(self) -> int:
+        """Return the number of interrupts, on which the caller acts; also after the block."""
+        new = [each for each in self._interrupts if not each.taken]
+        for each in new:
+            each.taken = True
+        return len(new)
 
     def wake(self) -> None:
         """Make :meth:`wait_for` look at its condition; called by any thread after it has changed something."""
@@ -145,24 +165,21 @@ class SigintCounter:
                 self._news.get(timeout=min(left, _LOOK_SECONDS))
 
     def _handle(self, *_: object) -> None:
-        self.count += 1
+        self._interrupts.append(_Interrupt())
         self._news.put(None)
-        if self._outer is not None:
-            self._outer._handle()
 
 
 @contextlib.contextmanager
 def count_sigint() -> Iterator[SigintCounter]:
-    """Context manager: inside, an interrupt raises nothing by itself and is counted, here and in the blocks around.
+    """Context manager: inside, an interrupt raises nothing by itself and is counted.
 
     Waits inside look at this block's count only. So clean-up after an interrupt, in a block of its own, is not ended by
-    that interrupt, but by the next one. In other threads than the main thread, which get no interrupts, and where
-    SIGINT has another handler than Python's default, none is counted.
+    that interrupt, but by the next one. An interrupt that was raised or taken is no longer counted; what is left at the
+    end goes to the block around. In other threads than the main thread, which get no interrupts, and where SIGINT has
+    another handler than Python's default, none is counted.
     """
-    before, outer = signal.getsignal(signal.SIGINT), _innermost()
-    counter = SigintCounter(outer)
-    on_main = threading.current_thread() is threading.main_thread()
-    if not on_main or (outer is None and before is not signal.default_int_handler):
+    before, outer, counter = signal.getsignal(signal.SIGINT), _innermost(), SigintCounter()
+    if not _is_main() or (outer is None and before is not signal.default_int_handler):
         yield counter
         return
     try:
@@ -170,12 +187,52 @@ def count_sigint() -> Iterator[SigintCounter]:
         yield counter
     finally:
         signal.signal(signal.SIGINT, before)
+        if outer is not None:
+            outer._interrupts.extend(counter._interrupts)
+
+
+@contextlib.contextmanager
+def defer_sigint() -> Iterator[None]:
+    """Context manager: as :func:`count_sigint`, and what no wait inside has raised is raised at the end.
+
+    For what prints: an interrupt ends a wait, or the block, but never a line that is being written. One that the block
+    around has counted already is raised at the beginning.
+
+    Raises:
+      KeyboardInterrupt: Interrupted.
+    """
+    raise_if_interrupted()
+    with count_sigint() as counter:
+        yield
+    if counter.take():
+        raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def raise_sigint() -> Iterator[None]:
+    """Context manager: inside a block that counts interrupts, raise them at once again, as Python does.
+
+    For code that is not ours and may wait: the user's own, an answer that is typed, another library's requests.
+    """
+    counter = _innermost() if _is_main() else None
+    if counter is None:
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        # One that came before; no more can be counted now.
+        if counter.take():
+            raise KeyboardInterrupt
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def raise_if_interrupted() -> None:
     """Raise KeyboardInterrupt if an interrupt was counted in the innermost :func:`count_sigint`."""
     counter = _innermost()
-    if counter is not None and counter.count and threading.current_thread() is threading.main_thread():
+    if counter is not None and _is_main() and counter.take():
         raise KeyboardInterrupt
 
 
@@ -183,3 +240,7 @@ def _innermost() -> SigintCounter | None:
     # Only the handler itself says whether interrupts are counted: one may arrive between any two lines above.
     found = getattr(signal.getsignal(signal.SIGINT), "__self__", None)
     return found if isinstance(found, SigintCounter) else None
+
+
+def _is_main() -> bool:
+    return threading.current_thread() is threading.main_thread()

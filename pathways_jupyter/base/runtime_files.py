@@ -10,6 +10,7 @@ finds no socket whose path has capitals, except on a file system that ignores ca
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import sys
@@ -40,12 +41,19 @@ def embedded_clusters() -> Path:
     return runtime_dir() / "local"
 
 
+NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
+"""Errors of a process, or a machine, that has no descriptor left, which say nothing of the file."""
+
+
 def is_held(path: Path) -> bool:
-    """Whether a process holds `path` locked; False when there is no such file."""
+    """Return whether a process holds `path` locked; False when there is no such file.
+
+    True where it cannot be known: what is held must not be taken for abandoned.
+    """
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
+    except OSError as error:
+        return error.errno in NO_DESCRIPTOR
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -34,12 +34,18 @@ class Face(Enum):
 
 _GROUPS = ("colocated_", "elastic_", "job_", "multihost_", "service_")
 _COMMANDS = frozenset(
-    ["connect", "disconnect", "doctor", "env", "events", "logs", "reconnect", "sessions", "slices", "status"]
+    {
+        *("connect", "disconnect", "doctor", "env", "events", "explain", "logs", "reconnect", "resume", "sessions"),
+        *("slices", "status", "suspend"),
+    }
 )
 """Commands outside of the groups; all other placeholders are options of ``connect``."""
 _IN_SCRIPT: Mapping[str, str] = {
     "disconnect": "session.disconnect()",
     "reconnect": "session.reconnect()",
+    "resume": "session.resume()",
+    "resume --yes": "session.resume(yes=True)",
+    "suspend --yes": "session.suspend(yes=True)",
     "status": "session.status()",
     "events": "session.events()",
     "env": "session.environment()",
@@ -52,6 +58,9 @@ _IN_SCRIPT: Mapping[str, str] = {
 _IN_TERMINAL: Mapping[str, str] = {
     "disconnect": "pathways-jupyter sessions disconnect",
     "reconnect": "%pathways reconnect (in its notebook)",
+    "resume": "%pathways resume (in its notebook)",
+    "resume --yes": "%pathways resume --yes (in its notebook)",
+    "suspend --yes": "%pathways suspend --yes (in its notebook)",
     "status": "pathways-jupyter sessions",
     "events": "%pathways events (in its notebook)",
     "env": "%pathways env (in its notebook)",
@@ -72,7 +81,7 @@ _IN_SIDEBAR: Mapping[str, str] = {
     "region": "region",
 }
 """Replacements for options: labels of the connect dialog."""
-_SWITCHES = frozenset(["local", "relay", "share", "tunnel", "unpickle", "wait"])
+_SWITCHES = frozenset(["local", "relay", "share", "tunnel", "unpickle", "wait", "yes"])
 """Options that need no value: in a script they are set to True."""
 
 

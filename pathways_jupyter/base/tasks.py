@@ -14,7 +14,8 @@ import queue
 import random
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from pathways_jupyter.base import interrupts
@@ -92,7 +93,7 @@ class Backoff:
 
     @property
     def is_over(self) -> bool:
-        """Whether no time is left for another attempt. Iterating goes on regardless: the loop raises its last error."""
+        """Return whether no time is left for another attempt. Iterating goes on: the loop raises its last error."""
         return time.monotonic() + self._delay + self._pause > self._deadline
 
     def reset(self) -> None:
@@ -108,8 +109,8 @@ class Backoff:
         await asyncio.sleep(self.next_pause())
 
     def sleep(self) -> None:
-        """Pause this thread once."""
-        time.sleep(self.next_pause())
+        """Pause this thread once; an Interrupt ends the pause, also where it is counted."""
+        interrupts.InterruptibleEvent().wait(self.next_pause())
 
     def __aiter__(self) -> Backoff:
         return self
@@ -163,14 +164,14 @@ class Call:
         self._task: asyncio.Task[Any] | None = None
         self._started = False
         self._cancelled = False
-        self._ended = interrupts.Event()
+        self._ended = interrupts.InterruptibleEvent()
         self._wake: Callable[[], None] = lambda: None
         self.value: Any = None
         self.error: BaseException | None = None
 
     @property
     def ended(self) -> bool:
-        """Whether the coroutine has ended."""
+        """Return whether the coroutine has ended."""
         return self._ended.is_set()
 
     def start(self, wake: Callable[[], None] = lambda: None) -> None:
@@ -189,7 +190,7 @@ class Call:
         if self._task is not None:
             self.soon(self._task.cancel)
 
-    def join(self, seconds: float | None = None) -> None:
+    def wait_for_end(self, seconds: float | None = None) -> None:
         """Wait for the end, for `seconds` at most, if it was started."""
         if self._started:
             self._ended.wait(seconds)
@@ -235,6 +236,11 @@ def run(coroutine: Coroutine[Any, Any, Value], background: Background | None = N
       KeyboardInterrupt: Interrupted. The coroutine was cancelled and has cleaned up; after a second interrupt it may
         still be doing so.
     """
+    try:
+        interrupts.raise_if_interrupted()
+    except KeyboardInterrupt:
+        coroutine.close()
+        raise
     call = Call(coroutine, background)
     try:
         # Interrupt arrives in this thread only, so pass it on.
@@ -247,9 +253,9 @@ def run(coroutine: Coroutine[Any, Any, Value], background: Background | None = N
     except BaseException:
         # Where a signal has another handler, which raised this.
         call.cancel()
-        call.join()
+        call.wait_for_end()
         raise
-    if waiting.count:
+    if waiting.take():
         raise KeyboardInterrupt
     if call.error is not None:
         raise call.error
@@ -257,10 +263,82 @@ def run(coroutine: Coroutine[Any, Any, Value], background: Background | None = N
     return result
 
 
+def abandonable(
+    work: Callable[[], Value],
+    *,
+    name: str,
+    seconds: float = math.inf,
+    stop: Callable[[], object] | None = None,
+    stop_seconds: float = 0.0,
+    interrupted: Callable[[Value | None], BaseException] = lambda result: KeyboardInterrupt(),
+    watch: Callable[[Callable[[BaseException], None]], AbstractContextManager[object]] = contextlib.nullcontext,
+) -> Value:
+    """Run `work` in a daemon thread, as it may block where no interrupt reaches it; return its result.
+
+    An interrupt runs `stop` in another thread, and the wait goes on for a little. A second one ends it at once.
+
+    Args:
+      name: The thread's name.
+      seconds: Longest wait without an interrupt.
+      stop: Ends the work early, and may block too; without it an interrupt ends the wait.
+      stop_seconds: Longest wait for the work after an interrupt.
+      interrupted: Returns the error to raise after an interrupt, for the work's result, or None if it has not ended.
+      watch: Context manager over the wait. It gets a function that ends the wait with an error, from any thread.
+
+    Raises:
+      KeyboardInterrupt: Interrupted, or what `interrupted` returns; the thread goes on by itself.
+      TimeoutError: It has not ended within `seconds`; the same.
+      Exception: The error that `work` raised, or that ended the wait.
+    """
+    # Other threads append to these lists, and then wake the main thread.
+    results: list[Value] = []
+    errors: list[BaseException] = []
+    failures: list[BaseException] = []
+    interrupts.raise_if_interrupted()
+    with interrupts.count_sigint() as waiting:
+
+        def run() -> None:
+            try:
+                results.append(work())
+            except BaseException as error:
+                # Also what is no Exception, such as a panic in an extension module: nothing else ends the wait.
+                errors.append(error)
+            waiting.wake()
+
+        def fail(error: BaseException) -> None:
+            failures.append(error)
+            waiting.wake()
+
+        with watch(fail):
+            threading.Thread(target=run, name=name, daemon=True).start()
+            waiting.wait_for(lambda: results or errors or failures or waiting.count, seconds)
+            if waiting.count and stop is not None:
+                threading.Thread(target=stop, name=f"{name}-stop", daemon=True).start()
+                waiting.wait_for(lambda: results or errors or failures or waiting.count > 1, stop_seconds)
+    # A result that arrived together with a failure is complete, so it counts.
+    if failures and not results:
+        raise failures[0]
+    if waiting.take():
+        raise interrupted(results[0] if results else None)
+    if errors:
+        raise errors[0]
+    if not results:
+        raise TimeoutError
+    return results[0]
+
+
+@contextlib.contextmanager
 def iterate(
     source: Callable[[], AsyncIterator[Value]], background: Background | None = None
-) -> Generator[Value, None, None]:
-    """Yield the values of the asynchronous iterator from `source`; closing this generator cancels it."""
+) -> Iterator[Iterator[Value]]:
+    """Context manager over an iterator of the values of the asynchronous iterator from `source`.
+
+    In the block interrupts are counted, and raised where the next value is waited for, or at the block's end: what it
+    does with a value, such as printing it, is never cut. The end cancels the source, and waits for its clean-up.
+
+    Raises:
+      KeyboardInterrupt: Interrupted. The source has cleaned up; after a second interrupt it may still be doing so.
+    """
     arrived: queue.SimpleQueue[tuple[Value] | None] = queue.SimpleQueue()
     # Back-pressure: a flood of log lines waits in the network for a slow reader, not in memory.
     room = asyncio.Semaphore(_ROOM)
@@ -278,17 +356,21 @@ def iterate(
             # Wakes the reader at the end, also when the source raised.
             arrived.put(None)
 
-    call = Call(pump(), background)
-    try:
-        with interrupts.count_sigint() as waiting:
-            call.start(waiting.wake)
-        if waiting.count:
-            raise KeyboardInterrupt
+    def values(call: Call) -> Iterator[Value]:
         while (item := interrupts.next_of(arrived)) is not None:
             yield item[0]
             call.soon(room.release)
-    finally:
-        call.cancel()
-        call.join()
-    if call.error is not None and not isinstance(call.error, asyncio.CancelledError):
-        raise call.error
+        call.wait_for_end()
+        if call.error is not None:
+            raise call.error
+
+    with interrupts.defer_sigint():
+        call = Call(pump(), background)
+        try:
+            call.start()
+            yield values(call)
+        finally:
+            # In a block of its own: the interrupt that led here does not end the wait for the clean-up.
+            with interrupts.count_sigint():
+                call.cancel()
+                call.wait_for_end()

@@ -5,12 +5,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from pathways_jupyter.base.errors import ConfigError
 
 LARGEST_NUMBER = 2**31 - 1
 """The largest that Kubernetes takes in most of its fields; 68 years in seconds."""
 _UNITS: Mapping[str, float] = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+_ERROR = re.compile(
+    r"error|exception|fail|denied|refused|cannot|can't|could not|not found|no such|no module|fatal|abort", re.IGNORECASE
+)
+_LOG_PREFIX = re.compile(r"[IWEF]\d{4} [\d:.]+ +\d+ \S+\] ")
+"""Prefix of log messages of Kubernetes' programs."""
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhdw])")
 
 
@@ -36,6 +42,18 @@ def size(number: float) -> str:
     return f"{number / 1000:.1f} GB"
 
 
+def without_infinity(value: Any) -> Any:
+    """Return JSON values with each number that JSON does not have as its text, which settings take too: ``inf``.
+
+    Python writes such numbers as ``Infinity`` and ``NaN``, which no browser reads, nor most other programs.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {name: without_infinity(item) for name, item in value.items()}
+    return [without_infinity(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
 def ranges(numbers: Iterable[int], separator: str = ",") -> str:
     """Return `numbers` as one writes them, ``0,2-4``; three or more in a row become a range."""
     runs: list[list[int]] = []
@@ -45,6 +63,21 @@ def ranges(numbers: Iterable[int], separator: str = ",") -> str:
         else:
             runs.append([index])
     return separator.join(separator.join(map(str, run)) if len(run) < 3 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def reason(output: bytes | str, default: str = "", *, most: int = 300) -> str:
+    """Return the line of a failed program's output that says why: the last one about an error, else the last in words.
+
+    Args:
+      default: For output without any words.
+      most: Its longest length; what is longer ends after a whole word.
+    """
+    said = output.decode(errors="replace") if isinstance(output, bytes) else output
+    lines = [" ".join(_LOG_PREFIX.sub("", line.strip()).split()) for line in said.splitlines()]
+    # Not a closing bracket, such as that around the output of a program that it has called.
+    lines = [line for line in lines if any(map(str.isalnum, line))]
+    found = ([line for line in lines if _ERROR.search(line)] or lines or [default])[-1].rstrip(".")
+    return found if len(found) <= most else f"{found[:most].rpartition(' ')[0] or found[:most]} ..."
 
 
 def parse_whole_number(option: str, value: str | int, *, most: int = LARGEST_NUMBER) -> int:
@@ -89,7 +122,7 @@ def parse_seconds(option: str, value: str | float, *, least: float = 0.0, most: 
 
 
 def parse_ranges(text: str) -> set[int]:
-    """The inverse of :func:`ranges`."""
+    """Parse ranges, as :func:`ranges` formats them."""
     found: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")

@@ -23,7 +23,7 @@ _V4 = (*_SMALL_CUBES, "4x4x4", "4x4x8", "4x8x8", "4x4x16", "8x8x8", "8x8x12", "8
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineType:
     """One GKE machine type that carries TPU chips."""
 
     name: str
@@ -33,17 +33,17 @@ class Machine:
     device_kind: str
     topologies: tuple[str, ...]
     cubes: bool = False
-    """Whether other three-dimensional topologies in multiples of four are allowed as well."""
+    """True if other three-dimensional topologies in multiples of four are allowed as well."""
 
 
-MACHINES: tuple[Machine, ...] = (
-    Machine("tpu7x-standard-4t", "tpu7x", "tpu7x", 4, "TPU7x", _SMALL_CUBES, cubes=True),
-    Machine("ct6e-standard-4t", "tpuv6e", "tpu-v6e-slice", 4, "TPU v6 lite", ("1x1", *_FLAT)),
-    Machine("ct6e-standard-8t", "tpuv6e1t", "tpu-v6e-slice", 8, "TPU v6 lite", ("2x4",)),
-    Machine("ct5p-hightpu-4t", "tpuv5", "tpu-v5p-slice", 4, "TPU v5", _SMALL_CUBES, cubes=True),
-    Machine("ct5lp-hightpu-4t", "tpuv5e", "tpu-v5-lite-podslice", 4, "TPU v5 lite", _FLAT),
-    Machine("ct5lp-hightpu-8t", "tpuv5e1t", "tpu-v5-lite-podslice", 8, "TPU v5 lite", ("2x4",)),
-    Machine("ct4p-hightpu-4t", "tpuv4", "tpu-v4-podslice", 4, "TPU v4", _V4),
+MACHINES: tuple[MachineType, ...] = (
+    MachineType("tpu7x-standard-4t", "tpu7x", "tpu7x", 4, "TPU7x", _SMALL_CUBES, cubes=True),
+    MachineType("ct6e-standard-4t", "tpuv6e", "tpu-v6e-slice", 4, "TPU v6 lite", ("1x1", *_FLAT)),
+    MachineType("ct6e-standard-8t", "tpuv6e1t", "tpu-v6e-slice", 8, "TPU v6 lite", ("2x4",)),
+    MachineType("ct5p-hightpu-4t", "tpuv5", "tpu-v5p-slice", 4, "TPU v5", _SMALL_CUBES, cubes=True),
+    MachineType("ct5lp-hightpu-4t", "tpuv5e", "tpu-v5-lite-podslice", 4, "TPU v5 lite", _FLAT),
+    MachineType("ct5lp-hightpu-8t", "tpuv5e1t", "tpu-v5-lite-podslice", 8, "TPU v5 lite", ("2x4",)),
+    MachineType("ct4p-hightpu-4t", "tpuv4", "tpu-v4-podslice", 4, "TPU v4", _V4),
 )
 
 _GENERATIONS: Mapping[str, tuple[str, ...]] = {
@@ -57,8 +57,8 @@ _GENERATIONS: Mapping[str, tuple[str, ...]] = {
 _CORES_PER_CHIP: Mapping[str, int] = {"v5p": 2, "v4": 2}
 """Generations for which the number in a name such as ``v4-8`` counts cores; for others it counts chips."""
 
-_BY_VERSION: Mapping[str, Machine] = {machine.version: machine for machine in MACHINES}
-_BY_NAME: Mapping[str, Machine] = {
+_BY_VERSION: Mapping[str, MachineType] = {machine.version: machine for machine in MACHINES}
+_BY_NAME: Mapping[str, MachineType] = {
     **{machine.name: machine for machine in MACHINES},
     **{name: _BY_VERSION[versions[0]] for name, versions in _GENERATIONS.items()},
 }
@@ -73,7 +73,7 @@ _COUNTED = re.compile(rf"(?:tpu)?(?P<name>{'|'.join(_GENERATIONS)})-(?P<number>[
 class InstanceType:
     """One kind of slice, e.g. ``tpuv6e:2x2``."""
 
-    machine: Machine
+    machine: MachineType
     topology: str
 
     def __str__(self) -> str:
@@ -207,11 +207,11 @@ def parse_count(count: str | int, name: str) -> int:
 
 
 def format_instances(instances: Mapping[str, int]) -> str:
-    """The inverse of :func:`parse_instances`."""
+    """Format instances as :func:`parse_instances` reads them."""
     return ",".join(f"{name}={count}" for name, count in instances.items())
 
 
-def _valid_topology(machine: Machine, topology: str) -> bool:
+def _valid_topology(machine: MachineType, topology: str) -> bool:
     if topology in machine.topologies:
         return True
     axes = topology.split("x")

@@ -11,12 +11,13 @@ import os
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 from pathways_jupyter.base.config import ConnectConfig
-from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.errors import ConfigError, NoKubeconfigError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import kubeconfig as kubeconfigs
-from pathways_jupyter.kube.cluster_access import Cluster, proxy_of_environment, tls, url_problem
+from pathways_jupyter.kube.cluster_access import Cluster, proxy_of_environment, proxy_problem, tls, url_problem
 from pathways_jupyter.kube.credentials import (
     Credentials,
     ExecPlugin,
@@ -24,13 +25,14 @@ from pathways_jupyter.kube.credentials import (
     TokenFile,
     load_certificate,
 )
-from pathways_jupyter.kube.kubeconfig import REFETCH, Entry
+from pathways_jupyter.kube.kubeconfig import REFETCH, KubeconfigEntry
 
+OTHER_CLUSTERS = advice(
+    "{cluster}/{project}/{region} for GKE, or fetch credentials: "
+    "gcloud container clusters get-credentials CLUSTER --region REGION --project PROJECT."
+)
+"""Advice how to name a cluster that is not the embedded one, after the word "use"."""
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-
-
-class NoKubeconfigError(ConfigError):
-    """There is no kubeconfig at all: the user has not set up a cluster yet, so nothing is broken."""
 
 
 def load(
@@ -69,11 +71,7 @@ def load(
         return in_cluster(environ)
     raise NoKubeconfigError(
         "There is no kubeconfig, so there is no cluster to connect to.",
-        hint=advice(
-            "Use {local} for a cluster on this machine, {cluster}/{project}/{region} for GKE, or fetch "
-            "credentials: gcloud container clusters get-credentials CLUSTER --region REGION --project "
-            "PROJECT."
-        ),
+        hint=advice("Use {local} for a cluster on this machine, {others}", others=OTHER_CLUSTERS),
     )
 
 
@@ -117,18 +115,17 @@ def _from_context(context: kubeconfigs.Context, environ: Mapping[str, str]) -> C
     server = entry.text("server").rstrip("/")
     if problem := url_problem(server, ("https", "http")):
         raise entry.wrong("server", f"is {server!r}, which is not a URL: {problem}")
+    # The scheme may be in capitals, and decides whether there is TLS.
+    scheme, colon, rest = server.partition(":")
+    server = scheme.lower() + colon + rest
     proxy = entry.text("proxy-url")
-    if problem := url_problem(proxy) if proxy else "":
-        raise entry.wrong("proxy-url", f"is {proxy!r}, which is not a URL: {problem}")
+    problem, hint = proxy_problem(proxy) if proxy else ("", "")
+    if problem:
+        raise entry.wrong("proxy-url", f"is {proxy!r}, {problem}", hint)
     try:
         secure = tls(_material(entry, "certificate-authority"), verify=not entry.flag("insecure-skip-tls-verify"))
     except ConfigError as error:
         raise entry.about(error) from error
-    user, groups = context.user, context.user.texts("as-groups")
-    if len(groups) > 1:
-        raise user.wrong("as-groups", "names several groups, which is not supported")
-    headers = {"Impersonate-User": user.text("as")} if user.text("as") else {}
-    headers |= {"Impersonate-Group": groups[0]} if groups else {}
     return Cluster(
         name=context.name,
         server=server,
@@ -137,14 +134,34 @@ def _from_context(context: kubeconfigs.Context, environ: Mapping[str, str]) -> C
         ssl=secure if server.startswith("https://") else None,
         server_name=entry.text("tls-server-name"),
         proxy=proxy or proxy_of_environment(server, environ),
-        headers=headers,
+        headers=_impersonation(context.user),
     )
+
+
+def _impersonation(user: KubeconfigEntry) -> list[tuple[str, str]]:
+    """Return the headers with the identity that requests have instead of the user's own."""
+    extra = user.within("as-user-extra")
+    headers = [("Impersonate-User", user.text("as"))] if user.text("as") else []
+    headers += [("Impersonate-Group", group) for group in user.texts("as-groups")]
+    headers += [("Impersonate-Uid", user.text("as-uid"))] if user.text("as-uid") else []
+    headers += [
+        # What a header's name cannot have is percent-encoded there.
+        (f"Impersonate-Extra-{quote(name, safe='')}", value)
+        for name in extra.fields
+        for value in extra.texts(name)
+    ]
+    if headers and not user.text("as"):
+        raise user.wrong("as", "is missing, and the rest of an identity is given")
+    return headers
 
 
 def _credentials(context: kubeconfigs.Context, secure: ssl.SSLContext) -> Credentials:
     user = context.user
     certificate, key = _material(user, "client-certificate"), _material(user, "client-key")
-    if certificate and key:
+    if bool(certificate) != bool(key):
+        given, missing = ("certificate", "key") if certificate else ("key", "certificate")
+        raise user.wrong(f"client-{missing}", f"is missing, and there is a client-{given}")
+    if certificate:
         try:
             load_certificate(secure, certificate, key)
         except ConfigError as error:
@@ -167,7 +184,7 @@ def _credentials(context: kubeconfigs.Context, secure: ssl.SSLContext) -> Creden
     return Fixed(hint=hint)
 
 
-def _exec_plugin(entry: Entry, cluster: Entry, secure: ssl.SSLContext) -> ExecPlugin:
+def _exec_plugin(entry: KubeconfigEntry, cluster: KubeconfigEntry, secure: ssl.SSLContext) -> ExecPlugin:
     variables = entry.fields.get("env") or []
     if not isinstance(variables, list) or not all(
         isinstance(each, dict) and isinstance(each.get("name"), str) and isinstance(each.get("value"), str)
@@ -184,7 +201,7 @@ def _exec_plugin(entry: Entry, cluster: Entry, secure: ssl.SSLContext) -> ExecPl
     return ExecPlugin(config, directory=entry.file.parent, cluster=cluster.fields, context=secure)
 
 
-def _material(entry: Entry, name: str) -> bytes:
+def _material(entry: KubeconfigEntry, name: str) -> bytes:
     """Return the PEM bytes that an entry holds inline (``<name>-data``) or in a file that it names."""
     inline = entry.fields.get(f"{name}-data")
     if inline:

@@ -1,9 +1,7 @@
 """Client for one Kubernetes API server, on plain JSON.
 
-The `kubernetes` package sends the requests (see `library`); this module adds the retries and the errors. Requests are
-retried with backoff where that is safe: requests that were never sent, idempotent ones, and any that the server
-rejected because it is overloaded or has just started. A server that has never answered is not retried, so that a wrong
-address is reported at once.
+The `kubernetes` package sends the requests (see `library`); this module adds the errors, and retries where that is
+safe (see `retries`). A server that has never answered is not retried by default.
 """
 
 from __future__ import annotations
@@ -11,18 +9,16 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
-import re
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from pathways_jupyter.base.errors import ApiError, ClusterError
-from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube import answers, problems
-from pathways_jupyter.kube.clock import ServerClock, boot_seconds
-from pathways_jupyter.kube.problems import ConnectionLost, Unreachable
+from pathways_jupyter.kube.clock import RoundTrip, ServerClock, boot_seconds
+from pathways_jupyter.kube.retries import Retries
 from pathways_jupyter.kube.websocket import WebSocket
 
 if TYPE_CHECKING:
@@ -39,21 +35,12 @@ Query = Mapping[str, str]
 ANSWER_SECONDS = 30.0
 """Longest time for the server's answer to one attempt."""
 PATIENCE_SECONDS = 15.0
-"""How long a request is retried by default."""
+"""Default time for which a request is retried."""
 MAX_ANSWER_BYTES = 512 * 1024 * 1024
 """Longest body that is read into memory."""
 
 # Idempotent as this package uses them: doing one twice has the same result.
 _IDEMPOTENT = {"GET", "PUT", "PATCH", "DELETE"}
-_BUSY = {429, 503}
-_FIRST_PAUSE_SECONDS = 0.05
-_LONGEST_PAUSE_SECONDS = 2.0
-# A 403 of an API server in its first second, when it has read no roles.
-_WITHOUT_ROLES = re.compile(r"RBAC: .*not found", re.DOTALL)
-_ROLES_SECONDS = 3.0
-"""How long a 403 of an API server that does not know its roles yet is retried; it learns them within a second."""
-
-_T = TypeVar("_T")
 
 # `library`. Not sys.modules, which has it already while another thread is still importing it.
 _loaded: ModuleType | None = None
@@ -65,11 +52,11 @@ class Client:
     Args:
       cluster: The API server and its credentials, from :func:`pathways_jupyter.kube.auth.load`.
       patience: Seconds for which a request is retried while the server cannot be reached, once it has answered at all.
+      unknown: The same for a server that has never answered and refuses or resets connections.
     """
 
-    def __init__(self, cluster: Cluster, *, patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, cluster: Cluster, *, patience: float = PATIENCE_SECONDS, unknown: float = 0.0) -> None:
         self.cluster = cluster
-        self._patience = patience
         self._api: Api | None = None
         self._closed = False
         # Streams and WebSockets that are open, and requests in progress.
@@ -77,11 +64,13 @@ class Client:
         self._closing: asyncio.Task[None] | None = None
         # asyncio keeps only weak references to tasks.
         self._leaving: list[asyncio.Task[None]] = []
-        # Whether this server has ever answered, so that it is worth waiting for.
-        self._known = False
+        self._retries = Retries(patience, unknown)
         self._clock = ServerClock()
+        self.last_received = boot_seconds()
+        """Time of the last byte from the server, in :func:`boot_seconds`; at first when this was made."""
+        self.round_trip = RoundTrip()
         self.answered: Counter[tuple[str, int]] = Counter()
-        """How many requests had which method and answer's status."""
+        """Number of requests by method and status of the answer."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -157,8 +146,12 @@ class Client:
             return answer
 
         with self._using():
-            answer = await self._persist(attempt, again=again)
+            answer = await self._retries.run(attempt, self._reached, again=again)
         return answers.decode(answer, self.cluster.server)
+
+    async def open(self, connections: int) -> None:
+        """Open connections, so that later requests at once need no handshakes: each with a request for the version."""
+        await asyncio.gather(*(self.get("/version") for _ in range(connections)), return_exceptions=True)
 
     async def get(self, path: str, *, query: Query | None = None) -> Json:
         """GET an object or a list."""
@@ -200,7 +193,7 @@ class Client:
             raise self._refused(response, body, "GET", path, query)
 
         with self._using():
-            response = await self._persist(attempt, again=True, patience=patience)
+            response = await self._retries.run(attempt, self._reached, again=True, patience=patience)
             try:
                 yield self._chunks(response)
             finally:
@@ -228,9 +221,9 @@ class Client:
                 async with asyncio.timeout(ANSWER_SECONDS):
                     opened = await api.connect(request, protocols)
             except library.Refused as refusal:
-                self._known = True
+                self._retries.known = True
                 raise self._refused(refusal, refusal.body, problems.UPGRADE, path, query) from None
-            self._known = True
+            self._retries.known = True
             if opened.protocol not in protocols:
                 await opened.close()
                 raise ClusterError(
@@ -239,12 +232,15 @@ class Client:
                 )
             # Until the socket has ended: close() of this client waits for it.
             self._in_use += 1
-            return WebSocket(opened, self._done)
+            return WebSocket(opened, self._done, self.round_trip)
 
         with self._using():
-            return await self._persist(attempt, again=True, patience=patience)
+            return await self._retries.run(attempt, self._reached, again=True, patience=patience)
 
     # One attempt.
+
+    def _reached(self) -> Cluster:
+        return self.cluster
 
     async def _opened(self) -> Api:
         if self._api is None:
@@ -269,9 +265,10 @@ class Client:
     async def _send(self, api: Api, request: tuple[Any, ...]) -> ClientResponse:
         sent = boot_seconds()
         response = await api.send(request)
-        self._known = True
+        self._retries.known, self.last_received = True, boot_seconds()
         self.answered[response.method, response.status] += 1
         self._clock.correct(response.headers.get("Date", ""), sent)
+        self.round_trip.add(sent)
         return response
 
     async def _read(self, response: ClientResponse) -> bytes:
@@ -299,6 +296,7 @@ class Client:
         library = await _library()
         try:
             async for chunk in response.content.iter_any():
+                self.last_received = boot_seconds()
                 yield chunk
         except library.READ_ERRORS as error:
             raise library.failure(error, self.cluster.server) from error
@@ -319,53 +317,6 @@ class Client:
         after = answered.headers.get("Retry-After", "")
         error.retry_after = float(after) if after.isascii() and after.isdecimal() else 0.0
         return error
-
-    # Retries.
-
-    async def _persist(self, attempt: Callable[[], Awaitable[_T]], *, again: bool, patience: float | None = None) -> _T:
-        """Run `attempt` until it succeeds, its error is final, or `patience` is over.
-
-        `again` says whether the request may reach the server twice.
-        """
-        # With jitter, so that the kernels of a hub do not all return at the same moment after an outage.
-        seconds = self._patience if patience is None else patience
-        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=seconds)
-        renewed = tried = False
-        roles: Backoff | None = None
-        while True:
-            try:
-                return await attempt()
-            except TimeoutError as error:
-                # The server may be working on it, so only what may be repeated is sent again.
-                if not again or not self._known or backoff.is_over:
-                    raise problems.unreachable(error, self.cluster.server) from error
-            except Unreachable:
-                # Nothing was sent, so even a POST is safe to retry; but only if this server has ever answered.
-                if not self._known or backoff.is_over:
-                    raise
-            except ConnectionLost:
-                # The likely cause is a pooled connection that the server closed just now. A server that has never
-                # answered gets one more attempt only.
-                if not again or backoff.is_over or (tried and not self._known):
-                    raise
-            except ApiError as error:
-                # A token may have been revoked before its expiry. Renew it once; a second 401 is final.
-                if error.status == 401 and not renewed and await self.cluster.credentials.renew():
-                    renewed = True
-                    continue
-                if error.status == 403 and _WITHOUT_ROLES.search(str(error)):
-                    # Nothing was done, so any request may be sent again. With a limit of its own, because a watch has
-                    # no patience, and because the answer stays the same where a binding names a role that is gone.
-                    roles = roles or Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=_ROLES_SECONDS)
-                    if roles.is_over:
-                        raise
-                    await roles.wait()
-                    continue
-                backoff.delay(error.retry_after)
-                if error.status not in _BUSY or backoff.is_over:
-                    raise
-            tried = True
-            await backoff.wait()
 
 
 def preload() -> ModuleType:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import ssl
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from urllib.parse import urlsplit
-from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # Typeshed has no stub of it.
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import SplitResult, urlsplit
 
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.kube.credentials import Credentials
@@ -27,7 +26,7 @@ class Cluster:
       ssl: TLS settings; None when `server` is plain HTTP.
       server_name: Name in the server's certificate, where it is not the URL's host.
       proxy: URL of an HTTP proxy to go through, or empty.
-      headers: Sent with every request (impersonation).
+      headers: Sent with every request (impersonation); a name may come more than once.
     """
 
     name: str
@@ -37,7 +36,7 @@ class Cluster:
     ssl: ssl.SSLContext | None = None
     server_name: str = ""
     proxy: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Sequence[tuple[str, str]] = ()
 
 
 def tls(authority: bytes = b"", *, verify: bool = True) -> ssl.SSLContext:
@@ -74,6 +73,22 @@ def url_problem(text: str, schemes: tuple[str, ...] = ()) -> str:
     return ""
 
 
+def proxy_problem(text: str) -> tuple[str, str]:
+    """Return why `text` cannot be the proxy of an API server, as a sentence's end, and what to do; empty if it can.
+
+    kubectl takes SOCKS proxies too.
+    """
+    if problem := url_problem(text):
+        return f"which is not a URL: {problem}", ""
+    scheme = urlsplit(text).scheme
+    if scheme.startswith("socks"):
+        return "a SOCKS proxy, which is not supported", (
+            "Use an HTTP proxy. Or forward the API server's port, ssh -L 6443:SERVER:443 GATEWAY, and set server: "
+            "https://127.0.0.1:6443 and tls-server-name: SERVER in a kubeconfig without proxy-url."
+        )
+    return ("", "") if scheme in {"http", "https"} else ("which does not begin with http:// or https://", "")
+
+
 def proxy_of_environment(server: str, environ: Mapping[str, str]) -> str:
     """Return the URL of the HTTP proxy that the environment names for `server`; empty for a direct connection.
 
@@ -81,27 +96,50 @@ def proxy_of_environment(server: str, environ: Mapping[str, str]) -> str:
       ConfigError: It is not a URL.
     """
     proxy = environ.get("HTTPS_PROXY") or environ.get("https_proxy") or ""
-    host = urlsplit(server).hostname or ""
-    if not proxy or not server.startswith("https://") or host == "localhost" or host.startswith("127."):
-        return ""
     exempt = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
-    if proxy_bypass_environment(host, {"no": exempt}) or _is_in_networks(host, exempt):
+    if not proxy or not server.startswith("https://") or _is_exempt(urlsplit(server), exempt):
         return ""
     # Like curl and kubectl, read a proxy without a scheme as HTTP.
     url = proxy if "://" in proxy else f"http://{proxy}"
-    if problem := url_problem(url):
-        raise ConfigError(
-            f"HTTPS_PROXY is {proxy!r}, which is not a URL: {problem}.", hint="Fix the variable, or unset it."
-        )
+    problem, hint = proxy_problem(url)
+    if problem:
+        raise ConfigError(f"HTTPS_PROXY is {proxy!r}, {problem}.", hint=hint or "Fix the variable, or unset it.")
     return url
 
 
-def _is_in_networks(host: str, exempt: str) -> bool:
-    """Whether `host` is an address in one of the networks that NO_PROXY lists, such as ``10.0.0.0/8``."""
-    with contextlib.suppress(ValueError):
-        address = ipaddress.ip_address(host)
-        for each in filter(lambda name: "/" in name, exempt.split(",")):
+def _is_exempt(server: SplitResult, exempt: str) -> bool:
+    """Return whether a server is reached without the proxy, by the rules of Go's programs, and so of kubectl.
+
+    This machine always is. An entry of NO_PROXY is ``*``, a network, or an address or a name, both with a port or for
+    all ports: ``x.test`` stands for its subdomains too, ``.x.test`` and ``*.x.test`` only for those.
+    """
+    host, port = (server.hostname or "").lower(), server.port or 443
+    address = _address(host)
+    if host == "localhost" or (address is not None and address.is_loopback):
+        return True
+    for entry in filter(None, (each.strip().lower() for each in exempt.split(","))):
+        if entry == "*":
+            return True
+        if "/" in entry:
             with contextlib.suppress(ValueError):
-                if address in ipaddress.ip_network(each.strip(), strict=False):
+                if address is not None and address in ipaddress.ip_network(entry, strict=False):
                     return True
+            continue
+        name, colon, number = entry.rpartition(":")
+        if not colon or _address(entry) is not None:
+            name, number = entry, ""
+        if number and number != str(port):
+            continue
+        name = name.removeprefix("[").removesuffix("]").removeprefix("*")
+        same = _address(name)
+        is_meant = name == host or host.endswith(f".{name.removeprefix('.')}") if same is None else same == address
+        if name and is_meant:
+            return True
     return False
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 from pathways_jupyter.base.errors import ClusterError, ConfigError
 from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.text import reason
 
 MARGIN_SECONDS = 60.0
 """A credential that expires sooner is renewed before use, so that it does not expire on its way."""
@@ -35,7 +36,7 @@ class Credentials(Protocol):
     """A source of the ``Authorization`` header."""
 
     hint: str
-    """What the user can do when the API server refuses even renewed credentials."""
+    """Advice for when the API server refuses even renewed credentials."""
 
     async def authorization(self) -> str:
         """Return the header's value; empty when TLS carries the credential (a client certificate)."""
@@ -182,8 +183,7 @@ class ExecPlugin(Renewable):
         finally:
             transport.close()
         if code := transport.get_returncode():
-            lines = printed.complaint.decode(errors="replace").strip().splitlines() or ["no message"]
-            raise self._failed(f"exit code {code}: {lines[-1]}")
+            raise self._failed(f"exit code {code}: {reason(printed.complaint, 'no message')}")
         try:
             status = dict(json.loads(printed.output)["status"])
         except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -240,12 +240,12 @@ class ExecPlugin(Renewable):
 
 
 def is_token(text: str) -> bool:
-    """Whether `text` can be sent as a token; a line break in it would start another header."""
+    """Return whether `text` can be sent as a token; a line break in it would start another header."""
     return bool(text) and text.isprintable()
 
 
 class _Printed(asyncio.SubprocessProtocol):
-    """What a program prints.
+    """Output of a program.
 
     Not asyncio's streams: with them, waiting for a program ends only when its pipes have been read to their ends,
     even if it was killed. A full pipe that is not read, or one that a child of the program keeps open, has no end.

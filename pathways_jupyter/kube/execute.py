@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
-from pathways_jupyter.base.errors import ClusterError
+from pathways_jupyter.base.errors import ClusterError, ConnectionLost
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS
-from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.kube.websocket import WebSocket
 
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")

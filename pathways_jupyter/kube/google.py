@@ -157,6 +157,16 @@ def _endpoint(described: Mapping[str, Any], cluster: str) -> tuple[str, bytes]:
     host, authority = described.get("endpoint"), (described.get("masterAuth") or {}).get("clusterCaCertificate")
     if not host or not authority:
         state = described.get("status", "in an unknown state")
+        if dns.get("endpoint") and state == "RUNNING":
+            raise ClusterError(
+                f"GKE cluster {cluster} cannot be reached: its DNS endpoint takes no external traffic, and it has no "
+                "IP endpoint.",
+                hint=advice(
+                    "Open the DNS endpoint, or ask your cluster administrator to: gcloud container clusters update "
+                    "{cluster_name} --location=LOCATION --enable-dns-access.",
+                    cluster_name=cluster,
+                ),
+            )
         raise ClusterError(
             f"GKE cluster {cluster} has no endpoint; it is {state}.", hint="Wait until it is RUNNING, and try again."
         )

@@ -26,7 +26,7 @@ _TYPES = {str: "text", bool: "true or false", list: "a list", dict: "a mapping",
 
 
 @dataclass(frozen=True)
-class Entry:
+class KubeconfigEntry:
     """The fields of one named cluster or user, with absolute paths.
 
     Kubeconfigs are written by hand and by many programs, so each field is checked when it is read; errors name the
@@ -69,21 +69,21 @@ class Entry:
         """
         listed = self._of(field, list) or []
         return tuple(
-            Entry(self.file, self.title, {f"{field}[{at}]": each}).text(f"{field}[{at}]")
+            KubeconfigEntry(self.file, self.title, {f"{field}[{at}]": each}).text(f"{field}[{at}]")
             for at, each in enumerate(listed)
         )
 
-    def within(self, field: str) -> Entry:
+    def within(self, field: str) -> KubeconfigEntry:
         """Return a field that is a mapping as an entry; without fields where it is not set.
 
         Raises:
           ConfigError: It is not a mapping.
         """
-        return Entry(self.file, f"{field} of {self.title}", self._of(field, dict) or {})
+        return KubeconfigEntry(self.file, f"{field} of {self.title}", self._of(field, dict) or {})
 
-    def wrong(self, field: str, problem: str) -> ConfigError:
+    def wrong(self, field: str, problem: str, hint: str = "") -> ConfigError:
         """Return the error for a field that cannot be used; `problem` continues the sentence."""
-        return ConfigError(f"{self.file}: {field} of {self.title} {problem}.", hint=f"Fix it. {REFETCH}")
+        return ConfigError(f"{self.file}: {field} of {self.title} {problem}.", hint=hint or f"Fix it. {REFETCH}")
 
     def about(self, error: ConfigError) -> ConfigError:
         """Return `error` with the file and the name of this entry before its message."""
@@ -109,8 +109,8 @@ class Context:
 
     name: str
     namespace: str
-    cluster: Entry
-    user: Entry
+    cluster: KubeconfigEntry
+    user: KubeconfigEntry
 
 
 @dataclass(frozen=True)
@@ -119,9 +119,9 @@ class Kubeconfig:
 
     files: tuple[Path, ...]
     current: str
-    contexts: Mapping[str, Entry]
-    clusters: Mapping[str, Entry]
-    users: Mapping[str, Entry]
+    contexts: Mapping[str, KubeconfigEntry]
+    clusters: Mapping[str, KubeconfigEntry]
+    users: Mapping[str, KubeconfigEntry]
 
     def context(self, name: str = "") -> Context:
         """Return the context `name`, or the current one.
@@ -155,7 +155,7 @@ class Kubeconfig:
             name=wanted,
             namespace=entry.text("namespace"),
             cluster=self.clusters[cluster],
-            user=self.users.get(user, Entry(entry.file, "no user", {})),
+            user=self.users.get(user, KubeconfigEntry(entry.file, "no user", {})),
         )
 
 
@@ -186,7 +186,7 @@ def read(files: tuple[Path, ...]) -> Kubeconfig:
       ConfigError: A file cannot be read or is not a kubeconfig.
     """
     current = ""
-    sections: dict[str, dict[str, Entry]] = {"contexts": {}, "clusters": {}, "users": {}}
+    sections: dict[str, dict[str, KubeconfigEntry]] = {"contexts": {}, "clusters": {}, "users": {}}
     for file in files:
         content = _parse(file)
         current = current or str(content.get("current-context") or "")
@@ -228,7 +228,7 @@ def _parse_text(text: str) -> Any:
         raise ValueError(" ".join(str(error).split())) from error
 
 
-def _entries(content: Mapping[str, Any], section: str, file: Path) -> list[tuple[str, Entry]]:
+def _entries(content: Mapping[str, Any], section: str, file: Path) -> list[tuple[str, KubeconfigEntry]]:
     listed = content.get(section) or []
     kind = section.removesuffix("s")
     try:
@@ -239,7 +239,7 @@ def _entries(content: Mapping[str, Any], section: str, file: Path) -> list[tuple
         for key in _PATHS & fields.keys():
             if fields[key] and isinstance(fields[key], str):
                 fields[key] = str(file.parent / Path(fields[key]).expanduser())
-    return [(name, Entry(file, f"{kind} {name!r}", fields)) for name, fields in named]
+    return [(name, KubeconfigEntry(file, f"{kind} {name!r}", fields)) for name, fields in named]
 
 
 def _unreadable(file: Path, problem: str) -> ConfigError:

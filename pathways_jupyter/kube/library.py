@@ -7,8 +7,13 @@ imports this module when the first request is sent.
 
 from __future__ import annotations
 
+import fcntl
+import socket
 import struct
+import sys
+import termios
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
@@ -16,18 +21,25 @@ from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.stream.ws_client import get_websocket_url
 from yarl import URL
 
-from pathways_jupyter.base.errors import ClusterError
+from pathways_jupyter.base.errors import ClusterError, ConnectionLost, Unreachable
 from pathways_jupyter.kube.cluster_access import Cluster
-from pathways_jupyter.kube.problems import ConnectionLost, Unreachable, lost, unreachable
+from pathways_jupyter.kube.problems import lost, unreachable
 
 CONNECT_SECONDS = 10.0
 """Longest time to connect, TLS included."""
 READ_BYTES = 256 * 1024
-"""What is buffered for a slow reader before reading from the connection pauses."""
+"""Bytes that are buffered for a slow reader before reading from the connection pauses."""
 READ_ERRORS = (aiohttp.ClientError, OSError, ValueError)
-"""What reading an answer may raise; :func:`failure` translates it."""
+"""Errors of reading an answer; :func:`failure` translates them."""
 
 _SMALL_BYTES = 16 * 1024
+_BYTES_ACKED = slice(120, 128)
+"""Position of `tcpi_bytes_acked` in Linux's ``tcp_info``."""
+_SO_NWRITE = 0x1024
+"""macOS's option for the bytes in the send buffer, which Python does not name."""
+_KEEPALIVE = {"TCP_KEEPIDLE": 4, "TCP_KEEPALIVE": 4, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}
+"""Interval and number of TCP's probes on an idle connection, in seconds: one that a network has forgotten ends within
+10 s. macOS has the second name for the first one."""
 _FOREVER = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
 
 
@@ -56,7 +68,9 @@ class Api(ApiClient):  # type: ignore[misc]  # The package is not typed.
 
     def __init__(self, cluster: Cluster) -> None:
         self._credentials = cluster.credentials
-        self.connector = aiohttp.TCPConnector(limit=0, ssl=cluster.ssl or True, keepalive_timeout=60)
+        self.connector = aiohttp.TCPConnector(
+            limit=0, ssl=cluster.ssl or True, keepalive_timeout=60, socket_factory=_probed_socket
+        )
         authorities = cluster.ssl.get_ca_certs(binary_form=True) if cluster.ssl else []
         configuration = Configuration(
             host=cluster.server,
@@ -66,6 +80,8 @@ class Api(ApiClient):  # type: ignore[misc]  # The package is not typed.
             ca_cert_data=b"".join(authorities) or None,
             client_session_kwargs={
                 "connector": self.connector,
+                # The package's own default headers are a dictionary, in which a name has one value.
+                "headers": list(cluster.headers),
                 "trust_env": False,
                 "cookie_jar": aiohttp.DummyCookieJar(),
                 "read_bufsize": READ_BYTES,
@@ -77,8 +93,6 @@ class Api(ApiClient):  # type: ignore[misc]  # The package is not typed.
         self.user_agent = "pathways-jupyter"
         # Answers of an API server nearby are compressed more slowly than they are sent.
         self.set_default_header("Accept-Encoding", "identity")
-        for name, value in cluster.headers.items():
-            self.set_default_header(name, value)
 
     async def prepare(
         self,
@@ -155,8 +169,47 @@ class Api(ApiClient):  # type: ignore[misc]  # The package is not typed.
         await self.connector.close(abort_ssl=True)
 
 
+@dataclass(frozen=True)
+class Sent:
+    """Bytes sent over a connection that the other end's TCP has acknowledged.
+
+    Attributes:
+      acknowledged: Bytes since the connection began, frames and TLS included; without Linux a number that rises
+        when more were than was sent meanwhile.
+      waiting: Bytes that the kernel has, and that were not.
+    """
+
+    acknowledged: int
+    waiting: int
+
+    def moves_since(self, before: Sent) -> bool:
+        """Return whether a part of what was waiting has been taken since: the connection is slow, and not dead.
+
+        An answer does not show it: on a slow connection it comes behind all data that were sent before the question.
+        """
+        return before.waiting > 0 and self.acknowledged > before.acknowledged
+
+
 class Socket(aiohttp.ClientWebSocketResponse):
     """A WebSocket that can also be ended without waiting for the server, and sends large messages without a copy."""
+
+    def sent(self) -> Sent:
+        """Return how much of what was sent the other end has taken."""
+        connection = self._response.connection
+        transport = connection.transport if connection is not None else None
+        raw = transport.get_extra_info("socket") if transport is not None else None
+        try:
+            if raw is None:
+                return Sent(0, 0)
+            if sys.platform != "linux":
+                waiting = raw.getsockopt(socket.SOL_SOCKET, _SO_NWRITE)
+                return Sent(-waiting, waiting)
+            info = raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED.stop)
+            (waiting,) = struct.unpack("i", fcntl.ioctl(raw.fileno(), termios.TIOCOUTQ, bytes(4)))
+            return Sent(int.from_bytes(info[_BYTES_ACKED], sys.byteorder), waiting)
+        except (OSError, ValueError):
+            # It has just been closed; uvloop's sockets raise a ValueError then.
+            return Sent(0, 0)
 
     async def send_parts(self, *parts: bytes | memoryview) -> None:
         """Send one binary message made of `parts`; wait while the write buffer is full.
@@ -201,6 +254,17 @@ def _frame_head(size: int) -> bytes:
     if size < 1 << 16:
         return struct.pack("!BBH4x", 0x82, 0x80 | 126, size)
     return struct.pack("!BBQ4x", 0x82, 0x80 | 127, size)
+
+
+def _probed_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """Return the socket for a connection to `address`, which TCP probes while nothing is sent over it."""
+    family, kind, protocol, *_ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        if (option := getattr(socket, name, None)) is not None:
+            made.setsockopt(socket.IPPROTO_TCP, option, value)
+    return made
 
 
 async def _explain_refused_upgrade(

@@ -12,15 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from pathways_jupyter.base.errors import ApiError, ConfigError
-from pathways_jupyter.kube.client import Client
+from pathways_jupyter.base.errors import ApiError, ConfigError, ConnectionLost
+from pathways_jupyter.base.tasks import Backoff
+from pathways_jupyter.kube.client import PATIENCE_SECONDS, Client
 from pathways_jupyter.kube.credentials import parse_time
-from pathways_jupyter.kube.problems import ConnectionLost
 
 Object = dict[str, Any]
 
 PAGE = 500
 """Objects per page of a list, as kubectl does it."""
+_FIRST_PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,8 @@ class Page:
 async def create(client: Client, resource: Resource, body: Object, *, namespace: str = "") -> Object:
     """Create an object, and return it as the server stored it.
 
-    When the answer is lost, creating is tried once more: if the name is taken then, the first attempt has succeeded.
+    When the answer is lost, creating is tried again: if the name is taken then, an earlier attempt has succeeded,
+    unless by an object that is being deleted, or has other owners.
 
     Raises:
       ApiError: It exists already (409), is invalid (422), or creating it is forbidden (403).
@@ -117,17 +120,21 @@ async def create(client: Client, resource: Resource, body: Object, *, namespace:
     namespace = namespace or str(body["metadata"].get("namespace") or "")
     path = resource.path(namespace)
     name = str(body["metadata"].get("name") or "")
-    try:
-        return await client.post(path, body)
-    except ConnectionLost:
-        if not name:
-            raise
-    try:
-        return await client.post(path, body)
-    except ApiError as error:
-        if error.status != 409:
-            raise
-    return await get(client, resource, name, namespace=namespace)
+    attempts = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=PATIENCE_SECONDS)
+    async for attempt in attempts:
+        try:
+            return await client.post(path, body)
+        except ConnectionLost:
+            if not name or attempts.is_over:
+                raise
+        except ApiError as error:
+            if error.status != 409 or not attempt:
+                raise
+            found = await find(client, resource, name, namespace=namespace)
+            if found is None or found["metadata"].get("deletionTimestamp") or _owners(found) != _owners(body):
+                raise
+            return found
+    raise AssertionError("the last attempt raises")
 
 
 async def get(client: Client, resource: Resource, name: str, *, namespace: str = "") -> Object:
@@ -150,11 +157,14 @@ async def find(client: Client, resource: Resource, name: str, *, namespace: str 
         raise
 
 
-async def list_(client: Client, resource: Resource, *, namespace: str = "", labels: str = "") -> Listing:
+async def list_(
+    client: Client, resource: Resource, *, namespace: str = "", labels: str = "", fields: str = ""
+) -> Listing:
     """Return all objects of a namespace (or of all namespaces), in pages.
 
     Args:
       labels: A label selector, e.g. ``app=x,tier in (a,b)``.
+      fields: A field selector, e.g. ``type=Warning``.
 
     Raises:
       ApiError: The kind does not exist (404), or listing is forbidden (403).
@@ -162,7 +172,8 @@ async def list_(client: Client, resource: Resource, *, namespace: str = "", labe
     """
     items: list[Object] = []
     version = ""
-    async with contextlib.aclosing(pages(client, resource, namespace=namespace, labels=labels)) as found:
+    found = pages(client, resource, namespace=namespace, labels=labels, fields=fields)
+    async with contextlib.aclosing(found):
         async for page in found:
             items = [*(() if page.is_first else items), *page.items]
             version = page.resource_version
@@ -250,7 +261,7 @@ async def delete(
 
 
 async def allowed(client: Client, verb: str, resource: Resource, *, namespace: str = "", subresource: str = "") -> bool:
-    """Whether these credentials may `verb` `resource`, according to a SelfSubjectAccessReview.
+    """Return whether these credentials may `verb` `resource`, according to a SelfSubjectAccessReview.
 
     Raises:
       ApiError: The server does not support access reviews.
@@ -299,6 +310,10 @@ def owner(body: Object, *, controller: bool = False) -> Object:
         "controller": controller,
         "blockOwnerDeletion": False,
     }
+
+
+def _owners(body: Object) -> set[str]:
+    return {str(each.get("uid")) for each in body["metadata"].get("ownerReferences") or ()}
 
 
 def restricted(**more: Any) -> Object:

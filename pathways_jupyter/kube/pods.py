@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from pathways_jupyter.base.errors import ApiError, ClusterError
+from pathways_jupyter.base.errors import ApiError, ClusterError, ConnectionLost
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS, Object, find
-from pathways_jupyter.kube.problems import ConnectionLost
 
 LONGEST_LINE = 1024 * 1024
 """A longer line of a log is split."""
@@ -26,6 +25,7 @@ async def logs(
     tail: int | None = None,
     since_seconds: int | None = None,
     patience: float = 0.0,
+    pod: Object | None = None,
 ) -> AsyncGenerator[str, None]:
     """Yield the lines of a container's log, without line ends.
 
@@ -35,8 +35,9 @@ async def logs(
     Args:
       tail: Only this number of last lines.
       since_seconds: Only lines of this number of last seconds.
-      patience: Seconds for which to go on following, once there were lines, while the server cannot be reached or
+      patience: Seconds for which to go on following, once the log was opened, while the server cannot be reached or
         refuses the credentials.
+      pod: The pod as it was last seen, whose container's run is meant; asked for when left out.
 
     Raises:
       ApiError: There is no such pod or container, or it has not started yet (400).
@@ -52,10 +53,12 @@ async def logs(
                 yield line
         return
     position = _LogPosition()
-    identity, backoff = "", Backoff(_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=patience)
+    identity = _run(pod, container) if pod is not None else ""
+    backoff, opened = Backoff(_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=patience), False
     while True:
         try:
             async with client.stream(path, query=query) as chunks:
+                opened = True
                 identity = identity or await _running(client, namespace, name, container)
                 backoff = Backoff(_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=patience)
                 async for stamped in _lines(chunks):
@@ -65,7 +68,7 @@ async def logs(
         except ClusterError as error:
             if isinstance(error, ApiError) and error.status == 404 and position.since:
                 return
-            waits = bool(identity) and patience > 0 and not backoff.is_over
+            waits = opened and bool(identity) and patience > 0 and not backoff.is_over
             if not isinstance(error, ConnectionLost) and not waits:
                 raise
         # An API server that shuts down ends its streams properly, as if the container had ended. So ask whether the
@@ -88,7 +91,11 @@ async def logs(
 async def _running(client: Client, namespace: str, name: str, container: str) -> str:
     """Return an id of this run of a container, which changes when it restarts; empty when it does not run."""
     pod = await find(client, PODS, name, namespace=namespace)
-    if pod is None or pod["metadata"].get("deletionTimestamp"):
+    return _run(pod, container) if pod is not None else ""
+
+
+def _run(pod: Object, container: str) -> str:
+    if pod["metadata"].get("deletionTimestamp"):
         return ""
     known = pod.get("status") or {}
     every = (*(known.get("containerStatuses") or ()), *(known.get("initContainerStatuses") or ()))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
-from pathways_jupyter.base.errors import ApiError, ClusterError
+from pathways_jupyter.base.errors import ApiError, ConnectionLost, Unreachable
 from pathways_jupyter.base.sentences import say
 
 UPGRADE = "UPGRADE"
@@ -36,17 +36,9 @@ _CERTIFICATES: Mapping[int, tuple[str, str]] = {
 }
 
 
-class Unreachable(ClusterError):
-    """Connecting to the API server failed; nothing was sent."""
-
-
-class ConnectionLost(ClusterError):
-    """The connection ended before the answer was complete; the server may or may not have acted on the request."""
-
-
 @dataclass(frozen=True)
 class Act:
-    """What a request does, in the terms of Kubernetes' RBAC.
+    """A request's verb and resource, in the terms of Kubernetes' RBAC.
 
     Attributes:
       verb: As in RBAC rules, e.g. ``create``.
@@ -130,7 +122,9 @@ def refused(
         422: say("The API server rejected the object as invalid; the message names the field."),
         429: say("The API server is overloaded; try again in a moment."),
     }
-    return ApiError(detail, status=status, reason=reason, hint=hints.get(status, say("Try again in a moment.")))
+    # Only a server that failed may answer the same request otherwise a moment later.
+    others = say("Try again in a moment.") if status >= 500 else say("Correct what the message names, then try again.")
+    return ApiError(detail, status=status, reason=reason, hint=hints.get(status, others))
 
 
 def unreachable(error: BaseException, server: str) -> Unreachable:
@@ -159,10 +153,12 @@ def unreachable(error: BaseException, server: str) -> Unreachable:
     else:
         # Many connection errors have no text.
         what = str(getattr(error, "strerror", None) or error) or _SILENT.get(type(error), type(error).__name__)
-    return Unreachable(
+    made = Unreachable(
         say("The API server {server} cannot be reached: {reason}.", server=server, reason=what),
         hint=say("Check that the cluster is running, the context is right, and the network (VPN, private endpoint)."),
     )
+    made.may_pass = isinstance(error, ConnectionError)
+    return made
 
 
 def lost(problem: str) -> ConnectionLost:

@@ -11,17 +11,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from pathways_jupyter.base.errors import ApiError, ClusterError
+from pathways_jupyter.base.errors import ApiError, ClusterError, ConnectionLost, PathwaysError
+from pathways_jupyter.base.sentences import say
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube import answers
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import Object, Page, Resource, pages, selection
-from pathways_jupyter.kube.problems import ConnectionLost
+from pathways_jupyter.kube.pulse import Pulse
 
 SERVER_SECONDS = 240
 """The server is asked to end a watch within this time; then it is resumed at the last resource version."""
@@ -58,7 +59,7 @@ class Change:
 
     type: ChangeType
     object: Object = field(default_factory=dict)
-    error: ClusterError | None = None
+    error: PathwaysError | None = None
 
 
 async def watch(
@@ -68,7 +69,9 @@ async def watch(
     namespace: str = "",
     name: str = "",
     labels: str = "",
-    lean: bool = False,
+    fields: str = "",
+    known: KnownObjects | None = None,
+    pulse: Pulse | None = None,
 ) -> AsyncGenerator[Change, None]:
     """Yield the existing objects, then every change, until the caller closes the generator.
 
@@ -76,14 +79,19 @@ async def watch(
       namespace: All namespaces when empty.
       name: Only the object with this name.
       labels: A label selector.
-      lean: Remember no more of an object than its identity, to save memory; a deleted one may have no more either.
+      fields: A field selector, instead of `name`.
+      known: What an earlier watch of the same objects has left: only what differs is yielded. By default nothing is
+        known, and objects are remembered whole.
+      pulse: What notices within seconds that the server has stopped answering, and not after :data:`SILENCE_SECONDS`.
 
     Raises:
       ApiError: Watching is forbidden, or the kind does not exist.
       ClusterError: The server could not be reached at the start; later such errors are reported as ``LOST``.
     """
-    fields = f"metadata.name={name}" if name else ""
-    view = _View(lean=lean)
+    fields = f"metadata.name={name}" if name else fields
+    known = known or KnownObjects()
+    # What has happened since an earlier watch, only a list shows.
+    known.version = ""
     # Whether LOST was reported and SYNCED not yet: an outage is reported once, not at every attempt.
     lost = False
     backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
@@ -91,32 +99,32 @@ async def watch(
         try:
             # Without a version: at the start, after a 410, and after any error. After an error, only a list
             # shows for certain what was missed.
-            if not view.version:
+            if not known.version:
                 found = pages(client, resource, namespace=namespace, labels=labels, fields=fields)
                 async with contextlib.aclosing(found):
                     async for page in found:
-                        for change in view.compare(page):
+                        for change in known.compare(page):
                             yield change
                 lost = False
                 yield Change(ChangeType.SYNCED)
             query = {
                 **selection(labels, fields),
                 "watch": "1",
-                "resourceVersion": view.version,
+                "resourceVersion": known.version,
                 "allowWatchBookmarks": "true",
                 # Watches that began together, after a restart of the server, must not all end together.
                 "timeoutSeconds": str(random.randint(SERVER_SECONDS // 2, SERVER_SECONDS)),
             }
             # No retries inside the client: they would delay LOST.
             async with client.stream(resource.path(namespace), query=query, patience=0) as chunks:
-                async for event in _events(chunks):
+                async for event in _events(chunks, pulse):
                     backoff.reset()
-                    for change in view.take(event):
+                    for change in known.take(event):
                         yield change
         except ApiError as error:
             if error.status == 410:
                 # The server has discarded the changes since our version. Nothing is wrong, so list again at once.
-                view.version = ""
+                known.version = ""
                 continue
             # 4xx is final (forbidden, no such kind), except for an overloaded server.
             if error.status < 500 and error.status != 429:
@@ -125,14 +133,14 @@ async def watch(
             backoff.delay(error.retry_after)
         except ClusterError as error:
             # A server that was never reached may have a wrong address: let the caller decide.
-            if not view.started:
+            if not known.started:
                 raise
             problem = error
         else:
             # The server ended the watch as asked; resume at the last version.
             problem = None
         if problem is not None:
-            view.version = ""
+            known.version = ""
             if not lost:
                 lost = True
                 yield Change(ChangeType.LOST, error=problem)
@@ -154,33 +162,44 @@ async def until_gone(client: Client, resource: Resource, *, namespace: str, labe
                 return
 
 
-class _View:
+def only_identity(item: Object) -> Object:
+    """Return an object with no more than what identifies it and its version."""
+    identity = ("namespace", "name", "uid", "resourceVersion")
+    return {"metadata": {name: value for name, value in _metadata(item).items() if name in identity}}
+
+
+class KnownObjects:
     """The objects as the reader knows them: the sum of the changes yielded so far.
 
+    Args:
+      remembered: Returns what to remember of an object, at least :func:`only_identity`, to save memory; a deleted one
+        may have no more either. All of it by default.
+
     Attributes:
+      objects: What is remembered, by namespace and name.
       version: Resource version to watch from; empty when a list is needed.
       started: Whether there was a list.
     """
 
-    def __init__(self, *, lean: bool) -> None:
+    def __init__(self, remembered: Callable[[Object], Object] = lambda item: item) -> None:
+        self.objects: dict[tuple[str, str], Object] = {}
         self.version = ""
         self.started = False
-        self._lean = lean
+        self._remembered = remembered
         # What the pages of the list in progress have named.
         self._listed: set[tuple[str, str]] = set()
-        self._known: dict[tuple[str, str], Object] = {}
 
     def compare(self, page: Page) -> Iterator[Change]:
         """Yield the changes from the known objects to those of the next page of a list."""
         if page.is_first:
             self._listed.clear()
         for item in page.items:
-            key = _key(item)
+            key = key_of(item)
             self._listed.add(key)
             yield from self._put(key, item)
         if not page.rest:
-            for key in [key for key in self._known if key not in self._listed]:
-                yield Change(ChangeType.DELETED, self._known.pop(key))
+            for key in [key for key in self.objects if key not in self._listed]:
+                yield Change(ChangeType.DELETED, self.objects.pop(key))
             self._listed.clear()
             # Set last, after the reader has received the changes.
             self.version, self.started = page.resource_version, True
@@ -200,39 +219,36 @@ class _View:
             )
         version = _metadata(item).get("resourceVersion")
         if kind == "DELETED":
-            if self._known.pop(_key(item), None) is not None:
+            if self.objects.pop(key_of(item), None) is not None:
                 yield Change(ChangeType.DELETED, item)
         elif kind in {"ADDED", "MODIFIED"}:
-            yield from self._put(_key(item), item)
+            yield from self._put(key_of(item), item)
         # Set last, for the same reason. Bookmarks carry a version and no change.
         self.version = str(version or self.version)
 
     def _put(self, key: tuple[str, str], item: Object) -> Iterator[Change]:
-        before = self._known.get(key)
+        before = self.objects.get(key)
         # Another uid: it was deleted and created again while we did not watch.
         if before is not None and _metadata(before).get("uid") != _metadata(item).get("uid"):
             yield Change(ChangeType.DELETED, before)
             before = None
-        kept = item
-        if self._lean:
-            identity = ("namespace", "name", "uid", "resourceVersion")
-            kept = {"metadata": {name: value for name, value in _metadata(item).items() if name in identity}}
-        self._known[key] = kept
+        self.objects[key] = self._remembered(item)
         if before is None:
             yield Change(ChangeType.ADDED, item)
         elif _metadata(before).get("resourceVersion") != _metadata(item).get("resourceVersion"):
             yield Change(ChangeType.MODIFIED, item)
 
 
-async def _events(chunks: AsyncGenerator[bytes, None]) -> AsyncIterator[Object]:
+async def _events(chunks: AsyncGenerator[bytes, None], pulse: Pulse | None) -> AsyncIterator[Object]:
     partial = bytearray()
     while True:
         try:
-            async with asyncio.timeout(SILENCE_SECONDS):
-                chunk = await anext(chunks, b"")
+            async with asyncio.timeout(SILENCE_SECONDS) as silence:
+                with pulse.ends(silence) if pulse else contextlib.nullcontext():
+                    chunk = await anext(chunks, b"")
         except TimeoutError as error:
             raise ConnectionLost(
-                f"The API server sent nothing for {SILENCE_SECONDS:g} s.", hint="Waiting for it to answer again."
+                say("The API server has stopped answering."), hint=say("Waiting for it to answer again.")
             ) from error
         if not chunk:
             return
@@ -261,6 +277,7 @@ def _metadata(item: Object) -> dict[str, Any]:
     return metadata if isinstance(metadata, dict) else {}
 
 
-def _key(item: Object) -> tuple[str, str]:
+def key_of(item: Object) -> tuple[str, str]:
+    """Return the namespace and the name of an object."""
     metadata = _metadata(item)
     return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")

@@ -11,20 +11,24 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
-from pathways_jupyter.kube.problems import ConnectionLost, lost
+from pathways_jupyter.base.errors import ConnectionLost
+from pathways_jupyter.kube.clock import RoundTrip, boot_seconds
+from pathways_jupyter.kube.problems import lost
 
 if TYPE_CHECKING:
-    from pathways_jupyter.kube.library import Socket
+    from pathways_jupyter.kube.library import Sent, Socket
 
-PING_SECONDS = 3.0
+PING_SECONDS = 1.6
 """Time between pings."""
-UNANSWERED_PINGS = 2
-"""After so many pings in a row without an answer a server is dead: noticed within 9 s, and a pause of 6 s is none.
+UNANSWERED_PINGS = 5
+"""After so many pings in a row without an answer a server is dead: noticed within 10 s, and a pause of 8 s is none.
 
-More than one, because a process that was stopped for a while finds its timer expired before it reads the answer.
+Wi-Fi stalls for six, and what waits in a router's queue comes after that. More than one, because a process that was
+stopped for a while finds its timer expired before it reads the answer. A ping does not count while the server's end
+takes data: on a slow connection its answer comes behind all of them.
 """
 CLOSE_SECONDS = 2.0
-"""How long closing waits for the server."""
+"""Longest wait for the server when closing."""
 
 _PROPER_CODES = {0, 1000, 1001}
 
@@ -38,11 +42,14 @@ class WebSocket:
     Args:
       socket: The open connection.
       ended: Called once, when the connection has ended.
+      round_trip: Where to count how long pings take.
     """
 
-    def __init__(self, socket: Socket, ended: Callable[[], None]) -> None:
+    def __init__(self, socket: Socket, ended: Callable[[], None], round_trip: RoundTrip | None = None) -> None:
         self._socket = socket
         self._ended = ended
+        self._round_trip = round_trip or RoundTrip()
+        self._pinged = 0.0
         self._loop = asyncio.get_running_loop()
         self._closing: asyncio.Task[None] | None = None
         self._error: ConnectionLost | None = None
@@ -50,6 +57,10 @@ class WebSocket:
         self._received = True
         self._waiting = False
         self._pinging: asyncio.Task[None] | None = self._loop.create_task(self._ping())
+
+    def sent(self) -> Sent:
+        """Return how much of what was sent the other end has taken."""
+        return self._socket.sent()
 
     async def send(self, *parts: bytes | memoryview) -> None:
         """Send one binary message, made of `parts`; wait while the write buffer is full.
@@ -76,6 +87,9 @@ class WebSocket:
                     message = await self._socket.receive()
                 finally:
                     self._received, self._waiting = True, False
+                if message.type is WSMsgType.PONG and self._pinged:
+                    self._round_trip.add(self._pinged)
+                    self._pinged = 0.0
                 if message.type is WSMsgType.BINARY:
                     yield message.data
                 elif message.type is WSMsgType.PING:
@@ -122,10 +136,12 @@ class WebSocket:
         await asyncio.sleep(PING_SECONDS)
         unanswered = 0
         while unanswered < UNANSWERED_PINGS:
-            self._received = False
+            self._received, before = False, self._socket.sent()
             try:
                 async with asyncio.timeout(PING_SECONDS):
                     # It waits while the write buffer is full, which must not delay the judgement.
+                    # An answer that is still to come belongs to the ping before.
+                    self._pinged = 0.0 if self._pinged else boot_seconds()
                     await self._socket.ping()
                     await self._loop.create_future()
             except TimeoutError:
@@ -134,7 +150,8 @@ class WebSocket:
                 # The connection has ended, which the reader reports.
                 return
             # While the reader is busy, a pong cannot arrive; that says nothing about the server.
-            unanswered = unanswered + 1 if self._waiting and not self._received else 0
+            alive = self._received or not self._waiting or self._socket.sent().moves_since(before)
+            unanswered = 0 if alive else unanswered + 1
         self._fail("the server stopped answering")
         self._socket.abort()
 

@@ -1,15 +1,17 @@
 """Settings: where each comes from, and what is refused."""
 
 import dataclasses
+import inspect
 import math
 import os
+import re
 
 import pytest
 
-from pathways_jupyter.base import config
+import pathways_jupyter
+from pathways_jupyter.base import config, setting_sources
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.commands.connect import CONNECT
-from pathways_jupyter.commands.declaration import Kind
 
 
 @pytest.fixture(autouse=True)
@@ -21,18 +23,20 @@ def profiles_file(tmp_path, monkeypatch):
 def test_an_argument_beats_the_environment_which_beats_the_profile(profiles_file):
     profiles_file.write_text('[profiles.team]\nnamespace = "research"\ncontext = "tpus"\nwait = 5\n')
     environ = {"PATHWAYS_JUPYTER_NAMESPACE": "staging", "PATHWAYS_JUPYTER_WAIT": "inf"}
-    found = config.resolve({"profile": "team", "namespace": "mine", "context": None}, environ=environ)
+    found = setting_sources.resolve({"profile": "team", "namespace": "mine", "context": None}, environ=environ)
     assert (found.namespace, found.wait, found.context) == ("mine", math.inf, "tpus")
 
 
 def test_the_default_profile_is_used_when_none_is_named(profiles_file):
     profiles_file.write_text('[profiles.default]\ntpu = "tpuv6e:2x2=2"\n')
-    assert config.resolve({}, environ={}).instances == {"tpuv6e:2x2": 2}
+    assert setting_sources.resolve({}, environ={}).instances == {"tpuv6e:2x2": 2}
 
 
 def test_instances_replace_a_profiles_tpu(profiles_file):
     profiles_file.write_text('[profiles.default]\ntpu = "tpuv6e:2x2=2"\n')
-    assert config.resolve({"expected_tpu_instances": {"tpuv5e:4x4": 1}}, environ={}).instances == {"tpuv5e:4x4": 1}
+    assert setting_sources.resolve({"expected_tpu_instances": {"tpuv5e:4x4": 1}}, environ={}).instances == {
+        "tpuv5e:4x4": 1
+    }
 
 
 @pytest.mark.parametrize(
@@ -73,7 +77,7 @@ def test_instances_replace_a_profiles_tpu(profiles_file):
 )
 def test_bad_input_is_one_clear_line_with_a_way_out(arguments, word):
     with pytest.raises(ConfigError) as caught:
-        config.resolve(arguments, environ={})
+        setting_sources.resolve(arguments, environ={})
     assert word in str(caught.value)
     assert caught.value.hint
     assert "\n" not in str(caught.value)
@@ -82,7 +86,7 @@ def test_bad_input_is_one_clear_line_with_a_way_out(arguments, word):
 def test_a_broken_profiles_file_is_named(profiles_file):
     profiles_file.write_text("[profiles.team\n")
     with pytest.raises(ConfigError, match=r"pathways\.toml"):
-        config.resolve({}, environ={})
+        setting_sources.resolve({}, environ={})
 
 
 @pytest.mark.parametrize(
@@ -95,7 +99,7 @@ def test_a_broken_profiles_file_is_named(profiles_file):
 )
 def test_the_advice_is_for_what_was_given(arguments, advice):
     with pytest.raises(ConfigError) as caught:
-        config.resolve(arguments, environ={})
+        setting_sources.resolve(arguments, environ={})
     assert caught.value.hint == advice
 
 
@@ -103,7 +107,7 @@ def test_the_advice_is_for_what_was_given(arguments, advice):
 def test_what_is_no_profile_is_named(profiles_file, text):
     profiles_file.write_text(text)
     with pytest.raises(ConfigError, match=r"pathways\.toml: (profile|wait) is not known here") as caught:
-        config.profiles()
+        setting_sources.profiles()
     assert "[profiles.NAME]" in caught.value.hint
 
 
@@ -118,13 +122,13 @@ def test_what_is_no_profile_is_named(profiles_file, text):
 def test_a_file_that_python_cannot_read_is_refused_in_a_sentence(profiles_file, text, said):
     profiles_file.write_text(text)
     with pytest.raises(ConfigError, match=rf"pathways\.toml {said}"):
-        config.resolve({}, environ={})
+        setting_sources.resolve({}, environ={})
 
 
 def test_a_named_pipe_instead_of_the_file_is_not_waited_for(profiles_file):
     os.mkfifo(profiles_file)
     with pytest.raises(ConfigError, match=r"pathways\.toml cannot be read: it is not a file"):
-        config.resolve({}, environ={})
+        setting_sources.resolve({}, environ={})
 
 
 def test_the_runtime_directory_is_private(tmp_path, monkeypatch):
@@ -135,15 +139,17 @@ def test_the_runtime_directory_is_private(tmp_path, monkeypatch):
 def test_every_setting_has_the_same_name_everywhere(profiles_file):
     """As an argument, as a flag, in the environment and in a profile, and the peer's names are understood in all."""
     profiles_file.write_text('[profiles.team]\nservice = "one"\ntpu = {"tpuv6e:2x2" = 2}\nproxy_image = "proxy:1"\n')
-    by_profile = config.resolve({"profile": "team"}, environ={})
+    by_profile = setting_sources.resolve({"profile": "team"}, environ={})
     values = {"service": "one", "tpu": "tpuv6e:2x2=2", "proxy_image": "proxy:1"}
     environ = {f"PATHWAYS_JUPYTER_{name.upper()}": value for name, value in values.items()}
     peers = {"pathways_service": "one", "expected_tpu_instances": "tpuv6e:2x2=2", "proxy_server_image": "proxy:1"}
     peers_environ = {f"PATHWAYS_JUPYTER_{name.upper()}": value for name, value in peers.items()}
-    expected = config.resolve(values, environ={})
+    expected = setting_sources.resolve(values, environ={})
     assert (expected.service, expected.instances, expected.proxy_image) == ("one", {"tpuv6e:2x2": 2}, "proxy:1")
-    assert expected == dataclasses.replace(by_profile, profile="") == config.resolve(peers, environ={})
-    assert expected == config.resolve({}, environ=environ) == config.resolve({}, environ=peers_environ)
+    assert expected == dataclasses.replace(by_profile, profile="") == setting_sources.resolve(peers, environ={})
+    assert (
+        expected == setting_sources.resolve({}, environ=environ) == setting_sources.resolve({}, environ=peers_environ)
+    )
     flags = {
         option.flag.lstrip("-").replace("-", "_"): option.name for option in CONNECT.options if option.sets != "false"
     }
@@ -154,7 +160,7 @@ def test_every_setting_has_the_same_name_everywhere(profiles_file):
 
 def test_two_spellings_that_say_the_same_are_fine():
     asked = {"tpu": "tpuv6e:2x2=2", "expected_tpu_instances": {"tpuv6e:2x2": 2}}
-    assert config.resolve(asked, environ={}).instances == {"tpuv6e:2x2": 2}
+    assert setting_sources.resolve(asked, environ={}).instances == {"tpuv6e:2x2": 2}
 
 
 @pytest.mark.parametrize(
@@ -167,7 +173,7 @@ def test_two_spellings_that_say_the_same_are_fine():
 )
 def test_an_unknown_variable_is_named_with_the_nearest_one(name, nearest):
     with pytest.raises(ConfigError, match=f"Unknown setting {name}\\.") as caught:
-        config.resolve({}, environ={name: "x"})
+        setting_sources.resolve({}, environ={name: "x"})
     assert caught.value.hint.startswith(f"Did you mean {nearest}?")
 
 
@@ -185,40 +191,40 @@ def test_an_unknown_variable_is_named_with_the_nearest_one(name, nearest):
 def test_a_profile_with_a_value_that_cannot_be_is_one_clear_sentence(profiles_file, line, message):
     profiles_file.write_text(f"[profiles.team]\n{line}\n")
     with pytest.raises(ConfigError) as caught:
-        config.resolve({"profile": "team"}, environ={})
+        setting_sources.resolve({"profile": "team"}, environ={})
     assert str(caught.value) == message.format(path=profiles_file)
     assert caught.value.hint.startswith(("For example: ", "Did you mean", "Settings: "))
 
 
 def test_a_wait_may_be_true(profiles_file):
     profiles_file.write_text("[profiles.default]\nwait = true\n")
-    assert config.resolve({}, environ={}).wait == math.inf
-    assert config.resolve({"wait": False}, environ={}).wait == 0
-    assert config.resolve({}, environ={"PATHWAYS_JUPYTER_WAIT": "true"}).wait == math.inf
+    assert setting_sources.resolve({}, environ={}).wait == math.inf
+    assert setting_sources.resolve({"wait": False}, environ={}).wait == 0
+    assert setting_sources.resolve({}, environ={"PATHWAYS_JUPYTER_WAIT": "true"}).wait == math.inf
 
 
 def test_settings_of_a_relay_may_stand_where_the_relay_is_not_asked_for(profiles_file):
     profiles_file.write_text("[profiles.default]\nkeep = 60\n[profiles.team]\nrelay = true\n")
-    assert not config.resolve({}, environ={"PATHWAYS_JUPYTER_RELAY_IMAGE": "python:3.13"}).relay
-    assert config.resolve({"profile": "team", "keep": 60}, environ={}).keep == 60
-    assert config.resolve({"keep": 60}, environ={"PATHWAYS_JUPYTER_RELAY": "1"}).keep == 60
-    assert config.resolve({"relay": True}, environ={}).keep == 60
-    assert config.resolve({"relay": False}, environ={}).relay is False
+    assert not setting_sources.resolve({}, environ={"PATHWAYS_JUPYTER_RELAY_IMAGE": "python:3.13"}).relay
+    assert setting_sources.resolve({"profile": "team", "keep": 60}, environ={}).keep == 60
+    assert setting_sources.resolve({"keep": 60}, environ={"PATHWAYS_JUPYTER_RELAY": "1"}).keep == 60
+    assert setting_sources.resolve({"relay": True}, environ={}).keep == 60
+    assert setting_sources.resolve({"relay": False}, environ={}).relay is False
 
 
 @pytest.mark.parametrize("given", [{"keep": 60}, {"relay_image": "python:3.13"}])
 def test_a_setting_of_a_relay_that_is_given_asks_for_one(given):
     """On the embedded cluster it would do nothing otherwise."""
-    assert config.resolve({}, environ={}).relay is None
-    assert config.resolve(given, environ={}).relay is True
+    assert setting_sources.resolve({}, environ={}).relay is None
+    assert setting_sources.resolve(given, environ={}).relay is True
 
 
 def test_seconds_that_kubernetes_stores_are_whole():
     given = {"max_lifetime": 3600.4, "lease_seconds": "10.5", "relay": True, "keep": 0.5, "wait": 0.5}
-    found = config.resolve(given, environ={"PATHWAYS_JUPYTER_TIMEOUT": "0.5"})
+    found = setting_sources.resolve(given, environ={"PATHWAYS_JUPYTER_TIMEOUT": "0.5"})
     assert (found.max_lifetime, found.lease_seconds, found.keep) == (3601, 11, 1)
     assert (found.wait, found.timeout) == (0.5, 0.5)
-    assert config.resolve({"max_lifetime": "inf"}, environ={}).max_lifetime == math.inf
+    assert setting_sources.resolve({"max_lifetime": "inf"}, environ={}).max_lifetime == math.inf
 
 
 @pytest.mark.parametrize("name", ["wait", "linger", "max_lifetime", "lease_seconds", "keep", "timeout"])
@@ -227,7 +233,7 @@ def test_seconds_have_the_same_bounds_wherever_they_are_given(profiles_file, nam
     variable = f"PATHWAYS_JUPYTER_{name.upper()}"
     for arguments, environ in (({name: 1e30}, {}), ({}, {variable: "1e30"}), ({"profile": "team"}, {})):
         with pytest.raises(ConfigError, match="at most 2147483647 seconds"):
-            config.resolve(arguments, environ=environ)
+            setting_sources.resolve(arguments, environ=environ)
 
 
 def test_a_runtime_directory_that_cannot_be_made_is_one_sentence(tmp_path, monkeypatch):
@@ -238,7 +244,17 @@ def test_a_runtime_directory_that_cannot_be_made_is_one_sentence(tmp_path, monke
     assert "JUPYTER_RUNTIME_DIR" in caught.value.hint
 
 
-def test_the_defaults_that_help_shows_are_those_that_hold():
-    shown = {option.name: option.default for option in CONNECT.options if option.kind is not Kind.TEXT}
-    for name in ("wait", "linger", "max_lifetime", "lease_seconds", "timeout"):
-        assert float(shown[name].partition(",")[0]) == getattr(config.ConnectConfig(), name)
+def test_the_signature_and_docstring_of_connect_agree_with_the_table():
+    """They are written out for editors; the sentences may have marks for code."""
+    keywords = inspect.signature(pathways_jupyter.connect).parameters
+    assert list(keywords)[: len(config.SETTINGS)] == list(config.SETTINGS)
+    assert {keywords[name].default for name in (*config.SETTINGS, *config.ALIASES)} == {None}
+    arguments = inspect.getdoc(pathways_jupyter.connect).partition("\nArgs:\n")[2].partition("\n\n")[0]
+    written = dict(re.findall(r"^  (\w+): (.*(?:\n    .*)*)", arguments.replace("`", ""), re.MULTILINE))
+    assert list(written) == list(keywords)
+    for name, setting in config.SETTINGS.items():
+        default = f" Default: {setting.shown}." if setting.shown else ""
+        expected = f"{setting.about[0].upper()}{setting.about[1:]}.{default}"
+        assert " ".join(written[name].split()) == expected
+    for alias, name in config.ALIASES.items():
+        assert written[alias] == f"Another name of {name}."

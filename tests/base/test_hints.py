@@ -13,7 +13,7 @@ from pathways_jupyter.base import sentences
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.sentences import Face, advice, option, word, worded
 from pathways_jupyter.commands.connect import CONNECT
-from pathways_jupyter.commands.declaration import Kind
+from pathways_jupyter.commands.declaration import ValueKind
 from pathways_jupyter.commands.tables import MAGIC
 
 PACKAGE = Path(pathways_jupyter.__file__).parent
@@ -103,11 +103,12 @@ def test_a_hint_crosses_processes_as_a_template_with_its_values():
 
 def test_a_traceback_shows_the_hint_in_python_and_ipython_shows_it_as_a_magic():
     error = SessionError("It is lost.", hint=advice("{reconnect} gets a new one."))
-    more = "(docs: troubleshooting#sessionerror)"
-    assert error.__notes__ == [f"session.reconnect() gets a new one. {more}"]
-    assert f"  %pathways reconnect gets a new one. {more}" in error._render_traceback_()
+    in_python = "session.reconnect() gets a new one. (more: pathways-jupyter explain sessionerror)"
+    in_ipython = "%pathways reconnect gets a new one. (more: %pathways explain sessionerror)"
+    assert error.__notes__ == [in_python]
+    assert f"  {in_ipython}" in error._render_traceback_()
     error.face = Face.SCRIPT
-    assert f"  session.reconnect() gets a new one. {more}" in error._render_traceback_()
+    assert f"  {in_python}" in error._render_traceback_()
 
 
 def test_an_error_without_a_hint_is_one_line():
@@ -151,13 +152,15 @@ def test_each_placeholder_is_a_value_a_command_or_an_option():
 
 def test_an_option_without_a_value_becomes_true_in_a_script():
     for each in CONNECT.options:
-        if each.kind is Kind.FLAG and each.flag == f"--{each.name}":
+        if each.kind is ValueKind.FLAG and each.flag == f"--{each.name}":
             assert word(each.name, "", Face.SCRIPT) == f"{each.name}=True"
 
 
 def test_what_names_a_magic_or_an_option_of_connect_is_advice():
     """A hint that is a plain text is the same in every face."""
-    flags = re.compile(rf"%pathways |(?:{'|'.join(each.flag for each in CONNECT.options)})\b(?!-)")
+    # Every command that asks has --yes.
+    own = [each.flag for each in CONNECT.options if each.flag != "--yes"]
+    flags = re.compile(rf"%pathways |(?:{'|'.join(own)})\b(?!-)")
     plain = (ast.Constant, ast.JoinedStr)
     found = []
     for path in PACKAGE.rglob("*.py"):

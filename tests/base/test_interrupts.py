@@ -10,7 +10,14 @@ import time
 
 import pytest
 
-from pathways_jupyter.base.interrupts import Changes, Event, count_sigint, raise_if_interrupted
+from pathways_jupyter.base.interrupts import (
+    Changes,
+    InterruptibleEvent,
+    count_sigint,
+    defer_sigint,
+    raise_if_interrupted,
+    raise_sigint,
+)
 
 INTERRUPTS = 2000
 
@@ -51,7 +58,7 @@ def repeat_until_interrupted():
     signal.signal(signal.SIGALRM, before)
 
 
-def set_elsewhere(event: Event) -> None:
+def set_elsewhere(event: InterruptibleEvent) -> None:
     """Set an event in another thread."""
     thread = threading.Thread(target=event.set, daemon=True)
     thread.start()
@@ -61,7 +68,7 @@ def set_elsewhere(event: Event) -> None:
 
 @pytest.mark.parametrize("piece", [0.0, 1e-5], ids=["looking", "waiting"])
 def test_an_interrupted_wait_leaves_an_event_that_can_be_set_and_waited_for(repeat_until_interrupted, piece):
-    event = Event()
+    event = InterruptibleEvent()
     for _ in range(INTERRUPTS):
         repeat_until_interrupted(lambda: event.wait(piece))
     set_elsewhere(event)
@@ -97,7 +104,7 @@ def test_an_interrupted_notification_is_noticed_all_the_same(repeat_until_interr
 
 
 def test_a_wait_ends_with_its_time_with_the_event_and_at_once_when_it_is_set():
-    event = Event()
+    event = InterruptibleEvent()
     assert not event.wait(0.01)
     threading.Timer(0.05, event.set).start()
     began = time.monotonic()
@@ -108,7 +115,7 @@ def test_a_wait_ends_with_its_time_with_the_event_and_at_once_when_it_is_set():
 
 
 def test_all_that_wait_are_woken():
-    event = Event()
+    event = InterruptibleEvent()
     woken = threading.Semaphore(0)
 
     def wait() -> None:
@@ -123,7 +130,7 @@ def test_all_that_wait_are_woken():
 
 
 def test_a_counted_interrupt_raises_nothing_until_the_next_wait():
-    event = Event()
+    event = InterruptibleEvent()
     event.set()
     with count_sigint() as counter:
         signal.raise_signal(signal.SIGINT)
@@ -134,7 +141,7 @@ def test_a_counted_interrupt_raises_nothing_until_the_next_wait():
 
 
 def test_a_counted_interrupt_ends_a_wait_that_has_begun():
-    event = Event()
+    event = InterruptibleEvent()
     pressing = threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
     pressing.start()
     with pytest.raises(KeyboardInterrupt), count_sigint():
@@ -143,17 +150,44 @@ def test_a_counted_interrupt_ends_a_wait_that_has_begun():
 
 
 def test_clean_up_after_an_interrupt_is_ended_by_the_next_one_only():
-    event = Event()
+    event = InterruptibleEvent()
     with count_sigint() as outer:
         signal.raise_signal(signal.SIGINT)
         with count_sigint() as inner:
             assert not event.wait(0.01)
             signal.raise_signal(signal.SIGINT)
-            assert (inner.count, outer.count) == (1, 2)
+            assert (inner.count, outer.count) == (1, 1)
             with pytest.raises(KeyboardInterrupt):
                 event.wait(60)
         with pytest.raises(KeyboardInterrupt):
             raise_if_interrupted()
+        raise_if_interrupted()
+
+
+def test_what_a_block_inside_has_counted_and_not_taken_is_raised_outside():
+    with count_sigint() as outer:
+        with count_sigint():
+            signal.raise_signal(signal.SIGINT)
+        assert outer.take() == 1
+    with defer_sigint():
+        with count_sigint() as inner:
+            signal.raise_signal(signal.SIGINT)
+        assert inner.take() == 1
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_code_of_others_inside_such_a_block_is_interrupted_as_everywhere():
+    ended = []
+    with defer_sigint():
+        with pytest.raises(KeyboardInterrupt), raise_sigint():
+            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        # One that came before is not lost there.
+        with pytest.raises(KeyboardInterrupt), raise_sigint():
+            ended.append("not reached")
+    assert not ended
+    with raise_sigint():
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_another_handler_of_interrupts_stays():
@@ -168,7 +202,7 @@ def test_another_handler_of_interrupts_stays():
 
 
 def test_other_threads_count_nothing_and_are_not_interrupted():
-    event, seen = Event(), []
+    event, seen = InterruptibleEvent(), []
 
     def there():
         with count_sigint() as counter:

@@ -1,9 +1,9 @@
-"""Numbers and times of command lines."""
+"""Numbers and times of command lines, and the reason in a failed program's output."""
 
 import pytest
 
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.base.text import parse_seconds, parse_whole_number
+from pathways_jupyter.base.text import parse_seconds, parse_whole_number, reason
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,19 @@ def test_a_number_that_kubernetes_cannot_store_is_refused(text):
 def test_what_is_no_whole_number_is_refused(text):
     with pytest.raises(ConfigError, match="--tail must be a whole number"):
         parse_whole_number("--tail", text)
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("", "no message"),
+        (")\n}\n", "no message"),
+        ("starting\nstopped\n", "stopped"),
+        ("Traceback (most recent call last):\n  x()\nValueError: 7.\n", "ValueError: 7"),
+        ("ERROR: no account\nTo sign in, run:\n\n  $ gcloud auth login\n)\n", "ERROR: no account"),
+        ("F1126 22:40:11.123456   12345 cred.go:145] it failed:   exit status 1\n)\n", "it failed: exit status 1"),
+        ("error: " + "abc " * 100, "error: " + "abc " * 73 + "..."),
+    ],
+)
+def test_the_reason_in_an_output_is_its_last_line_about_an_error(output, said):
+    assert reason(output, "no message") == reason(output.encode(), "no message") == said

@@ -17,7 +17,7 @@ def pauses(monkeypatch):
         made.append(seconds)
 
     monkeypatch.setattr(tasks.asyncio, "sleep", sleep)
-    monkeypatch.setattr(tasks.time, "sleep", made.append)
+    monkeypatch.setattr(tasks.interrupts.InterruptibleEvent, "wait", lambda _, seconds: made.append(seconds))
     return made
 
 

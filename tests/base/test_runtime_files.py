@@ -1,8 +1,9 @@
-"""Where sockets go, so that JAX finds them by a path in lower case."""
+"""Paths of sockets in lower case, so that JAX finds them."""
 
 from __future__ import annotations
 
 import os
+import resource
 import stat
 import tempfile
 from pathlib import Path
@@ -60,3 +61,18 @@ def test_the_sockets_of_sessions_and_of_pods_are_found_in_lower_case(capitals):
         network.close()
         if control.parent.name.startswith(registry.TEMPORARY_PREFIX):
             control.parent.rmdir()
+
+
+def test_what_cannot_be_opened_for_want_of_a_descriptor_counts_as_held(tmp_path):
+    path = tmp_path / "alive"
+    path.touch()
+    assert not runtime_files.is_held(path)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
+    try:
+        held = runtime_files.is_held(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert held

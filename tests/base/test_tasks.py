@@ -92,3 +92,11 @@ async def test_what_waits_for_the_first_of_several_takes_them_with_it_when_it_is
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert over == ["slow"]
+
+
+def test_work_that_is_abandonable_ends_the_wait_with_any_error():
+    def leave():
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit):
+        tasks.abandonable(leave, name="leaves", seconds=30)

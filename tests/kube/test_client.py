@@ -1,18 +1,19 @@
 import asyncio
+import contextlib
 import gc
 import json
 import re
 import stat
 import sys
+from urllib.parse import urlsplit
 
 import pytest
 from kinds import CONFIG_MAPS, NAMESPACES
 from scripted_server import Scripted, busy, ok
 
-from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
-from pathways_jupyter.kube import answers, client, credentials, objects
+from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError, ConnectionLost, Unreachable
+from pathways_jupyter.kube import answers, auth, client, credentials, objects, retries
 from pathways_jupyter.kube.objects import JOBS, PODS
-from pathways_jupyter.kube.problems import ConnectionLost, Unreachable
 
 
 def config_map(name, **data):
@@ -193,8 +194,38 @@ async def test_a_server_that_never_answered_is_not_waited_for(bench, unused_port
     assert "VPN" in raised.value.hint
 
 
-async def test_an_unknown_host_is_reported(bench):
-    async with bench.client(cluster={"server": "https://no-such-host.invalid"}) as client:
+async def test_a_server_that_resets_the_first_connections_is_tried_again_for_some_seconds(bench):
+    attempts = 0
+    real = urlsplit(auth.load(str(bench.kubeconfig())).server)
+
+    async def meet(reader, writer):
+        nonlocal attempts
+        attempts += 1
+        if attempts < 4:
+            writer.transport.abort()
+            return
+        behind, before = await asyncio.open_connection(real.hostname, real.port)
+        with contextlib.suppress(OSError):
+            await asyncio.gather(forward(reader, before), forward(behind, writer))
+
+    async def forward(reader, writer):
+        while chunk := await reader.read(1 << 16):
+            writer.write(chunk)
+        writer.close()
+
+    async with await asyncio.start_server(meet, "127.0.0.1", 0) as listener:
+        server = {"server": f"https://127.0.0.1:{listener.sockets[0].getsockname()[1]}"}
+        async with bench.client(cluster=server) as client:
+            with pytest.raises(ClusterError):
+                await objects.list_(client, PODS)
+        async with bench.client(cluster=server, unknown=30.0) as client:
+            assert not (await objects.list_(client, PODS)).items
+            client.close()
+    assert attempts == 4
+
+
+async def test_an_unknown_host_is_reported_at_once(bench):
+    async with bench.client(cluster={"server": "https://no-such-host.invalid"}, unknown=1e6) as client:
         with pytest.raises(Unreachable, match=r"no-such-host.invalid cannot be reached"):
             await objects.list_(client, PODS)
 
@@ -267,18 +298,33 @@ async def test_an_answer_that_breaks_off_is_asked_for_again(half):
         assert server.requests == ["GET", "GET"]
 
 
-async def test_a_create_whose_answer_was_lost_is_not_made_twice():
-    """The answer to the first POST is lost; the second one gets 409, so the object is read."""
+@pytest.mark.parametrize("lost", [1, 4])
+async def test_a_create_whose_answer_was_lost_is_not_made_twice(lost):
+    """Answers are lost, as of several pooled connections that a network resets; the next is 409: the object is read."""
     conflict = b'{"kind":"Status","reason":"AlreadyExists","message":"exists","code":409}'
     answers = (
-        None,
+        *([None] * lost),
         b"HTTP/1.1 409 Conflict\r\nContent-Length: %d\r\n\r\n%b" % (len(conflict), conflict),
         ok(config_map("a")),
     )
     async with Scripted(*answers) as server:
         made = await objects.create(server.client, CONFIG_MAPS, config_map("a"))
-        assert server.requests == ["POST", "POST", "GET"]
+        assert server.requests == [*(["POST"] * lost), "POST", "GET"]
     assert made["metadata"]["name"] == "a"
+
+
+@pytest.mark.parametrize(
+    "there", [{"deletionTimestamp": "2026-01-01T00:00:00Z"}, {"ownerReferences": [{"uid": "other"}]}]
+)
+async def test_a_create_whose_answer_was_lost_does_not_return_an_older_object(there):
+    conflict = b'{"kind":"Status","reason":"AlreadyExists","message":"exists","code":409}'
+    older = config_map("a")
+    older["metadata"].update(there)
+    answers = None, b"HTTP/1.1 409 Conflict\r\nContent-Length: %d\r\n\r\n%b" % (len(conflict), conflict), ok(older)
+    async with Scripted(*answers) as server:
+        with pytest.raises(ApiError) as raised:
+            await objects.create(server.client, CONFIG_MAPS, config_map("a"))
+    assert raised.value.status == 409
 
 
 async def test_a_post_is_not_repeated_by_itself():
@@ -362,7 +408,7 @@ async def test_a_server_that_has_just_started_is_asked_again_until_it_knows_its_
 
 
 async def test_a_role_that_never_appears_is_reported(monkeypatch):
-    monkeypatch.setattr(client, "_ROLES_SECONDS", 0.1)
+    monkeypatch.setattr(retries, "_ROLES_SECONDS", 0.1)
     async with Scripted(*[starting()] * 10) as server:
         with pytest.raises(ApiError, match='role "users" not found'):
             await server.client.get("/x")
@@ -403,6 +449,12 @@ async def test_a_cancelled_request_leaves_no_half_used_connection(bench):
         with pytest.raises(asyncio.CancelledError):
             await task
         assert (await objects.get(client, NAMESPACES, "default"))["kind"] == "Namespace"
+
+
+async def test_the_scheme_of_a_server_may_be_in_capitals(bench):
+    shouted = bench.server.url.replace("https://", "HTTPS://")
+    async with bench.client(cluster={"server": shouted}) as client:
+        assert await objects.get(client, NAMESPACES, "default")
 
 
 async def test_a_proxy_of_the_environment_is_used(bench):

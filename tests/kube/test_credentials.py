@@ -75,6 +75,17 @@ async def test_a_plugin_that_failed_is_run_again_by_the_next_request(tmp_path):
     assert await source.authorization() == "Bearer abc"
 
 
+async def test_the_reason_of_a_plugin_that_failed_is_what_it_says_of_the_error(tmp_path):
+    wrapped = (
+        "print credential failed with error: exit status 1 (err: ERROR: no active account.\\nRun:\\n\\n$ login\\n)"
+    )
+    source = plugin(tmp_path, f"sys.exit('F1126 22:40:11.123456   12345 cred.go:145] {wrapped}')")
+    with pytest.raises(
+        ClusterError, match=r"exit code 1: print credential failed .* \(err: ERROR: no active account\.\n"
+    ):
+        await source.authorization()
+
+
 async def test_a_refused_token_makes_the_plugin_run_again(tmp_path):
     source = plugin(tmp_path, prints("{'token': str(os.path.getsize(sys.argv[0][:-6] + 'runs'))}"))
     first = await source.authorization()
@@ -262,11 +273,6 @@ async def test_kinds_of_users_become_their_authorization(tmp_path):
         assert not await cluster.credentials.renew()
 
 
-def test_impersonation_becomes_headers(tmp_path):
-    cluster = auth.load(kubeconfig(tmp_path, {"token": "t", "as": "jane", "as-groups": ["dev"]}))
-    assert cluster.headers == {"Impersonate-User": "jane", "Impersonate-Group": "dev"}
-
-
 @pytest.mark.parametrize(
     ("user", "cluster", "problem"),
     [
@@ -284,6 +290,12 @@ def test_impersonation_becomes_headers(tmp_path):
         ({}, {"server": "https://x\r\nY: 1"}, "server of cluster 'c' contains a line break"),
         ({}, {"server": ["https://x"]}, "server of cluster 'c' must be text, but is a list"),
         ({}, {"proxy-url": "http://["}, "proxy-url of cluster 'c' is"),
+        ({}, {"proxy-url": "socks5://p:1080"}, "proxy-url of cluster 'c' is .*, a SOCKS proxy, which is not supported"),
+        ({}, {"proxy-url": "ftp://p"}, "does not begin with http:// or https://"),
+        ({"token": "t", "as-groups": ["dev"]}, {}, "as of user 'u' is missing"),
+        ({"token": "t", "as-uid": "7"}, {}, "as of user 'u' is missing"),
+        ({"token": "t", "as": "jane", "as-user-extra": ["a"]}, {}, "as-user-extra of user 'u' must be a mapping"),
+        ({"client-certificate-data": "eA=="}, {}, "client-key of user 'u' is missing"),
         ({}, {"insecure-skip-tls-verify": "false"}, "insecure-skip-tls-verify .* must be true or false, but is text"),
         ({"token": 5}, {}, "token of user 'u' must be text, but is a number; put it in quotes"),
         ({"token": ["t"]}, {}, "token of user 'u' must be text, but is a list"),
@@ -351,6 +363,37 @@ def test_networks_may_be_exempt_from_the_environments_proxy():
     assert proxy_of_environment("https://10.1.2.3", environ) == ""
     assert proxy_of_environment("https://11.1.2.3", environ) == "http://p:3128"
     assert proxy_of_environment("https://x.example", environ) == "http://p:3128"
+
+
+@pytest.mark.parametrize(
+    ("server", "exempt", "direct"),
+    [
+        ("https://api.corp.test:6443", "api.corp.test:6443", True),
+        ("https://api.corp.test:6443", "api.corp.test:443", False),
+        ("https://api.corp.test", "corp.test:443", True),
+        ("https://api.corp.test", "*.corp.test", True),
+        ("https://corp.test", ".corp.test", False),
+        ("https://API.corp.test", "api.CORP.test", True),
+        ("https://notcorp.test", "corp.test", False),
+        ("https://10.1.2.3:6443", "10.1.2.3:6443", True),
+        ("https://10.1.2.3:6443", "10.1.2.3:443", False),
+        ("https://[fd00::1]:6443", "fd00::1", True),
+        ("https://[fd00::1]:6443", "[fd00::1]:6443", True),
+        ("https://[fd00::1]", "fd00::/8", True),
+        ("https://[::1]:6443", "", True),
+        ("https://x.example", "a, *", True),
+        ("https://x.example", ",:443,[,a:b:c", False),
+    ],
+)
+def test_exempt_hosts_are_written_as_for_kubectl(server, exempt, direct):
+    proxy = proxy_of_environment(server, {"HTTPS_PROXY": "http://p:3128", "NO_PROXY": exempt})
+    assert proxy == ("" if direct else "http://p:3128")
+
+
+def test_a_socks_proxy_of_the_environment_is_named_with_what_to_do():
+    with pytest.raises(ConfigError, match="a SOCKS proxy, which is not supported") as caught:
+        proxy_of_environment("https://x.example", {"HTTPS_PROXY": "SOCKS5h://p"})
+    assert "ssh -L" in caught.value.hint
 
 
 def test_a_proxy_in_the_environment_that_is_no_url_is_named(tmp_path):

@@ -116,6 +116,18 @@ async def test_the_dns_endpoint_is_preferred_where_it_may_be_used_from_outside(g
     assert (await load()).server == "https://gke-1.us-east5.gke.goog"
 
 
+async def test_a_cluster_that_is_closed_to_the_outside_says_what_opens_it(google):
+    google.describe = {
+        "status": "RUNNING",
+        "controlPlaneEndpointsConfig": {
+            "dnsEndpointConfig": {"endpoint": "gke-1.us-east5.gke.goog", "allowExternalTraffic": False}
+        },
+    }
+    with pytest.raises(ClusterError, match="its DNS endpoint takes no external traffic") as refused:
+        await load()
+    assert "gcloud container clusters update tpus --location=LOCATION --enable-dns-access" in refused.value.hint
+
+
 async def test_a_refused_token_is_exchanged_anew(google):
     google.describe = {
         "controlPlaneEndpointsConfig": {"dnsEndpointConfig": {"endpoint": "x", "allowExternalTraffic": True}}

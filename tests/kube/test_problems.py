@@ -37,6 +37,13 @@ def test_a_refusal_for_the_whole_cluster_asks_for_a_cluster_role():
     assert "kubectl create clusterrole" in error.hint
 
 
+@pytest.mark.parametrize(("status", "again"), [(400, False), (405, False), (413, False), (500, True), (503, True)])
+def test_only_a_server_that_failed_is_asked_again_without_a_change(status, again):
+    error = refused(status, {"message": "no"}, method="POST", path="/api/v1/nodes", query=None, hint="")
+    assert (error.hint == "Try again in a moment.") is again
+    assert ("Correct what the message names" in error.hint) is not again
+
+
 @pytest.mark.parametrize("verb", ["get", "create"])
 def test_a_refused_tunnel_names_the_verb_that_the_server_named_and_asks_for_both(verb):
     denied = f'User "a" cannot {verb} resource "pods/portforward" in API group "" in the namespace "default"'

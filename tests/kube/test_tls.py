@@ -18,11 +18,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
+from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError, Unreachable
 from pathways_jupyter.kube import auth, execute, objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS
-from pathways_jupyter.kube.problems import Unreachable
 from pathways_jupyter.kube.watch import watch
 from pathways_jupyter.tunnel import portforward
 
@@ -105,7 +104,7 @@ async def _follow(client):
 
 
 async def _forward(client):
-    forward = await portforward.listen(portforward.Target(client, "default", "p", 7000))
+    forward = await portforward.listen(portforward.PodPort(client, "default", "p", 7000))
     try:
         await forward.prepare()
     finally:
@@ -251,7 +250,7 @@ async def test_a_plugins_certificate_is_shown(authority, tmp_path):
 
 async def test_a_server_that_wants_a_certificate_is_not_asked_for_ever(authority, tmp_path):
     async with server(authority, tmp_path) as url, load(tmp_path, url, authority, {}) as client:
-        client._patience = 1e6
+        client._retries.patience = 1e6
         with pytest.raises(ClusterError):
             await client.get("/")
 

@@ -6,11 +6,10 @@ import pytest
 from kinds import CONFIG_MAPS
 from scripted_server import Scripted, busy, ok
 
-from pathways_jupyter.base.errors import ApiError
+from pathways_jupyter.base.errors import ApiError, Unreachable
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import Resource
-from pathways_jupyter.kube.problems import Unreachable
-from pathways_jupyter.kube.watch import SERVER_SECONDS, ChangeType, watch
+from pathways_jupyter.kube.watch import SERVER_SECONDS, ChangeType, KnownObjects, only_identity, watch
 
 ADDED, MODIFIED, DELETED = ChangeType.ADDED, ChangeType.MODIFIED, ChangeType.DELETED
 SYNCED, LOST = ChangeType.SYNCED, ChangeType.LOST
@@ -135,7 +134,7 @@ async def test_a_lean_watch_says_which_object_was_deleted_and_changes_as_any_oth
     async with bench.client() as client:
         for name in "ab":
             await objects.create(client, CONFIG_MAPS, config_map(name, x="1"))
-        async with following(client, lean=True) as follower:
+        async with following(client, known=KnownObjects(only_identity)) as follower:
             assert await follower.take(3) == [(ADDED, "a"), (ADDED, "b"), SYNCED]
             uid = (await objects.get(client, CONFIG_MAPS, "a", namespace="default"))["metadata"]["uid"]
             await bench.server.stop()

@@ -3,28 +3,30 @@
 import asyncio
 import contextlib
 import struct
+from socket import SO_RCVBUF, SOL_SOCKET
+from socket import socket as TcpSocket
 
 import pytest
 from aiohttp import WSMsgType, web
 
-from pathways_jupyter.base.errors import ApiError, ClusterError
+from pathways_jupyter.base.errors import ApiError, ClusterError, ConnectionLost
 from pathways_jupyter.kube import websocket
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.kube.credentials import Fixed
-from pathways_jupyter.kube.problems import ConnectionLost
+from pathways_jupyter.kube.library import Sent
 
 DEADLINE = 60.0
 
 
 @contextlib.asynccontextmanager
-async def server(handler):
+async def server(handler, listener=None):
     """Serve one handler, and yield a client of it."""
     app = web.Application()
     app.router.add_get("/ws", handler)
     runner = web.AppRunner(app, shutdown_timeout=0)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await (web.SockSite(runner, listener) if listener else web.TCPSite(runner, "127.0.0.1", 0)).start()
     url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     client = Client(Cluster("ws", url, "default", Fixed(hint="none")))
     async with asyncio.timeout(DEADLINE):
@@ -134,6 +136,34 @@ async def test_a_server_that_stops_answering_is_noticed(monkeypatch):
             messages = await client.websocket("/ws", protocols=("v4.test",))
             with pytest.raises(ConnectionLost, match="stopped answering"):
                 await anext(aiter(messages))
+
+
+async def test_a_server_that_takes_data_slowly_is_not_dead(monkeypatch):
+    """No ping is answered for far longer than a dead server may take: the answers come behind the data."""
+    monkeypatch.setattr(websocket, "PING_SECONDS", 0.4)
+    received, piece, pieces = [], bytes(64 * 1024), 120
+
+    async def slow(request):
+        socket = await upgraded(request)
+        async for message in socket:
+            received.append(message.data)
+            await asyncio.sleep(0.02)
+        return socket
+
+    with TcpSocket() as listener:
+        # Little is buffered, so that the client sees how slow the server is.
+        listener.setsockopt(SOL_SOCKET, SO_RCVBUF, 64 * 1024)
+        listener.bind(("127.0.0.1", 0))
+        async with server(slow, listener) as client:
+            messages = await client.websocket("/ws", protocols=("v4.test",))
+            reading = asyncio.ensure_future(anext(aiter(messages), None))
+            for _ in range(pieces):
+                await messages.send(piece)
+            while len(received) < pieces:
+                assert not reading.done(), reading.exception()
+                await asyncio.sleep(0.05)
+            messages.close()
+            await reading
 
 
 async def test_pings_keep_an_idle_connection_alive(monkeypatch):
@@ -262,3 +292,10 @@ async def test_an_answer_to_another_upgrade_is_rejected():
         client = Client(Cluster("ws", url, "default", Fixed(hint="none")), patience=0)
         with pytest.raises(ConnectionLost, match="invalid challenge response"):
             await client.websocket("/ws", protocols=("v4.test",))
+
+
+def test_bytes_that_wait_longer_are_no_progress():
+    # Without Linux, the first number is the negative of the second.
+    assert not Sent(-60, 60).moves_since(Sent(-30, 30))
+    assert Sent(-10, 10).moves_since(Sent(-30, 30))
+    assert not Sent(0, 0).moves_since(Sent(500, 30))

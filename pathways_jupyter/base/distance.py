@@ -1,0 +1,23 @@
+"""Distance of a cluster, in words."""
+
+from __future__ import annotations
+
+_NEW_OPERATION = 6
+"""Round trips of jaxlib's own for an operation that it has not seen: four before the result, two for its first use."""
+_FELT_SECONDS = 0.02
+"""A notebook beside the cluster gains nothing that is felt from less."""
+
+
+def to_cluster(seconds: float) -> str:
+    """Say how long a round trip takes: ``104 ms to the cluster``; empty where that is not known."""
+    return f"{max(1, round(seconds * 1000))} ms to the cluster" if seconds else ""
+
+
+def outlook(seconds: float) -> str:
+    """Say what to expect of a round trip of so many seconds, in one sentence."""
+    if seconds < _FELT_SECONDS:
+        return f"{to_cluster(seconds)}: not felt in a notebook"
+    return (
+        f"{to_cluster(seconds)}: a new operation takes about {_NEW_OPERATION * seconds:.1f} s, later ones none; "
+        "`pathways-jupyter lab up` puts the notebook beside it"
+    )

@@ -1,0 +1,162 @@
+"""One watch for all that follow the same objects: what each of them receives, and what it costs the API server."""
+
+import asyncio
+import contextlib
+from collections import Counter
+
+import pytest
+from kinds import CONFIG_MAPS
+from program_log import Log
+from quiet_cluster import DEADLINE
+
+from pathways_jupyter.kube import informer, objects
+from pathways_jupyter.kube.informer import Informers
+from pathways_jupyter.kube.watch import ChangeType
+from pathways_jupyter.local.apiserver import app
+
+
+class Listener:
+    """Logs each change, and remembers the objects' data as it was given them."""
+
+    def __init__(self):
+        self.log, self.data = Log(), {}
+
+    def __call__(self, change):
+        name = change.object.get("metadata", {}).get("name", "")
+        if change.type in {ChangeType.ADDED, ChangeType.MODIFIED}:
+            self.data[name] = change.object["data"]
+        self.log.write(f"{change.type}: {change.error}" if change.error else f"{change.type} {name}".strip())
+
+
+def config_map(name, **labels):
+    metadata = {"name": name, "namespace": "default", "labels": {"test": "informer", **labels}}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"x": "1"}}
+
+
+@pytest.fixture
+def watches(bench):
+    """The lists and watches that the API server has been asked for, by verb."""
+    counted = Counter()
+
+    def audit(user, question):
+        if question.resource == "configmaps" and question.verb in {"list", "watch"}:
+            counted[question.verb] += 1
+
+    bench.server.audit = audit
+    return counted
+
+
+@contextlib.asynccontextmanager
+async def following(informer, listener=None):
+    """Follow meanwhile; yields a listener that is in sync."""
+    listener = listener or Listener()
+    task = asyncio.create_task(informer.follow(listener))
+    await listener.log.until("SYNCED")
+    try:
+        yield listener
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_all_that_follow_the_same_objects_share_one_watch(bench, watches):
+    async with bench.client() as client, contextlib.AsyncExitStack() as stack:
+        informers = Informers(client)
+        # Declared first, and yet served by the wider one.
+        narrow = informers.of(CONFIG_MAPS, namespace="default", labels="test,part=b")
+        wide = informers.of(CONFIG_MAPS, namespace="default")
+        assert informers.of(CONFIG_MAPS, namespace="default") is wide
+        await objects.create(client, CONFIG_MAPS, config_map("a"))
+        few, every = [await stack.enter_async_context(following(each)) for each in (narrow, wide)]
+        late = await stack.enter_async_context(following(wide))
+        assert few.log == ["SYNCED"]
+        assert every.log == late.log == ["ADDED a", "SYNCED"]
+        await objects.create(client, CONFIG_MAPS, config_map("b", part="b"))
+        await few.log.until("ADDED b")
+        # For those who follow others, one that no longer matches is gone.
+        await objects.patch(client, CONFIG_MAPS, "b", {"metadata": {"labels": {"part": "c"}}}, namespace="default")
+        await few.log.until("DELETED b")
+        await every.log.until("MODIFIED b")
+        await objects.delete(client, CONFIG_MAPS, "a", namespace="default")
+        await late.log.until("DELETED a")
+        assert few.log == ["SYNCED", "ADDED b", "DELETED b"]
+        assert watches == {"list": 1, "watch": 1}
+
+
+async def test_a_watch_ends_with_its_last_follower(bench, watches):
+    async with bench.client() as client:
+        followed = Informers(client).of(CONFIG_MAPS, namespace="default")
+        async with following(followed):
+            pass
+        await objects.create(client, CONFIG_MAPS, config_map("a"))
+        async with following(followed) as again:
+            assert again.log == ["ADDED a", "SYNCED"]
+        assert watches["list"] == 2
+
+
+async def test_an_error_of_one_listener_is_its_own_and_the_others_go_on(bench, watches):
+    def broken(change):
+        if change.type is ChangeType.ADDED:
+            raise ZeroDivisionError
+
+    async with bench.client() as client:
+        followed = Informers(client).of(CONFIG_MAPS, namespace="default")
+        async with following(followed) as before:
+            failing = asyncio.create_task(followed.follow(broken))
+            async with following(followed) as after:
+                await objects.create(client, CONFIG_MAPS, config_map("a"))
+                with pytest.raises(ZeroDivisionError):
+                    await asyncio.wait_for(failing, DEADLINE)
+                await objects.create(client, CONFIG_MAPS, config_map("b"))
+                for each in (before, after):
+                    await each.log.until("ADDED b")
+            with pytest.raises(ZeroDivisionError):
+                await followed.follow(broken)
+        assert watches == {"list": 1, "watch": 1}
+
+
+async def test_outdated_objects_are_reported_before_what_was_missed(bench, monkeypatch):
+    """First the server goes, then the permission: for the latter, another watch begins with what is known."""
+    monkeypatch.setattr(informer, "FIRST_PAUSE_SECONDS", 0.1)
+    resource, allowed, may = bench.of(CONFIG_MAPS), True, app.may
+    monkeypatch.setattr(app, "may", lambda store, user, question: allowed and may(store, user, question))
+    async with bench.client() as client, following(Informers(client).of(CONFIG_MAPS)) as one:
+        for name in "ab":
+            await objects.create(client, CONFIG_MAPS, config_map(name))
+            await one.log.until(f"ADDED {name}")
+        one.log.clear()
+        await bench.restart(lambda: bench.store.delete(resource, "default", "a"))
+        await one.log.until("SYNCED")
+        assert [line.split(":")[0] for line in one.log] == ["LOST", "DELETED a", "SYNCED"]
+        one.log.clear()
+
+        def forbid():
+            nonlocal allowed
+            allowed = False
+            bench.store.delete(resource, "default", "b")
+
+        await bench.restart(forbid)
+        await one.log.until("not allowed to list configmaps")
+        allowed = True
+        await one.log.until("SYNCED")
+        assert [line.split(":")[0] for line in one.log] == ["LOST", "LOST", "DELETED b", "SYNCED"]
+
+
+async def test_a_lean_one_remembers_whole_what_others_follow(bench, watches):
+    async with bench.client() as client, contextlib.AsyncExitStack() as stack:
+        informers = Informers(client)
+        lean = informers.of(CONFIG_MAPS, lean=True)
+        declared = informers.of(CONFIG_MAPS, labels="part=b")
+        for name in "ab":
+            await objects.create(client, CONFIG_MAPS, config_map(name, part=name))
+        first = await stack.enter_async_context(following(lean))
+        assert first.data == {"a": {"x": "1"}, "b": {"x": "1"}}
+        late = await stack.enter_async_context(following(declared))
+        assert late.data == {"b": {"x": "1"}}
+        assert watches["list"] == 1
+        # Those of which too little is remembered for another follower are watched once more.
+        again = await stack.enter_async_context(following(lean))
+        assert again.data == first.data
+        undeclared = await stack.enter_async_context(following(informers.of(CONFIG_MAPS, labels="part=a")))
+        assert undeclared.data == {"a": {"x": "1"}}
+        assert watches["list"] == 3
