@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pathways_jupyter.base.errors import ClusterError
+from pathways_jupyter.base.errors import ClusterError, ConnectionLost
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.tunnel.carrier import Carrier, PortRefused
 from pathways_jupyter.tunnel.relay.stream import StreamEnd
 from pathways_jupyter.tunnel.relay.wire import (

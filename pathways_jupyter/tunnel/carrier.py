@@ -10,14 +10,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from pathways_jupyter.base.errors import ClusterError
+from pathways_jupyter.base.errors import ClusterError, ConnectionLost
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS
-from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.kube.websocket import WebSocket
 from pathways_jupyter.tunnel.local_connection import Inbox
+
+if TYPE_CHECKING:
+    from pathways_jupyter.kube.library import Sent
 
 PROTOCOL = "v4.channel.k8s.io"
 
@@ -33,7 +36,7 @@ class PortRefused(ClusterError):
 
 
 @dataclass(frozen=True)
-class Target:
+class PodPort:
     """A port of a pod."""
 
     client: Client
@@ -59,7 +62,7 @@ class Carrier:
       error: Why it ended; None while it is open, or when it was closed properly.
     """
 
-    def __init__(self, target: Target, socket: WebSocket) -> None:
+    def __init__(self, target: PodPort, socket: WebSocket) -> None:
         self.target = target
         self.answered = asyncio.Event()
         self.ended = False
@@ -70,7 +73,7 @@ class Carrier:
         self._keeping_alive = asyncio.create_task(self._keep_alive())
 
     @classmethod
-    async def open(cls, target: Target, *, patience: float | None = None) -> Carrier:
+    async def open(cls, target: PodPort, *, patience: float | None = None) -> Carrier:
         """Open a connection; that nothing listens on the port shows only later, in :attr:`error`.
 
         Args:
@@ -82,6 +85,10 @@ class Carrier:
         """
         path, query = PODS.item(target.namespace, target.pod, "portforward"), {"ports": str(target.port)}
         return cls(target, await target.client.websocket(path, protocols=(PROTOCOL,), query=query, patience=patience))
+
+    def sent(self) -> Sent:
+        """Return how much of what was sent the API server has taken."""
+        return self._socket.sent()
 
     async def deliver(self, write: Callable[[memoryview], Awaitable[None]]) -> None:
         """Give `write` all data from the pod, what has arrived already first; return when the connection has ended.

@@ -26,7 +26,7 @@ _STREAM_BITS = 0x7FFFFFFF
 
 
 def _field(name: bytes, value: bytes) -> bytes:
-    """A header that no table of HPACK knows, and which enters none."""
+    """Encode a header that no table of HPACK knows, and which enters none."""
     return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
 
 
@@ -35,9 +35,9 @@ _UNAVAILABLE = _field(b"grpc-status", b"14") + _field(b"grpc-message", b"The con
 _WHOLE_ANSWER = b"\x88" + _field(b"content-type", b"application/grpc") + _UNAVAILABLE
 
 _ALONE = 3
-"""How many calls are ended one by one: not each is an upload."""
+"""Number of calls that are ended one by one: not each is an upload."""
 _APART_SECONDS = 0.02
-"""How long the client has to take itself apart after each of them."""
+"""Time for the client to close each of them."""
 
 
 class _Frames:
@@ -53,11 +53,11 @@ class _Frames:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the last byte that was seen ended a frame."""
+        """Return whether the last byte that was seen ended a frame."""
         return not self._ahead and not self._head
 
     def headers(self, data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
-        """The type, flags and stream of each frame whose header ends in `data`."""
+        """Return the type, flags and stream of each frame whose header ends in `data`."""
         if self._head:
             missing = _HEADER.size - len(self._head)
             self._head += data[:missing]

@@ -24,7 +24,7 @@ _EARLY_BYTES = 256 * 1024
 
 
 class Inbox:
-    """What arrives for a local program: a little is kept until there is one, and more makes the sender wait.
+    """Bytes for a local program: a little is kept until there is one, and more makes the sender wait.
 
     Attributes:
       is_waiting: Whether the local program is being waited for, be it slow or not there yet.

@@ -14,17 +14,16 @@ import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from pathways_jupyter.base.errors import ClusterError
+from pathways_jupyter.base.errors import ClusterError, ConnectionLost
 from pathways_jupyter.base.tasks import Backoff
-from pathways_jupyter.kube.problems import ConnectionLost
-from pathways_jupyter.tunnel.carrier import Carrier, PortRefused, Target
+from pathways_jupyter.tunnel.carrier import Carrier, PodPort, PortRefused
 from pathways_jupyter.tunnel.local_connection import LocalConnection
 from pathways_jupyter.tunnel.resumable_stream import ResumableStream
 
-__all__ = ["Forward", "OpenStream", "PortRefused", "Target", "Traffic", "listen"]
+__all__ = ["Forward", "OpenStream", "PodPort", "PortRefused", "Traffic", "listen"]
 
 GREETING_SECONDS = 1.0
-"""How long :meth:`Forward.prepare` waits for the first bytes from the pod, or for an error."""
+"""Longest time that :meth:`Forward.prepare` waits for the first bytes from the pod, or for an error."""
 
 _LOOPBACK = "127.0.0.1"
 _FIRST_PAUSE_SECONDS = 0.02
@@ -192,7 +191,7 @@ async def _carry(local: LocalConnection, stream: Stream, traffic: Traffic) -> No
 
 
 async def listen(
-    target: Target,
+    target: PodPort,
     *,
     path: Path | None = None,
     port: int = 0,

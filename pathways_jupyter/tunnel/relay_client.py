@@ -7,11 +7,11 @@ import contextlib
 import os
 
 from pathways_jupyter.base.errors import ClusterError
-from pathways_jupyter.tunnel.carrier import Carrier, Target
+from pathways_jupyter.tunnel.carrier import Carrier, PodPort
 from pathways_jupyter.tunnel.outage import Outage
 from pathways_jupyter.tunnel.relay.stream import Pool
 from pathways_jupyter.tunnel.relay.wire import Hello
-from pathways_jupyter.tunnel.resumable_stream import ATTACH_SECONDS, Relay, ResumableStream
+from pathways_jupyter.tunnel.resumable_stream import ATTACH_SECONDS, RelayContext, ResumableStream
 
 IDLE_SECONDS = 60.0
 """Longest time without a sign of life while no program uses the tunnel; shorter where a proxy is kept for less."""
@@ -31,8 +31,8 @@ class RelayClient:
       outage: Knows which streams have no carrier.
     """
 
-    def __init__(self, target: Target, secret: bytes, keep: float, outage: Outage) -> None:
-        self._relay = Relay(target, secret, keep, Pool(_POOL_BLOCKS, _STREAM_BLOCKS), outage)
+    def __init__(self, target: PodPort, secret: bytes, keep: float, outage: Outage) -> None:
+        self._relay = RelayContext(target, secret, keep, Pool(_POOL_BLOCKS, _STREAM_BLOCKS), outage)
         self._streams: set[ResumableStream] = set()
         self._is_proven = False
         self._idling: asyncio.Task[None] | None = None

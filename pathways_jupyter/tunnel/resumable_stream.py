@@ -13,36 +13,30 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 
-from pathways_jupyter.base.errors import ApiError, ClusterError
+from pathways_jupyter.base.errors import ApiError, ClusterError, ConnectionLost
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.tasks import Backoff
-from pathways_jupyter.kube.problems import ConnectionLost
+from pathways_jupyter.kube.websocket import PING_SECONDS, UNANSWERED_PINGS
 from pathways_jupyter.tunnel.attached_carrier import AttachedCarrier, StreamLost, TooManyStreams
-from pathways_jupyter.tunnel.carrier import Carrier, PortRefused, Target
+from pathways_jupyter.tunnel.carrier import Carrier, PodPort, PortRefused
 from pathways_jupyter.tunnel.local_connection import Inbox
 from pathways_jupyter.tunnel.outage import Outage
 from pathways_jupyter.tunnel.relay.stream import Pool, StreamEnd
 
 logger = logging.getLogger(__name__)
 
-PING_SECONDS = 4.0
-"""Time between a sign of life and the next ping, and to answer it: a dead carrier is noticed within twice this.
-
-The WebSocket's own pings end at the API server; these go to the relay and back.
-"""
 ATTACH_SECONDS = 10.0
 """Longest time for one attempt to reach the relay."""
 REFUSED_SECONDS = 15.0
-"""How long a port may refuse connections, as the relay's does while it is restarted."""
+"""Longest time that a port may refuse connections, as the relay's does while it is restarted."""
 
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 1.0
-_GRACE_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Relay:
-    """What all streams to one relay share.
+class RelayContext:
+    """State that all streams to one relay share.
 
     Attributes:
       target: Its port.
@@ -52,7 +46,7 @@ class Relay:
       outage: The streams that have no carrier.
     """
 
-    target: Target
+    target: PodPort
     secret: bytes
     keep: float
     pool: Pool
@@ -66,7 +60,7 @@ class ResumableStream:
       ended: Called with this object when it has ended.
     """
 
-    def __init__(self, relay: Relay, ended: Callable[[ResumableStream], None]) -> None:
+    def __init__(self, relay: RelayContext, ended: Callable[[ResumableStream], None]) -> None:
         self.answered = asyncio.Event()
         self.ended = False
         self.error: ClusterError | None = None
@@ -276,22 +270,18 @@ class ResumableStream:
             self._pumping = False
 
     async def _ping(self, attached: AttachedCarrier) -> None:
-        """Close a carrier on which nothing comes back."""
-        number = 0
-        while True:
-            await asyncio.sleep(PING_SECONDS)
-            number, before = number + 1, self._arrivals
+        """Close a carrier on which nothing comes back; the WebSocket's own pings end at the API server."""
+        number = silent = 0
+        while silent < UNANSWERED_PINGS:
+            number, before, sent = number + 1, self._arrivals, attached.carrier.sent()
             self._end.ping(number)
             self._spawn(self._pump())
             await asyncio.sleep(PING_SECONDS)
-            if self._arrivals == before:
-                # If this process was stopped meanwhile, the answer is there and has not been read yet.
-                await asyncio.sleep(_GRACE_SECONDS)
             # While the local program is slow, or not there yet, nothing is read, so nothing can arrive.
-            if self._arrivals == before and not self._inbox.is_waiting:
-                attached.problem = ConnectionLost(f"Nothing was received for {2 * PING_SECONDS:.0f} s.")
-                attached.carrier.close()
-                return
+            alive = self._arrivals != before or self._inbox.is_waiting or attached.carrier.sent().moves_since(sent)
+            silent = 0 if alive else silent + 1
+        attached.problem = ConnectionLost(f"Nothing was received for {silent * PING_SECONDS:.0f} s.")
+        attached.carrier.close()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)

@@ -65,7 +65,7 @@ async def test_a_writer_that_is_cancelled_while_it_waits_for_room_does_not_stop_
 
 
 async def test_a_message_is_written_whole_for_a_program_that_does_not_read_yet(tmp_path):
-    """Where it is written in two parts, a busy machine changes between the programs once more."""
+    """If it were written in two parts, a busy machine would change between the programs once more."""
     pair = await Pair().open(tmp_path / "socket")
     message = bytes(262_144)
     # Without a turn of the loop, in which the program's streams would read.

@@ -1,4 +1,4 @@
-"""What is reported of streams that lose their carriers."""
+"""Reports of streams that lose their carriers."""
 
 from __future__ import annotations
 

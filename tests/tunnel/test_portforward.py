@@ -9,15 +9,14 @@ import weakref
 import pytest
 import uvloop
 
-from pathways_jupyter.base.errors import ApiError, ClusterError
+from pathways_jupyter.base.errors import ApiError, ClusterError, ConnectionLost
 from pathways_jupyter.kube import client as clients
 from pathways_jupyter.kube import objects, websocket
 from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.kube.credentials import Fixed
 from pathways_jupyter.kube.objects import PODS
-from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.tunnel import carrier, portforward
-from pathways_jupyter.tunnel.portforward import PortRefused, Target
+from pathways_jupyter.tunnel.portforward import PodPort, PortRefused
 
 DEADLINE = 60.0
 
@@ -41,7 +40,7 @@ while True:
 
 async def echo_pod(bench, client, name="echo", greeting="pass"):
     await bench.pod(client, name, "python", "-c", ECHO.format(greeting=greeting))
-    return Target(client, "default", name, 7000)
+    return PodPort(client, "default", name, 7000)
 
 
 async def prepared(forward):
@@ -132,7 +131,7 @@ async def test_a_connection_opened_ahead_is_used_and_keeps_what_was_said(bench, 
 async def test_a_refused_port_is_reported_with_the_port_and_the_pod(bench):
     async with bench.client() as client:
         await bench.pod(client, "idle", "sleep", "600")
-        forward = await portforward.listen(Target(client, "default", "idle", 7001))
+        forward = await portforward.listen(PodPort(client, "default", "idle", 7001))
         with pytest.raises(PortRefused, match="7001 of pod idle refuses connections") as raised:
             await forward.prepare()
         assert "log" in raised.value.hint
@@ -143,7 +142,7 @@ async def test_a_local_connection_to_a_refused_port_breaks_and_the_reason_is_rep
     async with bench.client() as client:
         await bench.pod(client, "idle", "sleep", "600")
         failures = asyncio.Queue()
-        forward = await portforward.listen(Target(client, "default", "idle", 7001), on_failure=failures.put_nowait)
+        forward = await portforward.listen(PodPort(client, "default", "idle", 7001), on_failure=failures.put_nowait)
         host, port = forward.address.split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         async with asyncio.timeout(DEADLINE):
@@ -156,7 +155,7 @@ async def test_a_local_connection_to_a_refused_port_breaks_and_the_reason_is_rep
 
 async def test_a_pod_that_is_gone_is_reported(bench):
     async with bench.client() as client:
-        forward = await portforward.listen(Target(client, "default", "missing", 7000))
+        forward = await portforward.listen(PodPort(client, "default", "missing", 7000))
         with pytest.raises(ApiError) as raised:
             await forward.prepare()
         assert raised.value.status == 404
@@ -171,7 +170,7 @@ async def test_a_forbidden_forward_names_the_verb_that_is_missing_and_asks_for_b
     ]
     async with bench.client(rules=rules, name="narrow") as client:
         await bench.pod(client, "idle", "sleep", "600")
-        forward = await portforward.listen(Target(client, "default", "idle", 7000))
+        forward = await portforward.listen(PodPort(client, "default", "idle", 7000))
         with pytest.raises(ApiError, match=f"not allowed to {missing} pods/portforward idle") as raised:
             await forward.prepare()
         assert "--verb=get,create --resource=pods/portforward" in raised.value.hint
@@ -290,7 +289,7 @@ async def test_a_taken_port_is_reported(bench):
         other.bind(("127.0.0.1", 0))
         port = other.getsockname()[1]
         async with bench.client() as client:
-            target = Target(client, "default", "any", 7000)
+            target = PodPort(client, "default", "any", 7000)
             with pytest.raises(ClusterError, match=f"Cannot listen on 127.0.0.1:{port}"):
                 await portforward.listen(target, port=port)
 
@@ -329,7 +328,7 @@ async def test_closing_leaves_no_task_of_a_connection_that_is_being_made(tmp_pat
 
     async with await asyncio.start_server(mute, "127.0.0.1", 0) as server, asyncio.timeout(DEADLINE):
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        target = Target(clients.Client(Cluster("mute", url, "default", Fixed(hint="none"))), "default", "p", 7000)
+        target = PodPort(clients.Client(Cluster("mute", url, "default", Fixed(hint="none"))), "default", "p", 7000)
         forward = await portforward.listen(target, path=tmp_path / "tunnel")
         _, writer = await asyncio.open_unix_connection(tmp_path / "tunnel")
         await asked.wait()

@@ -8,13 +8,12 @@ from hashlib import sha256
 
 import pytest
 
-from pathways_jupyter.base.errors import ClusterError
+from pathways_jupyter.base.errors import ClusterError, ConnectionLost
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import PODS
-from pathways_jupyter.kube.problems import ConnectionLost
 from pathways_jupyter.tunnel import resumable_stream
 from pathways_jupyter.tunnel.attached_carrier import StreamLost, TooManyStreams
-from pathways_jupyter.tunnel.carrier import PortRefused, Target
+from pathways_jupyter.tunnel.carrier import PodPort, PortRefused
 from pathways_jupyter.tunnel.outage import Outage
 from pathways_jupyter.tunnel.relay import container
 from pathways_jupyter.tunnel.relay.container import RelaySpec
@@ -60,7 +59,7 @@ class Pod:
         async def reload(_error: ClusterError) -> None:
             """Stay at the same server."""
 
-        target = Target(self.client, "default", "proxy", port or container.port_of(PORT))
+        target = PodPort(self.client, "default", "proxy", port or container.port_of(PORT))
 
         def interrupted(reason: str) -> None:
             self.interrupted.append(reason)
@@ -87,7 +86,7 @@ class Pod:
 
 
 class Received:
-    """What arrives on a stream."""
+    """Bytes that arrive on a stream."""
 
     def __init__(self, stream: ResumableStream) -> None:
         self.data = bytearray()
@@ -169,7 +168,6 @@ async def test_a_stream_that_is_opened_during_an_interruption_waits_for_its_end(
 async def test_a_carrier_that_waits_for_the_local_program_is_not_taken_for_a_dead_one(pod, monkeypatch):
     """More than is kept has arrived before there is a program: nothing is read, so no ping is answered."""
     monkeypatch.setattr(resumable_stream, "PING_SECONDS", 0.1)
-    monkeypatch.setattr(resumable_stream, "_GRACE_SECONDS", 0.1)
     await pod.start('connection.sendall(b"x" * 2_000_000)')
     stream, pinged = await pod.opened(pod.relay()), asyncio.Semaphore(0)
     monkeypatch.setattr(stream._end, "ping", lambda _number: pinged.release())

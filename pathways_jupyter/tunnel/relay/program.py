@@ -51,7 +51,7 @@ _ENDED_STREAMS = 1000
 
 @dataclass(frozen=True)
 class Settings:
-    """What the pod's spec says.
+    """Settings from the pod's spec.
 
     Attributes:
       digest: SHA-256 of the session's secret.

@@ -51,7 +51,7 @@ class ProxyStream:
 
     @property
     def is_over(self) -> bool:
-        """Whether both ends have finished, and know it of each other."""
+        """Return whether both ends have finished, and know it of each other."""
         end = self.end
         return end.is_over and end.peer_finished and not self._to_carrier and not self._to_proxy
 

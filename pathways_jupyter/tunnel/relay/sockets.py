@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathways_jupyter.tunnel.relay.wire import BLOCK_BYTES, Welcome
 
 READ, WRITE = select.POLLIN, select.POLLOUT
-"""What a socket can be watched for; that its other end has gone is reported in any case, with other bits."""
+"""Events that a socket can be watched for; that its other end has gone is reported in any case, with other bits."""
 BACKLOG = 32
 DIAL_SECONDS = 5.0
 

@@ -59,7 +59,7 @@ class Pool:
 
 
 class ReplayBuffer:
-    """What one end sends: everything from the first byte that is not acknowledged.
+    """Sent bytes of one end: everything from the first byte that is not acknowledged.
 
     Attributes:
       acked: Position up to which the other end has received everything.
@@ -79,13 +79,13 @@ class ReplayBuffer:
 
     @property
     def room(self) -> int:
-        """How many bytes can be written."""
+        """Number of bytes that can be written."""
         size = self.end - self.acked
         return min(self._pool.each - size, max(0, OWN_BYTES - size) + self._pool.left)
 
     @property
     def is_full(self) -> bool:
-        """Whether too little can be written to be worth reading it."""
+        """Return whether too little can be written to be worth reading it."""
         return self.room < _LEAST_ROOM_BYTES
 
     def write(self, data: bytes | memoryview) -> int:
@@ -204,7 +204,7 @@ class StreamEnd:
 
     @property
     def must_answer(self) -> bool:
-        """Whether there is a frame to send although nothing was written: an acknowledgement, an answer to a ping."""
+        """Return whether there is a frame to send although nothing was written: an acknowledgement or a pong."""
         news = self.received - self.undelivered - self._acked
         return bool(news >= ACK_BYTES or (news and self._must_ack) or self._pong or self._say_finished)
 
@@ -285,7 +285,8 @@ class StreamEnd:
         elif kind == ASK:
             self._must_ack = True
         elif kind == PING:
-            self._pong = position
+            # With an acknowledgement: on a slow connection few would come otherwise, and all the rest be sent again.
+            self._pong, self._must_ack = position, True
         elif kind == PONG:
             # That something arrived is all that counts.
             pass

@@ -1,4 +1,4 @@
-"""What the two ends of a stream say to each other: the messages that begin a carrier, and the header of a frame."""
+"""Messages between the two ends of a stream: those that begin a carrier, and the header of a frame."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Unrecoverable(Exception):
 
 @dataclass(frozen=True)
 class Hello:
-    """What the supervisor sends first on a carrier.
+    """First message of the supervisor on a carrier.
 
     Attributes:
       secret: 32 bytes that prove that it is the session's supervisor.
@@ -55,7 +55,7 @@ class Hello:
 
     @classmethod
     def decode(cls, data: bytes) -> Hello:
-        """The inverse of :meth:`encode`.
+        """Decode what :meth:`encode` returns.
 
         Raises:
           ProtocolError: It is not a Hello.
@@ -84,7 +84,7 @@ class Welcome:
 
     @classmethod
     def decode(cls, data: bytes) -> Welcome:
-        """The inverse of :meth:`encode`.
+        """Decode what :meth:`encode` returns.
 
         Raises:
           ProtocolError: It is not a Welcome.

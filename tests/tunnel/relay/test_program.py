@@ -73,7 +73,7 @@ class Pod:
         return stdout.readline()
 
     def is_alive(self) -> bool:
-        """What the proxy's liveness probe finds."""
+        """Return the result of the proxy's liveness probe."""
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(DEADLINE)
             if probe.connect_ex(str(self.directory / str(container.alive_port_of(PROXY_PORT)))):

@@ -37,7 +37,7 @@ def limit(pool: Pool) -> int:
 
 
 def kept(end: StreamEnd) -> int:
-    """How many bytes an end keeps for the other one."""
+    """Return the number of bytes that an end keeps for the other one."""
     return end.out.end - end.out.acked
 
 
