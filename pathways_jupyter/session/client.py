@@ -2,7 +2,7 @@
 
 For processes that did not start the session: the command line uses :func:`request`, the server extension
 :func:`arequest` and :func:`follow` in its event loop. The kernel that owns a session has a
-:class:`~pathways_jupyter.session.kernel.supervisor_link.Link` instead.
+:class:`~pathways_jupyter.session.kernel.supervisor_link.SupervisorLink` instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import PathwaysError, SessionError
 from pathways_jupyter.base.events import Event
 from pathways_jupyter.session import protocol, registry
-from pathways_jupyter.session.protocol import Answer, Method, Request
+from pathways_jupyter.session.protocol import Method, Request, Response
 from pathways_jupyter.session.registry import SessionRecord
 
 ANSWER_SECONDS = 5.0
@@ -44,9 +44,9 @@ async def arequest(record: SessionRecord, method: Method, *, patience: float = A
             writer.write(protocol.encode(Request(1, method, params)))
             while line := await reader.readline():
                 message = protocol.decode(line)
-                if isinstance(message, Answer) and message.error is not None:
+                if isinstance(message, Response) and message.error is not None:
                     raise message.error
-                if isinstance(message, Answer):
+                if isinstance(message, Response):
                     return message.result
     except TimeoutError as error:
         raise silent(record, method, patience) from error

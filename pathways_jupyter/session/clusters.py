@@ -10,16 +10,24 @@ import contextlib
 import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from pathways_jupyter.base import runtime_files, tasks
 from pathways_jupyter.base.config import ConnectConfig
-from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError, LocalClusterError
+from pathways_jupyter.base.errors import (
+    ApiError,
+    ClusterError,
+    ConfigError,
+    LocalClusterError,
+    NoKubeconfigError,
+    Unreachable,
+)
 from pathways_jupyter.base.sentences import advice, say
 from pathways_jupyter.base.tasks import Backoff
-from pathways_jupyter.kube.auth import of_config
+from pathways_jupyter.kube.auth import OTHER_CLUSTERS, of_config
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.session import protocol
@@ -36,7 +44,7 @@ async def resolve(where: ConnectConfig | SessionRecord) -> Cluster:
     """Return the cluster of a config, or of a session, also after the current context was changed.
 
     Raises:
-      ConfigError: There is no kubeconfig, or it cannot be used.
+      ConfigError: There is no kubeconfig, or it cannot be used; the hint says if the embedded cluster is running.
       ClusterError: Google Cloud has no such cluster.
     """
     config, environ = _config(where), None
@@ -45,8 +53,15 @@ async def resolve(where: ConnectConfig | SessionRecord) -> Cluster:
             environ = {**os.environ, "KUBECONFIG": where.kubeconfigs}
         if not config.cluster and not config.context and where.context != "in-cluster":
             config = replace(config, context=where.context)
-    # Only Google is asked over the network.
-    return await asyncio.to_thread(of_config, config, environ) if config.cluster else of_config(config, environ)
+    try:
+        # Only Google is asked over the network.
+        return await asyncio.to_thread(of_config, config, environ) if config.cluster else of_config(config, environ)
+    except ConfigError as error:
+        if isinstance(where, ConnectConfig) and (here := embedded_hint(where)):
+            others = advice("Otherwise use {others}", others=OTHER_CLUSTERS)
+            hint = others if isinstance(error, NoKubeconfigError) else error.hint
+            raise type(error)(error.sentence, hint=advice("{here} {hint}", here=here, hint=hint)) from error.__cause__
+        raise
 
 
 def _config(where: ConnectConfig | SessionRecord) -> ConnectConfig:
@@ -61,7 +76,7 @@ def ask(where: ConnectConfig | SessionRecord, question: Callable[[Client, str], 
     """
 
     async def answer() -> Answer:
-        async with explain_local_errors(where), await _client(where) as client:
+        async with explain_local_errors(where), Client(await resolve(where)) as client:
             return await question(client, where.namespace or client.namespace)
 
     return tasks.run(answer())
@@ -69,24 +84,15 @@ def ask(where: ConnectConfig | SessionRecord, question: Callable[[Client, str], 
 
 def stream(
     where: ConnectConfig | SessionRecord, source: Callable[[Client, str], AsyncIterator[Answer]]
-) -> Iterator[Answer]:
-    """Yield the values of `source` as they arrive; :func:`ask` for asynchronous iterators."""
+) -> AbstractContextManager[Iterator[Answer]]:
+    """Context manager over the values of `source` as they arrive; see :func:`.tasks.iterate`."""
 
     async def values() -> AsyncIterator[Answer]:
-        async with explain_local_errors(where), await _client(where) as client:
+        async with explain_local_errors(where), Client(await resolve(where)) as client:
             async for value in source(client, where.namespace or client.namespace):
                 yield value
 
     return tasks.iterate(values)
-
-
-async def _client(where: ConnectConfig | SessionRecord) -> Client:
-    try:
-        return Client(await resolve(where))
-    except ConfigError as error:
-        if isinstance(where, ConnectConfig) and (hint := embedded_hint(where)):
-            raise ConfigError(str(error), hint=f"{hint} {error.hint}") from error
-        raise
 
 
 def embedded_hint(config: ConnectConfig) -> str:
@@ -155,8 +161,15 @@ class Embedded:
             return True
         try:
             return self.kubeconfig.read_bytes() != self.content
-        except OSError:
-            return True
+        except OSError as error:
+            return error.errno not in runtime_files.NO_DESCRIPTOR
+
+    @property
+    def pid(self) -> str:
+        """Its process."""
+        with contextlib.suppress(OSError):
+            return self.kubeconfig.with_name(runtime_files.ALIVE).read_text(encoding="ascii").strip()
+        return ""
 
     async def until_ended(self, every: float) -> None:
         """Return when it has ended; it is looked at every so many seconds."""
@@ -192,12 +205,13 @@ def storage_of(location: str) -> Storage | None:
 
 @contextlib.asynccontextmanager
 async def explain_local_errors(where: ConnectConfig | SessionRecord) -> AsyncIterator[None]:
-    """Explain errors of the cluster of `where` by the end of the embedded cluster, if it is that one.
+    """Explain errors of the cluster of `where` by what became of the embedded cluster, if it is that one.
 
     The advice for a cluster that cannot be reached is about networks, which the embedded one does not need.
 
     Raises:
       LocalClusterError: It cannot be reached, because it has ended.
+      Unreachable: It runs, but does not answer.
     """
     embedded = Embedded.of(where)
     try:
@@ -208,6 +222,15 @@ async def explain_local_errors(where: ConnectConfig | SessionRecord) -> AsyncIte
             raise
         if await embedded.is_ending():
             raise embedded_ended() from error
+        if isinstance(error, Unreachable):
+            raise Unreachable(
+                say("The embedded cluster of this machine does not answer."),
+                hint=say(
+                    "If its process was stopped, kill -CONT {pid} continues it. To start it anew: pathways-jupyter "
+                    "local down, then pathways-jupyter local up.",
+                    pid=embedded.pid,
+                ),
+            ) from error
         raise
 
 

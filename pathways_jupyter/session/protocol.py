@@ -5,7 +5,8 @@ supervisor it starts: it opens with ``start``, carries events for as long as the
 kernel's end. Other clients (command line, server extension) connect to the session's control socket.
 
 A request is ``{"id", "method", "params"}``; its answer ``{"id", "result"}`` or ``{"id", "error"}``; an event is sent
-unrequested as ``{"event"}``. Errors keep their class, so that an API server's refusal reads the same in the kernel.
+unrequested as ``{"event"}``. In the same way the supervisor asks its owner for ``arrays`` and ``idle``, and to
+``suspend``. Errors keep their class, so that an API server's refusal reads the same in the kernel.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathways_jupyter.base import errors, sentences
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ApiError, PathwaysError, SessionError
 from pathways_jupyter.base.events import Event
+from pathways_jupyter.base.text import without_infinity
 
 MAX_LINE = 1 << 20
 """Bytes in the longest line that either side accepts."""
@@ -41,13 +43,32 @@ class Method(StrEnum):
     EVENTS = "events"
     """Answers at once; from then on the connection carries every event, the past ones first."""
     RECONNECT = "reconnect"
-    """Replace the proxy by a new one. Answers with the record once connected."""
+    """Replace the proxy by a new one. Answers with the record once connected.
+
+    ``params["instances"]`` and ``params["wait"]`` change these settings of the session from then on.
+    """
+    SUSPEND = "suspend"
+    """Remove the proxy, whose ``count`` arrays of ``bytes`` are saved in ``place``. Answers with the record then.
+
+    The supervisor asks the kernel to do all of it when nothing was computed for long; true if it is going to try.
+    """
+    RESTORED = "restored"
+    """The kernel has the saved arrays back, so that the record need not name them. Answers with the record."""
     CANCEL = "cancel"
     """Stop making the proxy that ``reconnect`` asked for, which then fails. Answers with the record once that is so."""
     DISCONNECT = "disconnect"
     """End the session. Answers once its objects in the cluster are removed, or with those that could not be."""
     RECORD = "record"
     """Add ``params["events"]`` to the session's log; see :mod:`~pathways_jupyter.session.recording`."""
+    IDLE = "idle"
+    """The supervisor asks the kernel for how many seconds no cell has run; 0 while one does, null without cells."""
+    KEEP = "keep"
+    """Count as used now, so that it is not suspended soon for being idle. Answers with the record."""
+    ARRAYS = "arrays"
+    """Answers with the ``count`` and ``bytes`` of the arrays that the kernel has on the session's devices.
+
+    The supervisor asks the kernel, which answers while a cell runs too; null if it does not, within a second.
+    """
     CUT = "cut"
     """Drop the tunnel's connections to the relay, as a network does that fails, to see that arrays outlive it.
 
@@ -65,7 +86,7 @@ class Request:
 
 
 @dataclasses.dataclass(frozen=True)
-class Answer:
+class Response:
     """The answer to the request of the same id: a result or an error."""
 
     id: int
@@ -73,7 +94,7 @@ class Answer:
     error: PathwaysError | None = None
 
 
-Message = Request | Answer | Event
+Message = Request | Response | Event
 
 
 def encode(message: Message) -> bytes:
@@ -102,8 +123,8 @@ def decode(line: bytes) -> Message:
         if "method" in value:
             return Request(int(value["id"]), Method(value["method"]), dict(value.get("params") or {}))
         if "error" in value:
-            return Answer(int(value["id"]), error=error_from_json(value["error"]))
-        return Answer(int(value["id"]), result=value["result"])
+            return Response(int(value["id"]), error=error_from_json(value["error"]))
+        return Response(int(value["id"]), result=value["result"])
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         # A client of the socket may send anything: 1e400 for a number, lists ten thousand deep.
         raise SessionError(
@@ -134,15 +155,19 @@ def error_from_json(value: Mapping[str, Any]) -> PathwaysError:
 
 
 def config_to_json(config: ConnectConfig) -> dict[str, Any]:
-    """Return `config` as JSON values; an endless wait becomes ``Infinity``, which both sides read."""
-    return {**dataclasses.asdict(config), "instances": dict(config.instances)}
+    """Return `config` as JSON values; an endless wait is ``"inf"``, as in a setting."""
+    values: dict[str, Any] = without_infinity(dataclasses.asdict(config))
+    return values
 
 
 def config_from_json(value: Mapping[str, Any]) -> ConnectConfig:
     """The inverse of :func:`config_to_json`; settings that this version does not know are dropped."""
-    known = {each.name for each in dataclasses.fields(ConnectConfig)}
-    # JSON has lists where a config has tuples.
-    settings: dict[str, Any] = {
-        name: tuple(item) if isinstance(item, list) else item for name, item in value.items() if name in known
-    }
+    settings: dict[str, Any] = {}
+    for each in dataclasses.fields(ConnectConfig):
+        if each.name in value:
+            item = value[each.name]
+            # JSON has lists where a config has tuples, and no infinite numbers.
+            settings[each.name] = (
+                tuple(item) if isinstance(item, list) else float(item) if each.type == "float" else item
+            )
     return ConnectConfig(**settings)

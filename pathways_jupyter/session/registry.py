@@ -18,13 +18,15 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
+from types import NoneType
 from typing import Any
 
-from pathways_jupyter.base import runtime_files, tpu
+from pathways_jupyter.base import distance, runtime_files, tpu
 from pathways_jupyter.base.config import runtime_dir
 from pathways_jupyter.base.errors import SessionError
-from pathways_jupyter.base.events import SessionSlice, SessionState
+from pathways_jupyter.base.events import SavedArrays, SessionSlice, SessionState
+from pathways_jupyter.base.text import without_infinity
 
 TEMPORARY_PREFIX = "pathways-"
 
@@ -66,8 +68,11 @@ class SessionRecord:
       waited: Seconds that it has waited for taken slices, without a wait that goes on.
       sent: Bytes that its tunnel has carried to its proxies; only the supervisor's answer has the present number.
       received: Bytes from them; both are 0 without a tunnel.
+      round_trip: Seconds to the API server and back, as last measured; 0 where that is not known now. Only the
+        supervisor's answer has it.
       tcp_port: The loopback port that JAX connects to instead of the socket; 0 for the socket.
       pathways_job: The PathwaysJob whose proxy it uses; empty for a session with a proxy of its own.
+      saved: The arrays that were saved when it was suspended, until they are restored.
       supervisor: What is wrong with its supervisor, in a record that comes from asking it
         (:func:`~pathways_jupyter.session.client.present`); the state is then the last known one.
     """
@@ -101,9 +106,11 @@ class SessionRecord:
     waited: float = 0.0
     sent: int = 0
     received: int = 0
+    round_trip: float = 0.0
     tcp_port: int = 0
     pathways_job: str = ""
     connected_since: float = 0.0
+    saved: SavedArrays | None = None
     supervisor: str = ""
 
     def __str__(self) -> str:
@@ -114,9 +121,11 @@ class SessionRecord:
             "proxy": self.pod or self.job,
             "cluster": self.context,
             "namespace": self.namespace,
+            "distance": distance.to_cluster(self.round_trip),
             "notebook": self.notebook,
             "data path": self.data_path if self.direct else "",
             "program": self.program,
+            "saved": str(self.saved or ""),
         }
         since = time.strftime("%H:%M:%S", time.localtime(self.since or self.created))
         state = f"{self.supervisor}, was {self.state}" if self.supervisor else self.state
@@ -140,6 +149,14 @@ class SessionRecord:
         Machines may share a home directory, but no machine reaches another's unix sockets.
         """
         return self.host in {"", this_host()}
+
+    @property
+    def owner(self) -> str:
+        """Whose it is, for people: its notebook's name, or its program."""
+        # Where Jupyter gives no path it is the kernel, or the process of a script or a terminal.
+        process = f"kernel {self.kernel_id[:8]}" if self.kernel_id else f"process {self.kernel_pid}"
+        owner = PurePath(self.notebook).name or self.program or process
+        return owner if self.is_here else f"{owner} on {self.host}"
 
     @property
     def target(self) -> str:
@@ -178,7 +195,12 @@ class SessionRecord:
             if isinstance(item, float) and not math.isfinite(item):
                 raise ValueError(f"{name} is {item}")
         slices = tuple(SessionSlice(each["number"], each["index"], each["up"]) for each in values.get("slices", ()))
-        return cls(**{**values, "state": SessionState(values["state"]), "slices": slices})
+        known_save = ("count", "bytes", "place", "at")
+        saved = SavedArrays(*(values["saved"][name] for name in known_save)) if values.get("saved") else None
+        # A record of an older version has Infinity in its settings.
+        config = without_infinity(values["config"])
+        parsed = {"config": config, "state": SessionState(values["state"]), "slices": slices, "saved": saved}
+        return cls(**{**values, **parsed})
 
 
 _JSON_TYPES: Mapping[str, tuple[type, ...]] = {
@@ -188,6 +210,7 @@ _JSON_TYPES: Mapping[str, tuple[type, ...]] = {
     "Mapping": (dict,),
     "SessionState": (str,),
     "tuple": (list, tuple),
+    "SavedArrays | None": (dict, NoneType),
 }
 """What the value of a field may be in JSON, by the field's type."""
 
@@ -237,7 +260,7 @@ def write(record: SessionRecord) -> None:
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(record.to_json(), file)
+            json.dump(record.to_json(), file, allow_nan=False)
         temporary.replace(path)
     except OSError:
         with contextlib.suppress(OSError):

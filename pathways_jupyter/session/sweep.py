@@ -11,7 +11,6 @@ supervisor is gone.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import sys
 import time
@@ -21,8 +20,7 @@ from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ApiError, ClusterError, PathwaysError, SessionError
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBS, LEASES, PODS, delete, list_
-from pathways_jupyter.kube.watch import until_gone
+from pathways_jupyter.kube.objects import JOBS, LEASES, PODS, Object, Resource, delete, list_
 from pathways_jupyter.service.names import SESSION_LABEL
 from pathways_jupyter.session import clusters, orphan_files, protocol, registry
 from pathways_jupyter.session.clusters import Embedded
@@ -30,8 +28,6 @@ from pathways_jupyter.session.registry import SessionRecord
 
 PATIENCE_SECONDS = 120.0
 """How long to retry while the API server is unreachable, before cleaning up is left to a later sweep."""
-PODS_SECONDS = 15.0
-"""Longest wait for the pod to be gone; its Job is deleted by then, and the cluster does the rest."""
 
 _FIRST_PAUSE_SECONDS = 0.25
 _LONGEST_PAUSE_SECONDS = 5.0
@@ -42,15 +38,18 @@ async def remove(
     namespace: str,
     session: str,
     *,
+    job: Object | None = None,
     patience: float = PATIENCE_SECONDS,
     waiting: Callable[[str], None] = lambda reason: None,
     embedded: Embedded | None = None,
 ) -> None:
-    """Delete the Job and the Lease of `session`, and return when its pod is gone as well.
+    """Delete the Job and the Lease of `session`; the cluster then ends its pod.
 
-    Its pod is deleted too if its Job was deleted without it, as Kubernetes does where a request does not say otherwise.
+    The pod is deleted too if its Job was deleted without it, as Kubernetes does where a request does not say otherwise.
 
     Args:
+      job: The Job that the caller has made, which owns all else that it made: then no more is looked for, unless that
+        Job has gone without the rest.
       patience: Seconds to retry while the API server is unreachable.
       waiting: Called once with the reason when that is so.
       embedded: The cluster, if it is the embedded one: once it has ended, nothing is left to remove.
@@ -58,7 +57,7 @@ async def remove(
     Raises:
       SessionError: Some objects could not be deleted; the message says why.
     """
-    removing = _remove(client, namespace, session, patience, waiting)
+    removing = _remove(client, namespace, session, job, patience, waiting)
     # Concurrently: a request to an API server that has just died is retried for a while, in case it restarts.
     ending = [] if embedded is None else [embedded.until_ended(_FIRST_PAUSE_SECONDS)]
     removed, *_ = await tasks.first_done(removing, *ending)
@@ -67,12 +66,18 @@ async def remove(
 
 
 async def _remove(
-    client: Client, namespace: str, session: str, patience: float, waiting: Callable[[str], None]
+    client: Client,
+    namespace: str,
+    session: str,
+    job: Object | None,
+    patience: float,
+    waiting: Callable[[str], None],
 ) -> None:
     reported = False
     async for _ in (attempts := Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=patience)):
         try:
-            await _delete(client, namespace, session)
+            if job is None or not await _delete(client, JOBS, job):
+                await _delete_all(client, namespace, session)
             break
         except ClusterError as error:
             refused = isinstance(error, ApiError) and error.status in {401, 403}
@@ -84,33 +89,35 @@ async def _remove(
             if not reported:
                 reported = True
                 waiting(str(error))
-    with contextlib.suppress(ClusterError, TimeoutError):
-        async with asyncio.timeout(PODS_SECONDS):
-            await until_gone(client, PODS, namespace=namespace, labels=f"{SESSION_LABEL}={session}")
 
 
-async def _delete(client: Client, namespace: str, session: str) -> None:
-    labels = f"{SESSION_LABEL}={session}"
-    kinds = (JOBS, LEASES, PODS)
+async def _delete_all(client: Client, namespace: str, session: str) -> None:
+    labels, kinds = f"{SESSION_LABEL}={session}", (JOBS, LEASES, PODS)
     listed = await asyncio.gather(*(list_(client, each, namespace=namespace, labels=labels) for each in kinds))
-    for resource, found in zip(kinds, listed, strict=True):
-        for item in found.items:
-            if resource is PODS and item["metadata"].get("ownerReferences"):
-                continue
-            name, uid = item["metadata"]["name"], item["metadata"]["uid"]
-            try:
-                # By uid: the session's next proxy has the same names, and a request may arrive after it was made,
-                # when a reconnect did not wait for the answer.
-                await delete(client, resource, name, namespace=namespace, uid=uid)
-            except ApiError as error:
-                if resource is PODS and error.status == 403:
-                    raise SessionError(
-                        f"Pod {name} in namespace {namespace} has lost its Job, and holds its slices: {error}",
-                        hint="Where an operator runs, it deletes the pod within a minute; the pod ends at its own "
-                        f"deadline at the latest. With the permission: kubectl delete pod {name} -n {namespace}.",
-                    ) from error
-                if error.status != 409:
-                    raise
+    async with tasks.group() as group:
+        for resource, found in zip(kinds, listed, strict=True):
+            for item in found.items:
+                if resource is not PODS or not item["metadata"].get("ownerReferences"):
+                    group.create_task(_delete(client, resource, item))
+
+
+async def _delete(client: Client, resource: Resource, item: Object) -> bool:
+    """Delete an object, and in the background what it owns; False when it did not exist any more."""
+    name, namespace, uid = (item["metadata"][key] for key in ("name", "namespace", "uid"))
+    try:
+        # By uid: the session's next proxy has the same names, and a request may arrive after it was made, when a
+        # reconnect did not wait for the answer.
+        return await delete(client, resource, name, namespace=namespace, uid=uid)
+    except ApiError as error:
+        if resource is PODS and error.status == 403:
+            raise SessionError(
+                f"Pod {name} in namespace {namespace} has lost its Job, and holds its slices: {error}",
+                hint="Where an operator runs, it deletes the pod within a minute; the pod ends at its own "
+                f"deadline at the latest. With the permission: kubectl delete pod {name} -n {namespace}.",
+            ) from error
+        if error.status != 409:
+            raise
+        return False
 
 
 logger = logging.getLogger(__name__)

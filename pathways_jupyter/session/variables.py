@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from pathways_jupyter.service.names import INSECURE_CREDENTIALS
 from pathways_jupyter.session.clusters import Storage
 from pathways_jupyter.session.registry import ALTS, SessionRecord
 
 PLATFORM = "proxy"
 """JAX's name for devices behind a proxy."""
-INSECURE_CREDENTIALS = "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS"
-"""Without it JAX's client demands ALTS, which only works inside Google Cloud."""
 PLATFORMS = "JAX_PLATFORMS"
 TARGET = "JAX_BACKEND_TARGET"
 STORAGE_HOST = "STORAGE_EMULATOR_HOST"

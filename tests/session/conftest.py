@@ -27,7 +27,7 @@ from pathways_jupyter.service.names import SESSION_LABEL
 from pathways_jupyter.session import protocol
 from pathways_jupyter.session.kernel import session, spawn
 from pathways_jupyter.session.kernel.session import Session
-from pathways_jupyter.session.kernel.supervisor_link import Link
+from pathways_jupyter.session.kernel.supervisor_link import SupervisorLink
 from pathways_jupyter.session.protocol import Method
 
 DEADLINE = 60.0
@@ -50,11 +50,14 @@ def runtime(tmp_path_factory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def cluster(runtime) -> Iterator[local.Cluster]:
+def cluster(runtime) -> Iterator[local.LocalCluster]:
     """The embedded cluster with two slices of four chips."""
     name = f"t{uuid.uuid4().hex[:6]}"
     yield local.up({TYPE: 2}, name=name, fast_heal=True)
-    local.down(name)
+    # A file whose directories were those of this process when it began may end after those of this fixture.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_RUNTIME_DIR", str(runtime.parent))
+        assert local.down(name)
 
 
 @pytest.fixture(autouse=True)
@@ -84,11 +87,11 @@ def connected(config) -> Iterator[Session]:
 
 
 @pytest.fixture
-def hold(config) -> Iterator[Callable[..., Link]]:
+def hold(config) -> Iterator[Callable[..., SupervisorLink]]:
     """Hold slices for as long as the test runs, as a kernel that is another process would."""
     links = []
 
-    def take(slices: int, **changes: Any) -> Link:
+    def take(slices: int, **changes: Any) -> SupervisorLink:
         link = spawn.supervisor()
         links.append(link)
         asked = {"config": protocol.config_to_json(config(slices, **changes)), "kernel_pid": os.getpid()}
@@ -188,7 +191,7 @@ def _processes_of(session: str, pods: Collection[str] = ()) -> list[psutil.Proce
 
 
 def _families(processes: Collection[psutil.Process]) -> int:
-    """How many of these processes have no parent among them: a sidecar counts once, however many proxies use it."""
+    """Return how many of these processes have no parent among them: a sidecar counts once for all its proxies."""
     known, parents = {each.pid for each in processes}, []
     for each in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -218,13 +221,13 @@ def _sockets_of(session: str) -> set[str]:
     return held | {path for path in files if Path(path).is_socket()}
 
 
-async def _until_gone(cluster: local.Cluster, session: str, deadline: float) -> None:
+async def _until_gone(cluster: local.LocalCluster, session: str, deadline: float) -> None:
     async with Client(load(str(cluster.kubeconfig))) as client, asyncio.timeout(deadline - time.monotonic()):
         for resource in (JOBS, LEASES, PODS):
             await until_gone(client, resource, namespace="default", labels=f"{SESSION_LABEL}={session}")
 
 
-async def _in_cluster(cluster: local.Cluster, session: str) -> dict[str, list[Object]]:
+async def _in_cluster(cluster: local.LocalCluster, session: str) -> dict[str, list[Object]]:
     async with Client(load(str(cluster.kubeconfig))) as client:
         selector = f"{SESSION_LABEL}={session}"
         return {

@@ -24,7 +24,7 @@ from kernel_transport import ipc
 
 from pathways_jupyter.kube import auth
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.local.cluster import Cluster
+from pathways_jupyter.local.cluster import LocalCluster
 from pathways_jupyter.service import leases
 from pathways_jupyter.session import registry
 
@@ -36,7 +36,7 @@ SHORT_LEASE = 5.0
 A_LITTLE = 2.0
 """Seconds that the cluster's operator may take once a lease has expired, on a machine that does nothing else."""
 CONNECTED = {"jobs": 1, "leases": 1, "pods": 1, "processes": 2, "sockets": 2, "files": 2}
-"""What a session has: supervisor and proxy are processes, control socket and tunnel sockets, record and log files."""
+"""Resources of a session: supervisor and proxy are processes, control and tunnel sockets, record and log files."""
 
 # Minimal, because a traceback through JAX's own frames takes IPython longer to draw than all of the rest.
 PRELUDE = """
@@ -146,7 +146,7 @@ class Kernel:
         return self.session
 
     def tidies(self) -> bool:
-        """Whether it may be used again: it was neither killed nor restarted."""
+        """Return whether it may be used again: it was neither killed nor restarted."""
         try:
             # One that was restarted may not accept connections yet.
             self.client.wait_for_ready(timeout=DEADLINE)
@@ -183,67 +183,67 @@ def kernel(config, kernels) -> Iterator[Kernel]:
         made.close()
 
 
-def disconnect(kernel: Kernel, cluster: Cluster) -> float:
+def disconnect(kernel: Kernel, cluster: LocalCluster) -> float:
     moment = time.monotonic()
     kernel.ok("print(repr(s.disconnect()))\nassert jax.devices()[0].platform == 'cpu'")
     assert "left=''" in kernel.text
     return moment
 
 
-def shutdown(kernel: Kernel, cluster: Cluster) -> float:
+def shutdown(kernel: Kernel, cluster: LocalCluster) -> float:
     moment = time.monotonic()
     kernel.manager.shutdown_kernel()
     return moment
 
 
-def shutdown_now(kernel: Kernel, cluster: Cluster) -> float:
+def shutdown_now(kernel: Kernel, cluster: LocalCluster) -> float:
     moment = time.monotonic()
     kernel.manager.shutdown_kernel(now=True)
     return moment
 
 
-def restart(kernel: Kernel, cluster: Cluster) -> float:
+def restart(kernel: Kernel, cluster: LocalCluster) -> float:
     moment = time.monotonic()
     kernel.manager.restart_kernel()
     return moment
 
 
-def exit_from_a_cell(kernel: Kernel, cluster: Cluster) -> float:
+def exit_from_a_cell(kernel: Kernel, cluster: LocalCluster) -> float:
     moment = time.monotonic()
     kernel.run("exit()")
     return moment
 
 
-def sigterm(kernel: Kernel, cluster: Cluster) -> float:
+def sigterm(kernel: Kernel, cluster: LocalCluster) -> float:
     os.kill(kernel.pid, signal.SIGTERM)
     return time.monotonic()
 
 
-def sigkill(kernel: Kernel, cluster: Cluster) -> float:
+def sigkill(kernel: Kernel, cluster: LocalCluster) -> float:
     os.kill(kernel.pid, signal.SIGKILL)
     return time.monotonic()
 
 
-def sigkill_while_computing(kernel: Kernel, cluster: Cluster) -> float:
+def sigkill_while_computing(kernel: Kernel, cluster: LocalCluster) -> float:
     return kernel.dies_when("computing", COMPUTE)
 
 
-def interrupt_while_computing_then_disconnect(kernel: Kernel, cluster: Cluster) -> float:
+def interrupt_while_computing_then_disconnect(kernel: Kernel, cluster: LocalCluster) -> float:
     kernel.interrupted(COMPUTE, "computing")
     kernel.ok("assert s.state == 'connected', s.state\nassert jnp.ones(4).sum() == 4")
     return disconnect(kernel, cluster)
 
 
-def sigkill_when_the_proxy_is_lost(kernel: Kernel, cluster: Cluster) -> float:
+def sigkill_when_the_proxy_is_lost(kernel: Kernel, cluster: LocalCluster) -> float:
     return kernel.dies_when("proxy-lost", DELETE_THE_PROXY)
 
 
-def sigterm_to_the_supervisor(kernel: Kernel, cluster: Cluster) -> float:
+def sigterm_to_the_supervisor(kernel: Kernel, cluster: LocalCluster) -> float:
     os.kill(registry.read(kernel.session).pid, signal.SIGTERM)
     return time.monotonic()
 
 
-def sigkill_to_the_supervisor(kernel: Kernel, cluster: Cluster) -> float:
+def sigkill_to_the_supervisor(kernel: Kernel, cluster: LocalCluster) -> float:
     os.kill(registry.read(kernel.session).pid, signal.SIGKILL)
     moment = time.monotonic()
     closed = f"assert s._attachment.link.close(patience={DEADLINE})"
@@ -252,7 +252,7 @@ def sigkill_to_the_supervisor(kernel: Kernel, cluster: Cluster) -> float:
     return moment
 
 
-def sigkill_to_the_supervisor_while_disconnecting(kernel: Kernel, cluster: Cluster) -> float:
+def sigkill_to_the_supervisor_while_disconnecting(kernel: Kernel, cluster: LocalCluster) -> float:
     pid = registry.read(kernel.session).pid
     moment = time.monotonic()
     kernel.ok("print('now', flush=True)\ns.disconnect()", lambda text: "now" in text and _kill(pid))
@@ -264,7 +264,7 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def api_server_restarts_while_connected(kernel: Kernel, cluster: Cluster) -> float:
+def api_server_restarts_while_connected(kernel: Kernel, cluster: LocalCluster) -> float:
     cluster.restart_api()
     kernel.ok("for event in s.follow():\n    if event.kind == 'proxy-lost': break")
     moment = time.monotonic()
@@ -272,7 +272,7 @@ def api_server_restarts_while_connected(kernel: Kernel, cluster: Cluster) -> flo
     return moment
 
 
-def api_server_restarts_while_disconnecting(kernel: Kernel, cluster: Cluster) -> float:
+def api_server_restarts_while_disconnecting(kernel: Kernel, cluster: LocalCluster) -> float:
     restarting = threading.Thread(target=cluster.restart_api)
     moment = time.monotonic()
     kernel.ok("print('now', flush=True)\ns.disconnect()", lambda text: restarting.start() if "now" in text else None)
@@ -401,7 +401,7 @@ def test_with_a_relay_the_proxy_of_a_dead_machine_ends_also_without_an_operator(
     gone(session, seconds=DEADLINE)
 
 
-async def _renew(cluster: Cluster, job: str) -> None:
+async def _renew(cluster: LocalCluster, job: str) -> None:
     async with Client(auth.load(str(cluster.kubeconfig))) as client:
         assert await leases.renew(client, job, namespace="default")
 

@@ -200,7 +200,9 @@ for slice_index, host in enumerate(("slice-0-host-0", "slice-1-host-1")):
         assert [event.name for event in lines["Steps"]] == ["0", "1", "2"]
         for module in lines["XLA Modules"]:
             inside = [op for op in lines["XLA Ops"] if module.start_ns <= op.start_ns < module.end_ns]
-            assert {"all-reduce"} <= {dict(op.stats)["hlo_category"] for op in inside}
+            assert {"all-reduce", "dot"} <= {dict(op.stats)["hlo_category"] for op in inside}
+            # Each by its own line, however long a chain of operations they are.
+            assert any("layer/dot_general" in dict(op.stats).get("tf_op", "") for op in inside)
             assert any("layer/tanh" in dict(op.stats).get("tf_op", "") for op in inside)
             assert any("<string>" in dict(op.stats).get("source", "") for op in inside)
 

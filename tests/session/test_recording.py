@@ -1,4 +1,4 @@
-"""What may be recorded in a session's log, and how much of it is kept."""
+"""Content of a session's log, and how much of it is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a clean-up removes, and what it leaves."""
+"""Objects that a clean-up removes, and those that it leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What attaches this process to a session's proxy: the link to the supervisor, and the switch of JAX.
+"""What attaches this process to a session's proxy: the link to the supervisor, and the switch of JAX; what both know.
 
 An attachment is made for a first connect, gets a new proxy with every reconnect, and is undone once, by
 :meth:`Attachment.disconnect` or when the session was ended from outside.
@@ -7,20 +7,29 @@ An attachment is made for a first connect, gets a new proxy with every reconnect
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import SessionError
-from pathways_jupyter.session import registry
+from pathways_jupyter.base.events import Event, EventKind, SessionState
+from pathways_jupyter.base.sentences import advice, say
+from pathways_jupyter.base.text import count, size
+from pathways_jupyter.session import client, clusters, registry
 from pathways_jupyter.session.kernel import process
 from pathways_jupyter.session.kernel.jax_switch import JaxSwitch, Switched
 from pathways_jupyter.session.kernel.storage import KernelStorage
-from pathways_jupyter.session.kernel.supervisor_link import Link
-from pathways_jupyter.session.kernel.user_arrays import NamedArray
+from pathways_jupyter.session.kernel.supervisor_link import SupervisorLink
+from pathways_jupyter.session.kernel.trace import DEFAULT_HOST_LEVEL, Options, Trace, scratch
+from pathways_jupyter.session.kernel.user_arrays import NamedArray, described
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.variables import ChildEnvironment
+from pathways_jupyter.session.variables import variables as client_variables
+
+if TYPE_CHECKING:
+    import jax
 
 CLEANUP_SECONDS = 20.0
 """Longest wait for a session to end; afterwards the supervisor continues on its own."""
@@ -33,7 +42,7 @@ class Ended:
     """The result of ending a session.
 
     Attributes:
-      unusable: Arrays whose devices are gone.
+      unusable: All arrays whose devices are gone, each once.
       left: What could not be removed from the cluster, and why; empty when nothing is left.
     """
 
@@ -43,7 +52,7 @@ class Ended:
     def __str__(self) -> str:
         lines = ["The session is over."]
         if self.unusable:
-            lines.append(f"Unusable from now on: {', '.join(map(str, self.unusable))}.")
+            lines.append(f"{count(len(self.unusable), 'array')} became unusable: {described(self.unusable)}.")
         if self.left:
             lines.append(f"Not everything could be removed: {self.left}")
         return "\n".join(lines)
@@ -60,14 +69,16 @@ class Attachment:
       link: The connection to the supervisor; another one once a dead supervisor has been replaced.
       switch: What points JAX at the proxy.
       children: What points the processes that this one starts at the proxy.
+      asked: What answers the supervisor's requests; see :attr:`.SupervisorLink.asked`.
       generation: The number of the proxy that JAX was pointed at last; 0 before the first.
       undone: Whether JAX was restored for good.
     """
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: SupervisorLink) -> None:
         self.link = link
         self.switch = JaxSwitch()
         self.children = ChildEnvironment()
+        self.asked: dict[Method, Callable[[], Any]] = {Method.ARRAYS: self.switch.count_arrays}
         self._storage = KernelStorage()
         self.generation = 0
         self.undone = False
@@ -87,14 +98,14 @@ class Attachment:
         present: dict[str, Any] = {"state": link.state, "state_since": link.state_since, "slices": link.slices}
         return replace(self._record, **present, **link.of_proxy)
 
-    def adopt(self, link: Link, record: SessionRecord, variables: Variables | None) -> Switched:
+    def adopt(self, link: SupervisorLink, record: SessionRecord, variables: Variables | None) -> Switched:
         """Point JAX at the proxy of `record`.
 
         Raises:
           SessionError: The proxy is lost already.
         """
         self.link, self._record = link, record
-        link.on_lost = self.switch.lost
+        link.on_lost, link.asked = self.switch.lost, self.asked
         if not link.state.is_connected:
             raise SessionError("The proxy was lost before JAX had connected to it.", hint="Try again.")
         switched = self.switch.activate(
@@ -102,6 +113,7 @@ class Attachment:
             secure=record.credentials == registry.ALTS,
             namespace=process.variables() if variables is None else variables,
         )
+        self._record_lost(switched.unusable)
         self._storage.adopt(record)
         self.children.follow(record)
         # Last, so that after an interrupt anywhere above, the same proxy can be adopted once more.
@@ -110,7 +122,20 @@ class Attachment:
 
     def empty(self, variables: Variables | None) -> Switched | None:
         """Delete the arrays on a lost proxy; None when that was done before."""
-        return self.switch.empty(self._searched(variables))
+        switched = self.switch.empty(self._searched(variables))
+        # Those of a suspended session are saved.
+        if switched is not None and self.link.state is SessionState.LOST:
+            self._record_lost(switched.unusable)
+        return switched
+
+    def _record_lost(self, arrays: Sequence[NamedArray]) -> None:
+        """Add to the session's events how many arrays were lost, if its supervisor is there to do so."""
+        if not arrays:
+            return
+        lost = {"count": len(arrays), "bytes": sum(each.nbytes for each in arrays)}
+        message = say("Lost arrays: {count}, {size}.", count=lost["count"], size=size(lost["bytes"]))
+        event = Event(EventKind.ARRAYS_LOST, message, data=lost)
+        self.link.forget(self.link.ask(Method.RECORD, events=[event.to_json()]))
 
     def forget(self, variables: Variables | None) -> tuple[NamedArray, ...]:
         """Restore JAX, and leave the supervisor alone; return the arrays that became unusable."""
@@ -127,6 +152,7 @@ class Attachment:
         try:
             with self.switch.quiet_while_ending():
                 unusable = self.switch.deactivate(self._searched(variables)).unusable
+                self._record_lost(unusable)
                 return Ended(unusable, finish(self.link))
         except KeyboardInterrupt:
             # Without the stack of what was waited for, which says nothing to the user.
@@ -143,7 +169,152 @@ class Attachment:
         return given or {}
 
 
-def finish(link: Link) -> str:
+class AttachedSession:
+    """What this process knows of its session, and its supervisor."""
+
+    def __init__(self, config: ConnectConfig, attachment: Attachment) -> None:
+        self.config = config
+        self._attachment = attachment
+
+    @property
+    def _is_over(self) -> bool:
+        # Also in a fork, which has its parent's session only in name.
+        return self._attachment.undone or self._attachment.is_inherited
+
+    @property
+    def id(self) -> str:
+        """The session's id, as ``pathways-jupyter sessions`` lists it."""
+        return self._attachment.record.id
+
+    @property
+    def state(self) -> SessionState:
+        """The session's state, as last reported by its supervisor."""
+        return self._attachment.link.state
+
+    @property
+    def record(self) -> SessionRecord:
+        """The session's record as of the last event of its supervisor; :meth:`status` asks."""
+        return self._attachment.record
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether its cluster is the embedded one."""
+        return clusters.Embedded.of(self.config) is not None
+
+    @property
+    def bucket(self) -> str:
+        """Its scratch location, ``gs://...``; the embedded cluster has a bucket of its own. Empty if there is none."""
+        return clusters.bucket(self.config)
+
+    def slices(self) -> dict[int, tuple[jax.Device, ...]]:
+        """JAX's devices by their ``slice_index``; empty once disconnected."""
+        return self._attachment.switch.slices()
+
+    def devices(self) -> tuple[jax.Device, ...]:
+        """All of JAX's devices on the TPUs, slice by slice; empty once disconnected."""
+        return tuple(device for devices in self.slices().values() for device in devices)
+
+    def count_arrays(self) -> Mapping[str, int]:
+        """Return the ``count`` of JAX's arrays on the TPUs, and their ``bytes``; both are 0 once disconnected.
+
+        A new proxy costs them all. Each counts once, however many variables hold it. Arrays that only the notebook's
+        history or a library keeps are counted too, those of other processes that share the session are not.
+        """
+        return self._attachment.switch.count_arrays()
+
+    def events(self, since: int = 0) -> list[Event]:
+        """Return the events so far, from event number `since` on; also after the session's end."""
+        return self._attachment.link.events(since)
+
+    @property
+    def event_count(self) -> int:
+        """The number of events so far; the `since` for the next call of :meth:`events`."""
+        return self._attachment.link.count
+
+    def follow(self, since: int = 0) -> Iterator[Event]:
+        """Yield events as they arrive, until the session ends."""
+        return self._attachment.link.watch(since)
+
+    def status(self) -> SessionRecord:
+        """Query the supervisor for the session's record; return the last known one if the supervisor has ended.
+
+        Raises:
+          SessionError: The supervisor does not answer.
+        """
+        link = self._attachment.link
+        if link.ended:
+            return self.record
+        number = link.ask(Method.STATUS)
+        try:
+            return SessionRecord.from_json(link.answer(number, patience=client.ANSWER_SECONDS))
+        except SessionError:
+            link.forget(number)
+            if link.ended:
+                return self.record
+            raise client.silent(self.record, Method.STATUS, client.ANSWER_SECONDS) from None
+
+    def environment(self, *, share: bool = False) -> dict[str, str]:
+        """Return the environment variables by which the JAX of another process uses this session's proxy.
+
+        That process is a second client of the proxy, with all of its devices and arrays of its own.
+
+        Args:
+          share: Set them in this process's environment too, for every process that it starts from now on, until the
+            session is disconnected.
+
+        Raises:
+          SessionError: The session has no proxy.
+        """
+        if self._is_over or not self.state.is_connected:
+            raise SessionError(
+                f"Session {self.id} has no proxy that another process could use.",
+                hint=advice("{reconnect} gets a new one."),
+            )
+        record = self.record
+        return self._attachment.children.share(record) if share else client_variables(record)
+
+    @property
+    def has_devices(self) -> bool:
+        """Whether its proxy can be used, and is the one whose devices JAX has."""
+        attachment = self._attachment
+        is_newest = attachment.generation == attachment.link.generation
+        return self.state.is_connected and attachment.switch.active and is_newest
+
+    def _require_devices(self) -> tuple[jax.Device, ...]:
+        if not self.has_devices:
+            raise SessionError(f"Session {self.id} has no devices here.", hint=advice("{reconnect} gets new ones."))
+        return self.devices()
+
+    def interrupted(self) -> SessionError:
+        """Return what there is after :meth:`reconnect` was interrupted, as an error."""
+        if self.has_devices:
+            return SessionError(f"Reconnecting was interrupted; session {self.id} is connected.")
+        has = "a new proxy, which JAX does not use yet" if self.state.is_connected else "no proxy"
+        return SessionError(
+            f"Reconnecting was interrupted; session {self.id} has {has}.", hint=advice("{reconnect} tries again.")
+        )
+
+    def profile(self, to: str = "", *, device: str = "", host: int = DEFAULT_HOST_LEVEL) -> Trace:
+        """Return a trace of the chips, to be taken of what runs in a block::
+
+            with session.profile() as trace:
+                step(state)
+            print(trace.summary())
+
+        Its ``start()`` and ``stop()`` do the same. What was dispatched and not waited for may be missing.
+
+        Args:
+          to: Where the hosts write it, a directory in a bucket; default: below the session's own bucket.
+          device: What is recorded on the chips: ``off``, ``xla``, ``compute`` or ``sync``; default: the proxy's.
+          host: What is recorded on the hosts, from 0, nothing, to 3, everything.
+
+        Raises:
+          SessionError: The session has no devices here.
+        """
+        return Trace(self._require_devices()[0].client, Options(to or scratch(self.bucket), device, host))
+
+
+def finish(link: SupervisorLink) -> str:
     """End the session of `link`; return what could not be removed, or an empty string."""
     patience = CLEANUP_SECONDS
     try:
@@ -163,5 +334,5 @@ def finish(link: Link) -> str:
     return "" if over and registry.read(link.session) is None else _unfinished(link)
 
 
-def _unfinished(link: Link) -> str:
+def _unfinished(link: SupervisorLink) -> str:
     return f"Session {link.session} is still being removed; pathways-jupyter sessions lists it until it is gone."

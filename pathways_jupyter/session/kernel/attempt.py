@@ -14,12 +14,12 @@ from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import PathwaysError, SessionError
 from pathways_jupyter.base.events import Event, EventKind, SessionState, Stage
-from pathways_jupyter.base.text import count
+from pathways_jupyter.base.text import count, without_infinity
 from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.kernel import process, spawn
 from pathways_jupyter.session.kernel.attachment import CLEANUP_SECONDS, Attachment, Variables, finish
 from pathways_jupyter.session.kernel.jax_switch import Switched
-from pathways_jupyter.session.kernel.supervisor_link import Link
+from pathways_jupyter.session.kernel.supervisor_link import SupervisorLink
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
 
@@ -28,8 +28,9 @@ Revive = Callable[[ConnectConfig, SessionState], None]
 
 S = TypeVar("S")
 
-_IMPORTS_JAX = "pathways-import-jax"
-"""The name of the thread that imports JAX."""
+_imported = interrupts.InterruptibleEvent()
+"""Set while no thread imports JAX; replaced by each that does."""
+_imported.set()
 
 
 class ConnectionAttempt(Generic[S]):
@@ -72,7 +73,7 @@ class ConnectionAttempt(Generic[S]):
         self._attachment = attachment
         # The connection to the supervisor that was asked for a proxy; not the attachment's own while a dead supervisor
         # is being replaced.
-        self._link: Link | None = None
+        self._link: SupervisorLink | None = None
         # The number of the request for a new proxy to the session's own supervisor.
         self._request = 0
         self._session: S | None = None
@@ -136,8 +137,7 @@ class ConnectionAttempt(Generic[S]):
             yield from link.watch(since, until=request)
             record = SessionRecord.from_json(link.answer(request))
             yield _stage("Switching JAX to the proxy.", began)
-            import_jax().join()
-            interrupts.raise_if_interrupted()
+            import_jax().wait()
             self._attachment = attachment = before or Attachment(link)
             self.switched = attachment.adopt(link, record, self._variables)
             session = self._connected(attachment)
@@ -168,7 +168,7 @@ class ConnectionAttempt(Generic[S]):
             self._undo()
             raise
 
-    def _ask(self) -> tuple[Link, int, int]:
+    def _ask(self) -> tuple[SupervisorLink, int, int]:
         """Ask the session's supervisor for a proxy: a running one, the one that the previous kernel left, or a new one.
 
         Every link is kept before it is asked for anything, so that an Interrupt can undo what it was asked for.
@@ -190,8 +190,11 @@ class ConnectionAttempt(Generic[S]):
                 replaced = link.state.is_connected and link.generation > attachment.generation
                 # Kept before it is sent, so that an Interrupt in between leaves no answer that is never read.
                 self._request = link.number()
-                method = Method.STATUS if replaced else Method.RECONNECT
-                return link, link.ask(method, number=self._request), since
+                if replaced:
+                    return link, link.ask(Method.STATUS, number=self._request), since
+                # They may be others than when it was connected.
+                changes = without_infinity({"wait": self._config.wait, "instances": self._config.instances})
+                return link, link.ask(Method.RECONNECT, number=self._request, **changes), since
             # Wait for the sweep after the dead supervisor: its proxy holds the slices that the new one needs.
             link.close(patience=CLEANUP_SECONDS)
         self._link = spawn.supervisor()
@@ -212,6 +215,8 @@ class ConnectionAttempt(Generic[S]):
     def _undo(self) -> None:
         self._done = True
         link, before = self._link, self._before
+        if link is not None and (before is None or link is not before.link):
+            link.end_unless_begun()
         if before is not None:
             if link is not None and link is before.link:
                 self._withdraw(link)
@@ -227,7 +232,7 @@ class ConnectionAttempt(Generic[S]):
             if link is not None:
                 self._left = finish(link)
 
-    def _withdraw(self, link: Link) -> None:
+    def _withdraw(self, link: SupervisorLink) -> None:
         """Take back the request for a new proxy; no-op if there was none, or it has been answered."""
         if not self._request:
             return
@@ -243,27 +248,38 @@ class ConnectionAttempt(Generic[S]):
             link.forget(self._request)
 
 
-def import_jax() -> threading.Thread:
-    """Import JAX on its own thread, while the proxy starts: both take about as long.
+def import_jax() -> interrupts.InterruptibleEvent:
+    """Import JAX on its own thread, while the proxy starts: both take about as long; return its end.
 
     An Interrupt reaches the main thread only, so it cannot leave a module half imported for good. A process that ends
     meanwhile waits for it.
     """
 
+    global _imported
+    _imported = imported = interrupts.InterruptibleEvent()
+
     def run() -> None:
-        # An import error is raised again where JAX is used.
-        with contextlib.suppress(Exception):
-            from jax.extend.backend import ifrt_proxy  # noqa: F401
+        try:
+            # An import error is raised again where JAX is used.
+            with contextlib.suppress(Exception):
+                from jax.extend.backend import ifrt_proxy  # noqa: F401
+        finally:
+            imported.set()
 
     # Not a daemon: one that is in C++ code, as it is in most of this import, makes the end of the process an abort. So
     # a script whose connection is refused ends when JAX is imported.
-    thread = threading.Thread(target=run, name=_IMPORTS_JAX)
-    thread.start()
-    return thread
+    try:
+        threading.Thread(target=run, name="pathways-import-jax").start()
+    except RuntimeError:
+        # There are too many threads: nothing would end the wait for this one.
+        imported.set()
+        raise
+    return imported
 
 
-def interrupted(error: KeyboardInterrupt) -> str:
-    """Return what to say when `error` ended a first connect: what is left of it, if anything."""
+def give_up(error: KeyboardInterrupt) -> str:
+    """End what was started in advance for a first connect that `error` has ended; return what to say of it."""
+    spawn.discard()
     return f"Connecting was interrupted. {str(error) or 'Everything that it had created was removed.'}"
 
 
@@ -274,9 +290,7 @@ def until_imported() -> None:
     interrupted if another thread still executes code from a string, which this import does: CPython notes in one place
     for all threads whether the last such code was interrupted.
     """
-    for thread in threading.enumerate():
-        if thread.name == _IMPORTS_JAX:
-            thread.join()
+    _imported.wait()
 
 
 def _stage(message: str, began: float, **data: Any) -> Event:
@@ -284,7 +298,7 @@ def _stage(message: str, began: float, **data: Any) -> Event:
     return Event(EventKind.STAGE, message, time.time(), {"stage": Stage.JAX, "elapsed": elapsed, **data})
 
 
-def _lingering(config: ConnectConfig) -> Link | None:
+def _lingering(config: ConnectConfig) -> SupervisorLink | None:
     """Take over the session that the previous kernel left lingering, if it was connected with the same `config`."""
     record = registry.find(kernel_id=process.kernel_id(), notebook=process.notebook()) if config.linger else None
     if record is None or protocol.config_from_json(record.config) != _with_absolute_paths(config):

@@ -7,14 +7,16 @@ connection aborts the whole process, inside JAX's C++ code.
 And it asks a proxy for the layouts of arrays while that answers, before JAX does. Before the first program with
 arguments of a new dtype and shape, jaxlib asks for their default layout, and holds Python's lock until the answer
 comes. If the connection is interrupted at that moment, no thread of the kernel runs until it is back: panels stand
-still, and an Interrupt does nothing. So the layout is asked for soon after an array of one number has arrived: JAX
-waits for that without the lock, and until an Interrupt. jaxlib keeps the answer. What programs return has its layout
-from their compilation.
+still, and an Interrupt does nothing. So the layout is asked for soon after something has arrived: JAX waits for that
+without the lock, and until an Interrupt. jaxlib keeps the answer. What programs return has its layout from their
+compilation.
+
+The question is a round trip, as it is in jaxlib, and not one more: a thread asks, while the data are under way.
 """
 
 from __future__ import annotations
 
-import contextlib
+import queue
 import threading
 import time
 import weakref
@@ -23,8 +25,10 @@ from typing import Any
 from pathways_jupyter.base.sentences import Face, advice, worded
 from pathways_jupyter.session.kernel import jax_internals, process
 
-_FRESH_SECONDS = 0.25
+_FRESH_SECONDS = 1.0
 """How long an answer shows that there is a connection: a tree of a hundred arrays need not wait for a hundred more."""
+_SMALL_BYTES = 1024 * 1024
+"""So much is waited for itself, where the last answer is older; behind more, JAX would no longer send in parallel."""
 
 # Reentrant: a finalizer may replace the function while this thread does.
 _lock = threading.RLock()
@@ -33,11 +37,17 @@ _lost: weakref.WeakSet[Any] = weakref.WeakSet()
 _layouts: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()
 """What the present proxy's client has been asked for."""
 _answered_at = -1.0
+_questions: queue.SimpleQueue[tuple[Any, set[Any], Any] | None] | None = None
 
 
 def ask_layouts(client: Any) -> None:
     """Ask for the layouts of what is put on devices of `client`, from now on; of none when it is None."""
+    global _questions
     _layouts.clear()
+    if _questions is not None:
+        # It may wait for a proxy that is gone.
+        _questions.put(None)
+        _questions = None
     if client is not None:
         _layouts[client] = set()
     _replace_or_restore()
@@ -53,6 +63,11 @@ def forbid(client: Any) -> None:
         weakref.finalize(client, _replace_or_restore).atexit = False
         _lost.add(client)
         _replace_or_restore()
+
+
+def is_forbidden(client: Any) -> bool:
+    """Whether :func:`forbid` was called for `client`."""
+    return client in _lost
 
 
 def _replace_or_restore() -> None:
@@ -76,11 +91,14 @@ def _put(aval: Any, sharding: Any, xs: Any, devices: Any, *args: Any, **kwargs: 
     device = devices[0] if devices else None
     client = None if device is None else device.client
     if client is not None and client in _lost:
-        face = Face.SCRIPT if process.shell() is None else Face.NOTEBOOK
-        raise jax.errors.JaxRuntimeError(
-            f"UNAVAILABLE: {device} belongs to a proxy that is gone. "
-            + worded(advice("{reconnect} gets a new one; make meshes and shardings from jax.devices() again."), face)
-        )
+        face, session = Face.SCRIPT if process.shell() is None else Face.NOTEBOOK, process.session()
+        if session is not None and session.is_suspended:
+            why = f"{device}: the session is suspended. "
+            next_step = advice("{resume} gets new slices, and brings arrays, meshes and shardings back.")
+        else:
+            why = f"{device} belongs to a proxy that is gone. "
+            next_step = advice("{reconnect} gets a new one; make meshes and shardings from jax.devices() again.")
+        raise jax.errors.JaxRuntimeError(f"UNAVAILABLE: {why}{worded(next_step, face)}")
     known = None if client is None else _layouts.get(client)
     # Neither keys nor strings have a layout of their own.
     if known is None or jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended) or aval.dtype.kind == "T":
@@ -88,13 +106,39 @@ def _put(aval: Any, sharding: Any, xs: Any, devices: Any, *args: Any, **kwargs: 
     layout = (sharding.shard_shape(aval.shape), aval.dtype, sharding.memory_kind)
     if layout in known:
         return put(aval, sharding, xs, devices, *args, **kwargs)
-    if time.monotonic() - _answered_at > _FRESH_SECONDS:
-        number, alone = np.zeros((), np.int8), jax.sharding.SingleDeviceSharding(device)
-        put(jax.core.ShapedArray((), number.dtype), alone, [number], [device]).block_until_ready()
     array = put(aval, sharding, xs, devices, *args, **kwargs)
-    # A server that knows no layouts, or that is lost now: JAX says so where it needs one.
-    with contextlib.suppress(jax.errors.JaxRuntimeError):
-        array._pjrt_layout  # noqa: B018
+    if time.monotonic() - _answered_at > _FRESH_SECONDS:
+        arriving = array
+        if array.nbytes > _SMALL_BYTES:
+            number, alone = np.zeros((), np.int8), jax.sharding.SingleDeviceSharding(device)
+            arriving = put(jax.core.ShapedArray((), number.dtype), alone, [number], [device])
+        arriving.block_until_ready()
+        _answered_at = time.monotonic()
     known.add(layout)
-    _answered_at = time.monotonic()
+    _ask(array, known, layout)
     return array
+
+
+def _ask(array: Any, known: set[Any], layout: Any) -> None:
+    global _questions
+    with _lock:
+        if _questions is None:
+            _questions = queue.SimpleQueue()
+            threading.Thread(target=_ask_each, args=(_questions,), name="pathways-layouts", daemon=True).start()
+        _questions.put((array, known, layout))
+
+
+def _ask_each(questions: queue.SimpleQueue[tuple[Any, set[Any], Any] | None]) -> None:
+    global _answered_at
+    while (question := questions.get()) is not None:
+        array, known, layout = question
+        try:
+            if time.monotonic() - _answered_at > _FRESH_SECONDS:
+                array.block_until_ready()
+            array._pjrt_layout  # noqa: B018
+            _answered_at = time.monotonic()
+        except Exception:
+            # A server that knows no layouts, an array that was deleted or lost: JAX says so where it needs the layout.
+            known.discard(layout)
+        # Not kept until the next question.
+        del array, question

@@ -1,8 +1,9 @@
-"""All private names of JAX that switching its devices needs.
+"""All private names of JAX that this process reaches into.
 
 JAX has no public API to exchange the devices of a running process, so the switch reaches into its table of clients, the
 function that puts data on devices, and the log level of its C++ side. All of these names are looked up together, before
-anything changes, so a JAX that has moved one of them raises an error instead of being half switched.
+anything changes, so a JAX that has moved one of them raises an error instead of being half switched. Those of colocated
+calls are looked up when one is interrupted, because not every session imports that part of JAX.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
 from pathways_jupyter.base.errors import SessionError
 
@@ -22,6 +23,8 @@ _MODULES: Mapping[str, str] = {
     "dispatch": "jax._src.dispatch",
     "logging": "jaxlib.utils",
     "profiler": "jax._src.profiler",
+    "colocated": "jax.experimental.colocated_python.func",
+    "streams": "jaxlib._jax",
 }
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "bridge": (
@@ -38,6 +41,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "dispatch": ("runtime_tokens",),
     "logging": ("absl_set_min_log_level",),
     "profiler": ("_profiler", "start_server", "start_trace", "stop_server", "stop_trace", "trace"),
+    "colocated": ("_deserialize_specs",),
+    "streams": ("set_execution_stream_id",),
 }
 """The names used of each module; a test compares them with the sources."""
 
@@ -63,26 +68,57 @@ class Internals:
     profiler: Any
 
 
+@dataclass(frozen=True)
+class CallInternals:
+    """JAX's modules that hold the names which leaving an interrupted colocated call behind needs.
+
+    Attributes:
+      colocated: The calls, which wait for a host's description of the result.
+      streams: jaxlib's C++ bindings, with the order of a thread's calls.
+    """
+
+    colocated: Any
+    streams: Any
+
+
+_Internals = TypeVar("_Internals", Internals, CallInternals)
+
+
 @functools.cache
 def load() -> Internals:
-    """Look up all names.
+    """Look up all names that the switch needs.
 
     Raises:
       SessionError: This version of JAX lacks some of them; the message lists which.
     """
+    return _look_up(Internals, "cannot be switched")
+
+
+@functools.cache
+def load_calls() -> CallInternals:
+    """Look up the names of colocated calls.
+
+    Raises:
+      SessionError: As for :func:`load`.
+    """
+    return _look_up(CallInternals, "cannot leave an interrupted colocated call behind, and later ones wait for it")
+
+
+def _look_up(kind: type[_Internals], lacks: str) -> _Internals:
     import jax
 
     modules, missing = {}, []
-    for field, path in _MODULES.items():
+    for field in fields(kind):
+        path = _MODULES[field.name]
         try:
-            modules[field] = importlib.import_module(path)
+            modules[field.name] = importlib.import_module(path)
         except ImportError:
             missing.append(path)
             continue
-        missing += [f"{path}.{name}" for name in _NAMES[field] if not hasattr(modules[field], name)]
+        missing += [f"{path}.{name}" for name in _NAMES[field.name] if not hasattr(modules[field.name], name)]
     if missing:
         raise SessionError(
-            f"JAX {jax.__version__} cannot be switched: it has no {', '.join(missing)}.",
+            f"JAX {jax.__version__} {lacks}: it has no {', '.join(missing)}.",
             hint="Install a version of JAX that docs/installation.md lists.",
         )
-    return Internals(**modules)
+    return kind(**modules)

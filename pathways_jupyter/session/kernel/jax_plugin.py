@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import os
 
+_silences: list[object] = []
+
 
 def initialize() -> None:
     """Called by JAX, once per process, before it decides on its devices."""
     if os.environ.get("JAX_BACKEND_TARGET"):
-        from pathways_jupyter.session.kernel import jax_platform
+        from pathways_jupyter.session.kernel import jax_platform, silenced_logs
 
         jax_platform.register_if_asked()
+        # To the end of the process: that of a program closes its connection, of which jaxlib 0.12 writes a page.
+        _silences.append(silenced_logs.SilencedLogs())

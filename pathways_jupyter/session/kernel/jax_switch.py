@@ -21,11 +21,12 @@ from typing import Any
 from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.service.names import INSECURE_CREDENTIALS
 from pathways_jupyter.session.kernel import device_puts, jax_internals, jax_platform, silenced_logs
 from pathways_jupyter.session.kernel.initialize import InitializeGuard
 from pathways_jupyter.session.kernel.jax_internals import Internals
-from pathways_jupyter.session.kernel.user_arrays import NamedArray, arrays_of
-from pathways_jupyter.session.variables import INSECURE_CREDENTIALS, PLATFORM
+from pathways_jupyter.session.kernel.user_arrays import NamedArray, all_of, live, size_of, uncommitted_arrays
+from pathways_jupyter.session.variables import PLATFORM
 
 _Outcome = queue.SimpleQueue[tuple[Any, str]]
 """Carries the client from the thread that makes it, or the reason why there is none."""
@@ -36,7 +37,7 @@ class Switched:
     """The effect of a switch of devices on the user's arrays.
 
     Attributes:
-      unusable: Their devices are gone.
+      unusable: All arrays whose devices are gone, each once.
       left: They stay on their devices, which are no longer the default ones; ``jax.device_put(x, device)`` moves one.
     """
 
@@ -128,8 +129,8 @@ class JaxSwitch:
             found = self._found or _present_state(internals)
             variables = namespace or {}
             switched = Switched(
-                unusable=tuple(arrays_of([self._client], variables) if self._client is not None else ()),
-                left=tuple(arrays_of(found.clients.values(), variables, uncommitted=True) if not self._found else ()),
+                unusable=self._all_arrays(variables),
+                left=tuple(uncommitted_arrays(found.clients.values(), variables) if not self._found else ()),
             )
             retired = self._retire()
             try:
@@ -150,6 +151,23 @@ class JaxSwitch:
             raise
         return switched
 
+    def count_arrays(self) -> dict[str, int]:
+        """Return the ``count`` and ``bytes`` of all arrays on the proxy's devices; callable from any thread.
+
+        Also of those that only a library or the notebook's history keeps. Replicas are not counted.
+        """
+        sizes = [size_of(each) for each in self.live_arrays()]
+        return {"count": len(sizes), "bytes": sum(sizes)}
+
+    def live_arrays(self) -> list[Any]:
+        """Return all arrays on the proxy's devices; callable from any thread."""
+        client = self._client
+        return [] if client is None else live(client)
+
+    def _all_arrays(self, namespace: Mapping[str, Any] | None) -> tuple[NamedArray, ...]:
+        """The same with the names that they have in `namespace`."""
+        return () if self._client is None else all_of(self._client, namespace or {})
+
     def lost(self, reason: str) -> None:
         """Handle the loss of the proxy; may be called on any thread.
 
@@ -169,7 +187,7 @@ class JaxSwitch:
         """
         if self._client is None or self._emptied:
             return None
-        switched = Switched(unusable=tuple(arrays_of([self._client], namespace or {})))
+        switched = Switched(unusable=self._all_arrays(namespace))
         _delete_arrays(self._client)
         self._emptied = True
         return switched
@@ -183,8 +201,7 @@ class JaxSwitch:
         found = self._found
         if found is None:
             return Switched()
-        present = [] if self._client is None else [self._client]
-        switched = Switched(unusable=tuple(arrays_of(present, namespace or {})))
+        switched = Switched(unusable=self._all_arrays(namespace))
         retired = self._retire()
         try:
             _restore(jax_internals.load(), found)

@@ -6,7 +6,10 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathways_jupyter.base.events import SessionSlice
 
 _CONNECTION_FILE = re.compile(r"kernel-(?P<id>.+)\.json")
 
@@ -47,6 +50,29 @@ def session() -> Any:
     # Only look the module up: it takes long to import, and a process with a session has imported it.
     module = sys.modules.get("pathways_jupyter.session.kernel.session")
     return module.current() if module is not None else None
+
+
+def slices() -> tuple[SessionSlice, ...]:
+    """Return the slices that this process's session holds; none without a session."""
+    current = session()
+    return current.record.slices if current is not None else ()
+
+
+def slice_numbers() -> dict[int, str]:
+    """Return the numbers of the session's slices for people, by JAX's index: ``{0: "6 (your 0)"}``."""
+    return {each.index: each.numbers for each in slices()}
+
+
+def namespace() -> dict[str, Any]:
+    """Return the notebook's or the script's variables themselves; to set one sets the variable."""
+    found = shell()
+    return vars(sys.modules["__main__"]) if found is None else found.user_ns
+
+
+def outputs() -> dict[int, Any]:
+    """Return the values that the notebook's history keeps, as ``Out`` does; none in a script."""
+    found = shell()
+    return dict(found.user_ns.get("_oh") or {}) if found is not None else {}
 
 
 def variables() -> dict[str, Any]:

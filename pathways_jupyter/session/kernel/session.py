@@ -8,36 +8,36 @@ one session at a time, because it has one JAX.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Self
+import contextlib
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import replace
+from typing import Any, Self
 
-from pathways_jupyter.base.config import ConnectConfig
-from pathways_jupyter.base.errors import ConfigError, SessionError
-from pathways_jupyter.base.events import Event, SessionState
+from pathways_jupyter.base.config import SETTINGS, ConnectConfig
+from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
+from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.session import client, clusters
-from pathways_jupyter.session.kernel.attachment import Attachment, Ended, Variables
+from pathways_jupyter.saved.pace import Report
+from pathways_jupyter.saved.saves import Save, Saves
+from pathways_jupyter.saved.suspension import Suspension
+from pathways_jupyter.service.names import current_user
+from pathways_jupyter.session.kernel import process
+from pathways_jupyter.session.kernel.attachment import AttachedSession, Attachment, Ended, Variables
 from pathways_jupyter.session.kernel.attempt import ConnectionAttempt, Revive
 from pathways_jupyter.session.kernel.jax_switch import Switched
-from pathways_jupyter.session.kernel.trace import DEFAULT_HOST_LEVEL, Options, Trace, scratch
 from pathways_jupyter.session.protocol import Method
-from pathways_jupyter.session.registry import SessionRecord
-from pathways_jupyter.session.variables import variables as client_variables
-
-if TYPE_CHECKING:
-    import jax
 
 
-class Session:
+class Session(AttachedSession):
     """A connection of this process to its own proxy; returned by :func:`pathways_jupyter.connect`.
 
     Call its methods on the thread that runs the user's code. As a context manager it disconnects at the end.
     """
 
     def __init__(self, config: ConnectConfig, attachment: Attachment, revive: Revive | None = None) -> None:
-        self.config = config
-        self._attachment = attachment
+        super().__init__(config, attachment)
         self._revive = revive
+        self._suspension: Suspension | None = None
 
     def __repr__(self) -> str:
         record = self.record
@@ -51,114 +51,173 @@ class Session:
         self.disconnect()
 
     @property
-    def _is_over(self) -> bool:
-        # Also in a fork, which has its parent's session only in name.
-        return self._attachment.undone or self._attachment.is_inherited
-
-    @property
-    def id(self) -> str:
-        """The session's id, as ``pathways-jupyter sessions`` lists it."""
-        return self._attachment.record.id
-
-    @property
-    def state(self) -> SessionState:
-        """The session's state, as last reported by its supervisor."""
-        return self._attachment.link.state
-
-    @property
-    def record(self) -> SessionRecord:
-        """The session's record as of the last event of its supervisor; :meth:`status` asks."""
-        return self._attachment.record
-
-    @property
-    def is_embedded(self) -> bool:
-        """Whether its cluster is the embedded one."""
-        return clusters.Embedded.of(self.config) is not None
-
-    @property
-    def bucket(self) -> str:
-        """Its scratch location, ``gs://...``; the embedded cluster has a bucket of its own. Empty if there is none."""
-        return clusters.bucket(self.config)
-
-    def slices(self) -> dict[int, tuple[jax.Device, ...]]:
-        """JAX's devices by their ``slice_index``; empty once disconnected."""
-        return self._attachment.switch.slices()
-
-    def devices(self) -> tuple[jax.Device, ...]:
-        """All of JAX's devices on the TPUs, slice by slice; empty once disconnected."""
-        return tuple(device for devices in self.slices().values() for device in devices)
-
-    def events(self, since: int = 0) -> list[Event]:
-        """Return the events so far, from event number `since` on; also after the session's end."""
-        return self._attachment.link.events(since)
-
-    @property
-    def event_count(self) -> int:
-        """The number of events so far; the `since` for the next call of :meth:`events`."""
-        return self._attachment.link.count
-
-    def follow(self, since: int = 0) -> Iterator[Event]:
-        """Yield events as they arrive, until the session ends."""
-        return self._attachment.link.watch(since)
-
-    def status(self) -> SessionRecord:
-        """Query the supervisor for the session's record; return the last known one if the supervisor has ended.
+    def saves(self) -> Saves:
+        """This user's saves in the session's bucket: ``list()`` and ``delete(name)``.
 
         Raises:
-          SessionError: The supervisor does not answer.
+          ConfigError: The session has no bucket.
         """
-        link = self._attachment.link
-        if link.ended:
-            return self.record
-        number = link.ask(Method.STATUS)
-        try:
-            return SessionRecord.from_json(link.answer(number, patience=client.ANSWER_SECONDS))
-        except SessionError:
-            link.forget(number)
-            if link.ended:
-                return self.record
-            raise client.silent(self.record, Method.STATUS, client.ANSWER_SECONDS) from None
+        return Saves(self.bucket, current_user())
 
-    def environment(self, *, share: bool = False) -> dict[str, str]:
-        """Return the environment variables by which the JAX of another process uses this session's proxy.
+    def save(self, name: str, variables: Mapping[str, Any] | None = None, *, report: Report | None = None) -> Save:
+        """Save variables with their arrays on TPUs, which the hosts write to the bucket.
 
-        That process is a second client of the proxy, with all of its devices and arrays of its own.
+        A save is whole or not there; an older one of that name stays until then.
 
         Args:
-          share: Set them in this process's environment too, for every process that it starts from now on, until the
-            session is disconnected.
-
-        Raises:
-          SessionError: The session has no proxy.
-        """
-        if self._is_over or not self.state.is_connected:
-            raise SessionError(
-                f"Session {self.id} has no proxy that another process could use.",
-                hint=advice("{reconnect} gets a new one."),
-            )
-        record = self.record
-        return self._attachment.children.share(record) if share else client_variables(record)
-
-    def profile(self, to: str = "", *, device: str = "", host: int = DEFAULT_HOST_LEVEL) -> Trace:
-        """Return a trace of the chips, to be taken of what runs in a block::
-
-            with session.profile() as trace:
-                step(state)
-            print(trace.summary())
-
-        Its ``start()`` and ``stop()`` do the same. What was dispatched and not waited for may be missing.
-
-        Args:
-          to: Where the hosts write it, a directory in a bucket; default: below the session's own bucket.
-          device: What is recorded on the chips: ``off``, ``xla``, ``compute`` or ``sync``; default: the proxy's.
-          host: What is recorded on the hosts, from 0, nothing, to 3, everything.
+          name: Letters, digits, dots, dashes and underscores.
+          variables: All of them must be kept. When left out, the notebook's or the script's own; what cannot be kept is
+            left out, and is in the result's ``unkept``.
+          report: Called with what is done at the moment and how far it is, on another thread; for example ``print``.
 
         Raises:
           SessionError: The session has no devices here.
+          PathwaysError: A variable cannot be kept, or the bucket or the hosts failed.
         """
-        if not self.has_devices:
-            raise SessionError(f"Session {self.id} has no devices here.", hint=advice("{reconnect} gets new ones."))
-        return Trace(self.devices()[0].client, Options(to or scratch(self.bucket), device, host))
+        devices = self._require_devices()
+        kept = process.variables() if variables is None else variables
+        whole = variables is not None
+        return self.saves.save(name, kept, devices, all_of=whole, notebook=self.record.notebook, report=report)
+
+    def load(self, name: str, *, report: Report | None = None) -> dict[str, Any]:
+        """Return the variables of a save, by name: with the same values, types and places on this session's devices.
+
+        Lists, tuples, dictionaries, sets, numbers, strings and arrays come back as what they were, other pytrees as
+        dictionaries of their leaves by their paths.
+
+        Args:
+          name: Of the save.
+          report: As for :meth:`save`.
+
+        Raises:
+          SessionError: The session has no devices here.
+          PathwaysError: There is no such save, it is damaged, or it needs more devices.
+        """
+        devices = self._require_devices()
+        return self.saves.load(name, devices, report)
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether its arrays are saved and wait for :meth:`resume`."""
+        return self._suspension is not None
+
+    def suspend_when_idle(self, idle: Callable[[], float], suspend: Callable[[], bool]) -> None:
+        """Let the supervisor suspend this session when nothing was computed for the setting ``suspend_after``.
+
+        Args:
+          idle: Returns for how many seconds no cell has run; 0 while one does. Called on another thread.
+          suspend: Has :meth:`suspend` called soon on the thread that runs the user's code; returns whether it will be.
+            Called on another thread.
+        """
+        self._attachment.asked |= {Method.IDLE: idle, Method.SUSPEND: suspend}
+
+    def suspension(self, variables: MutableMapping[str, Any] | None = None) -> Suspension:
+        """Return what :meth:`suspend` would save, and what it could not; changes nothing.
+
+        Args:
+          variables: Where to look for arrays, and put them back; the notebook's or the script's own when left out.
+
+        Raises:
+          SessionError: The session has no devices here, or its arrays wait for :meth:`resume`.
+        """
+        self._require_devices()
+        if self._suspension is not None:
+            raise SessionError(
+                "The arrays of the last suspend are not back yet.", hint=advice("{resume} restores them.")
+            )
+        searched = process.namespace() if variables is None else variables
+        slices, live = list(self.slices().values()), self._attachment.switch.live_arrays
+        return Suspension(self.saves, f"suspended-{self.id}", slices, searched, live)
+
+    def suspend(
+        self, variables: MutableMapping[str, Any] | None = None, *, yes: bool = False, report: Report | None = None
+    ) -> Suspension:
+        """Save all arrays on the TPUs, then remove the proxy, so that its slices are free.
+
+        The session stays, and :meth:`resume` puts the arrays back. An Interrupt while they are written leaves it as it
+        was.
+
+        Args:
+          variables: As for :meth:`suspension`.
+          yes: Suspend also if arrays cannot be kept.
+          report: As for :meth:`save`.
+
+        Raises:
+          UnsavableError: Some cannot be kept.
+          PathwaysError: The bucket or the hosts failed; the session is as it was.
+        """
+        suspension = self.suspension(variables)
+        suspension.save(yes=yes, notebook=self.record.notebook, report=report)
+        if report is not None:
+            report("remove the proxy", "")
+        # Before the proxy is removed: an Interrupt from here on may leave either, and resume works after both.
+        self._suspension = suspension
+        link = self._attachment.link
+        saved = link.ask(Method.SUSPEND, count=suspension.count, bytes=suspension.nbytes, place=suspension.place)
+        link.answer(saved)
+        self._attachment.empty({})
+        return suspension
+
+    def resume(
+        self,
+        *,
+        tpu: str | Mapping[str, int] | None = None,
+        wait: float | bool | None = None,
+        yes: bool = False,
+        report: Report | None = None,
+    ) -> Suspension:
+        """Get a new proxy, and put the arrays of :meth:`suspend` where they were.
+
+        What holds other values by now keeps them. Meshes, shardings and devices in variables become those of the new
+        proxy. On failure it can be tried again.
+
+        Args:
+          tpu: Another number of slices of the same type. Meshes over all slices become meshes over these, and arrays
+            keep their partitions.
+          wait: Seconds to wait for taken slices; True waits for ever. As the session was connected when left out.
+          yes: Resume also if arrays do not fit the number of slices; they stay saved.
+          report: As for :meth:`save`.
+
+        Raises:
+          CapacityError: The slices are taken, and the wait is over.
+          UnsavableError: Arrays do not fit the number of slices.
+          SessionError: The session is not suspended, or the new proxy did not come up.
+          PathwaysError: The bucket or the hosts failed; the arrays are still saved.
+        """
+        config = to_resume(self, tpu=tpu, wait=wait)
+        if not yes:
+            self._suspended().require(sum(config.instances.values()))
+        if not self.has_slices_of(config):
+            self._renew(self._restart({}, config))
+        return self.restore(yes=yes, report=report)
+
+    def misfits(self, config: ConnectConfig) -> list[str]:
+        """Return the arrays of a suspended session whose sharding does not fit the slices of `config`."""
+        return self._suspended().misfits(sum(config.instances.values()))
+
+    def has_slices_of(self, config: ConnectConfig) -> bool:
+        """Whether its proxy can be used, and has the number of slices that `config` asks for."""
+        return self.has_devices and config.instances == self.config.instances
+
+    def restore(self, *, yes: bool = False, report: Report | None = None) -> Suspension:
+        """Put the arrays of a suspended session, which has a new proxy, where they were; as :meth:`resume`."""
+        suspension, slices = self._suspended(), list(self.slices().values())
+        if not yes:
+            # Again: there may be fewer slices than were asked for.
+            suspension.require(len(slices))
+        suspension.restore(slices, report)
+        self._suspension = None
+        link = self._attachment.link
+        # A supervisor that has just died is reported by what needs it; the arrays are back.
+        with contextlib.suppress(PathwaysError):
+            link.answer(link.ask(Method.RESTORED))
+        suspension.forget()
+        return suspension
+
+    def _suspended(self) -> Suspension:
+        if self._suspension is None:
+            raise SessionError(f"Session {self.id} is not suspended.", hint=advice("{status} shows it."))
+        return self._suspension
 
     def reconnect(self, variables: Mapping[str, Any] | None = None) -> Switched:
         """Replace the proxy by a new one and point JAX at it; arrays on the previous one are lost.
@@ -168,16 +227,18 @@ class Session:
         stays as it was, and reconnecting can be tried again; after a KeyboardInterrupt too.
 
         Args:
-          variables: Where to look for arrays that become unusable; the notebook's or the script's own when left out.
+          variables: Where to look for the names of arrays; the notebook's or the script's own when left out.
 
         Returns:
-          What happened to the arrays in `variables`.
+          What happened to the arrays: to all on the previous proxy, with the variables' names.
 
         Raises:
           CapacityError: The slices are taken, and the connection's ``wait`` is over.
-          SessionError: The session was disconnected, or the new proxy did not come up.
+          SessionError: The session is suspended or was disconnected, or the new proxy did not come up.
         """
-        attempt = restart(self, variables)
+        return self._renew(restart(self, variables))
+
+    def _renew(self, attempt: ConnectionAttempt[Session]) -> Switched:
         try:
             _ = attempt.session
         except KeyboardInterrupt:
@@ -189,21 +250,11 @@ class Session:
             raise stopped from None
         return attempt.switched
 
-    @property
-    def has_devices(self) -> bool:
-        """Whether its proxy can be used, and is the one whose devices JAX has."""
-        attachment = self._attachment
-        is_newest = attachment.generation == attachment.link.generation
-        return self.state.is_connected and attachment.switch.active and is_newest
-
     def interrupted(self) -> SessionError:
-        """Return what there is after :meth:`reconnect` was interrupted, as an error."""
-        if self.has_devices:
-            return SessionError(f"Reconnecting was interrupted; session {self.id} is connected.")
-        has = "a new proxy, which JAX does not use yet" if self.state.is_connected else "no proxy"
-        return SessionError(
-            f"Reconnecting was interrupted; session {self.id} has {has}.", hint=advice("{reconnect} tries again.")
-        )
+        """Return what there is after :meth:`reconnect` or :meth:`resume` was interrupted, as an error."""
+        left = super().interrupted()
+        # To reconnect without its arrays is refused.
+        return SessionError(str(left), hint=advice("{resume} tries again.")) if self.is_suspended else left
 
     def settle(self, variables: Mapping[str, Any] | None = None) -> Switched | None:
         """Apply to JAX what happened to the session from outside; to be called between cells.
@@ -219,7 +270,7 @@ class Session:
             return None
         if self.state is SessionState.CLOSED:
             return Switched(unusable=attachment.forget(variables))
-        if self.state is SessionState.LOST:
+        if self.state in {SessionState.LOST, SessionState.SUSPENDED}:
             return attachment.empty(variables)
         # Also where JAX has no devices of the session, because a switch was interrupted.
         if self.state.is_connected and attachment.link.generation > attachment.generation:
@@ -230,14 +281,14 @@ class Session:
         """Restore JAX and remove the proxy; no-op if the session is over.
 
         Args:
-          variables: Where to look for arrays that become unusable; the notebook's or the script's own when left out.
+          variables: Where to look for the names of arrays; the notebook's or the script's own when left out.
 
         Returns:
-          The arrays in `variables` that became unusable, and what could not be removed from the cluster.
+          All arrays on the TPUs, which became unusable, and what could not be removed from the cluster.
         """
         return self._attachment.disconnect(variables)
 
-    def _restart(self, variables: Variables | None) -> ConnectionAttempt[Session]:
+    def _restart(self, variables: Variables | None, config: ConnectConfig) -> ConnectionAttempt[Session]:
         attachment = self._attachment
         if attachment.is_inherited:
             raise SessionError(f"Session {self.id} belongs to the process that this one was forked from.")
@@ -246,9 +297,12 @@ class Session:
                 f"Session {self.id} was disconnected and cannot be reconnected.",
                 hint=advice("{connect} makes a new one."),
             )
-        return ConnectionAttempt(
-            self.config, variables, connected=lambda _: self, attachment=attachment, revive=self._revive
-        )
+
+        def connected(_: Attachment) -> Session:
+            self.config = config
+            return self
+
+        return ConnectionAttempt(config, variables, connected=connected, attachment=attachment, revive=self._revive)
 
 
 _current: Session | None = None
@@ -293,15 +347,47 @@ def start(
     return ConnectionAttempt(config, variables, connected=connected)
 
 
-def restart(session: Session, variables: Variables | None = None) -> ConnectionAttempt[Session]:
+def restart(
+    session: Session, variables: Variables | None = None, config: ConnectConfig | None = None
+) -> ConnectionAttempt[Session]:
     """Return an attempt to replace the proxy of `session`; see :meth:`Session.reconnect`.
 
     It does nothing before its ``with`` block.
 
+    Args:
+      config: That of :func:`to_resume`, for a session that is suspended.
+
     Raises:
-      SessionError: The session was disconnected.
+      SessionError: The session was disconnected, or is suspended.
     """
-    return session._restart(variables)
+    if session.is_suspended and config is None:
+        # A new proxy alone would be a session without its arrays.
+        raise SessionError(
+            f"Session {session.id} is suspended; its arrays are saved.", hint=advice("{resume} brings them back.")
+        )
+    return session._restart(variables, config or session.config)
+
+
+def to_resume(
+    session: Session, *, tpu: str | Mapping[str, int] | None = None, wait: float | str | None = None
+) -> ConnectConfig:
+    """Return the settings with which :meth:`Session.resume` reconnects; the arguments are as there.
+
+    Raises:
+      SessionError: The session is not suspended.
+      ConfigError: The slices are of another type.
+    """
+    session._suspended()
+    changes: dict[str, Any] = {} if wait is None else {"wait": SETTINGS["wait"].check(wait, "wait")}
+    if tpu is not None:
+        changes["instances"] = SETTINGS["tpu"].check(tpu, "tpu")
+        if changes["instances"].keys() != session.config.instances.keys():
+            raise ConfigError(
+                f"The arrays were on slices of {' and '.join(session.config.instances)}.",
+                hint="Resume on the same type, and save variables that are to move to another one.",
+            )
+        changes["at_least"] = min(session.config.at_least, sum(changes["instances"].values()))
+    return replace(session.config, **changes)
 
 
 def connect(config: ConnectConfig, variables: Variables | None = None, *, revive: Revive | None = None) -> Session:

@@ -18,7 +18,7 @@ import time
 
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.session import orphan_files, registry
-from pathways_jupyter.session.kernel.supervisor_link import Link
+from pathways_jupyter.session.kernel.supervisor_link import SupervisorLink
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
 
@@ -30,43 +30,47 @@ _STANDBY_SECONDS = 800.0
 _ATTACH_SECONDS = 5.0
 
 
-_standby: Link | None = None
+_standby: SupervisorLink | None = None
 _standby_until = 0.0
 _standby_lock = threading.Lock()
+_has_connected = False
 
 
-def prepare() -> None:
+def prepare(*, first: bool = False) -> None:
     """Start a supervisor in advance, because a process takes longer to start than a proxy.
 
-    It sleeps until it is used. It exits with this process, or after a quarter of an hour without use. May be called on
-    any thread.
+    It sleeps until it is used. It exits with this process, after a quarter of an hour without use, or when a connect is
+    interrupted. May be called on any thread.
+
+    Args:
+      first: Only if no connection has begun, or was given up, in this process so far.
 
     Raises:
       SessionError: The process could not be started.
     """
     global _standby, _standby_until
     with _standby_lock:
-        if not _is_ready():
+        if not _is_ready() and not (first and _has_connected):
             _standby, _standby_until = _start(), time.monotonic() + _STANDBY_SECONDS
 
 
-def supervisor() -> Link:
+def supervisor() -> SupervisorLink:
     """Return the link to the supervisor of a new session, which waits for ``start``.
 
     Raises:
       SessionError: The process could not be started.
     """
-    global _standby
+    global _standby, _has_connected
     with _standby_lock:
-        link, ready, _standby = _standby, _is_ready(), None
+        link, ready, _standby, _has_connected = _standby, _is_ready(), None, True
     return link if link is not None and ready else _start()
 
 
 def discard() -> None:
     """End the supervisor that was started in advance, if there is one."""
-    global _standby
+    global _standby, _has_connected
     with _standby_lock:
-        link, _standby = _standby, None
+        link, _standby, _has_connected = _standby, None, True
     if link is not None:
         link.close()
 
@@ -75,7 +79,7 @@ def _is_ready() -> bool:
     return _standby is not None and _standby.usable and time.monotonic() < _standby_until
 
 
-def attach(record: SessionRecord) -> Link | None:
+def attach(record: SessionRecord) -> SupervisorLink | None:
     """Become the owner of a session that outlived its kernel; None if it has an owner or has ended."""
     connection = socket.socket(socket.AF_UNIX)
     try:
@@ -83,7 +87,7 @@ def attach(record: SessionRecord) -> Link | None:
     except OSError:
         connection.close()
         return None
-    link = Link(connection, record.id, orphaned=lambda: after_supervisor(record.id))
+    link = SupervisorLink(connection, record.id, orphaned=lambda: after_supervisor(record.id))
     try:
         link.answer(link.ask(Method.ATTACH), patience=_ATTACH_SECONDS)
     except SessionError:
@@ -92,7 +96,7 @@ def attach(record: SessionRecord) -> Link | None:
     return link
 
 
-def _start() -> Link:
+def _start() -> SupervisorLink:
     session = registry.new_session_id()
     log = None
     # From here on, because an Interrupt may come between the making of the log and the next line.
@@ -119,7 +123,7 @@ def _start() -> Link:
     finally:
         if log is not None:
             os.close(log)
-    return Link(ours, session, process=process, orphaned=lambda: after_supervisor(session))
+    return SupervisorLink(ours, session, process=process, orphaned=lambda: after_supervisor(session))
 
 
 def after_supervisor(session: str) -> str:

@@ -15,6 +15,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pathways_jupyter.base.errors import PathwaysError, SessionError
@@ -22,17 +23,31 @@ from pathways_jupyter.base.events import Event, EventKind, SessionSlice, Session
 from pathways_jupyter.base.interrupts import Changes
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.session import protocol, registry
-from pathways_jupyter.session.protocol import Answer, Method, Request
+from pathways_jupyter.session.protocol import Method, Request, Response
 
 _REMEMBERED = 10_000
-_UNUSABLE = frozenset({SessionState.LOST, SessionState.CLOSING, SessionState.CLOSED, SessionState.FAILED})
+_UNUSABLE = frozenset(
+    {SessionState.LOST, SessionState.SUSPENDED, SessionState.CLOSING, SessionState.CLOSED, SessionState.FAILED}
+)
 
 
-class Link:
+@dataclass
+class _Reader:
+    """Whether the thread that reads a connection has ended; it says so itself.
+
+    Until Python 3.12 an Interrupt inside ``Thread.is_alive()`` makes it False for good. Apart from the link, because
+    that may be garbage already when the thread ends.
+    """
+
+    ended: bool = False
+
+
+class SupervisorLink:
     """The connection of a kernel to the supervisor of its session.
 
     Attributes:
       on_lost: Called on the reader thread, with the reason, when the proxy has become unusable.
+      asked: What answers the supervisor's requests, on the reader thread; None is the answer where there is nothing.
       state: The session's state, as last reported.
       state_since: When that state began, in seconds since the epoch.
       slices: The slices that the session holds, as last reported.
@@ -57,12 +72,13 @@ class Link:
     ) -> None:
         self.session = session
         self.on_lost: Callable[[str], None] | None = None
+        self.asked: Mapping[Method, Callable[[], Any]] = {}
         self._socket = connection
         self._process = process
         self._orphaned = orphaned
         self._changed = Changes()
         self._ids = itertools.count(1)
-        self._answers: dict[int, Answer] = {}
+        self._answers: dict[int, Response] = {}
         self._unwanted: set[int] = set()
         self._events: list[Event] = []
         self._dropped = 0
@@ -76,11 +92,12 @@ class Link:
         _links.add(self)
         # The thread holds a weak reference only. An Interrupt may hit after this constructor and before the caller has
         # assigned the link; it is then garbage, and the finalizer shuts the connection down, which ends the session.
-        self._reader = threading.Thread(
-            target=_read, args=(weakref.ref(self), connection), name="pathways-session", daemon=True
+        self._reader = _Reader()
+        thread = threading.Thread(
+            target=_read, args=(weakref.ref(self), connection, self._reader), name="pathways-session", daemon=True
         )
         weakref.finalize(self, _hang_up, connection).atexit = False
-        self._reader.start()
+        thread.start()
 
     @property
     def generation(self) -> int:
@@ -131,7 +148,7 @@ class Link:
           PathwaysError: The answer is an error.
         """
         done = self._changed.wait_for(
-            lambda: number in self._answers or self.ended or self._is_unread(), timeout=patience
+            lambda: number in self._answers or self.ended or self._reader.ended, timeout=patience
         )
         # The answer takes precedence over the end: a supervisor may answer and exit before this thread wakes.
         answer = self._answers.pop(number, None)
@@ -175,6 +192,14 @@ class Link:
             if not fresh:
                 return
 
+    def end_unless_begun(self) -> None:
+        """End a supervisor that this process has started and that has reported nothing, so that nothing exists yet.
+
+        On a busy machine it takes seconds to start. One that begins in this moment handles the signal, and cleans up.
+        """
+        if self._process is not None and not self.count:
+            self._process.terminate()
+
     def close(self, *, patience: float = 0.0) -> bool:
         """End the session from this side, and wait for the supervisor to exit.
 
@@ -185,11 +210,8 @@ class Link:
         # Only the sending side: the supervisor sees the end, and what it still reports while cleaning up is received.
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
-        return self._changed.wait_for(lambda: self._is_read or self._is_unread(), timeout=patience)
-
-    def _is_unread(self) -> bool:
-        """Whether nothing can arrive any more, e.g. because this link is garbage that is being finalized."""
-        return not self._reader.is_alive()
+        # The second where this link is garbage that is being finalized, or a forked child's.
+        return self._changed.wait_for(lambda: self._is_read or self._reader.ended, timeout=patience)
 
     def _end(self) -> None:
         """Handle the end of the connection."""
@@ -218,11 +240,20 @@ class Link:
                 self._changed.notify_all()
 
     def _take(self, message: protocol.Message, *, last: bool = False) -> None:
+        if isinstance(message, Request):
+            answer, answering = None, self.asked.get(message.method)
+            with contextlib.suppress(Exception):
+                # Whatever JAX says of a client that is going away: this thread reads all that follows.
+                answer = answering() if answering is not None else None
+            # Beside what the user's thread sends: a socket takes so short a line as a whole.
+            with contextlib.suppress(OSError):
+                self._socket.sendall(protocol.encode(Response(message.id, answer)))
+            return
         with self._changed.lock:
             self.ended = self.ended or last
-            if isinstance(message, Answer) and message.id in self._unwanted:
+            if isinstance(message, Response) and message.id in self._unwanted:
                 self._unwanted.remove(message.id)
-            elif isinstance(message, Answer):
+            elif isinstance(message, Response):
                 self._answers[message.id] = message
             elif isinstance(message, Event):
                 self._events.append(message)
@@ -239,8 +270,15 @@ class Link:
             self.on_lost(message.message)
 
 
-def _read(reference: weakref.ref[Link], connection: socket.socket) -> None:
+def _read(reference: weakref.ref[SupervisorLink], connection: socket.socket, reader: _Reader) -> None:
     """Read messages until the connection ends or the link is garbage; runs on the reader thread."""
+    try:
+        _read_messages(reference, connection)
+    finally:
+        reader.ended = True
+
+
+def _read_messages(reference: weakref.ref[SupervisorLink], connection: socket.socket) -> None:
     pending = b""
     with contextlib.suppress(OSError):
         while data := connection.recv(1 << 16):
@@ -264,13 +302,13 @@ def _hang_up(connection: socket.socket) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
-_links: weakref.WeakSet[Link] = weakref.WeakSet()
+_links: weakref.WeakSet[SupervisorLink] = weakref.WeakSet()
 
 
 def _abandon_all() -> None:
     """Close this end of every connection in a forked child, where it must not keep the session alive."""
     for link in list(_links):
-        link._closing = True
+        link._closing = link._reader.ended = True
         # close() and not shutdown(), which would end the connection of the parent too.
         with contextlib.suppress(OSError):
             os.close(link._socket.detach())

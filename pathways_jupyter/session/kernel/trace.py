@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from pathways_jupyter.base import interrupts
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ConfigError, SessionError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.profile import bucket
@@ -181,25 +181,14 @@ def _execute(program: Any) -> None:
 
 def _wait(work: Callable[[], object], what: str, seconds: float) -> None:
     """Run `work` in a thread, as JAX waits in C++, where no interrupt is handled; `what` is for errors."""
-    outcome: list[Exception | None] = []
-    with interrupts.count_sigint() as waiting:
-
-        def run() -> None:
-            try:
-                work()
-                outcome.append(None)
-            except Exception as error:
-                outcome.append(error)
-            waiting.wake()
-
-        threading.Thread(target=run, name="trace", daemon=True).start()
-        waiting.wait_for(lambda: outcome or waiting.count, seconds)
-    if waiting.count:
-        raise KeyboardInterrupt
-    if not outcome:
+    try:
+        tasks.abandonable(work, name="trace", seconds=seconds)
+    except TimeoutError:
         raise SessionError(
             f"The proxy did not {what} within {seconds:.0f} s.", hint=advice("{status} shows its state.")
-        )
-    if (error := outcome[0]) is not None:
-        supported = "" if "UNIMPLEMENTED" not in str(error) else "The image of this proxy takes no traces."
-        raise SessionError(f"The proxy did not {what}: {error}", hint=supported) from error
+        ) from None
+    except Exception as error:
+        hint = advice("{status} shows the session; if its proxy is gone, {reconnect} gets a new one.")
+        if "UNIMPLEMENTED" in str(error):
+            hint = advice("The image of this proxy takes no traces.")
+        raise SessionError(f"The proxy did not {what}: {error}", hint=hint) from error

@@ -1,11 +1,8 @@
-"""One program as a child process: started, signalled, stopped and continued as a shell would, and ended with its group.
+"""One program as a child process: started, signalled, and ended with its group.
 
-Used on the main thread, because only that one can have signal handlers. The other threads of the process must block
-SIGTSTP (see :func:`without_stop_signal`): then stopping oneself takes effect before the next statement.
-
-The program has a process group of its own, so that it can be ended with all its children. A terminal sends Ctrl-C and
-Ctrl-Z to its foreground group only and stops any other group that reads from it, so the program's group is made the
-foreground one, as a shell does.
+The program has a process group of its own, so that it can be ended with all its children. A terminal sends Ctrl-C to
+its foreground group only and stops any other group that reads from it, so the program's group is made the foreground
+one.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pathways_jupyter.base.errors import SessionError
@@ -25,16 +22,6 @@ from pathways_jupyter.session.program import gate, watchdog
 _RETRY_SECONDS = 0.2
 _BARE_PYTHON = ("-I", "-S")
 """Neither site-packages nor variables: such an interpreter starts in some 10 ms."""
-
-
-@contextlib.contextmanager
-def without_stop_signal() -> Iterator[None]:
-    """Block SIGTSTP in the threads that are started inside."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTSTP})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Child:
@@ -86,18 +73,13 @@ class Child:
 
         While it is stopped, so is this process. What it leaves behind in its process group is ended.
         """
-        before = {number: signal.getsignal(number) for number in (signal.SIGTSTP, signal.SIGCONT)}
         try:
-            signal.signal(signal.SIGTSTP, lambda number, frame: self.send(number))
-            signal.signal(signal.SIGCONT, lambda number, frame: self._continue())
             while True:
                 _, status = os.waitpid(self.group, os.WUNTRACED)
                 if not os.WIFSTOPPED(status):
                     break
                 self._stopped(os.WSTOPSIG(status))
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
             self._end()
         self._process.returncode = os.waitstatus_to_exitcode(status)
         return self._process.returncode
@@ -118,26 +100,14 @@ class Child:
         self._watchdog.wait()
 
     def _stopped(self, number: int) -> None:
-        """Stop this process as well; return when both continue."""
-        if number in {signal.SIGTTIN, signal.SIGTTOU}:
-            if self._terminal.is_ours():
-                # It used the terminal before it got it.
-                self._terminal.give(self.group)
-                self.send(signal.SIGCONT)
-                return
-            # Where no shell continues anything, the program would stop again and again; not in a tight loop.
+        """Stop this process's group as Ctrl-Z did the program's; continue the program once a shell continues it."""
+        # What used the terminal before it got it, for example while a shell continued both, is not stopped by a user.
+        if number not in {signal.SIGTTIN, signal.SIGTTOU} or not self._terminal.give(self.group):
+            self._terminal.take(self.group)
+            os.killpg(os.getpgrp(), signal.SIGTSTP)
+            # Without a shell the kernel discards the signal; what read from the terminal would stop in a tight loop.
             time.sleep(_RETRY_SECONDS)
-        self._terminal.take(self.group)
-        before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        # The whole group, which may be a pipeline: a shell takes a job for stopped when all of it is. The kernel
-        # discards the signal where no shell could continue the group.
-        os.killpg(os.getpgrp(), signal.SIGTSTP)
-        signal.signal(signal.SIGTSTP, before)
-        self._continue()
-
-    def _continue(self) -> None:
-        """Continue the program; in the foreground if this process is there."""
-        self._terminal.give(self.group)
+            self._terminal.give(self.group)
         self.send(signal.SIGCONT)
 
     def _notify_watchdog(self, words: bytes) -> None:
@@ -158,22 +128,13 @@ class Terminal:
         except OSError:
             self._descriptor = -1
 
-    def is_ours(self, group: int = 0) -> bool:
-        """Whether `group`, by default this process's, is the foreground group."""
-        try:
-            return self._descriptor >= 0 and os.tcgetpgrp(self._descriptor) == (group or os.getpgrp())
-        except OSError:
-            return False
-
-    def give(self, group: int) -> None:
-        """Make `group` the foreground group, if this process's is."""
-        if self.is_ours():
-            self._set(group)
+    def give(self, group: int) -> bool:
+        """Make `group` the foreground group, if this process's is; return whether it was."""
+        return self._pass_on(os.getpgrp(), group)
 
     def take(self, group: int) -> None:
         """Make this process's group the foreground group, if `group` is."""
-        if self.is_ours(group):
-            self._set(os.getpgrp())
+        self._pass_on(group, os.getpgrp())
 
     def close(self) -> None:
         """Close the descriptor."""
@@ -181,12 +142,17 @@ class Terminal:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def _set(self, group: int) -> None:
+    def _pass_on(self, holder: int, group: int) -> bool:
+        if self._descriptor < 0:
+            return False
         # A background process that calls tcsetpgrp() is stopped by SIGTTOU, unless it blocks that signal.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
         try:
             # OSError: the terminal hung up, or the group has ended.
             with contextlib.suppress(OSError):
-                os.tcsetpgrp(self._descriptor, group)
+                if os.tcgetpgrp(self._descriptor) == holder:
+                    os.tcsetpgrp(self._descriptor, group)
+                    return True
+            return False
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)

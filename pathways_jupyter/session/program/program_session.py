@@ -21,11 +21,11 @@ from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError, SessionError
 from pathways_jupyter.base.events import LOSSES, Event, EventKind, SessionState
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.session import protocol
+from pathways_jupyter.session import client, protocol
 from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.kernel.attachment import finish
-from pathways_jupyter.session.kernel.supervisor_link import Link
-from pathways_jupyter.session.program.child import Child, without_stop_signal
+from pathways_jupyter.session.kernel.supervisor_link import SupervisorLink
+from pathways_jupyter.session.program.child import Child
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.variables import variables
@@ -34,10 +34,14 @@ FORWARDED = (
     *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT),
     *(signal.SIGUSR1, signal.SIGUSR2),
 )
-"""The signals that are passed on to the program; those for job control are handled in :mod:`.child`."""
+"""The signals that are passed on to the program."""
 SIGNALLED = 128
 """A shell's exit code for a program that a signal ended, less the signal's number."""
 _COMMAND_CHARACTERS = 200
+_UNUSED = (
+    "The program used no TPU: it never connected to its proxy. If it should have, see whether it sets JAX_PLATFORMS or"
+    " JAX_BACKEND_TARGET itself, and whether its Python has pathways_jupyter."
+)
 _NEWS = frozenset({EventKind.SLICE_DOWN, EventKind.SLICE_HEALED, EventKind.WARNING})
 
 
@@ -89,12 +93,12 @@ class ProgramSession:
 
             # The supervisor listens on it a moment later; the record, which it writes before, has the port.
             self._port = portpicker.pick_unused_port()
-        self._link: Link | None = None
+        self._link: SupervisorLink | None = None
         self._request = 0
         self._record: SessionRecord | None = None
         self._child: Child | None = None
         self._signal = 0
-        self._over = interrupts.Event()
+        self._over = interrupts.InterruptibleEvent()
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -103,8 +107,7 @@ class ProgramSession:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._handlers[number] = signal.signal(number, self._received)
         try:
-            with without_stop_signal():
-                self._link = spawn.supervisor()
+            self._link = spawn.supervisor()
             self._request = self._link.ask(
                 Method.START,
                 config=protocol.config_to_json(self._config),
@@ -165,8 +168,7 @@ class ProgramSession:
         assert self._link is not None
         if self._signal:
             raise Cancelled(self._signal)
-        with without_stop_signal():
-            threading.Thread(target=self._announce, args=(self._link, note), name="pathways-news", daemon=True).start()
+        threading.Thread(target=self._announce, args=(self._link, note), name="pathways-news", daemon=True).start()
         child = Child(self._command, {**os.environ, **variables(self.record)})
         self._child = child
         if self._signal:
@@ -174,7 +176,20 @@ class ProgramSession:
             child.send(self._signal)
         code = child.wait()
         self._over.set()
+        if code == 0 and not self._has_used_proxy():
+            note(_UNUSED)
         return code if code >= 0 else SIGNALLED - code
+
+    def _has_used_proxy(self) -> bool:
+        """Whether anything was sent to the proxy; True also if that is not known."""
+        assert self._link is not None
+        if self.record.direct:
+            return True
+        try:
+            number = self._link.ask(Method.STATUS)
+            return SessionRecord.from_json(self._link.answer(number, patience=client.ANSWER_SECONDS)).sent > 0
+        except SessionError:
+            return True
 
     def _received(self, number: int, frame: FrameType | None) -> None:
         if self._child is not None:
@@ -189,7 +204,7 @@ class ProgramSession:
         while self._handlers:
             signal.signal(*self._handlers.popitem())
 
-    def _announce(self, link: Link, note: Callable[[str], None]) -> None:
+    def _announce(self, link: SupervisorLink, note: Callable[[str], None]) -> None:
         """Report what happens to the session while the program runs; on a thread of its own."""
         for event in link.watch(link.count):
             if self._over.is_set():

@@ -1,4 +1,4 @@
-"""The life cycle of a session that uses the proxy of a headless PathwaysJob: find it, reach it, let go of it.
+"""The life cycle of a session that uses the proxy of a headless job: find it, reach it, let go of it.
 
 The job does not belong to the session. Nothing is created in the cluster and nothing carries the session's label, so
 that no clean-up of this session, by any process and at any time, can delete anything of the job.
@@ -6,7 +6,7 @@ that no clean-up of this session, by any process and at any time, can delete any
 
 from __future__ import annotations
 
-from pathways_jupyter.base.events import Stage
+from pathways_jupyter.base.events import EventKind, Stage
 from pathways_jupyter.base.sentences import say
 from pathways_jupyter.service import job_proxy, names
 from pathways_jupyter.service.job_proxy import JobProxy
@@ -43,6 +43,14 @@ class AttachedProxy(Proxy):
         self._slices.instances = {found.job.instance_type: found.job.slices}
         self._session_log.update(instances=dict(self._slices.instances))
         self._stage(Stage.JOB, say("Job {job} runs.", job=name), done=True)
+        if found.demands_alts:
+            message = say(
+                "On Google Cloud the proxy of job {job} accepts only clients with ALTS, which the tunnel does "
+                "not have: its container does not set {variable}.",
+                job=name,
+                variable=names.INSECURE_CREDENTIALS,
+            )
+            self._session_log.report(EventKind.WARNING, message)
         self._watch = PodWatch(
             self._client,
             namespace,
@@ -51,10 +59,11 @@ class AttachedProxy(Proxy):
             pod=found.pod,
             container=names.PROXY_CONTAINER,
         )
-        pod = (await self._ready())["metadata"]["name"]
-        self._begin(self._slices.follow(pod, namespace, joined=True))
+        ready = await self._ready()
+        pod = ready["metadata"]["name"]
+        self._begin(self._slices.follow(ready, joined=True))
         # Also from a pod: no NetworkPolicy can be added for a proxy that is there already.
-        await self._open_tunnel(portforward.Target(self._client, namespace, pod, found.port))
+        await self._open_tunnel(portforward.PodPort(self._client, namespace, pod, found.port))
 
     async def remove(self) -> None:
         """Let go of the proxy; the job stays."""

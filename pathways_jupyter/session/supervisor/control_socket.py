@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
 from collections.abc import Awaitable, Callable
@@ -19,7 +20,7 @@ from typing import Any
 from pathways_jupyter.base.errors import PathwaysError, SessionError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.session import protocol
-from pathways_jupyter.session.protocol import Answer, Request
+from pathways_jupyter.session.protocol import Method, Request, Response
 
 logger = logging.getLogger(__name__)
 
@@ -27,14 +28,34 @@ MAX_CONCURRENT_REQUESTS = 32
 BUG_HINT = advice("This is a bug in pathways_jupyter; see the supervisor's log: {logs:supervisor}.")
 
 
-class Connection:
+class ControlConnection:
     """One client of the supervisor."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+        self._asked: dict[int, asyncio.Future[Response]] = {}
+        self._ids = itertools.count(1)
 
-    def answer(self, answer: Answer) -> None:
+    async def ask(self, method: Method, *, patience: float) -> Any:
+        """Ask the other end, and return its answer; None without one after `patience` seconds."""
+        number, loop = next(self._ids), asyncio.get_running_loop()
+        asked = self._asked[number] = loop.create_future()
+        try:
+            self.writer.write(protocol.encode(Request(number, method)))
+            return (await asyncio.wait_for(asked, patience)).result
+        except (OSError, TimeoutError):
+            return None
+        finally:
+            del self._asked[number]
+
+    def take(self, answer: Response) -> None:
+        """Handle an answer of the other end; one that comes too late is dropped."""
+        asked = self._asked.get(answer.id)
+        if asked is not None and not asked.done():
+            asked.set_result(answer)
+
+    def answer(self, answer: Response) -> None:
         """Send `answer`, unless the client is gone."""
         if not self.writer.is_closing():
             self.writer.write(protocol.encode(answer))
@@ -47,10 +68,10 @@ class Connection:
                 await self.writer.wait_closed()
 
 
-Handler = Callable[[Request, Connection], Awaitable[Any]]
+Handler = Callable[[Request, ControlConnection], Awaitable[Any]]
 
 
-async def converse(connection: Connection, handle: Handler) -> None:
+async def converse(connection: ControlConnection, handle: Handler) -> None:
     """Answer the requests of `connection` until its other end closes."""
     tasks: set[asyncio.Task[None]] = set()
     try:
@@ -58,12 +79,14 @@ async def converse(connection: Connection, handle: Handler) -> None:
             try:
                 message = protocol.decode(line)
             except SessionError as error:
-                connection.answer(Answer(0, error=error))
+                connection.answer(Response(0, error=error))
             else:
                 if isinstance(message, Request):
                     task = asyncio.create_task(_respond(message, connection, handle))
                     tasks.add(task)
                     task.add_done_callback(tasks.discard)
+                elif isinstance(message, Response):
+                    connection.take(message)
             # Back-pressure: both waits come before the next line is read, so a client that sends faster than it reads
             # is blocked by its own socket, and the supervisor's memory stays bounded.
             await connection.writer.drain()
@@ -77,7 +100,7 @@ async def converse(connection: Connection, handle: Handler) -> None:
             task.cancel()
 
 
-async def listen(path: Path, handle: Handler, left: Callable[[Connection], None]) -> asyncio.Server:
+async def listen(path: Path, handle: Handler, left: Callable[[ControlConnection], None]) -> asyncio.Server:
     """Serve the control socket at `path`.
 
     Args:
@@ -85,7 +108,7 @@ async def listen(path: Path, handle: Handler, left: Callable[[Connection], None]
     """
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = Connection(reader, writer)
+        connection = ControlConnection(reader, writer)
         try:
             await converse(connection, handle)
         finally:
@@ -100,16 +123,16 @@ async def listen(path: Path, handle: Handler, left: Callable[[Connection], None]
         os.umask(previous)
 
 
-async def _respond(request: Request, connection: Connection, handle: Handler) -> None:
+async def _respond(request: Request, connection: ControlConnection, handle: Handler) -> None:
     try:
-        answer = Answer(request.id, result=await handle(request, connection))
+        answer = Response(request.id, result=await handle(request, connection))
     except PathwaysError as error:
-        answer = Answer(request.id, error=error)
+        answer = Response(request.id, error=error)
     except Exception as error:
         logger.exception("%s failed", request.method)
         problem = SessionError(
             f"The supervisor failed to handle {request.method}: {type(error).__name__}: {error}",
             hint=BUG_HINT,
         )
-        answer = Answer(request.id, error=problem)
+        answer = Response(request.id, error=problem)
     connection.answer(answer)

@@ -40,7 +40,7 @@ _LONGEST_PAUSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Route:
+class DataPath:
     """How JAX reaches the proxy.
 
     Attributes:
@@ -57,7 +57,7 @@ class Route:
         return bool(self.credentials)
 
 
-async def plan(client: Client, config: ConnectConfig, namespace: str) -> tuple[Object | None, Route]:
+async def plan(client: Client, config: ConnectConfig, namespace: str) -> tuple[Object | None, DataPath]:
     """Return the pod that this process runs in, if it is in the cluster of `client`, and the data path of a session.
 
     Args:
@@ -72,10 +72,10 @@ async def plan(client: Client, config: ConnectConfig, namespace: str) -> tuple[O
         # On a hub the account's Role may be in the service's namespace only.
         if error.status != 403:
             raise
-        return None, Route(reason="" if config.tunnel else f"No direct connection: {error}")
+        return None, DataPath(reason="" if config.tunnel else f"No direct connection: {error}")
     route = choose(config, pod)
     if route.is_direct and not await objects.allowed(client, "create", NETWORK_POLICIES, namespace=namespace):
-        route = Route(
+        route = DataPath(
             reason=f"This account is not allowed to create networkpolicies in namespace {namespace}, "
             f"which a direct connection needs (Role {IN_CLUSTER_ROLE})."
         )
@@ -104,25 +104,25 @@ async def _own_pod(client: Client) -> Object | None:
     return pod if pod is not None and pod["metadata"]["uid"] == uid else None
 
 
-def choose(config: ConnectConfig, pod: Object | None, *, product_name: Path = PRODUCT_NAME) -> Route:
+def choose(config: ConnectConfig, pod: Object | None, *, product_name: Path = PRODUCT_NAME) -> DataPath:
     """Choose the data path of a session.
 
     Args:
       pod: The pod that this process runs in; None outside of the cluster.
     """
     if config.tunnel or pod is None:
-        return Route()
+        return DataPath()
     if not pod["metadata"].get("labels"):
-        return Route(reason="This notebook's pod has no labels, so no NetworkPolicy can let in this pod alone.")
+        return DataPath(reason="This notebook's pod has no labels, so no NetworkPolicy can let in this pod alone.")
     if sockets_of(pod) is not None:
-        return Route(INSECURE)
+        return DataPath(INSECURE)
     try:
         product = product_name.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         product = ""
     if product in _GOOGLE:
-        return Route(ALTS)
-    return Route(reason="A direct connection would not be encrypted here, because ALTS needs Google Cloud.")
+        return DataPath(ALTS)
+    return DataPath(reason="A direct connection would not be encrypted here, because ALTS needs Google Cloud.")
 
 
 def address(pod: Object, port: int) -> str:

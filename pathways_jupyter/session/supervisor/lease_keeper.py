@@ -11,7 +11,7 @@ import logging
 import math
 from collections.abc import Callable
 
-from pathways_jupyter.base.errors import ApiError, ClusterError
+from pathways_jupyter.base.errors import ApiError, ClusterError, ServiceError
 from pathways_jupyter.base.events import EventKind
 from pathways_jupyter.base.sentences import advice, say
 from pathways_jupyter.kube.client import Client
@@ -52,11 +52,15 @@ class LeaseKeeper:
         """Renew the Lease once, right away, so that a missing permission surfaces before the proxy is used.
 
         Raises:
+          ServiceError: It no longer exists.
           ApiError: Renewing is forbidden, or failed.
         """
         sent = boot_seconds()
         try:
-            await self._renew()
+            if not await self._renew():
+                # The cluster removes it with its Job.
+                problem = "The proxy did not start. Its Lease or its Job was deleted, by a sweep or by hand."
+                raise ServiceError(problem, hint=advice("Try again."))
         except ApiError as error:
             if error.status not in {401, 403}:
                 raise

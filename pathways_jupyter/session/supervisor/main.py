@@ -26,6 +26,7 @@ import uvloop
 
 from pathways_jupyter.base import process_setup
 from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.base.sentences import say
 from pathways_jupyter.kube import claim_package
 from pathways_jupyter.kube.client import preload
 from pathways_jupyter.service.names import current_user
@@ -33,7 +34,7 @@ from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.protocol import Method, Request
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor import control_socket
-from pathways_jupyter.session.supervisor.control_socket import Connection
+from pathways_jupyter.session.supervisor.control_socket import ControlConnection
 from pathways_jupyter.session.supervisor.supervisor import Supervisor
 
 _LOG_BYTES = 1 << 20
@@ -44,10 +45,10 @@ _UNUSED_SECONDS = 900.0
 async def serve(session: str, connection: socket.socket) -> None:
     """Run a session for the kernel at the other end of `connection`, which must ask for ``start`` first."""
     reader, writer = await asyncio.open_connection(sock=connection, limit=protocol.MAX_START)
-    owner = Connection(reader, writer)
+    owner = ControlConnection(reader, writer)
     started: asyncio.Future[Supervisor] = asyncio.get_running_loop().create_future()
 
-    async def handle(request: Request, asking: Connection) -> Any:
+    async def handle(request: Request, asking: ControlConnection) -> Any:
         if not started.done():
             started.set_result(_begin(session, request, owner))
         return await started.result().handle(request, asking)
@@ -60,7 +61,8 @@ async def serve(session: str, connection: socket.socket) -> None:
         conversation.add_done_callback(lambda _: supervisor.left(owner))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(number, supervisor.end, f"received {number.name}")
+            why = say("Ended: its supervisor received {signal}.", signal=number.name)
+            loop.add_signal_handler(number, supervisor.end, why)
         await supervisor.run()
         # Two turns of the loop: the first wakes the handlers that wait for the end, the second writes their answers.
         await asyncio.sleep(0)
@@ -72,7 +74,7 @@ async def serve(session: str, connection: socket.socket) -> None:
     await owner.close()
 
 
-def _begin(session: str, request: Request, owner: Connection) -> Supervisor:
+def _begin(session: str, request: Request, owner: ControlConnection) -> Supervisor:
     if request.method is not Method.START:
         raise SessionError(f"{request.method} was sent before start; the session does not exist yet.")
     params = request.params

@@ -8,13 +8,15 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pathways_jupyter.base import text
 from pathways_jupyter.base.errors import ClusterError, PathwaysError, ServiceError
 from pathways_jupyter.base.sentences import advice, say
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS, Object
 from pathways_jupyter.kube.watch import ChangeType, watch
-from pathways_jupyter.service.podstate import FATAL_REASONS
+from pathways_jupyter.service import names
+from pathways_jupyter.service.podstate import FATAL_REASONS, no_node
 from pathways_jupyter.tunnel.relay import container as relay
 
 logger = logging.getLogger(__name__)
@@ -50,14 +52,12 @@ class PodWatch:
     Attributes:
       ready: Future of the pod, set once it is ready; or the error that prevents that for good.
       lost: Future of the reason, set once the pod is gone, also if it was never ready.
+      was_deleted: Whether the pod is gone because it was deleted, and has not ended by itself.
       error: Why the pod can no longer be watched; the pod itself may live.
 
     Args:
       progress: Called with what the pod does while it starts.
-      relay: There is a relay in the pod. The proxy starts behind it, so it must start soon; and once the pod was ready,
-        go on trying when it cannot be watched, for example with expired credentials.
-      suspended: The Job is suspended, by a queue, so that there need not be a pod soon.
-      pod: The pod to follow; the first one that is seen when left out.
+      pod: The pod to follow; when left out the first one of the Job that :meth:`expect` names.
       container: The container of the pod that must run; needed where others keep the pod alive.
     """
 
@@ -68,25 +68,39 @@ class PodWatch:
         labels: str,
         *,
         progress: Callable[[str], None],
-        relay: bool = False,
-        suspended: bool = False,
         pod: Object | None = None,
         container: str = "",
     ) -> None:
         loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[Object] = loop.create_future()
         self.lost: asyncio.Future[str] = loop.create_future()
+        self.was_deleted = False
         self.error: ClusterError | None = None
         self._progress = progress
         self._reported = ""
         self._uid = str(pod["metadata"]["uid"]) if pod is not None else ""
         self._name = str(pod["metadata"]["name"]) if pod is not None else ""
         self._container = container
-        self._has_relay = relay
+        self._has_relay = False
+        # The uid of the Job whose pods are meant; empty for any.
+        self._owner: asyncio.Future[str] = loop.create_future()
+        if pod is not None:
+            self._owner.set_result("")
         # Runs while the relay holds up the pod, also by a policy that denies any pod with it.
         self._overdue: asyncio.TimerHandle | None = None
-        self._relay_holds_up(not suspended)
         self._task = loop.create_task(self._follow(client, namespace, labels))
+
+    def expect(self, job: Object, *, relay: bool) -> None:
+        """Follow the pod of `job`, which was created after this watch began.
+
+        Args:
+          relay: There is a relay in the pod. The proxy starts behind it, so it must start soon; and once the pod was
+            ready, go on trying when it cannot be watched, for example with expired credentials.
+        """
+        self._has_relay = relay
+        self._owner.set_result(str(job["metadata"]["uid"]))
+        # While a queue suspends it, there need not be a pod soon.
+        self._relay_holds_up(not job["spec"].get("suspend"))
 
     @property
     def last_seen(self) -> str:
@@ -128,19 +142,22 @@ class PodWatch:
         async with contextlib.aclosing(changes):
             async for change in changes:
                 if change.object:
+                    owner = await self._owner
+                    if owner and change.object["metadata"].get("labels", {}).get(names.JOB_UID_LABEL) != owner:
+                        continue
                     self._uid = self._uid or change.object["metadata"]["uid"]
                     if change.object["metadata"]["uid"] != self._uid:
                         continue
                 # A replacement has another uid; what was first seen is the proxy.
                 if change.type is ChangeType.DELETED:
                     name = self._name = change.object["metadata"]["name"]
-                    self._lose(name, say("Pod {pod} was deleted.", pod=name))
+                    self._lose(name, say("Pod {pod} was deleted.", pod=name), deleted=True)
                 elif change.type in {ChangeType.ADDED, ChangeType.MODIFIED}:
                     there, self._name = True, change.object["metadata"]["name"]
                     self._judge(change.object)
                 elif change.type is ChangeType.SYNCED and self._uid and not there:
                     # This watch does not know what was seen before it began.
-                    self._lose(self._name, say("Pod {pod} was deleted.", pod=self._name))
+                    self._lose(self._name, say("Pod {pod} was deleted.", pod=self._name), deleted=True)
                 elif change.error is not None:
                     logger.warning("pod watch: %s", change.error)
 
@@ -149,7 +166,7 @@ class PodWatch:
         if status.get("phase") in {"Failed", "Succeeded"}:
             self._lose(name, say("Pod {pod} ended: {reason}.", pod=name, reason=_why_ended(status)))
         elif pod["metadata"].get("deletionTimestamp"):
-            self._lose(name, say("Pod {pod} is being deleted.", pod=name))
+            self._lose(name, say("Pod {pod} is being deleted.", pod=name), deleted=True)
         elif self._container and (ended := _terminated(status, self._container)):
             self._lose(
                 name,
@@ -186,7 +203,7 @@ class PodWatch:
             return
         scheduled = _condition(status, "PodScheduled")
         if scheduled.get("status") == "False":
-            why = scheduled.get("message") or scheduled.get("reason") or "no reason"
+            why = no_node(scheduled) or scheduled.get("reason") or "no reason"
             self._report(say("Pod {pod} waits for a node: {reason}", pod=name, reason=why))
         else:
             self._report(say("Pod {pod} is starting.", pod=name))
@@ -216,8 +233,10 @@ class PodWatch:
             self._reported = words
             self._progress(words)
 
-    def _lose(self, name: str, reason: str) -> None:
+    def _lose(self, name: str, reason: str, *, deleted: bool = False) -> None:
         self._reported = reason
+        if not self.lost.done():
+            self.was_deleted = deleted
         self._fail(PodEnded(name, reason))
         if not self.lost.done():
             self.lost.set_result(reason)
@@ -248,6 +267,6 @@ def _terminated(status: Mapping[str, Any], container: str) -> str:
     for each in status.get("containerStatuses") or ():
         ended = (each.get("state") or {}).get("terminated") or {}
         if ended and each["name"] == container:
-            detail = (ended.get("message") or "").strip().splitlines()[-1:]
-            return ": ".join([f"{ended.get('reason', 'ended')}, exit code {ended.get('exitCode')}", *detail])
+            why, how = text.reason(ended.get("message") or ""), f"{ended.get('reason', 'ended')}, exit code"
+            return f"{how} {ended.get('exitCode')}{f': {why}' if why else ''}"
     return ""

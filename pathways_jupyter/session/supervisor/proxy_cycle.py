@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pathways_jupyter.base import tasks
+from pathways_jupyter.base import tasks, text
 from pathways_jupyter.base.errors import PathwaysError, SessionError
-from pathways_jupyter.base.events import EventKind, SessionState
+from pathways_jupyter.base.events import EventKind, SavedArrays, SessionState
 from pathways_jupyter.base.sentences import advice, say
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.service import leases
@@ -24,6 +24,8 @@ from pathways_jupyter.session.supervisor.session_log import SessionLog
 
 logger = logging.getLogger(__name__)
 
+_UNKNOWN_SECONDS = 3.0
+"""How long an API server that refuses the session's first connection is tried: as long as a VPN reconnects."""
 _LOOK_SECONDS = 1.0
 """How often to look whether the embedded cluster has ended."""
 _OLD_PROXY_GRACE_SECONDS = 1.0
@@ -51,6 +53,10 @@ class ProxyCycle:
         self._attempt: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         # Set by a reconnect request; cleared when the next attempt begins.
         self._reconnect_requested = asyncio.Event()
+        # What is saved, once a request asks to suspend; answered when the proxy is removed or lost.
+        self._saved: asyncio.Future[SavedArrays] = asyncio.get_running_loop().create_future()
+        self._suspended: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        self._without_proxy = SessionState.LOST
         # Set by a request to cancel a reconnect; cleared when that attempt ends.
         self._cancel_requested = asyncio.Event()
 
@@ -67,7 +73,7 @@ class ProxyCycle:
                     raise SessionError("Reconnecting was interrupted.", hint=advice("{reconnect} tries again."))
                 proxy: Proxy = connected.result()
             except PathwaysError as error:
-                state = SessionState.LOST if self._was_connected else SessionState.FAILED
+                state = self._without_proxy if self._was_connected else SessionState.FAILED
                 self._session_log.enter(state, error.sentence, hint=str(error.hint))
                 self.refuse(error)
                 if not self._was_connected:
@@ -78,9 +84,14 @@ class ProxyCycle:
                 self._session_log.connected()
                 if not self._attempt.done():
                     self._attempt.set_result(self._record.to_json())
+                self._saved = asyncio.get_running_loop().create_future()
+                self._suspended = asyncio.get_running_loop().create_future()
+                self._without_proxy = SessionState.LOST
                 await self._keep(proxy)
             # Remove the old proxy before the next one is made: both have the same name in the cluster.
             await self._discard()
+            if not self._suspended.done():
+                self._suspended.set_result(self._record.to_json())
             # Cleared here only, so that a reconnect during _keep() or _discard() is remembered. No request is lost
             # between the two lines, because there is no await between them.
             await self._reconnect_requested.wait()
@@ -91,11 +102,31 @@ class ProxyCycle:
         # Shielded: a client that goes away must not cancel the future that other clients wait for.
         return await asyncio.shield(self._attempt)
 
-    def reconnect(self) -> None:
-        """Request another proxy; while an attempt is under way, a second request shares its outcome."""
+    def reconnect(self, changes: Mapping[str, Any]) -> None:
+        """Request another proxy; while an attempt is under way, a second request shares its outcome.
+
+        Args:
+          changes: Settings of the session that are others from now on.
+        """
         if self._attempt.done():
+            self._session_log.change(changes)
             self._attempt = asyncio.get_running_loop().create_future()
             self._reconnect_requested.set()
+
+    async def suspend(self, saved: SavedArrays) -> Mapping[str, Any]:
+        """Remove the proxy, whose arrays are saved, and keep the session; return its record.
+
+        Raises:
+          SessionError: There is no proxy, or it was lost meanwhile.
+        """
+        if not self._record.state.is_connected or not self._attempt.done():
+            raise SessionError(f"Session {self._record.id} has no proxy to suspend: it is {self._record.state}.")
+        if not self._saved.done():
+            self._saved.set_result(saved)
+        record = await asyncio.shield(self._suspended)
+        if record["state"] != SessionState.SUSPENDED:
+            raise SessionError(f"The proxy of session {self._record.id} was lost while it was suspended.")
+        return record
 
     async def cancel(self) -> None:
         """Let a reconnect that is under way fail, and wait until it has; no-op if there is none."""
@@ -111,7 +142,10 @@ class ProxyCycle:
     def present(self) -> SessionRecord:
         """Return the record as it is now: without the proxy if that is lost, though the reason is still looked for."""
         traffic = self._session_log.traffic
-        record = replace(self._record, sent=traffic.sent, received=traffic.received)
+        round_trip = 0.0
+        if self._client is not None and self._record.state is not SessionState.INTERRUPTED:
+            round_trip = self._client.round_trip.seconds
+        record = replace(self._record, sent=traffic.sent, received=traffic.received, round_trip=round_trip)
         if record.state.is_connected and self._proxy is not None and self._proxy.is_lost:
             return replace(record, state=SessionState.LOST, state_since=time.time(), slices=())
         return record
@@ -136,7 +170,14 @@ class ProxyCycle:
         record, waiting = self._record, self._session_log.cleanup_waits
         try:
             if record.job:
-                await sweep.remove(self._client, record.namespace, record.id, waiting=waiting, embedded=self._embedded)
+                await sweep.remove(
+                    self._client,
+                    record.namespace,
+                    record.id,
+                    job=self._proxy.job if self._proxy is not None else None,
+                    waiting=waiting,
+                    embedded=self._embedded,
+                )
         except PathwaysError as error:
             left = f"{error} {error.hint}".strip()
             self._session_log.report(EventKind.WARNING, left)
@@ -150,6 +191,10 @@ class ProxyCycle:
         return self._session_log.record
 
     async def _bring_up(self) -> Proxy:
+        async with clusters.explain_local_errors(self._session_log.config):
+            return await self._brought_up()
+
+    async def _brought_up(self) -> Proxy:
         if self._record.generation:
             self._session_log.enter(SessionState.STARTING, say("Connecting again."))
         self._session_log.update(generation=self._record.generation + 1)
@@ -199,10 +244,10 @@ class ProxyCycle:
         if self._client is not None:
             cluster = await clusters.resolve(self._record)
             self._client.close()
-            self._client = Client(cluster)
+            self._client = Client(cluster, unknown=_UNKNOWN_SECONDS)
             return self._client
         cluster = await clusters.resolve(config)
-        self._client = Client(cluster)
+        self._client = Client(cluster, unknown=_UNKNOWN_SECONDS)
         # Listen before the record is published: a record whose socket refuses connections counts as a dead session,
         # and would be swept.
         await self._listen()
@@ -213,7 +258,7 @@ class ProxyCycle:
         return self._client
 
     async def _keep(self, proxy: Proxy) -> None:
-        """Wait until the proxy is lost or a reconnect is requested."""
+        """Wait until the proxy is lost, or a reconnect or suspending is requested."""
         # Sweeping other sessions starts only now, so that it does not delay connecting.
         tidying = asyncio.create_task(self._tidy())
         ends: list[Coroutine[Any, Any, Any]] = [proxy.lost()]
@@ -222,9 +267,23 @@ class ProxyCycle:
             # fails, which tries again for as long as a real cluster may be out of reach.
             ends.append(self._embedded.until_ended(_LOOK_SECONDS))
         try:
-            _, lost, *ended = await tasks.first_done(self._reconnect_requested.wait(), *ends)
+            _, saved, lost, *ended = await tasks.first_done(
+                self._reconnect_requested.wait(), asyncio.wait({self._saved}), *ends
+            )
         finally:
             tidying.cancel()
+        if saved is not None and lost is None:
+            self._without_proxy = SessionState.SUSPENDED
+            arrays = self._saved.result()
+            self._session_log.update(saved=arrays)
+            message = say(
+                "Suspended. Arrays saved in {place}: {number} ({size}).",
+                place=arrays.place,
+                number=arrays.count,
+                size=text.size(arrays.bytes),
+            )
+            self._session_log.enter(SessionState.SUSPENDED, message)
+            return
         if self._embedded is not None and (any(ended) or (lost and self._embedded.has_ended())):
             # Not how the end of the whole cluster showed itself first, e.g. as a tunnel that failed.
             reason = say("The embedded cluster of this machine has ended.")

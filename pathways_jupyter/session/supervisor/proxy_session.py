@@ -9,33 +9,37 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 import os
-import platform
 import re
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pathways_jupyter.base import tasks
-from pathways_jupyter.base.errors import ApiError, CapacityError, ClusterError, PathwaysError, ServiceError
+from pathways_jupyter.base.errors import (
+    ApiError,
+    ClusterError,
+    ConnectionLost,
+    PathwaysError,
+    ServiceError,
+    Unreachable,
+)
 from pathways_jupyter.base.events import EventKind, Stage
 from pathways_jupyter.base.sentences import advice, say
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, NETWORK_POLICIES, Object
-from pathways_jupyter.kube.problems import ConnectionLost, Unreachable
 from pathways_jupyter.service import discovery, leases, names, networkpolicy, proxy_job, queues
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.session import clusters, sweep
 from pathways_jupyter.session.clusters import Embedded
 from pathways_jupyter.session.registry import ALTS, INSECURE
-from pathways_jupyter.session.supervisor import direct, proxy_end
-from pathways_jupyter.session.supervisor.direct import Route
+from pathways_jupyter.session.supervisor import admission, direct, proxy_end, proxy_spec
+from pathways_jupyter.session.supervisor.direct import DataPath
 from pathways_jupyter.session.supervisor.lease_keeper import LeaseKeeper
 from pathways_jupyter.session.supervisor.pod_watch import PodEnded, PodWatch, RelayRefused
 from pathways_jupyter.session.supervisor.proxy_slices import ProxySlices
@@ -52,10 +56,17 @@ from pathways_jupyter.tunnel.relay_client import RelayClient
 
 logger = logging.getLogger(__name__)
 
+Made = TypeVar("Made")
+
 _REFUSALS = frozenset({400, 401, 403, 404, 422})
 _DENIED_BY_POLICY = re.compile(r"denied (the )?request")
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 1.0
+_REASON_SECONDS = 1.0
+"""Longest wait for the reason that the watch of a pod gives, once something else has shown that it is gone."""
+_PREVIOUS_SECONDS = 45.0
+"""Longest wait for the cluster to remove what it has of the previous proxy: a pod may take 30 s to end. A Job without a
+Lease counts as abandoned soon after."""
 
 
 class Proxy:
@@ -83,12 +94,12 @@ class Proxy:
         self._began = time.monotonic()
         self._slices = ProxySlices(client, session_log, self._stage)
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._job: Object = {}
-        self._creation: asyncio.Task[None] | None = None
+        self._job: Object | None = None
+        self._creations: list[asyncio.Task[Any]] = []
         self._lease: LeaseKeeper | None = None
         self._watch: PodWatch | None = None
         self._own_pod: Object | None = None
-        self._route = Route()
+        self._route = DataPath()
         self._tunnel: Forward | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -99,45 +110,49 @@ class Proxy:
           CapacityError: The slices are taken, and `config.wait` is over.
           PathwaysError: Any other failure. Objects that were created stay until :meth:`remove`.
         """
+        config, record = self._config, self._session_log.record
         self._stage(Stage.DISCOVER, say("Looking for the service."))
-        service = await discovery.find(
+        namespace = names.service_of(config.service)[1] or record.namespace
+        # Before there is a pod, so that its first change is seen without asking for it.
+        watch = self._watch = PodWatch(
             self._client,
-            self._session_log.record.namespace,
-            self._config.service,
-            instances=self._config.instances,
+            namespace,
+            f"{names.SESSION_LABEL}={record.id}",
+            progress=lambda words: self._stage(Stage.START, words),
         )
-        self._own_pod, self._route = await direct.plan(self._client, self._config, service.namespace)
+        # None of these needs the answer to another one, and the cluster may be far away.
+        async with tasks.group() as group:
+            looked = group.create_task(self._slices.look(namespace))
+            planned = group.create_task(direct.plan(self._client, config, namespace))
+            if config.queue:
+                group.create_task(queues.check(self._client, namespace, config.queue, config.priority))
+        service, picture = looked.result()
+        self._session_log.service_suspends_after = service.suspend_after
+        self._own_pod, self._route = planned.result()
         if self._relay and not self._route.is_direct:
             # On a direct path only the cluster's own network could be interrupted.
-            self._secret, self._keep = os.urandom(SECRET_BYTES), self._config.keep
-        self._slices.check(service)
-        if queue := self._config.queue:
-            await queues.check(self._client, service.namespace, queue, self._config.priority)
-        await self._slices.choose(service)
-        spec = self._spec(service)
+            self._secret, self._keep = os.urandom(SECRET_BYTES), config.keep
+        discovery.check(service, config.instances)
+        await self._slices.choose(service, picture)
+        relay = RelaySpec(sha256(self._secret).hexdigest(), config.relay_image, self._keep) if self._secret else None
+        insecure = self._route.credentials != ALTS
+        spec = proxy_spec.of_session(
+            record, config, service, self._slices, pod=self._own_pod, insecure=insecure, relay=relay
+        )
         # The record before the Job: if this process dies in between, a sweep knows what to look for.
         about = {"service": service.address, "namespace": service.namespace, "job": spec.name}
         self._session_log.publish(**about, direct="", credentials=self._route.credentials or INSECURE)
         self._stage(Stage.CREATE, say("Creating proxy {proxy}.", proxy=spec.name), job=spec.name)
-        # Shielded from cancellation: once the request is sent, the Job may exist. close() waits for this task, so that
-        # remove() never lists Jobs while a create request is still in flight.
-        self._creation = asyncio.create_task(self._create(proxy_job.job(spec), spec.port))
-        await asyncio.shield(self._creation)
-        assert self._lease is not None
-        self._begin(self._lease.run())
-        if self._config.queue:
-            await self._admitted()
-        pod = await self._ready()
-        name = pod["metadata"]["name"]
-        self._begin(self._slices.follow(name, service.namespace, keep=self._keep))
-        if self._route.is_direct:
-            opening = self._connect_directly(direct.address(pod, spec.port))
-        else:
-            opening = self._open_tunnel(portforward.Target(self._client, service.namespace, name, spec.port))
-        assert self._watch is not None
+        job = await self._creating(lambda: self._create(proxy_job.job(spec)))
+        watch.expect(job, relay=bool(self._secret))
         async with tasks.group() as group:
-            group.create_task(opening)
-            group.create_task(self._slices.wait(service, self._watch.lost, self._ended))
+            group.create_task(self._protect(job, spec.port))
+            group.create_task(self._reach(job, service, spec.port))
+
+    @property
+    def job(self) -> Object | None:
+        """Its Job, which owns all that it has made in the cluster; None until the cluster has answered."""
+        return self._job
 
     @property
     def is_lost(self) -> bool:
@@ -151,7 +166,7 @@ class Proxy:
         if not self._watch.lost.done():
             # A tunnel usually breaks because its pod is gone. Wait briefly for the pod's own, more precise reason.
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1.0):
+                async with asyncio.timeout(_REASON_SECONDS):
                     # Shielded: the timeout must not cancel the future of the watch.
                     await asyncio.shield(self._watch.lost)
         return await self._why_gone(self._watch.lost.result() if self._watch.lost.done() else self._lost.result())
@@ -171,8 +186,7 @@ class Proxy:
             await self._relay_client.close()
         if self._watch is not None:
             await self._watch.close()
-        if self._creation is not None:
-            await asyncio.gather(self._creation, return_exceptions=True)
+        await asyncio.gather(*self._creations, return_exceptions=True)
 
     async def remove(self) -> None:
         """Close the proxy, and delete its objects in the cluster.
@@ -183,40 +197,30 @@ class Proxy:
         await self.close()
         record = self._session_log.record
         waiting = self._session_log.cleanup_waits
-        await sweep.remove(self._client, record.namespace, record.id, waiting=waiting, embedded=self._embedded)
-
-    def _spec(self, service: ServiceInfo) -> proxy_job.ProxySpec:
-        config, record, pod = self._config, self._session_log.record, self._own_pod
-        # An owner in another namespace does not exist for the cluster, which would delete the Job at once.
-        owned = pod is not None and pod["metadata"]["namespace"] == service.namespace
-        options = proxy_job.parse_options(config.proxy_options)
-        if service.sidecar_image:
-            options = replace(options, sidecar=True)
-        return proxy_job.ProxySpec(
-            session=record.id,
-            service=service.name,
-            address=service.address,
-            image=config.proxy_image or proxy_job.image_for(service.server_image),
-            instances=self._slices.instances,
-            reclaimed=tuple(self._slices.reclaimed),
-            namespace=service.namespace,
-            user=record.user,
-            gcs_bucket=clusters.bucket(config),
-            max_lifetime=config.max_lifetime,
-            kernel=record.kernel_id,
-            notebook=record.notebook,
-            host=platform.node(),
-            insecure=self._route.credentials != ALTS,
-            relay=RelaySpec(sha256(self._secret).hexdigest(), config.relay_image, self._keep) if self._secret else None,
-            chips_queue=service.queue,
-            queue=config.queue,
-            priority=config.priority,
-            owner=objects.owner(pod) if pod is not None and owned else {},
-            options=replace(options, flags=(*options.flags, *config.proxy_xla_flags)),
-            settings=config,
+        await sweep.remove(
+            self._client, record.namespace, record.id, job=self.job, waiting=waiting, embedded=self._embedded
         )
 
-    async def _create(self, manifest: Mapping[str, Any], port: int) -> None:
+    async def _creating(self, request: Callable[[], Coroutine[Any, Any, Made]]) -> Made:
+        """Make a request that creates an object; again while the previous proxy's, of the same name, is there.
+
+        The cluster removes what a deleted Job owns in its own time, and the Job itself after its pod if that was
+        demanded. Each request is shielded from cancellation, because the object may exist once it is sent:
+        :meth:`close` waits for it, so that :meth:`remove` never lists objects while such a request is in flight.
+        """
+        attempts = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=_PREVIOUS_SECONDS)
+        while True:
+            task = asyncio.create_task(request())
+            self._creations.append(task)
+            try:
+                return await asyncio.shield(task)
+            except ApiError as error:
+                if error.status != 409 or attempts.is_over:
+                    raise
+            await attempts.wait()
+
+    async def _create(self, manifest: Mapping[str, Any]) -> Object:
+        """Create the Job."""
         try:
             job = await objects.create(self._client, JOBS, dict(manifest))
         except ApiError as error:
@@ -227,55 +231,52 @@ class Proxy:
             if self._secret and _DENIED_BY_POLICY.search(str(error)):
                 raise RelayRefused(f"The relay was denied: {error}") from error
             raise
-        metadata, self._job = job["metadata"], job
+        self._job = job
         if self._secret and "restartPolicy" not in job["spec"]["template"]["spec"]["initContainers"][0]:
             # The API server drops the field that it does not know, and the proxy would wait for the relay's end.
             raise RelayRefused("The relay needs Kubernetes 1.29 or later.")
-        self._watch = PodWatch(
-            self._client,
-            metadata["namespace"],
-            f"{names.JOB_UID_LABEL}={metadata['uid']}",
-            progress=lambda words: self._stage(Stage.START, words),
-            relay=bool(self._secret),
-            suspended=bool(job["spec"].get("suspend")),
-        )
-        await leases.create(
-            self._client,
-            job,
-            seconds=self._config.lease_seconds,
-            holder=self._session_log.record.id,
-            keep=self._keep,
-        )
-        if self._route.is_direct and self._own_pod is not None:
-            # Before the pod listens: starting it takes longer than this request.
-            policy = networkpolicy.for_session(job, self._own_pod, port)
-            await objects.create(self._client, NETWORK_POLICIES, policy)
-        self._lease = LeaseKeeper(self._client, self._session_log, metadata["name"], self._lose, keep=self._keep)
-        await self._lease.check()
+        return job
 
-    async def _admitted(self) -> None:
-        """Wait until Kueue admits the Job, for `config.wait` if that is set; report what Kueue says meanwhile."""
-        seen, seconds = "", self._config.wait or math.inf
+    async def _protect(self, job: Object, port: int) -> None:
+        """Create what protects the Job while its pod starts: its Lease, and on a direct path its NetworkPolicy."""
+        async with tasks.group() as group:
+            leasing = group.create_task(self._creating(lambda: self._lease_of(job)))
+            if self._route.is_direct and self._own_pod is not None:
+                policy = networkpolicy.for_session(job, self._own_pod, port)
+                group.create_task(self._creating(lambda: objects.create(self._client, NETWORK_POLICIES, policy)))
+        lease = self._lease = leasing.result()
+        self._begin(lease.run())
+        await lease.check()
 
-        async def follow() -> None:
-            nonlocal seen
-            queued = queues.until_admitted(self._client, self._job, seconds=seconds)
-            async with contextlib.aclosing(queued):
-                async for seen in queued:
-                    self._stage(Stage.QUEUE, seen)
+    async def _lease_of(self, job: Object) -> LeaseKeeper:
+        record = self._session_log.record
+        seconds = self._config.lease_seconds
+        await leases.create(self._client, job, seconds=seconds, holder=record.id, keep=self._keep)
+        return LeaseKeeper(self._client, self._session_log, job["metadata"]["name"], self._lose, keep=self._keep)
 
-        followed, lost = await tasks.first_done(follow(), self._lost)
-        if lost is not None:
-            raise ServiceError(f"The proxy's Job has gone from its queue. {lost.result()}", hint=advice("Try again."))
-        assert followed is not None
-        try:
-            followed.result()
-        except TimeoutError:
-            raise CapacityError(
-                f"Kueue has not admitted the proxy within {seconds:.0f} s. {seen}",
-                hint=advice("Raise {wait}, or leave it out to wait without limit."),
-            ) from None
-        self._stage(Stage.QUEUE, say("Admitted by queue {queue}.", queue=self._config.queue), done=True)
+    async def _reach(self, job: Object, service: ServiceInfo, port: int) -> None:
+        """Wait for the pod and its slices, and open the way to it."""
+        if self._config.queue:
+            await admission.wait(self._client, job, self._config, self._lost, self._stage)
+        # Without its Lease the proxy is not kept, however long it would still wait for slices.
+        usable, lost = await tasks.first_done(self._usable(service, port), self._lost)
+        if usable is None:
+            assert lost is not None
+            raise ServiceError(f"The proxy did not start. {lost.result()}", hint=advice("Try again."))
+        usable.result()
+
+    async def _usable(self, service: ServiceInfo, port: int) -> None:
+        pod = await self._ready()
+        name = pod["metadata"]["name"]
+        self._begin(self._slices.follow(pod, keep=self._keep))
+        if self._route.is_direct:
+            opening = self._connect_directly(direct.address(pod, port))
+        else:
+            opening = self._open_tunnel(portforward.PodPort(self._client, service.namespace, name, port))
+        assert self._watch is not None
+        async with tasks.group() as group:
+            group.create_task(opening)
+            group.create_task(self._slices.wait(service, self._watch.lost, self._ended))
 
     async def _ready(self) -> Object:
         """Return the pod once it is ready."""
@@ -304,7 +305,9 @@ class Proxy:
             return self._watch.error
         record = self._session_log.record
         problem = f"The proxy ended before it could be used. {self._watch.lost.result()}"
-        hint = advice("Older services end a proxy when all slices are taken: {slices} shows who holds them.")
+        hint = advice("Try again; {doctor} looks for the cause.")
+        if not self._watch.was_deleted:
+            hint = advice("Older services end a proxy when all slices are taken: {slices} shows who holds them.")
         return await proxy_end.before_use(self._client, record, record.pod, problem, hint)
 
     async def _why_gone(self, reason: str) -> str:
@@ -328,7 +331,7 @@ class Proxy:
         self._session_log.update(direct=where)
         self._stage(Stage.TUNNEL, say("No tunnel: {path}.", path=self._session_log.record.data_path), done=True)
 
-    async def _open_tunnel(self, target: portforward.Target) -> None:
+    async def _open_tunnel(self, target: portforward.PodPort) -> None:
         """Open the tunnel, and return when the proxy takes connections."""
         record = self._session_log.record
         path = None if record.tcp_port else Path(record.tunnel)
@@ -350,11 +353,16 @@ class Proxy:
             try:
                 await self._tunnel.prepare()
                 break
-            except (PortRefused, ConnectionLost, Unreachable) as error:
-                # Retry: a pod without a readiness probe is ready before its program listens, and API servers restart.
-                if self._watch is not None and self._watch.lost.done():
+            except (PortRefused, ConnectionLost, Unreachable, ApiError) as error:
+                assert self._watch is not None
+                is_final = isinstance(error, ApiError)
+                if is_final:
+                    # The pod may have gone, which its watch is about to see.
+                    await asyncio.wait({self._watch.lost}, timeout=_REASON_SECONDS)
+                if self._watch.lost.done():
                     raise await self._ended() from error
-                if attempts.is_over:
+                # Retry: a pod without a readiness probe is ready before its program listens, and API servers restart.
+                if is_final or attempts.is_over:
                     raise
         reason = self._route.reason
         opened = say("The tunnel is open. {reason}", reason=reason) if reason else say("The tunnel is open.")

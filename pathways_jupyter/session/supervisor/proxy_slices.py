@@ -11,13 +11,13 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 
 from pathways_jupyter.base import tasks
-from pathways_jupyter.base.errors import CapacityError, ClusterError, PathwaysError, ServiceError
+from pathways_jupyter.base.errors import ClusterError, PathwaysError
 from pathways_jupyter.base.events import EventKind, Stage
-from pathways_jupyter.base.sentences import Sentence, advice, say
+from pathways_jupyter.base.sentences import Sentence, say
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBS
+from pathways_jupyter.kube.objects import JOBS, Object
 from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.service import discovery, leases, names, placement, status
 from pathways_jupyter.service.discovery import ServiceInfo
@@ -36,6 +36,8 @@ that chooses before it has a proxy, and has waited for long, sees a free slice s
 _CHOICE_SECONDS = 0.3
 """First pause between two looks at the free slices before a proxy is made."""
 _A_FEW_MINUTES = 180.0
+_SPARE_CONNECTIONS = 2
+"""As many as choosing slices opens."""
 SILENT_PLACEMENT_SECONDS = 20.0
 """A proxy whose log does not report the placement, though slices are free, is used anyway after this time."""
 
@@ -66,55 +68,51 @@ class ProxySlices:
         self._all_placed = asyncio.Event()
         self._log_unreadable = asyncio.Event()
 
-    def check(self, service: ServiceInfo) -> None:
-        """Raise if `service` can never provide the slices, however long one waits.
-
-        Raises:
-          ServiceError: It has ended, or has slices of another type.
-          CapacityError: It has fewer.
-        """
-        if service.ended:
-            raise discovery.has_ended(service)
-        offered = service.instance_type
-        other = [each for each in self._config.instances if offered and each != offered]
-        if other:
-            raise ServiceError(
-                f"Service {service.name} has slices of {offered}, not {', '.join(other)}.",
-                hint=advice(
-                    "Ask for {tpu:{offered}=N}, with N up to {most}, or for another service.",
-                    offered=offered,
-                    most=service.slices,
-                ),
-            )
-        if self._requested > service.slices:
-            raise CapacityError(
-                f"Service {service.name} has {service.slices} slices in all, but {self._requested} were requested.",
-                hint=f"Ask for up to {service.slices}.",
-            )
-
     @property
     def _requested(self) -> int:
         return sum(self.instances.values())
 
-    async def choose(self, service: ServiceInfo) -> None:
-        """Look at the free slices before a proxy is made: fail at once if they are taken, or take fewer.
+    async def look(self, namespace: str) -> tuple[ServiceInfo, Service | None]:
+        """Find the service, and with it the picture that :meth:`choose` needs; None if that has nothing to choose.
+
+        Raises: See :func:`.discovery.find` and :func:`.status.fetch`.
+        """
+        config = self._config
+        finding = discovery.find(self._client, namespace, config.service, instances=config.instances)
+        if config.wait and not config.at_least:
+            # For the pod's Lease, log and tunnel, which are asked for at once.
+            async with tasks.group() as group:
+                found = group.create_task(finding)
+                group.create_task(self._client.open(_SPARE_CONNECTIONS))
+            return found.result(), None
+
+        async def find() -> tuple[ServiceInfo, ...]:
+            return (await finding,)
+
+        # Without the proxies' logs, which takes two requests: usually there are no holders.
+        ((service, picture),) = await status.draw_services(self._client, namespace, find(), logs=False)
+        return service, picture
+
+    async def choose(self, service: ServiceInfo, picture: Service | None) -> None:
+        """Choose slices before a proxy is made: fail at once if they are taken, or take fewer.
 
         With `config.wait` and without `config.at_least` nothing is checked: a proxy then waits in the queue of the
         resource manager, which places those that came first.
+
+        Args:
+          picture: From :meth:`look`.
 
         Raises:
           CapacityError: Too few slices are free, and `config.wait` is over.
         """
         config, began, next_sweep = self._config, time.monotonic(), 0.0
         pauses = Backoff(_CHOICE_SECONDS, _LONGEST_REFRESH_SECONDS)
-        if config.wait and not config.at_least:
+        if picture is None:
             return
         enough, limit = config.at_least or self._requested, max(config.wait, CAPACITY_CHECK_SECONDS)
         # The slices of this session's former proxy count as free: it is replaced.
         job = job_name(self._session_log.record.user, self._session_log.record.id)
         while True:
-            # Without the proxies' logs first, which takes two requests: usually there are no holders.
-            picture = (await status.fetch(self._client, service.namespace, service.name, logs=False))[0]
             if picture.available_to(job) < self._requested and picture.holders:
                 picture = (await status.fetch(self._client, service.namespace, service.name))[0]
             if (free := picture.available_to(job)) >= enough:
@@ -123,6 +121,7 @@ class ProxySlices:
             if time.monotonic() >= next_sweep:
                 if await self._sweep(service):
                     # There may be more that is silent.
+                    picture = (await status.fetch(self._client, service.namespace, service.name))[0]
                     continue
                 next_sweep = time.monotonic() + CAPACITY_REFRESH_SECONDS
             waited = time.monotonic() - began
@@ -131,6 +130,7 @@ class ProxySlices:
             # Not at once: a slice that just became free, or a worker that just started, may not show for a moment.
             self._wait_or_fail(picture, waited, limit)
             await asyncio.sleep(min(pauses.next_pause(), max(0.0, limit - waited)))
+            picture = (await status.fetch(self._client, service.namespace, service.name, logs=False))[0]
 
     def _wait_or_fail(self, picture: Service, waited: float, limit: float) -> None:
         """Report who holds the slices; raise CapacityError once `waited` seconds are the limit."""
@@ -177,7 +177,7 @@ class ProxySlices:
         while True:
             ((found, picture),) = await status.fetch_with_services(self._client, service.namespace, service.name)
             # Check the service again on each round: it may end for good in the meantime.
-            self.check(found)
+            discovery.check(found, self.instances)
             if self._all_placed.is_set():
                 # Placed while the two requests above were under way; `picture` may be older than that.
                 return
@@ -206,22 +206,24 @@ class ProxySlices:
             if await self._placed_within(seconds, lost, ended):
                 return
 
-    async def follow(self, pod: str, namespace: str, *, keep: float = 0.0, joined: bool = False) -> None:
+    async def follow(self, pod: Object, *, keep: float = 0.0, joined: bool = False) -> None:
         """Follow the proxy's log as long as it lives, and report what it says about slices.
 
         Args:
           keep: Seconds for which the proxy is kept without a connection.
           joined: The proxy is older than this session: of what its log said before, only the outcome is news.
         """
+        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
         try:
-            past = await self._recall(pod, namespace) if joined else 0
+            past = await self._recall(name, namespace) if joined else 0
             lines = logs(
                 self._client,
-                pod,
+                name,
                 namespace=namespace,
                 container=names.PROXY_CONTAINER,
                 follow=True,
                 patience=keep,
+                pod=pod,
             )
             async with contextlib.aclosing(lines):
                 async for line in lines:

@@ -18,6 +18,7 @@ import dataclasses
 import logging
 import time
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 from pathways_jupyter.base import tpu
@@ -36,6 +37,7 @@ from pathways_jupyter.base.sentences import say
 from pathways_jupyter.kube.clock import boot_seconds
 from pathways_jupyter.service.session_figures import SessionFigures
 from pathways_jupyter.session import protocol, registry
+from pathways_jupyter.session.recording import DATA_BYTES
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.tunnel.portforward import Traffic
 
@@ -61,8 +63,8 @@ class History:
         if event.kind is EventKind.ELASTIC_RUN:
             self._run = event
         else:
-            if event.kind is EventKind.ELASTIC:
-                recorded = [each for each in self._events if each.kind is EventKind.ELASTIC]
+            if event.kind in DATA_BYTES:
+                recorded = [each for each in self._events if each.kind in DATA_BYTES]
                 if len(recorded) >= RECORDED:
                     self._events.remove(recorded[0])
             self._events.append(event)
@@ -116,6 +118,7 @@ class SessionLog:
       config: The settings that the user asked for.
       history: Past events, and the listeners for new ones.
       traffic: The bytes that the tunnels of its proxies have carried.
+      service_suspends_after: Seconds without use after which the service wants its sessions suspended; 0 for never.
     """
 
     def __init__(self, record: SessionRecord, config: ConnectConfig) -> None:
@@ -123,6 +126,7 @@ class SessionLog:
         self.config = config
         self.history = History()
         self.traffic = Traffic()
+        self.service_suspends_after = 0.0
         self._published = False
         self._slices_lost = self._slices_healed = self._interruptions = 0
         # Whether something was sent is looked at when the figures are written, a few times a minute.
@@ -145,6 +149,13 @@ class SessionLog:
                 f"The session's record {registry.record_path(self.record.id)} cannot be written: {error.strerror}.",
                 hint="Free some space there, or set JUPYTER_RUNTIME_DIR to another directory, and connect again.",
             ) from error
+
+    def change(self, settings: Mapping[str, Any]) -> None:
+        """Change settings of the session, for its next proxy."""
+        if any(getattr(self.config, name) != value for name, value in settings.items()):
+            config = dataclasses.replace(self.config, **settings)
+            self.config = dataclasses.replace(config, at_least=min(config.at_least, sum(config.instances.values())))
+            self.update(config=protocol.config_to_json(self.config), instances=dict(self.config.instances))
 
     def update(self, **changes: Any) -> None:
         """Change the record.
@@ -173,11 +184,24 @@ class SessionLog:
         self.update(state=state, state_since=now, waited=waited)
         self._publish(Event(EventKind.STATE, message, now, {"state": state, **data}))
 
+    @property
+    def used_at(self) -> float:
+        """When it had sent something to its proxy, as far as that was looked at, on the clock of :func:`boot_seconds`.
+
+        It began then where JAX needs no tunnel.
+        """
+        if self.traffic.sent != self._sent:
+            self._sent, self._sent_at = self.traffic.sent, boot_seconds()
+        return self._sent_at
+
+    @property
+    def suspend_after(self) -> float:
+        """Seconds without use after which it is suspended: the user's, or the service's if less; 0 for never."""
+        return min(filter(None, (self.config.suspend_after, self.service_suspends_after)), default=0.0)
+
     def figures(self, *, relay: bool) -> SessionFigures:
         """Return the session's figures for those who operate the cluster; its proxy has a relay or not."""
         record, now = self.record, boot_seconds()
-        if self.traffic.sent != self._sent:
-            self._sent, self._sent_at = self.traffic.sent, now
         waiting = now - self._entered if record.state is SessionState.WAITING else 0.0
         has_tunnel = not record.direct
         return SessionFigures(
@@ -194,7 +218,7 @@ class SessionLog:
             interruptions=self._interruptions,
             sent=self.traffic.sent if has_tunnel else None,
             received=self.traffic.received if has_tunnel else None,
-            idle=round(now - self._sent_at, 3) if has_tunnel else None,
+            idle=round(now - self.used_at, 3) if has_tunnel else None,
             relay=relay,
         )
 

@@ -9,27 +9,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import socket
 import struct
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.base import tasks
-from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.config import SETTINGS, ConnectConfig
 from pathways_jupyter.base.errors import PathwaysError, SessionError
-from pathways_jupyter.base.events import Event, EventKind, SessionState
+from pathways_jupyter.base.events import Event, EventKind, SavedArrays, SessionState
 from pathways_jupyter.base.sentences import say
 from pathways_jupyter.session import recording, registry
 from pathways_jupyter.session.protocol import Method, Request
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor import control_socket
-from pathways_jupyter.session.supervisor.control_socket import Connection
+from pathways_jupyter.session.supervisor.control_socket import ControlConnection
+from pathways_jupyter.session.supervisor.idle_guard import IdleGuard
 from pathways_jupyter.session.supervisor.proxy_cycle import ProxyCycle
 from pathways_jupyter.session.supervisor.session_log import SessionLog
+
+_KERNEL_SECONDS = 1.0
+"""How long the kernel has for an answer: it comes at once, unless native code holds the interpreter's lock."""
 
 logger = logging.getLogger(__name__)
 
@@ -42,14 +47,16 @@ class Supervisor:
       owner: The kernel's connection.
     """
 
-    def __init__(self, record: SessionRecord, config: ConnectConfig, owner: Connection) -> None:
+    def __init__(self, record: SessionRecord, config: ConnectConfig, owner: ControlConnection) -> None:
         self._session_log = SessionLog(record, config)
         self._proxies = ProxyCycle(self._session_log, self._listen)
+        self._idle_guard = IdleGuard(self._session_log, self._ask_owner)
         self._server: asyncio.Server | None = None
         self._ending = asyncio.Event()
+        self._why_ended: str = say("The session has ended.")
         self._over = False
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._owner: Connection | None = owner
+        self._owner: ControlConnection | None = owner
         self._lifeline = Lifeline(record.kernel_pid, self._owner_gone)
         self._lingering: asyncio.TimerHandle | None = None
         self._session_log.history.listen(owner.writer, owner=True)
@@ -57,17 +64,20 @@ class Supervisor:
     async def run(self) -> None:
         """Connect, keep the session alive, and return when it is cleaned up."""
         # The cycle has ended before cleaning up begins, because it may create objects.
-        cycle, _ = await tasks.first_done(self._proxies.run(self._ending), self._ending.wait())
+        cycle, *_ = await tasks.first_done(self._proxies.run(self._ending), self._ending.wait(), self._idle_guard.run())
         if cycle is not None and not cycle.cancelled() and (problem := cycle.exception()) is not None:
             logger.error("the session failed", exc_info=problem)
             failure = f"The supervisor failed: {type(problem).__name__}: {problem}"
             self._proxies.refuse(SessionError(failure, hint=control_socket.BUG_HINT))
         # From here on handle() refuses to reconnect: no attempt would ever answer the request.
         self._over = True
-        self._proxies.refuse(SessionError("The session ended before it was connected.", hint="Connect again."))
+        why = f" {self._why_ended}" if self._ending.is_set() else ""
+        self._proxies.refuse(SessionError(f"The session ended before it was connected.{why}", hint="Connect again."))
+        # If it ends by itself, that is the reason, whatever is asked for while it cleans up.
+        self._ending.set()
         await self._clean_up()
 
-    async def handle(self, request: Request, connection: Connection) -> Any:
+    async def handle(self, request: Request, connection: ControlConnection) -> Any:
         """Answer one request; see :class:`~pathways_jupyter.session.protocol.Method`."""
         if request.method is Method.STATUS:
             return self._proxies.present().to_json()
@@ -82,28 +92,44 @@ class Supervisor:
         if request.method is Method.ATTACH:
             return self._attach(connection)
         if request.method is Method.DISCONNECT:
-            self.end("asked to disconnect")
+            self.end(say("Disconnected."))
             # Shielded: a client that goes away must not cancel the future that other clients wait for.
             left = await asyncio.shield(self._ended)
             return {"left": left}
+        if request.method is Method.ARRAYS:
+            return await self._ask_owner(Method.ARRAYS)
+        if request.method is Method.KEEP:
+            self._idle_guard.keep()
+            return self._record.to_json()
         if request.method is Method.CUT:
             return self._proxies.cut()
+        if request.method is Method.SUSPEND:
+            count, nbytes, place = (request.params[name] for name in ("count", "bytes", "place"))
+            return await self._proxies.suspend(SavedArrays(int(count), int(nbytes), str(place), time.time()))
+        if request.method is Method.RESTORED:
+            self._session_log.update(saved=None)
+            return self._record.to_json()
         if request.method is Method.CANCEL:
             await self._proxies.cancel()
             return self._record.to_json()
         if request.method is Method.RECONNECT:
             if self._over:
                 raise SessionError(f"Session {self._record.id} is ending.", hint="Connect again once it has ended.")
-            self._proxies.reconnect()
+            self._proxies.reconnect(_changes(request.params))
         return await self._proxies.outcome()
 
-    def end(self, reason: str) -> None:
-        """End the session."""
+    async def _ask_owner(self, method: Method) -> Any:
+        owner = self._owner
+        return None if owner is None else await owner.ask(method, patience=_KERNEL_SECONDS)
+
+    def end(self, why: str) -> None:
+        """End the session; its last event says `why`."""
         if not self._ending.is_set():
-            logger.info("ending: %s", reason)
+            logger.info("ending: %s", why)
+            self._why_ended = why
             self._ending.set()
 
-    def left(self, connection: Connection) -> None:
+    def left(self, connection: ControlConnection) -> None:
         """Handle the end of a connection; the end of the owner's ends the session or starts its linger time."""
         self._session_log.history.leave(connection.writer)
         if connection is self._owner:
@@ -122,7 +148,7 @@ class Supervisor:
                 hint="Free some space there, or set JUPYTER_RUNTIME_DIR to another directory, and connect again.",
             ) from error
 
-    def _attach(self, connection: Connection) -> dict[str, Any]:
+    def _attach(self, connection: ControlConnection) -> dict[str, Any]:
         """Make `connection` the owner's, of a kernel that takes over a lingering session."""
         if self._owner is not None:
             raise SessionError(
@@ -135,7 +161,8 @@ class Supervisor:
         pid = peer_pid(connection.writer.get_extra_info("socket"))
         self._owner = connection
         self._lifeline = Lifeline(pid, self._owner_gone)
-        self._session_log.update(kernel_pid=pid)
+        # What the kernel before it has saved, only that one could have restored.
+        self._session_log.update(kernel_pid=pid, saved=None)
         self._session_log.history.listen(connection.writer, owner=True)
         return self._record.to_json()
 
@@ -145,15 +172,18 @@ class Supervisor:
         self._lifeline.close()
         if self._lingering is not None or self._ending.is_set():
             return
-        if not self._session_log.config.linger or not self._record.state.is_connected:
-            self.end("the kernel has ended")
+        linger = self._session_log.config.linger
+        if not linger or not self._record.state.is_connected:
+            self.end(say("Ended with its kernel."))
             return
-        message = say(
-            "The kernel has ended; its proxy lingers for {seconds} s.", seconds=f"{self._session_log.config.linger:.0f}"
+        if math.isinf(linger):
+            message = say("The kernel has ended; its proxy lingers until it is disconnected.")
+        else:
+            message = say("The kernel has ended; its proxy lingers for {seconds} s.", seconds=f"{linger:.0f}")
+        self._session_log.report(EventKind.WARNING, message)
+        self._lingering = asyncio.get_running_loop().call_later(
+            linger, self.end, say("Ended: no kernel has taken it over.")
         )
-        self._session_log.report(EventKind.WARNING, message, linger=self._session_log.config.linger)
-        loop = asyncio.get_running_loop()
-        self._lingering = loop.call_later(self._session_log.config.linger, self.end, "the linger time is over")
 
     async def _clean_up(self) -> None:
         """Remove everything of the session, in the cluster first; a step that fails does not stop the next one."""
@@ -178,8 +208,20 @@ class Supervisor:
         # The last event says that nothing is left, so a kernel that sees this process exit need not clean up.
         logger.info("closed")
         state = {} if left else {"state": SessionState.CLOSED}
-        self._session_log.history.add(Event(EventKind.STATE, left or say("Disconnected."), time.time(), state))
+        self._session_log.history.add(Event(EventKind.STATE, left or self._why_ended, time.time(), state))
         self._ended.set_result(left)
+
+
+def _changes(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that a reconnect changes.
+
+    Raises:
+      ConfigError: One has no valid value.
+    """
+    changes = {"wait": SETTINGS["wait"].check(params["wait"], "wait")} if "wait" in params else {}
+    if params.get("instances"):
+        changes["instances"] = SETTINGS["tpu"].check(params["instances"], "tpu")
+    return changes
 
 
 class Lifeline:

@@ -1,4 +1,4 @@
-"""What a connected program costs that computes nothing."""
+"""Cost of a connected program that computes nothing."""
 
 from __future__ import annotations
 

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.colocated import jax_calls
 from pathways_jupyter.session.kernel import jax_internals, jax_switch
 from pathways_jupyter.session.kernel.jax_switch import INSECURE_CREDENTIALS, JaxSwitch
-from pathways_jupyter.session.kernel.user_arrays import arrays_of
+from pathways_jupyter.session.kernel.user_arrays import all_of, described
 
 DEADLINE = 60.0
 
@@ -105,6 +106,7 @@ def test_arrays_of_the_processor_stay_usable_beside_the_proxy_and_after_it(targe
 def test_arrays_that_become_unusable_are_named_wherever_they_are(target):
     import jax
     import jax.numpy as jnp
+    import numpy as np
 
     switch = JaxSwitch()
     switch.activate(target)
@@ -118,8 +120,21 @@ def test_arrays_that_become_unusable_are_named_wherever_they_are(target):
         "text": "x",
         "module": jax,
     }
+    # Counted once: a second variable, and shards that JAX keeps once they were seen, are the same array.
+    variables["same"] = variables["x"]
+    devices = jax.sharding.Mesh(np.array(jax.devices()), "x")
+    rows = jax.sharding.NamedSharding(devices, jax.sharding.PartitionSpec("x"))
+    variables["rows"] = jax.device_put(np.ones(8, np.int8), rows)
+    assert len(variables["rows"].addressable_shards) == 8
+    hidden = [jnp.ones((5,))]
+    assert switch.count_arrays() == {"count": 5, "bytes": 12 + 16 + 8 + 8 + 20}
     lost = switch.deactivate(variables).unusable
+    assert hidden[0].is_deleted()
+    assert sum(each.nbytes for each in lost) == 64
+    assert described(lost).endswith(", 1 array that no variable holds")
     assert sorted(str(each) for each in lost) == [
+        "no variable: float32[5]",
+        "rows: int8[8]",
         "tree['key']: key<fry>[]",
         "tree['layers'][0]: float32[4]",
         "x: bfloat16[2,3]",
@@ -172,9 +187,9 @@ def test_a_jax_with_another_inside_is_refused_before_anything_changes(monkeypatc
 
 def test_the_names_that_are_checked_are_those_that_the_sources_touch():
     """Nothing of JAX's inside is reached but through the one module that checks it, and only by names it lists."""
-    package = Path(jax_internals.__file__).parent
+    package, colocated = Path(jax_internals.__file__).parent, Path(jax_calls.__file__).parent
     touched = set()
-    for path in package.glob("*.py"):
+    for path in (*package.glob("*.py"), *colocated.glob("*.py")):
         source = path.read_text(encoding="utf-8")
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, (ast.Import, ast.ImportFrom)) and path.name != "jax_internals.py":
@@ -183,6 +198,28 @@ def test_the_names_that_are_checked_are_those_that_the_sources_touch():
             if isinstance(node, ast.Attribute) and ast.unparse(node.value) in {"bridge", "internals.bridge"}:
                 touched.add(node.attr)
     assert touched == set(jax_internals._NAMES["bridge"])
+
+
+@pytest.mark.parametrize("module", ["colocated", "streams"])
+def test_a_jax_without_what_colocated_calls_need_warns_in_one_sentence(module, monkeypatch):
+    monkeypatch.setitem(jax_internals._NAMES, module, ("_moved_elsewhere",))
+    jax_internals.load_calls.cache_clear()
+    said = r"JAX [\d.]+ cannot leave an interrupted colocated call behind, .* it has no .*\._moved_elsewhere\.$"
+    with pytest.warns(UserWarning, match=said):
+        jax_calls.leave_interrupted_calls()
+    assert "_moved_elsewhere" in jax_calls.leave_behind(interrupted_in_jax())
+
+
+def interrupted_in_jax():
+    """An Interrupt during a call of JAX."""
+    import jax
+
+    def fail(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        jax.tree.map(fail, 1)
+    return caught.value
 
 
 def test_a_pytree_that_refuses_to_be_looked_into_does_no_harm():
@@ -198,7 +235,7 @@ def test_a_pytree_that_refuses_to_be_looked_into_does_no_harm():
             return cls()
 
     x = jax.numpy.ones(2)
-    found = arrays_of([x.device.client], {"stubborn": Stubborn(), "x": x})
+    found = all_of(x.device.client, {"stubborn": Stubborn(), "x": x})
     assert [each.name for each in found] == ["x"]
 
 

@@ -1,4 +1,4 @@
-"""What a process knows of itself where it is no kernel."""
+"""Facts of a process about itself where it is no kernel."""
 
 import sys
 from types import ModuleType

@@ -12,10 +12,13 @@ import signal
 import subprocess
 from dataclasses import replace
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import psutil
 import pytest
-from network_way import network_way
 
+from benchmarks.link import Link
 from pathways_jupyter.base.errors import CapacityError, ServiceError, SessionError
 from pathways_jupyter.base.events import EventKind, SessionState
 from pathways_jupyter.service.names import JOB_INDEX_LABEL, PROXY_CONTAINER, REPLICATED_JOB_LABEL
@@ -71,7 +74,8 @@ def test_connecting_reports_each_stage_and_gives_devices_by_slice_and_disconnect
     assert (record.state, record.kernel_pid, record.instances) == ("connected", os.getpid(), {TYPE: 2})
     status = made.status()
     assert status.sent > record.sent, "the tunnel has carried the sum since the record was written"
-    assert replace(status, sent=record.sent, received=record.received) == record
+    assert status.round_trip > 0, "what is written changes only with the state"
+    assert replace(status, sent=record.sent, received=record.received, round_trip=record.round_trip) == record
     ended = made.disconnect()
     assert ended.left == ""
     assert made.state is SessionState.CLOSED
@@ -205,6 +209,18 @@ def test_reconnecting_works_when_nothing_is_wrong(connected):
     assert jax.numpy.ones(4).sum() == 4
 
 
+def test_anyone_learns_what_arrays_a_session_has_also_while_its_kernel_computes(connected):
+    held = [jnp.arange(8.0), jax.device_put(np.ones((1000, 1000), np.float32), connected.devices()[-1])]
+    # Of another client, which outlives the session.
+    elsewhere = jax.device_put(np.ones(3), jax.devices("cpu")[0])
+    assert client.request(connected.record, Method.ARRAYS) == {"count": 2, "bytes": 4_000_032}
+    held.pop().delete()
+    assert client.request(connected.record, Method.ARRAYS) == {"count": 1, "bytes": 32}
+    connected.reconnect({})
+    assert client.request(connected.record, Method.ARRAYS) == {"count": 0, "bytes": 0}
+    assert float(elsewhere.sum()) == 3
+
+
 def test_a_session_that_is_over_cannot_be_reconnected_and_says_so(config, gone):
     with session.connect(config(1)) as made:
         pass
@@ -245,17 +261,17 @@ def test_a_status_after_a_call_that_failed_does_not_say_connected(config, cluste
     import jax
 
     with (
-        network_way(cluster.kubeconfig) as way,
-        session.connect(config(1, kubeconfig=str(way.write(tmp_path / "kubeconfig")), relay=False)) as made,
+        Link(cluster.kubeconfig) as link,
+        session.connect(config(1, kubeconfig=str(link.write(tmp_path / "kubeconfig")), relay=False)) as made,
     ):
-        getattr(way, what)()
+        getattr(link, what)()
         with pytest.raises(jax.errors.JaxRuntimeError):
             (jax.numpy.ones(4) + 1).block_until_ready()
         # The supervisor asks the cluster, which cannot be reached, why the tunnel has broken.
         assert made.status().state is SessionState.LOST
-        way.thaw()
-        way.reset()
-        way.open()
+        link.thaw()
+        link.reset()
+        link.open()
 
 
 def test_a_supervisor_that_dies_is_reported_swept_and_replaced(connected, gone):
@@ -306,7 +322,7 @@ def test_slices_that_are_taken_are_named_with_who_holds_them(config, hold, gone)
     assert "--wait" in refused.value.hint
     gone(connecting._link.session)
     messages = [event.message for event in connecting._link.events()]
-    assert messages[-2:] == ["Ending the session; it has no proxy.", "Disconnected."]
+    assert messages[-2:] == ["Ending the session; it has no proxy.", "The session has ended."]
     assert session.current() is None
 
 

@@ -1,4 +1,4 @@
-"""What JAX's C++ side writes to the standard error of a kernel or script that was connected: nothing."""
+"""Silence of JAX's C++ side on the standard error of a kernel or script that was connected."""
 
 from __future__ import annotations
 

@@ -204,6 +204,13 @@ def test_a_program_that_knows_nothing_of_pathways_runs_on_tpus(run, gone):
     gone(program.session)
 
 
+def test_a_program_that_used_no_tpu_is_reported(run):
+    program = run("import os; os.environ['JAX_PLATFORMS'] = 'cpu'\nimport jax; print(jax.devices()[0].platform)")
+    assert program.end() == 0, program.errors
+    assert program.out == "cpu\n"
+    assert "pathways-jupyter: The program used no TPU: it never connected to its proxy." in program.errors
+
+
 @pytest.mark.soak
 def test_a_program_may_initialize_pathwaysutils_after_jax_was_used(run):
     program = run(INITIALIZED_LATE, "-q")
@@ -228,6 +235,7 @@ def test_children_that_a_parent_forks_share_the_proxy(run):
     program = run(FORKING, "-q")
     assert program.end() == 0, program.errors
     assert program.out == "[4, 8]\n"
+    assert "used no TPU" not in program.errors
 
 
 def test_sigterm_reaches_the_program_while_it_still_has_its_tpus(run, gone):

@@ -24,7 +24,7 @@ from pathways_jupyter.local import cluster as local
 from pathways_jupyter.service.checks import Level
 from pathways_jupyter.session import clusters, protocol, registry
 from pathways_jupyter.session.kernel import spawn
-from pathways_jupyter.session.kernel.supervisor_link import Link
+from pathways_jupyter.session.kernel.supervisor_link import SupervisorLink
 from pathways_jupyter.session.protocol import Method
 
 DEADLINE = 60.0
@@ -32,14 +32,14 @@ TYPE = "tpuv6e:2x2"
 
 
 @pytest.fixture
-def own() -> Iterator[local.Cluster]:
+def own() -> Iterator[local.LocalCluster]:
     """A cluster that may be ended."""
     name = f"t{uuid.uuid4().hex[:6]}"
     yield local.up({TYPE: 1}, name=name)
     local.down(name)
 
 
-def connect(cluster: local.Cluster) -> Link:
+def connect(cluster: local.LocalCluster) -> SupervisorLink:
     link = spawn.supervisor()
     config = ConnectConfig(instances={TYPE: 1}, kubeconfig=str(cluster.kubeconfig), local=True)
     asked = {"config": protocol.config_to_json(config), "kernel_pid": os.getpid()}
@@ -47,22 +47,22 @@ def connect(cluster: local.Cluster) -> Link:
     return link
 
 
-def killed(cluster: local.Cluster) -> None:
+def killed(cluster: local.LocalCluster) -> None:
     os.kill(cluster.pid, signal.SIGKILL)
 
 
-def ended(cluster: local.Cluster) -> None:
+def ended(cluster: local.LocalCluster) -> None:
     assert local.down(cluster.name)
 
 
-def replaced(cluster: local.Cluster) -> None:
+def replaced(cluster: local.LocalCluster) -> None:
     assert local.down(cluster.name)
     local.up({TYPE: 1}, name=cluster.name)
 
 
 @pytest.mark.parametrize("end", [ended, killed, replaced])
 def test_a_session_of_a_cluster_that_has_ended_ends_with_its_kernel_and_leaves_nothing(
-    own, end: Callable[[local.Cluster], None], nothing_left
+    own, end: Callable[[local.LocalCluster], None], nothing_left
 ):
     link = connect(own)
     assert registry.read(link.session) is not None
@@ -113,11 +113,12 @@ def list_pods(where: ConnectConfig) -> object:
 
 
 def stream_changes(where: ConnectConfig) -> object:
-    return list(clusters.stream(where, lambda client, namespace: watch(client, objects.PODS, namespace=namespace)))
+    with clusters.stream(where, lambda client, name: watch(client, objects.PODS, namespace=name)) as changes:
+        return list(changes)
 
 
 def heal(where: ConnectConfig) -> object:
-    return faults.heal(fault_targets.Target(where, "pathways-cluster", is_service=True))
+    return faults.heal(fault_targets.FaultTarget(where, "pathways-cluster", is_service=True))
 
 
 @pytest.mark.parametrize("end", [ended, killed])

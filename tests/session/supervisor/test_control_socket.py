@@ -15,7 +15,7 @@ import pytest
 from pathways_jupyter.base.events import Event, EventKind
 from pathways_jupyter.session import client, protocol, registry
 from pathways_jupyter.session.kernel import spawn
-from pathways_jupyter.session.kernel.supervisor_link import Link
+from pathways_jupyter.session.kernel.supervisor_link import SupervisorLink
 from pathways_jupyter.session.protocol import Method, Request
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor import control_socket, session_log
@@ -33,7 +33,7 @@ HOSTILE = [
 
 
 @pytest.fixture
-def session(config) -> Link:
+def session(config) -> SupervisorLink:
     link = spawn.supervisor()
     asked = {"config": protocol.config_to_json(config(1)), "kernel_pid": os.getpid()}
     link.answer(link.ask(Method.START, **asked), patience=DEADLINE)
@@ -41,7 +41,7 @@ def session(config) -> Link:
     assert link.close(patience=DEADLINE)
 
 
-def record_of(link: Link) -> SessionRecord:
+def record_of(link: SupervisorLink) -> SessionRecord:
     record = registry.read(link.session)
     assert record is not None
     return record
@@ -79,8 +79,8 @@ def test_a_client_that_never_reads_is_held_up_and_keeps_no_other_from_an_answer(
 
 
 @contextlib.asynccontextmanager
-async def serving(path: Path, handle: control_socket.Handler) -> AsyncIterator[list[control_socket.Connection]]:
-    ended: list[control_socket.Connection] = []
+async def serving(path: Path, handle: control_socket.Handler) -> AsyncIterator[list[control_socket.ControlConnection]]:
+    ended: list[control_socket.ControlConnection] = []
     server = await control_socket.listen(path, handle, ended.append)
     try:
         yield ended
@@ -91,7 +91,7 @@ async def serving(path: Path, handle: control_socket.Handler) -> AsyncIterator[l
 async def test_requests_beyond_a_number_wait_until_others_are_answered(tmp_path):
     path, begun, release = tmp_path / "s.sock", asyncio.Queue[int](), asyncio.Event()
 
-    async def handle(request: Request, connection: control_socket.Connection) -> int:
+    async def handle(request: Request, connection: control_socket.ControlConnection) -> int:
         begun.put_nowait(request.id)
         await release.wait()
         return request.id

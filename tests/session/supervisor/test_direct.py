@@ -1,4 +1,4 @@
-"""Which way the bytes go: never unencrypted over a network that the user did not choose."""
+"""The data path in the cluster: never unencrypted over a network that the user did not choose."""
 
 import os
 import socket
@@ -9,7 +9,7 @@ from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.service import names, networkpolicy
 from pathways_jupyter.session.supervisor import direct
-from pathways_jupyter.session.supervisor.direct import Route
+from pathways_jupyter.session.supervisor.direct import DataPath
 
 
 def pod(ip="10.4.0.7", labels=(("app", "notebook"),), **annotations):
@@ -30,11 +30,11 @@ def elsewhere(tmp_path):
 
 
 def test_outside_of_the_cluster_it_is_the_tunnel(google):
-    assert direct.choose(ConnectConfig(), None, product_name=google) == Route()
+    assert direct.choose(ConnectConfig(), None, product_name=google) == DataPath()
 
 
 def test_on_google_cloud_it_is_encrypted(google):
-    assert direct.choose(ConnectConfig(), pod(), product_name=google) == Route("alts")
+    assert direct.choose(ConnectConfig(), pod(), product_name=google) == DataPath("alts")
 
 
 def test_elsewhere_it_is_the_tunnel_and_the_reason_is_given(elsewhere):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 
-from network_way import network_way
-
+from benchmarks.link import Link
 from pathways_jupyter.base.events import EventKind
 from pathways_jupyter.kube import websocket
 from pathways_jupyter.session.kernel import session
@@ -16,8 +15,8 @@ LONGEST_SECONDS = 25.0
 
 
 def test_a_connection_without_a_relay_on_which_nothing_comes_back_is_noticed(cluster, config, tmp_path, gone):
-    with network_way(cluster.kubeconfig) as way:
-        kubeconfig = way.write(tmp_path / "kubeconfig")
+    with Link(cluster.kubeconfig) as link:
+        kubeconfig = link.write(tmp_path / "kubeconfig")
         with (
             session.connect(config(1, kubeconfig=str(kubeconfig), relay=False)) as made,
             socket.socket(socket.AF_UNIX) as program,
@@ -27,13 +26,13 @@ def test_a_connection_without_a_relay_on_which_nothing_comes_back_is_noticed(clu
             program.connect(made.record.tunnel)
             # The first bytes of a gRPC server show that the connection reaches the proxy.
             assert program.recv(1)
-            way.freeze()
+            link.freeze()
             with contextlib.suppress(ConnectionError):
                 while program.recv(4096):
                     pass
             lost = next(event for event in made.follow(since) if event.kind is EventKind.PROXY_LOST)
             assert "stopped answering" in lost.message
-            way.thaw()
+            link.thaw()
         gone(made.id)
 
 

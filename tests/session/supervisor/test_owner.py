@@ -1,9 +1,10 @@
-"""Who owns a session, in one process with its supervisor, on the embedded cluster."""
+"""The owner of a session, in one process with its supervisor, on the embedded cluster."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -16,8 +17,9 @@ from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.session import client, protocol, registry
-from pathways_jupyter.session.protocol import Answer, Method, Request
-from pathways_jupyter.session.supervisor.control_socket import Connection
+from pathways_jupyter.session.protocol import Method, Request, Response
+from pathways_jupyter.session.supervisor import supervisor
+from pathways_jupyter.session.supervisor.control_socket import ControlConnection
 from pathways_jupyter.session.supervisor.supervisor import Supervisor
 
 DEADLINE = 60.0
@@ -32,7 +34,7 @@ class Session:
 
     async def start(self) -> None:
         near, far = socket.socketpair()
-        self._owner = Connection(*await asyncio.open_connection(sock=near))
+        self._owner = ControlConnection(*await asyncio.open_connection(sock=near))
         _, self._kernel = await asyncio.open_connection(sock=far)
         self.supervisor = Supervisor(self.record, self._config, self._owner)
         self.running = asyncio.create_task(self.supervisor.run())
@@ -77,9 +79,21 @@ async def test_a_session_ends_with_its_kernel(sessions):
         record = await made.first
         assert record["state"] == SessionState.CONNECTED
         assert (await made.ask(Method.STATUS))["pid"] == os.getpid()
+        followed = asyncio.create_task(_last_words(made.record))
+        await made.ask(Method.EVENTS)
         await made.leave()
         await made.running
         assert registry.read(made.record.id) is None
+        # Not "Disconnected.", which a user does.
+        assert await followed == "Ended with its kernel."
+
+
+async def _last_words(record):
+    async with contextlib.aclosing(client.follow(record)) as events:
+        async for event in events:
+            if event.data.get("state") == SessionState.CLOSED:
+                return event.message
+    return ""
 
 
 async def test_a_session_is_not_taken_from_a_kernel_that_runs(sessions):
@@ -89,14 +103,21 @@ async def test_a_session_is_not_taken_from_a_kernel_that_runs(sessions):
             await made.ask(Method.ATTACH)
 
 
+async def test_how_many_arrays_a_kernel_has_is_not_known_where_it_does_not_say(sessions, monkeypatch):
+    monkeypatch.setattr(supervisor, "_KERNEL_SECONDS", 0.1)
+    async with sessions() as made:
+        await made.first
+        assert await made.ask(Method.ARRAYS) is None
+
+
 async def test_a_session_that_lingers_belongs_to_the_kernel_that_attaches(sessions):
-    async with sessions(linger=DEADLINE) as made:
+    async with sessions(linger=math.inf) as made:
         job = (await made.first)["job"]
         await made.leave()
         reader, writer = await asyncio.open_unix_connection(made.record.socket, limit=protocol.MAX_LINE)
         writer.write(protocol.encode(Request(1, Method.ATTACH)))
         answer = None
-        while not isinstance(answer, Answer):
+        while not isinstance(answer, Response):
             answer = protocol.decode(await reader.readline())
         assert answer.error is None
         assert (answer.result["kernel_pid"], answer.result["job"]) == (os.getpid(), job)
@@ -120,7 +141,7 @@ async def test_a_session_that_ends_refuses_what_would_make_a_proxy(sessions, hol
     await asyncio.to_thread(hold, 2)
     async with sessions(wait=DEADLINE) as made:
         await made.leave()
-        with pytest.raises(SessionError, match="ended before it was connected"):
+        with pytest.raises(SessionError, match=r"ended before it was connected\. Ended with its kernel\."):
             await made.first
         await made.running
         with pytest.raises(SessionError, match="is ending"):

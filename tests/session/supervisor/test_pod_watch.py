@@ -11,12 +11,14 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS
+from pathways_jupyter.service import names
 from pathways_jupyter.session.supervisor import pod_watch
 from pathways_jupyter.session.supervisor.pod_watch import PodEnded, PodWatch, RelayRefused
 from pathways_jupyter.tunnel.relay import container as relay
 
 DEADLINE = 60.0
-LABELS = {"proxy": "p1"}
+LABELS = {"proxy": "p1", names.JOB_UID_LABEL: "p1"}
+JOB = {"metadata": {"uid": "p1"}, "spec": {}}
 READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
 
@@ -28,6 +30,7 @@ class Pods:
         self.client = client
         self.said: asyncio.Queue[str] = asyncio.Queue()
         self.watch = PodWatch(client, "default", "proxy=p1", progress=self.said.put_nowait)
+        self.watch.expect(JOB, relay=False)
 
     async def until_said(self, words: str) -> None:
         """Wait until the watch reports `words`; it has looked at all that was done before."""
@@ -107,8 +110,10 @@ def relay_waits(**about: object) -> dict:
     return {"initContainerStatuses": [{"name": relay.NAME, "image": "i:1", "state": waiting}]}
 
 
-def watch_relay(pods: Pods, labels: str = "proxy=p1", **options: bool) -> PodWatch:
-    return PodWatch(pods.client, "default", labels, progress=pods.said.put_nowait, relay=True, **options)
+def watch_relay(pods: Pods, labels: str = "proxy=p1", **spec: bool) -> PodWatch:
+    watch = PodWatch(pods.client, "default", labels, progress=pods.said.put_nowait)
+    watch.expect({**JOB, "spec": spec}, relay=True)
+    return watch
 
 
 @pytest.mark.parametrize(
@@ -157,7 +162,7 @@ async def test_a_relay_is_not_late_while_its_pod_cannot_run_anything(pods, monke
 async def test_a_suspended_job_may_have_its_pod_later(pods, monkeypatch):
     monkeypatch.setattr(pod_watch, "RELAY_START_SECONDS", 0.5)
     async with asyncio.timeout(DEADLINE):
-        watch, late = watch_relay(pods, suspended=True), watch_relay(pods)
+        watch, late = watch_relay(pods, suspend=True), watch_relay(pods)
         with pytest.raises(RelayRefused):
             await late.ready
         assert not watch.ready.done()

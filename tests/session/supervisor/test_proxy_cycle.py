@@ -18,7 +18,7 @@ from pathways_jupyter.base.events import Event, EventKind, SessionState
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBS, PODS
+from pathways_jupyter.kube.objects import JOBS, LEASES, PODS
 from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.supervisor.proxy_cycle import ProxyCycle
 from pathways_jupyter.session.supervisor.session_log import SessionLog
@@ -152,7 +152,7 @@ async def test_a_session_goes_on_without_a_relay_that_its_cluster_does_not_take(
         await made.until(SessionState.CONNECTED)
         (warning,) = made.warnings
         assert re.search(reason, warning)
-        made.cycle.reconnect()
+        made.cycle.reconnect({})
         await made.cycle.outcome()
         await made.until(SessionState.STARTING)
         await made.until(SessionState.CONNECTED)
@@ -178,8 +178,40 @@ async def test_a_lost_proxy_is_removed_and_replaced_when_that_is_asked_for(cycle
             await objects.delete(client, PODS, first.pod, namespace=first.namespace, grace_seconds=0)
             await made.until(SessionState.LOST)
             assert made.cycle.present().state is SessionState.LOST
-            made.cycle.reconnect()
+            made.cycle.reconnect({})
             await made.cycle.outcome()
             second = await objects.find(client, PODS, made.log.record.pod, namespace=first.namespace)
             assert second["metadata"]["uid"] != pod["metadata"]["uid"]
             assert await objects.find(client, PODS, first.pod, namespace=first.namespace) is None
+
+
+@pytest.mark.parametrize("resource", [JOBS, LEASES], ids=lambda each: each.kind)
+async def test_a_reconnect_waits_for_the_cluster_to_remove_what_the_previous_proxy_had(
+    cycles, cluster, monkeypatch, resource
+):
+    refused, create = asyncio.Event(), objects.create
+
+    async def watched(client, kind, *arguments, **options):
+        try:
+            return await create(client, kind, *arguments, **options)
+        except ApiError as error:
+            if kind is resource and error.status == 409:
+                refused.set()
+            raise
+
+    monkeypatch.setattr(objects, "create", watched)
+    async with cycles() as made, Client(load(str(cluster.kubeconfig))) as client:
+        await made.cycle.outcome()
+        before = made.log.record
+        # As long as it has a finalizer the cluster only marks it, as while its garbage collector is behind.
+        hold = {"metadata": {"finalizers": ["example.com/slow"]}}
+        held = await objects.patch(client, resource, before.job, hold, namespace=before.namespace)
+        made.cycle.reconnect({})
+        outcome = asyncio.ensure_future(made.cycle.outcome())
+        await asyncio.wait({outcome, asyncio.ensure_future(refused.wait())}, return_when=asyncio.FIRST_COMPLETED)
+        release = {"metadata": {"finalizers": None}}
+        await objects.patch(client, resource, before.job, release, namespace=before.namespace)
+        await outcome
+        found = await objects.get(client, resource, before.job, namespace=before.namespace)
+        assert found["metadata"]["uid"] != held["metadata"]["uid"]
+        assert refused.is_set()

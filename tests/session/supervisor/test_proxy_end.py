@@ -1,4 +1,4 @@
-"""What a proxy's Job says of its end, against an API server whose objects stay as the test makes them."""
+"""Reasons for a proxy's end from its Job, against an API server whose objects stay as the test makes them."""
 
 from __future__ import annotations
 

@@ -17,12 +17,14 @@ from pathways_jupyter.base.events import EventKind, SessionState
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import LEASES, PODS
-from pathways_jupyter.service import discovery
+from pathways_jupyter.kube.objects import JOBS, LEASES, PODS
+from pathways_jupyter.kube.watch import ChangeType, until_gone, watch
+from pathways_jupyter.service import discovery, leases, names
 from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.supervisor.proxy_session import Proxy
 from pathways_jupyter.session.supervisor.proxy_slices import ProxySlices
 from pathways_jupyter.session.supervisor.session_log import SessionLog
+from pathways_jupyter.tunnel.portforward import Forward
 
 DEADLINE = 60.0
 TYPE = "tpuv6e:2x2"
@@ -30,6 +32,10 @@ TYPE = "tpuv6e:2x2"
 
 def new_log(asked: ConnectConfig) -> SessionLog:
     return SessionLog(new_record(config=protocol.config_to_json(asked), instances=asked.instances), asked)
+
+
+def labels_of(job: objects.Object) -> str:
+    return f"{names.SESSION_LABEL}={job['metadata']['labels'][names.SESSION_LABEL]}"
 
 
 def reported(log: SessionLog, kind: EventKind) -> list[str]:
@@ -85,6 +91,62 @@ async def test_a_lease_that_is_deleted_ends_the_proxy(proxies, client):
         assert "Lease was deleted" in await proxy.lost()
 
 
+async def test_a_lease_that_is_deleted_ends_the_wait_for_slices(proxies, client, hold):
+    await asyncio.to_thread(hold, 2)
+
+    async def connect() -> None:
+        async with proxies(lease_seconds=1.0, wait=DEADLINE):
+            """Not reached: the slices stay taken."""
+
+    before = {each["metadata"]["uid"] for each in (await objects.list_(client, LEASES, namespace="default")).items}
+    connecting = asyncio.create_task(connect())
+    changes = watch(client, LEASES, namespace="default", labels=names.SESSIONS)
+    async with contextlib.aclosing(changes):
+        async for change in changes:
+            about = change.object.get("metadata") or {}
+            if about and about["uid"] not in before and change.type is ChangeType.MODIFIED:
+                # It was renewed, so it is in use.
+                await objects.delete(client, LEASES, about["name"], namespace="default")
+                break
+    with pytest.raises(ServiceError, match=r"did not start.* Lease was deleted"):
+        await connecting
+
+
+async def test_a_job_that_is_deleted_without_its_pod_while_its_lease_is_made_does_not_start(
+    proxies, client, monkeypatch
+):
+    create = leases.create
+
+    async def late(of, job, **options):
+        path = JOBS.item("default", job["metadata"]["name"])
+        await client.delete(path, body={"propagationPolicy": "Orphan"})
+        await until_gone(client, JOBS, namespace="default", labels=labels_of(job))
+        made = await create(of, job, **options)
+        # Its owner has gone, so the cluster removes it.
+        await until_gone(client, LEASES, namespace="default", labels=labels_of(job))
+        return made
+
+    monkeypatch.setattr(leases, "create", late)
+    with pytest.raises(ServiceError, match="Lease or its Job was deleted"):
+        async with proxies():
+            pass
+
+
+async def test_a_pod_that_is_deleted_when_the_tunnel_opens_is_the_reason(proxies, client, monkeypatch):
+    prepare = Forward.prepare
+
+    async def late(self):
+        for pod in (await objects.list_(client, PODS, namespace="default", labels=names.SESSIONS)).items:
+            await objects.delete(client, PODS, pod["metadata"]["name"], namespace="default", grace_seconds=0)
+        await prepare(self)
+
+    monkeypatch.setattr(Forward, "prepare", late)
+    with pytest.raises(ServiceError, match=r"ended before it could be used\. Pod .* deleted") as failed:
+        async with proxies():
+            pass
+    assert "all slices are taken" not in failed.value.hint
+
+
 async def test_a_proxy_that_ends_before_it_is_used_leaves_its_objects_to_be_removed(proxies):
     with pytest.raises(ServiceError, match="Its log says"):
         async with proxies(proxy_options=("--num_elastic_slices=many",)):
@@ -107,35 +169,34 @@ def choosing(client, config) -> Callable[..., Any]:
     return made
 
 
-async def test_free_slices_are_chosen_without_a_word(choosing, service):
+async def test_free_slices_are_chosen_without_a_word(choosing):
     slices, log = choosing(2)
-    slices.check(service)
-    await slices.choose(service)
+    await slices.choose(*await slices.look("default"))
     assert slices.instances == {TYPE: 2}
     assert not log.history._events
 
 
-async def test_fewer_are_taken_where_that_was_allowed(choosing, service, hold):
+async def test_fewer_are_taken_where_that_was_allowed(choosing, hold):
     await asyncio.to_thread(hold, 1)
     slices, log = choosing(2, at_least=1)
-    await slices.choose(service)
+    await slices.choose(*await slices.look("default"))
     assert slices.instances == {TYPE: 1}
     assert log.record.instances == {TYPE: 1}
     (warning,) = reported(log, EventKind.WARNING)
     assert "Taking 1 of 2 slices" in warning
 
 
-async def test_who_holds_them_is_named_where_too_few_are_free(choosing, service, hold):
+async def test_who_holds_them_is_named_where_too_few_are_free(choosing, hold):
     await asyncio.to_thread(hold, 1)
     slices, _ = choosing(2)
     with pytest.raises(CapacityError, match=r"1 of 2 slices .* \(holder\.ipynb\) holds 1"):
-        await slices.choose(service)
+        await slices.choose(*await slices.look("default"))
 
 
-async def test_they_are_chosen_when_their_holder_goes(choosing, service, hold):
+async def test_they_are_chosen_when_their_holder_goes(choosing, hold):
     holder = await asyncio.to_thread(hold, 2)
     slices, log = choosing(2, at_least=2, wait=DEADLINE)
-    choice = asyncio.create_task(slices.choose(service))
+    choice = asyncio.create_task(slices.choose(*await slices.look("default")))
     await asyncio.to_thread(wait_until, lambda: log.record.state is SessionState.WAITING)
     assert not choice.done()
     holder.close()
@@ -143,17 +204,18 @@ async def test_they_are_chosen_when_their_holder_goes(choosing, service, hold):
     assert slices.instances == {TYPE: 2}
 
 
-async def test_what_a_service_can_never_give_is_refused(choosing, service):
+async def test_what_a_service_can_never_give_is_refused(service):
     with pytest.raises(CapacityError, match="2 slices in all, but 3 were requested"):
-        choosing(3)[0].check(service)
+        discovery.check(service, {TYPE: 3})
     with pytest.raises(ServiceError, match=f"has slices of {TYPE}, not tpuv5e:4x4"):
-        choosing(0, instances={"tpuv5e:4x4": 1})[0].check(service)
+        discovery.check(service, {"tpuv5e:4x4": 1})
 
 
-async def test_one_that_joins_a_proxy_later_learns_its_slices_from_the_log(proxies, choosing):
+async def test_one_that_joins_a_proxy_later_learns_its_slices_from_the_log(proxies, choosing, client):
     async with proxies() as (_, log):
         slices, joined = choosing(1)
-        following = asyncio.create_task(slices.follow(log.record.pod, "default", joined=True))
+        pod = await objects.find(client, PODS, log.record.pod, namespace="default")
+        following = asyncio.create_task(slices.follow(pod, joined=True))
         await asyncio.to_thread(wait_until, lambda: joined.record.slices)
         assert joined.record.slices == log.record.slices
         assert len(reported(joined, EventKind.SLICE_PLACED)) == 1

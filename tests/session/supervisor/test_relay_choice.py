@@ -1,4 +1,4 @@
-"""Which sessions have a relay beside their proxy."""
+"""Sessions with a relay beside their proxy, and without."""
 
 from __future__ import annotations
 

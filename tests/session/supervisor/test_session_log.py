@@ -1,4 +1,4 @@
-"""What a session's log says, of interruptions above all, as `%pathways events` shows it."""
+"""A session's log, of interruptions above all, as `%pathways events` shows it."""
 
 from __future__ import annotations
 

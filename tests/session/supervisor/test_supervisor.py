@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import psutil
 import pytest
@@ -15,6 +17,7 @@ from pathways_jupyter.session.kernel import session, spawn
 from pathways_jupyter.session.protocol import Method
 
 DEADLINE = 60.0
+SUPPORT = Path(__file__).parents[2] / "support"
 ONE = {"tpuv6e:2x2": 1}
 
 
@@ -36,6 +39,19 @@ def test_an_attempt_that_is_dropped_before_it_is_iterated_starts_no_supervisor(r
     assert set(psutil.Process().children()) <= processes
 
 
+def test_an_attempt_is_given_up_without_waiting_for_a_supervisor_that_is_still_starting(monkeypatch, nothing_left):
+    monkeypatch.setattr(spawn, "SUPERVISOR", "hanging_supervisor")
+    monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
+    connecting = session.start(ConnectConfig(instances=ONE))
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt), connecting:
+        list(connecting)
+    timer.join()
+    nothing_left(connecting._link.session)
+    assert connecting._link.ended
+
+
 def test_without_a_kubeconfig_nothing_is_changed_and_nothing_left(nothing_left):
     connecting = session.start(ConnectConfig(instances=ONE))
     with pytest.raises(ConfigError, match="no kubeconfig") as refused:
@@ -45,7 +61,7 @@ def test_without_a_kubeconfig_nothing_is_changed_and_nothing_left(nothing_left):
     assert session.current() is None
 
 
-def test_an_unreachable_api_server_is_reported_at_once(unreachable, nothing_left):
+def test_an_unreachable_api_server_is_reported_within_seconds(unreachable, nothing_left):
     connecting = session.start(ConnectConfig(instances=ONE, kubeconfig=str(unreachable)))
     with pytest.raises(ClusterError, match="cannot be reached: connection refused"):
         list(connecting)

@@ -1,0 +1,84 @@
+"""A session is suspended by its kernel when nothing was computed, after a notice, and never without the kernel."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+from session_records import new_record
+
+from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.events import SessionState
+from pathways_jupyter.session.protocol import Method
+from pathways_jupyter.session.supervisor.idle_guard import IdleGuard
+from pathways_jupyter.session.supervisor.session_log import SessionLog
+
+DEADLINE = 30.0
+
+
+class Kernel:
+    """Answers, and says what it was asked."""
+
+    def __init__(self, idle: float | None) -> None:
+        self.idle = idle
+        self.asked: asyncio.Queue[Method] = asyncio.Queue()
+
+    async def ask(self, method):
+        await self.asked.put(method)
+        return self.idle if method is Method.IDLE else True
+
+
+@contextlib.asynccontextmanager
+async def guarded(kernel: Kernel, *, user: float = 0.0, service: float = 0.0) -> AsyncIterator[SessionLog]:
+    log = SessionLog(new_record(state=SessionState.CONNECTED), ConnectConfig(suspend_after=user))
+    log.service_suspends_after = service
+    task = asyncio.create_task(IdleGuard(log, kernel.ask).run())
+    try:
+        async with asyncio.timeout(DEADLINE):
+            yield log
+    finally:
+        task.cancel()
+
+
+def notices(log: SessionLog) -> list[str]:
+    return [event.message for event in log.history._events if "Nothing was computed" in event.message]
+
+
+async def test_it_says_so_before_and_asks_once():
+    kernel = Kernel(idle=100.0)
+    async with guarded(kernel, user=0.2) as log:
+        while await kernel.asked.get() is not Method.SUSPEND:
+            pass
+        assert len(notices(log)) == 1
+        for _ in range(5):
+            assert await kernel.asked.get() is Method.IDLE
+        # A cell has run: from there on it is counted anew.
+        kernel.idle = 0.0
+        while await kernel.asked.get() is not Method.IDLE or kernel.asked.qsize():
+            pass
+        kernel.idle = 100.0
+        while await kernel.asked.get() is not Method.SUSPEND:
+            pass
+        assert len(notices(log)) == 2
+
+
+@pytest.mark.parametrize("idle", [None, 0.0])
+async def test_a_kernel_that_is_busy_or_silent_keeps_its_session(idle):
+    kernel = Kernel(idle)
+    async with guarded(kernel, user=0.1) as log:
+        for _ in range(10):
+            assert await kernel.asked.get() is Method.IDLE
+        assert not notices(log)
+
+
+@pytest.mark.parametrize(("user", "service", "limit"), [(0.0, 0.0, 0.0), (60.0, 0.0, 60.0), (0.0, 90.0, 90.0)])
+async def test_users_may_choose_less_than_the_service_and_not_more(user, service, limit):
+    log = SessionLog(new_record(), ConnectConfig(suspend_after=user))
+    log.service_suspends_after = service
+    assert log.suspend_after == limit
+    log.service_suspends_after = 30.0
+    assert log.suspend_after == 30.0
+    log.service_suspends_after = 7200.0
+    assert log.suspend_after == (user or 7200.0)
