@@ -1,0 +1,76 @@
+"""``saved``: the user's saves in a bucket, listed and deleted without a session."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+
+from pathways_jupyter.actions import cluster
+from pathways_jupyter.actions.shell import Action, Shell, Values
+from pathways_jupyter.base.errors import ConfigError, LocalClusterError
+from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.render import saved as picture
+from pathways_jupyter.render.view import View, said
+from pathways_jupyter.saved.saves import Saves
+from pathways_jupyter.service.names import current_user
+from pathways_jupyter.session import clusters
+from pathways_jupyter.session.variables import STORAGE_HOST, ChangedEnvironment
+
+
+def listing(shell: Shell, values: Values) -> View:
+    """Return the user's saves."""
+    with _saves(values) as saves:
+        return picture.listed(saves.list())
+
+
+def delete(shell: Shell, values: Values) -> View:
+    """Delete a save."""
+    name = str(values["name"])
+    with _saves(values) as saves:
+        if not values.get("yes") and not shell.confirm(f"Delete {name} with its arrays?"):
+            return said("Not deleted.")
+        saves.delete(name)
+    return said(f"{name} is deleted.", {"name": name})
+
+
+def sweep(values: Values, *, dry_run: bool) -> tuple[str, ...]:
+    """Remove what saves of this user have left that were cut short, where a bucket is known; return the places of it.
+
+    Raises:
+      PathwaysError: The bucket failed.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            saves = stack.enter_context(_saves(values, others=False))
+        except (ConfigError, LocalClusterError):
+            return ()
+        return saves.sweep(dry_run=dry_run)
+
+
+@contextlib.contextmanager
+def _saves(values: Values, *, others: bool = True) -> Iterator[Saves]:
+    """Context manager over the saves in the bucket that is named, that of the session, or the embedded cluster's.
+
+    Args:
+      others: Whether the only session on this machine counts.
+
+    Raises:
+      ConfigError: There is none, or a package is missing.
+    """
+    bucket = str(values.get("gcs_bucket") or "") or clusters.bucket(cluster.where(values, others=others))
+    if not bucket:
+        raise ConfigError(
+            "There is no bucket to look in.",
+            hint=advice("Name one with {gcs_bucket:gs://...}, or the embedded cluster with {local}."),
+        )
+    storage, environment = clusters.storage_of(bucket), ChangedEnvironment()
+    if storage is not None and STORAGE_HOST not in os.environ:
+        environment.set(storage.variables)
+    try:
+        yield Saves(bucket, current_user())
+    finally:
+        environment.restore()
+
+
+ACTIONS: Mapping[str, Action] = {"saved": listing, "saved delete": delete}

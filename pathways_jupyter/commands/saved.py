@@ -1,0 +1,85 @@
+"""``%pathways save`` and ``load``: variables with their arrays that outlive the kernel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pathways_jupyter.base.sentences import Face
+from pathways_jupyter.commands.declaration import CLUSTER, SETTING_OPTIONS, Command, Option, ValueKind, Word
+
+_IN_TERMINAL = "Hosts write and read for a session; a script says session.save() and session.load()."
+_WHERE = (Option("--gcs-bucket", "look in this bucket", metavar="gs://...", default="the session's"), *CLUSTER)
+_NAME = Word("name", "the name of the save: letters, digits, dots, dashes and underscores", required=True)
+
+COMMANDS = (
+    Command(
+        "suspend",
+        "Save all arrays on TPUs, then remove the proxy, so that its slices are free for others.",
+        options=(Option("--yes", "do not ask if some arrays cannot be kept", ValueKind.FLAG, short="-y"),),
+        examples={"suspend": "says how much is kept, and names what cannot be"},
+        details="The notebook's kernel keeps running; %pathways resume brings the arrays back. An Interrupt while they "
+        "are written leaves the session as it was.",
+        in_terminal="A script says session.suspend().",
+        only=Face.NOTEBOOK,
+    ),
+    Command(
+        "resume",
+        "Get slices again, and put the arrays of a suspend where they were.",
+        options=(
+            Option(
+                "--wait",
+                "wait for taken slices, for SECONDS or without limit",
+                ValueKind.SECONDS,
+                default="as it was connected",
+            ),
+            replace(SETTING_OPTIONS["tpu"], help="fewer or more slices of the same type, TYPE=COUNT", aliases=()),
+            Option("--yes", "do not ask if some arrays do not fit fewer slices", ValueKind.FLAG, short="-y"),
+        ),
+        examples={
+            "resume": "the same slices as before",
+            "resume --wait 600": "ten minutes at most until they are free",
+            "resume --tpu tpuv6e:2x2=1": "on one slice; arrays that do not fit are named",
+        },
+        details="Variables, containers, attributes, meshes and shardings have the new devices then. On another number "
+        "of slices, meshes over all slices become smaller or larger, and arrays keep their partitions.",
+        in_terminal="A script says session.resume().",
+        only=Face.NOTEBOOK,
+    ),
+    Command(
+        "save",
+        "Save variables with their arrays on TPUs in the session's bucket; the hosts write them.",
+        words=(_NAME, Word("variables", "which variables; default: all that can be kept", many=True)),
+        examples={
+            "save friday": "all variables; what cannot be kept is named",
+            "save friday params step": "these two; an error if one cannot be kept",
+        },
+        details="A save is whole or not there: an older one of that name stays until the new one is whole.",
+        in_terminal=_IN_TERMINAL,
+        only=Face.NOTEBOOK,
+    ),
+    Command(
+        "load",
+        "Set the variables of a save, in this notebook or another one; the hosts read the arrays.",
+        words=(_NAME,),
+        examples={"load friday": "values, types and places are those that were saved"},
+        details="Other pytrees than lists, tuples and dictionaries come back as dictionaries of their leaves by path.",
+        in_terminal=_IN_TERMINAL,
+        only=Face.NOTEBOOK,
+    ),
+    Command(
+        "saved",
+        "Your saves in the session's bucket: size, age, notebook, variables.",
+        options=_WHERE,
+        examples={
+            "saved": "in the bucket of this notebook's session, or of the only session on this machine",
+            "saved --gcs-bucket gs://my-bucket/me": "without any session",
+        },
+    ),
+    Command(
+        "saved delete",
+        "Delete a save, after a question.",
+        words=(_NAME,),
+        options=(Option("--yes", "do not ask", ValueKind.FLAG, short="-y"), *_WHERE),
+        examples={"saved delete friday": "also one that is damaged"},
+    ),
+)

@@ -1,0 +1,100 @@
+"""``%pathways save``, ``load`` and ``saved``: variables of one kernel, in the next."""
+
+import json
+import re
+
+import pytest
+from waits import wait_until
+
+pytestmark = pytest.mark.timeout(180)
+
+CONNECT = "%pathways connect --local --tpu tpuv6e:2x2=1"
+STATE = """
+import jax, jax.numpy as jnp
+w = jax.device_put(jnp.arange(8.0), jax.devices()[2])
+state, lock = {"w": w, "step": 3}, __import__("threading").Lock()
+"""
+FROM_OUTSIDE = """
+from pathways_jupyter.session import client
+from pathways_jupyter.session.protocol import Method
+import pathways_jupyter
+session = pathways_jupyter.current_session()
+since = session.event_count
+client.request(session.record, Method.RECONNECT, patience=60)
+next(event for event in session.follow(since) if event.data.get("state") == "connected")
+"""
+HIDDEN = """
+def hidden():
+    held = jnp.ones(3)
+    yield held.shape
+values = hidden()
+assert next(values) == (3,)
+"""
+
+
+def test_variables_of_one_kernel_are_set_in_the_next(cluster, machine, notebook):
+    assert notebook.run("%load_ext pathways_jupyter").status == "ok"
+    assert "There is no bucket to look in." in notebook.run("%pathways saved").shown
+    assert "This notebook is not connected." in notebook.run("%pathways save friday").shown
+    assert notebook.run(CONNECT).status == "ok"
+    assert "no saves" in notebook.run("%pathways saved").text
+    assert notebook.run(STATE).status == "ok"
+    assert "There is no variable weights." in notebook.run("%pathways save friday weights").shown
+    assert "lock is a _thread.lock" in notebook.run("%pathways save friday lock").shown
+    ran = notebook.run("%pathways save friday")
+    assert "Saved as friday: 2 variables" in ran.text, ran.shown
+    assert "Left out: lock is a _thread.lock" in ran.text
+    assert "Suspended: 1 array (32 bytes) saved" in notebook.run("%pathways suspend").text
+    status = notebook.run("%pathways status").text
+    assert "suspended" in status
+    assert re.search(r"1 array \(32 bytes\) in gs://\S+/suspended-\w+", status), status
+    for cell in ("w + 1", "print(w)", "jnp.sum(w)", "import numpy; numpy.asarray(w)", "jnp.arange(9.0)"):
+        assert "%pathways resume brings its arrays back" in notebook.run(cell).text, cell
+    assert "the session is suspended. %pathways resume gets new slices" in notebook.run("jax.device_put(1.0)").shown
+    ran = notebook.run("%pathways resume")
+    assert "Resumed: 1 array (32 bytes)" in ran.text, ran.shown
+    assert "28.0 True" in notebook.run("print(w.sum(), state['w'] is w)").text
+    assert "is not suspended" in notebook.run("%pathways resume").shown
+    assert notebook.run("%pathways suspend").status == "ok"
+    assert "%pathways resume brings them back" in notebook.run("%pathways reconnect").shown
+    assert notebook.run(FROM_OUTSIDE).status == "ok"
+    ran = notebook.run("print(w.sum(), state['w'] is w)")
+    assert "28.0 True" in ran.text, ran.shown
+    assert "Resumed: 1 array (32 bytes)" in ran.text
+    assert notebook.run("%pathways suspend").status == "ok"
+    assert notebook.run(FROM_OUTSIDE).status == "ok"
+    assert "Resumed: 1 array (32 bytes)" in notebook.run("%pathways resume --wait 60").text
+    assert notebook.run(HIDDEN).status == "ok"
+    ran = notebook.run("%pathways suspend --yes")
+    assert "Not kept: float32[3], held by generator hidden." in ran.text, ran.shown
+    assert "Resumed: 1 array (32 bytes)" in notebook.run("%pathways resume").text
+    notebook.run("%pathways disconnect")
+    assert notebook.run("%reset -f").status == "ok"
+    assert notebook.run("%load_ext pathways_jupyter").status == "ok"
+    assert notebook.run(CONNECT).status == "ok"
+    ran = notebook.run("%pathways saved")
+    assert "friday" in ran.text, ran.shown
+    assert "w, state" in ran.text
+    (listed,) = json.loads(machine.cli("saved", "--json").stdout)
+    assert (listed["name"], listed["variables"]) == ("friday", ["w", "state"])
+    assert "friday" in machine.cli("saved", "--local").stdout
+    assert "Nothing to clean" in machine.cli("clean", "--local").stdout
+    assert "Loaded friday: w, state." in notebook.run("%pathways load friday").text
+    ran = notebook.run("import jax; print(w.sum(), state['w'] is w, state['step'], w.device == jax.devices()[2])")
+    assert "28.0 True 3 True" in ran.text, ran.shown
+    assert "friday is deleted." in machine.cli("saved", "delete", "friday", "--yes").stdout
+    assert "none of that name" in notebook.run("%pathways saved delete friday --yes").shown
+    assert "none of that name" in notebook.run("%pathways load friday").shown
+    notebook.run("%pathways disconnect")
+    ran = notebook.run(f"{CONNECT} --suspend-after 3s\nimport jax; w = jax.device_put(1.5, jax.devices()[1])")
+    assert ran.status == "ok", ran.shown
+    wait_until(lambda: "suspended" in machine.cli("sessions", "--json").stdout)
+    assert "Nothing was computed for" in notebook.run("%pathways events").text
+    assert "Resumed: 1 array" in notebook.run("%pathways resume").text
+    assert "1.5" in notebook.run("print(w)").text
+    assert notebook.run("%pathways suspend").status == "ok"
+    ran = notebook.run(f"{FROM_OUTSIDE}\nsession.saves.delete(f'suspended-{{session.id}}')")
+    assert ran.status == "ok", ran.shown
+    assert "The arrays of the suspended session are not back: suspended-" in notebook.run("print('a cell')").text
+    assert "there is none of that name" in notebook.run("%pathways resume").shown
+    notebook.run("%pathways disconnect")

@@ -1,0 +1,378 @@
+"""Variables are saved by the hosts of an embedded cluster, and loaded with another proxy; suspended and resumed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import threading
+import time
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from pathways_jupyter.base.bucket import open_bucket
+from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
+from pathways_jupyter.colocated import loss
+from pathways_jupyter.colocated.errors import CheckError
+from pathways_jupyter.saved import arrays as stored
+from pathways_jupyter.saved import saves as module
+from pathways_jupyter.saved.values import UnsavableError
+from pathways_jupyter.session import client
+from pathways_jupyter.session.kernel import session as sessions
+from pathways_jupyter.session.protocol import Method
+
+DEADLINE = 60.0
+TYPE = "tpuv6e:2x2"
+
+
+def mesh(session):
+    return jax.sharding.Mesh(np.array(session.devices()).reshape(2, 4), ("slice", "chip"))
+
+
+def of_all_kinds(session):
+    """Arrays of all kinds on a mesh, on one chip, and committed to none."""
+    on = mesh(session)
+    parts, whole, one = NamedSharding(on, P("slice", "chip")), NamedSharding(on, P()), session.devices()[5]
+    numbers = np.linspace(-3, 3, 64).reshape(8, 8)
+    values = {
+        name: numbers.astype(name)
+        for name in ("float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4", "int8", "bool")
+    }
+    found = {name: jax.device_put(value, parts) for name, value in values.items()}
+    found["nan"] = jax.device_put(np.array([0x7FC00001, 0x80000000], "uint32").view("float32"), whole)
+    found["complex64"] = jax.device_put((numbers * (1 + 2j)).astype("complex64"), parts)
+    found["zeros"] = jax.device_put(np.zeros((8, 8), np.float32), parts)
+    found["keys"] = jax.device_put(jax.random.split(jax.random.key(7), 8), NamedSharding(on, P("chip")))
+    found["key"] = jax.device_put(jax.random.key(3, impl="rbg"), one)
+    found["empty"] = jax.device_put(np.zeros((0, 3), "bfloat16"), one)
+    found["scalar"] = jax.device_put(np.int32(3), one)
+    found["free"] = jnp.arange(5)
+    return found
+
+
+def bits(array):
+    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+        array = jax.random.key_data(array)
+    value = np.asarray(array)
+    return value.astype("int8").tobytes() if value.dtype in (ml_dtypes.int4, ml_dtypes.uint4) else value.tobytes()
+
+
+def check_same(found, expected, *, devices, before):
+    assert found.keys() == expected.keys()
+    position = {device: number for number, device in enumerate(before)}
+    for name, (data, shape, dtype, committed, sharding) in expected.items():
+        array = found[name]
+        assert bits(array) == data, name
+        assert (array.shape, array.dtype, array.committed) == (shape, dtype, committed), name
+        moved = getattr(array.sharding, "spec", None), [devices.index(each) for each in order(array.sharding)]
+        assert moved == (getattr(sharding, "spec", None), [position[each] for each in order(sharding)]), name
+
+
+def order(sharding):
+    return list(sharding.mesh.devices.flat) if hasattr(sharding, "mesh") else list(sharding.device_set)
+
+
+def test_a_new_proxy_loads_the_same_bits_types_and_places(session):
+    arrays = of_all_kinds(session)
+    expected = {
+        name: (bits(each), each.shape, each.dtype, each.committed, each.sharding) for name, each in arrays.items()
+    }
+    before = session.devices()
+    shared = [arrays["float32"], 3, "three"]
+    saved = session.save("all", {"arrays": arrays, "alias": arrays["int4"], "lists": (shared, shared)})
+    assert saved.nbytes > 0
+    assert saved.variables == ("arrays", "alias", "lists")
+    session.reconnect({})
+    assert "all" in [each.name for each in session.saves.list()]
+    found = session.load("all")
+    check_same(found["arrays"], expected, devices=session.devices(), before=before)
+    assert found["alias"] is found["arrays"]["int4"]
+    assert found["lists"][0] is found["lists"][1]
+    assert found["lists"][0][0] is found["arrays"]["float32"]
+    session.saves.delete("all")
+    assert "all" not in [each.name for each in session.saves.list()]
+    with pytest.raises(PathwaysError, match=r"all cannot be loaded: there is none of that name\."):
+        session.load("all")
+
+
+def test_a_save_replaces_the_one_before_only_when_it_is_whole(session, monkeypatch):
+    session.save("model", {"n": 1, "x": jax.device_put(np.arange(8.0), session.devices()[0])})
+    bucket, place = open_bucket(), session.saves._base + "/model"
+    before = bucket.find(place)
+    with pytest.raises(UnsavableError, match=r"y is a .*lock"):
+        session.save("model", {"y": threading.Lock()})
+    written = stored.write
+
+    def cut_short(location, arrays, done):
+        written(location, arrays, done)
+        raise OSError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stored, "write", cut_short)
+        with pytest.raises(PathwaysError, match="killed"):
+            session.save("model", {"n": 2, "x": jax.device_put(np.arange(9.0), session.devices()[0])})
+    assert set(bucket.find(place)) > set(before)
+    assert session.load("model")["n"] == 1
+    session.save("model", {"n": 3})
+    assert bucket.find(place) == [f"{place}/index.json"]
+    assert session.load("model") == {"n": 3}
+
+
+def test_a_sweep_removes_what_was_cut_short_a_day_ago_and_nothing_else(session, monkeypatch):
+    x = {"x": jax.device_put(np.arange(8.0), session.devices()[0])}
+    session.save("whole", x)
+    written = stored.write
+
+    def killed(location, arrays, done):
+        written(location, arrays, done)
+        raise OSError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stored, "write", killed)
+        for name in ("whole", "new"):
+            with pytest.raises(PathwaysError, match="killed"):
+                session.save(name, x)
+    saves, tomorrow = session.saves, time.time() + 25 * 3600
+    assert saves.sweep() == ()
+    cut_short = saves.sweep(dry_run=True, at=tomorrow)
+    assert sorted(each.split("/")[-2] for each in cut_short) == ["new", "whole"]
+    assert saves.sweep(at=tomorrow) == cut_short
+    assert saves.sweep(at=tomorrow) == ()
+    np.testing.assert_array_equal(session.load("whole")["x"], np.arange(8.0))
+    assert not open_bucket().find(f"{saves._base}/new")
+    monkeypatch.setattr(module, "_LONGEST_SAVE_SECONDS", -1.0)
+    with pytest.raises(PathwaysError, match="longer than 12 hours"):
+        session.save("late", x)
+    assert "late" not in [each.name for each in saves.list()]
+    assert len(saves.sweep(at=tomorrow)) == 1
+
+
+def test_a_damaged_a_hostile_and_a_newer_save_are_one_sentence(session):
+    session.save("odd", {"x": jax.device_put(np.arange(8.0), session.devices()[0])})
+    bucket, place = open_bucket(), session.saves._base + "/odd"
+    path = f"{place}/index.json"
+    index = json.loads(bucket.cat_file(path))
+
+    def refused(match, **changes):
+        bucket.pipe_file(path, json.dumps({**index, **changes}).encode())
+        with pytest.raises(PathwaysError, match=match) as caught:
+            session.load("odd")
+        assert "\n" not in str(caught.value)
+
+    refused("saved in format 2, and this version reads 1", format=2)
+    refused("index cannot be read", content="../../other")
+    refused("index cannot be read", variables={"x y": 1})
+    refused("cannot be loaded", variables={"x": {"object": 1}})
+    (described,) = index["arrays"]
+    refused("cannot be loaded", arrays=[{**described, "shape": [1 << 40]}])
+    refused(
+        "at least 1000 chips, and here are 8", arrays=[{**described, "sharding": {"devices": [999], "memory": None}}]
+    )
+    bucket.pipe_file(path, b"[" * 100_000)
+    with pytest.raises(PathwaysError, match="index cannot be read"):
+        session.load("odd")
+    (listed,) = [each for each in session.saves.list() if each.name == "odd"]
+    assert "index cannot be read" in listed.unkept[0]
+    bucket.pipe_file(path, json.dumps(index).encode())
+    np.testing.assert_array_equal(session.load("odd")["x"], np.arange(8.0))
+    chunk = next(each for each in bucket.find(place) if each.endswith("/0/0"))
+    bucket.pipe_file(chunk, bucket.cat_file(chunk)[::-1])
+    with pytest.raises(PathwaysError, match=r"odd is damaged: its files are not those that were saved\."):
+        session.load("odd")
+
+
+def test_progress_is_in_pieces_and_gives_the_next_estimate(session, monkeypatch):
+    monkeypatch.setattr(stored, "_LEAST_PIECE_BYTES", 1 << 20)
+    monkeypatch.setattr(stored, "_MOST_PIECES", 3)
+    monkeypatch.setattr(module.pace, "_rates", {})
+    arrays = {f"x{n}": jax.device_put(np.full(1 << 18, n, np.float32), session.devices()[n % 3]) for n in range(6)}
+    before = session.suspension({"arrays": arrays})
+    assert before.seconds is None
+    said = []
+    session.save("pieces", arrays, report=lambda *what: said.append(what))
+    assert session.load("pieces", report=lambda *what: said.append(what)).keys() == arrays.keys()
+    for title in (module.WRITE, module.READ):
+        steps = [what for each, what in said if each == title]
+        assert steps[0] == "0 bytes of 6.3 MB"
+        assert steps[1].startswith("2.1 MB of 6.3 MB, about ")
+        assert steps[-1] == "6.3 MB of 6.3 MB"
+        assert len(steps) == 4
+    assert session.suspension({"arrays": arrays}).seconds > 0
+    session.saves.delete("pieces")
+
+
+def test_what_cannot_be_kept_of_all_variables_is_said(session, monkeypatch):
+    x = jax.device_put(np.arange(4.0), session.devices()[0])
+    local_array = jax.device_put(np.arange(4.0), jax.local_devices(backend="cpu")[0])
+    variables = {"x": x, "json": json, "_hidden": x, "here": local_array, "stack": contextlib.ExitStack()}
+    monkeypatch.setattr(sessions.process, "variables", lambda: variables)
+    saved = session.save("everything")
+    assert saved.variables == ("x",)
+    assert [each.partition(" ")[0] for each in saved.unkept] == ["here", "stack"]
+    assert list(session.load("everything")) == ["x"]
+
+
+@pytest.mark.parametrize("name", ["", "..", "../x", "a/b", ".hidden", "x" * 64])
+def test_a_name_is_no_path(session, name):
+    with pytest.raises(ConfigError, match="cannot be the name of a save"):
+        session.load(name)
+
+
+class Model:
+    def __init__(self, w):
+        self.w = w
+
+
+def kinds(variables):
+    return {name: (bits(each), each.dtype, each.committed) for name, each in variables["arrays"].items()}
+
+
+def test_every_place_holds_the_same_array_again(session):
+    arrays = of_all_kinds(session)
+    on = mesh(session)
+    w = arrays["float32"]
+    variables = {"arrays": arrays, "w": w, "pair": (w, 1), "model": Model(w), "mesh": on}
+    total = float(jax.jit(jnp.sum)(w))
+    del w, on
+    before, model = kinds(variables), variables["model"]
+    assert session.suspension(variables).unkept == []
+    suspended = session.suspend(variables)
+    assert suspended.count == len(arrays)
+    assert session.state == "suspended"
+    record = session.status()
+    assert record.slices == ()
+    saved = record.saved
+    assert (saved.count, saved.bytes) == (suspended.count, suspended.nbytes)
+    assert saved.place.startswith(f"{session.bucket}/saved/")
+    assert saved.place.endswith(f"/suspended-{session.id}")
+    assert str(saved) in str(record)
+    with pytest.raises(Exception, match="deleted"):
+        np.asarray(variables["w"])
+    with pytest.raises(SessionError, match="no devices"):
+        session.suspend(variables)
+    variables["mine"] = 3
+    session.resume()
+    assert session.state == "connected"
+    assert session.status().saved is None
+    assert kinds(variables) == before
+    assert variables["arrays"] is arrays
+    assert variables["model"] is model
+    assert variables["w"] is model.w is variables["pair"][0] is arrays["float32"]
+    assert set(variables["mesh"].devices.flat) == set(session.devices())
+    assert variables["w"].sharding == NamedSharding(variables["mesh"], P("slice", "chip"))
+    assert variables["mine"] == 3
+    assert float(jax.jit(jnp.sum)(variables["w"])) == total
+    assert not [each for each in session.saves.list() if each.name.startswith("suspended")]
+
+
+def test_what_only_a_generator_holds_is_named_and_asked_for(session):
+
+    def batches():
+        array = jax.device_put(np.ones((3, 5), np.float32), session.devices()[0])
+        while True:
+            yield array.shape
+
+    generator = batches()
+    next(generator)
+    variables = {"x": jax.device_put(np.arange(4.0), session.devices()[1]), "generator": generator}
+    with pytest.raises(UnsavableError, match=r"float32\[3,5\], held by generator .*batches"):
+        session.suspend(variables)
+    assert session.state == "connected"
+    assert session.suspend(variables, yes=True).count == 1
+    session.resume()
+    assert np.asarray(variables["x"]).tolist() == [0, 1, 2, 3]
+
+
+def test_a_failure_while_writing_leaves_the_session_as_it_was(session, monkeypatch):
+    variables = {"x": jax.device_put(np.arange(4.0), session.devices()[1])}
+    with pytest.raises(SessionError, match="is not suspended"):
+        session.resume()
+
+    def failing(location, arrays, done):
+        raise OSError("the bucket is full")
+
+    for error, raised in ((failing, PathwaysError), (interrupted, KeyboardInterrupt)):
+        with monkeypatch.context() as patch:
+            patch.setattr(stored, "write", error)
+            with pytest.raises(raised):
+                session.suspend(variables)
+        assert session.state == "connected"
+        assert np.asarray(variables["x"]).tolist() == [0, 1, 2, 3]
+
+
+def test_fewer_slices_reshard_what_fits_and_name_the_rest_before(session):
+    on = mesh(session)
+    w = jax.device_put(np.arange(32.0).reshape(4, 8), NamedSharding(on, P("slice", "chip")))
+    odd = jax.device_put(np.arange(6.0), NamedSharding(on, P("slice")))
+    chip = jax.device_put(np.arange(3), session.devices()[1])
+    far = jax.device_put(np.arange(5), session.devices()[6])
+    variables = {"w": w, "odd": odd, "chip": chip, "far": far, "mesh": on}
+    del w, odd, chip, far, on
+    session.suspend(variables)
+    with pytest.raises(ConfigError, match=f"on slices of {TYPE}"):
+        session.resume(tpu="tpuv5e:4x4=1")
+    with pytest.raises(UnsavableError, match=r"1 array cannot be on 1 slice: int32\[5\] with a chip of its own"):
+        session.resume(tpu=f"{TYPE}=1")
+    assert session.state == "suspended"
+    resumed = session.resume(tpu=f"{TYPE}=1", wait=30, yes=True)
+    assert len(session.devices()) == 4
+    assert session.config.wait == session.record.config["wait"] == 30
+    assert variables["mesh"].devices.shape == (1, 4)
+    assert variables["w"].sharding == NamedSharding(variables["mesh"], P("slice", "chip"))
+    assert np.asarray(variables["w"]).tolist() == np.arange(32.0).reshape(4, 8).tolist()
+    assert np.asarray(variables["odd"]).tolist() == list(range(6))
+    assert variables["chip"].device == session.devices()[1]
+    assert variables["far"].is_deleted()
+    place = resumed.left.rpartition(" ")[2]
+    assert place in [each.name for each in session.saves.list()]
+    session.saves.delete(place)
+    del variables["far"]
+    session.suspend(variables)
+    session.resume(tpu=f"{TYPE}=2")
+    assert variables["mesh"].devices.shape == (2, 4)
+    assert set(variables["w"].sharding.device_set) == set(session.devices())
+    assert np.asarray(variables["w"]).tolist() == np.arange(32.0).reshape(4, 8).tolist()
+
+
+def test_a_suspended_session_is_not_reconnected_without_its_arrays(session):
+    variables = {"x": jax.device_put(np.arange(4.0), session.devices()[1])}
+    session.suspend(variables)
+    for call in (session.reconnect, lambda: sessions.restart(session)):
+        with pytest.raises(SessionError, match="is suspended; its arrays are saved") as caught:
+            call()
+        assert "resume" in caught.value.hint
+    with pytest.raises(CheckError, match="is suspended"):
+        loss.require_session()
+    # As the sidebar does.
+    since = session.event_count
+    client.request(session.record, Method.RECONNECT, patience=DEADLINE)
+    next(event for event in session.follow(since) if event.data.get("state") == "connected")
+    session.settle({})
+    assert session.has_devices
+    assert session.is_suspended
+    session.resume()
+    assert np.asarray(variables["x"]).tolist() == [0, 1, 2, 3]
+
+
+def interrupted(location, arrays, done):
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_while_packages_are_imported_leaves_them_whole(session, monkeypatch):
+    imported = module.importlib.import_module
+
+    def pressed(name):
+        signal.raise_signal(signal.SIGINT)
+        return imported(name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module.importlib, "import_module", pressed)
+        with pytest.raises(KeyboardInterrupt):
+            session.saves.list()
+    assert isinstance(session.saves.list(), list)
