@@ -15,17 +15,15 @@ import mmap
 import os
 import secrets
 import socket
-import sys
 from collections.abc import Sequence
 from functools import partial
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.base import runtime_files
 from pathways_jupyter.local.directory import write_private
 from pathways_jupyter.local.node.spawner import Spawner
-from pathways_jupyter.local.node.zygote import Request, reference
+from pathways_jupyter.local.node.zygote import SpawnRequest, reference
 
 NAME = "pathways-local"
 
@@ -76,7 +74,7 @@ class Bucket:
             log = stack.enter_context((self._directory / "bucket.log").open("ab")).fileno()
             streams = (self._listener.fileno(), log, log)
             while True:
-                request = Request(
+                request = SpawnRequest(
                     [str(self._objects), self._secret],
                     dict(os.environ),
                     str(self._directory),
@@ -110,14 +108,13 @@ def main(argv: Sequence[str]) -> int:
 
     from gcp_storage_emulator.handlers import objects
 
-    objects.download = partial(_download, objects.download)
+    from pathways_jupyter.local import bucket_requests
+
+    objects.download = partial(bucket_requests.download, objects.download)
     from gcp_storage_emulator import server
 
     known = [each for each in server.HANDLERS if prefix in each[0]]
-    own = {"b/(?P<bucket>[^/]+)/o": (server.GET, _list)}
-    own["b/(?P<bucket>[^/]+)/o/(?P<source>.+)/moveTo/o/(?P<target>.+)"] = (server.POST, _move)
-    routes = [(f"^{settings.API_ENDPOINT}/{names}$", {method: serve}) for names, (method, serve) in own.items()]
-    server.HANDLERS = (*routes, *known)
+    server.HANDLERS = bucket_requests.routes(settings.API_ENDPOINT, known)
 
     class Handler(server.RequestHandler):  # type: ignore[misc]
         timeout = _STALLED_SECONDS
@@ -148,47 +145,12 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _list(request: Any, response: Any, storage: Any) -> None:
-    """Serve ``objects.list``: the emulator takes no account of offsets, and TensorStore would delete what is beyond."""
-    from gcp_storage_emulator.exceptions import NotFound
-
-    query = {name: found[0] for name, found in request.query.items()}
-    start, end = query.get("startOffset", ""), query.get("endOffset") or chr(sys.maxunicode)
-    try:
-        files, prefixes = storage.get_file_list(request.params["bucket"], query.get("prefix"), query.get("delimiter"))
-    except NotFound:
-        response.status = HTTPStatus.NOT_FOUND
-        return
-    items = [each for each in files if start <= each["name"] < end]
-    prefixes = [each for each in prefixes if start <= each < end]
-    response.json({"kind": "storage#objects", "prefixes": prefixes, "items": items})
-
-
-def _download(download: Any, request: Any, response: Any, storage: Any) -> None:
-    """Serve an object's content with its generation, without which TensorStore cannot read it a second time."""
-    download(request, response, storage)
-    if response.status < HTTPStatus.BAD_REQUEST:
-        found = storage.get_file_obj(request.params["bucket_name"], request.params["object_id"])
-        response["X-Goog-Generation"] = found["generation"]
-
-
-def _move(request: Any, response: Any, storage: Any) -> None:
-    """Serve ``objects.move``, which the emulator does not know."""
-    from gcp_storage_emulator.exceptions import NotFound
-    from gcp_storage_emulator.handlers import objects
-
-    bucket, source, target = (request.params[each] for each in ("bucket", "source", "target"))
-    try:
-        response.json(objects._copy(request.base_url, storage, bucket, source, bucket, target))
-        storage.delete_file(bucket, source)
-    except NotFound:
-        response.status = HTTPStatus.NOT_FOUND
-
-
 def _storage(directory: Path, prefix: str, address: tuple[str, int]) -> Any:
-    """The emulator's storage, of the files that exist and without what is slow in it."""
+    """Return the emulator's storage, of the files that exist and without what is slow in it."""
     from gcp_storage_emulator import storage
     from gcp_storage_emulator.handlers import buckets, objects
+
+    from pathways_jupyter.local import bucket_requests
 
     class Files(storage._FileStore):  # type: ignore[misc]
         def write_bytes(self, rel: str, content: bytes) -> None:
@@ -202,15 +164,19 @@ def _storage(directory: Path, prefix: str, address: tuple[str, int]) -> Any:
     class Storage(storage.Storage):  # type: ignore[misc]
         only_reads = False
 
+        def _object_path(self, bucket_name: str, file_name: str) -> str:
+            bucket_requests.check_name(file_name)
+            return f"{bucket_name}/{file_name}"
+
         def _write_config_to_file(self) -> None:
-            """The emulator writes what it knows of all objects with each of them."""
+            """Write nothing: the emulator would write all that it knows of all objects with each of them."""
 
         def _read_config_from_file(self) -> None:
             for name in ("buckets", "objects", "resumable", "bucket_iam_policies", "soft_deleted"):
                 setattr(self, name, {})
 
         def _bucket_soft_delete_retention_seconds(self, bucket_name: str) -> int:
-            """An object that is deleted is gone."""
+            """Return the retention of deleted objects: none."""
             return 0
 
         def get_file(self, bucket_name: str, file_name: str, show_error: bool = True) -> Any:

@@ -8,36 +8,30 @@ kubeconfig.
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import select
-import subprocess
-import sys
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import LocalClusterError
-from pathways_jupyter.base.packages import require
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.local import control
-from pathways_jupyter.local.control import Order
-from pathways_jupyter.local.directory import ClusterDirectory, Record
-from pathways_jupyter.local.settings import DEFAULT_IDLE_SECONDS, Settings, larger
+from pathways_jupyter.local.control import DaemonRequest
+from pathways_jupyter.local.directory import ClusterDirectory, DaemonRecord
+from pathways_jupyter.local.settings import DEFAULT_IDLE_SECONDS, ClusterSettings, larger, most_hosts
 
 DEFAULT_INSTANCES: Mapping[str, int] = {"tpuv6e:2x2": 2}
 CONTEXT = "pathways-local"
 
-_PACKAGES = ("cryptography", "gcp_storage_emulator", "google.protobuf", "ml_dtypes")
-"""What the daemon imports, and pods of Pathways, beyond what every notebook needs."""
-_START_SECONDS = 60.0
+_ANSWER_SECONDS = 10.0
+"""Longest time in which the daemon answers what needs no work."""
 _READY_SECONDS = 120.0
 _STOP_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
-class Cluster:
+class LocalCluster:
     """A cluster that runs on this machine.
 
     Attributes:
@@ -49,6 +43,7 @@ class Cluster:
       sidecar: Whether every worker has a colocated Python sidecar.
       fast_heal: Whether failed pods are replaced after a second or two instead of with Kubernetes' back-off.
       spare: Slices per instance type that have nodes, but no service of the cluster's own.
+      services: The instance type of each of its own services, by name.
     """
 
     name: str
@@ -61,9 +56,10 @@ class Cluster:
     fast_heal: bool = False
     context: str = CONTEXT
     spare: Mapping[str, int] = field(default_factory=dict)
+    services: Mapping[str, str] = field(default_factory=dict)
 
     def lacks(self, needed: Mapping[str, int]) -> dict[str, int]:
-        """What of `needed` (slices per instance type) the cluster would have to grow to."""
+        """Return what of `needed` (slices per instance type) the cluster would have to grow to."""
         # Spare nodes count: a service may have been deployed on them, and connecting finds out whether it was.
         has = {kind: self.instances.get(kind, 0) + self.spare.get(kind, 0) for kind in needed}
         return {kind: count for kind, count in needed.items() if has[kind] < count}
@@ -77,7 +73,9 @@ class Cluster:
         Raises:
           LocalClusterError: The cluster has ended.
         """
-        control.ask(_running(self.name).control, Order.RESTART_API, timeout=_START_SECONDS + away, away=away)
+        control.ask(
+            _running(self.name).control, DaemonRequest.RESTART_API, timeout=control.START_SECONDS + away, away=away
+        )
 
     def wait(self, *, timeout: float = _READY_SECONDS) -> None:
         """Wait until every service has all its slices.
@@ -86,7 +84,9 @@ class Cluster:
           LocalClusterError: The cluster ended while waiting, or is not ready in time.
         """
         try:
-            control.ask(_running(self.name).control, Order.WAIT, timeout=timeout)
+            record = _running(self.name)
+            timeout += record.settings.worker_start_seconds
+            control.ask(record.control, DaemonRequest.WAIT, timeout=timeout)
         except TimeoutError:
             raise LocalClusterError(
                 f"The embedded cluster's service is not ready after {timeout:g} s.",
@@ -94,14 +94,62 @@ class Cluster:
             ) from None
 
     def status(self) -> dict[str, Any]:
-        """The daemon's report about itself: ``ready``, ``busy``, ``services``, ``failed``, ``instances``, ``url``...
+        """Return the daemon's report: ``ready``, ``busy``, ``services``, ``failed``, ``instances``, ``url``...
 
         ``failed`` maps the name of each service that has failed for good to the reason.
 
         Raises:
           LocalClusterError: The cluster has ended.
         """
-        return control.ask(_running(self.name).control, Order.STATUS, timeout=_START_SECONDS)
+        return control.ask(_running(self.name).control, DaemonRequest.STATUS, timeout=control.START_SECONDS)
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A running cluster, and what was added to it.
+
+    Attributes:
+      started: Whether the cluster itself was started.
+      before: Its slices before it grew; None if it did not grow.
+    """
+
+    cluster: LocalCluster
+    started: bool = False
+    before: Mapping[str, int] | None = None
+
+    def undo(self) -> str:
+        """Remove what was added, unless it is in use; return what stays, as a sentence, or nothing."""
+        if self.started:
+            return "The embedded cluster, which was started, keeps running; it ends by itself when it is not used."
+        if self.before is None:
+            return ""
+        with contextlib.suppress(LocalClusterError, TimeoutError):
+            path, after = _running(self.cluster.name).control, dict(self.cluster.instances)
+            before = dict(self.before)
+            answer = control.ask(path, DaemonRequest.SHRINK, timeout=_STOP_SECONDS, before=before, after=after)
+            if answer["shrunk"]:
+                return ""
+        return "The embedded cluster keeps the slices that were added."
+
+
+Permit = Callable[[str], bool]
+"""Asks the user; False where the answer is no, or no question can be asked."""
+
+
+def _never(question: str) -> bool:
+    return False
+
+
+Own = Callable[[Growth], None]
+"""Receives what was started or added as soon as it is there, so that an Interrupt leaves nothing without an owner."""
+
+
+def _keep(growth: Growth) -> None:
+    """Leave what was added in the cluster, whatever comes next."""
+
+
+class _TooLarge(Exception):
+    """A cluster would have more hosts than this machine runs well; the argument is their number."""
 
 
 def up(
@@ -116,7 +164,9 @@ def up(
     fast_heal: bool = False,
     spare: Mapping[str, int] | None = None,
     bucket: str = "",
-) -> Cluster:
+    worker_start_seconds: float = 0.0,
+    permit: Permit = _never,
+) -> LocalCluster:
     """Start a cluster with these slices, or return the running one of that name, with slices added that it lacks.
 
     Args:
@@ -129,73 +179,149 @@ def up(
       fast_heal: Replace failed pods after a second or two instead of after Kubernetes' 10, 20, 40 ... seconds.
       spare: Slices per instance type that get nodes but no service, for services that are deployed later.
       bucket: Directory for the objects of the cluster's bucket, which stays when the cluster ends.
+      worker_start_seconds: How long each worker takes to start, also when it is restarted in its place.
+      permit: Called before the cluster gets more hosts than this machine runs well; hollow ones do not count.
 
     Raises:
       ConfigError: An instance type or a count cannot be used.
-      LocalClusterError: The cluster cannot be started, or one of that name runs and does not heal as fast as wanted.
+      LocalClusterError: The cluster cannot be started, would be too large, or one of that name runs with other
+        settings.
     """
     requested = _parsed(instances)
-    settings = Settings(requested, _parsed(spare or {}), idle_seconds, sidecar, hollow, port, fast_heal, bucket)
-    return _up(name, needed=requested, settings=settings, wait=wait)
+    settings = ClusterSettings(
+        requested, _parsed(spare or {}), idle_seconds, sidecar, hollow, port, fast_heal, bucket, worker_start_seconds
+    )
+    grown = _up(name, needed=requested, settings=settings, permit=permit)
+    if wait:
+        grown.cluster.wait()
+    return grown.cluster
 
 
-def ensure(needed: Mapping[str, int] | None = None) -> Cluster:
-    """The running cluster, with slices added that it lacks, else a new one whose hosts can run a notebook's cells.
+def ensure(
+    needed: Mapping[str, int] | None = None, *, free: bool = False, permit: Permit = _never, own: Own = _keep
+) -> Growth:
+    """Return the running cluster, with slices added that it lacks, else a new one whose hosts can run cells.
 
     A new cluster is at least as large as the default one, so that the next notebook finds a slice in it too. One that
     was killed is started again as it was: its sessions reconnect to what they had.
 
+    Returns before its slices are ready, see :meth:`LocalCluster.wait`.
+
     Args:
       needed: Slices per instance type; None accepts any cluster.
+      free: Do not count slices that sessions hold.
+      permit: See :func:`up`.
+      own: Called with what is returned, also where an Interrupt comes before the return; maybe several times.
 
     Raises: See :func:`up`.
     """
     requested = _parsed(needed or {})
     fresh = {kind: max(count, DEFAULT_INSTANCES.get(kind, 0)) for kind, count in requested.items()}
-    settings = Settings(fresh or DEFAULT_INSTANCES, sidecar=True)
+    settings = ClusterSettings(fresh or DEFAULT_INSTANCES, sidecar=True)
     # Only a daemon that was killed leaves a record.
+    earlier = 0
     if not (place := ClusterDirectory("local")).alive() and (killed := place.read()) is not None:
+        earlier = killed.settings.hosts
         settings = replace(killed.settings, instances=larger(killed.settings.instances, fresh), sidecar=True)
-    return _up("local", needed=requested, settings=settings, wait=True)
+    return _up("local", needed=requested, settings=settings, free=free, earlier=earlier, permit=permit, own=own)
 
 
-def _up(name: str, *, needed: Mapping[str, int], settings: Settings, wait: bool) -> Cluster:
-    """The running cluster, grown to what is `needed`, else a new one with these settings."""
+def _up(
+    name: str,
+    *,
+    needed: Mapping[str, int],
+    settings: ClusterSettings,
+    permit: Permit,
+    own: Own = _keep,
+    free: bool = False,
+    earlier: int = 0,
+) -> Growth:
+    """Return the running cluster, grown to what is `needed`, else a new one with these settings.
+
+    Args:
+      earlier: Hosts that the cluster had before it was killed.
+    """
+    try:
+        return _grown(name, needed, settings, free, own, most=max(most_hosts(), earlier))
+    except _TooLarge as large:
+        # Asked without the lock, which others wait for.
+        size = f"{large} hosts, and this machine runs about {most_hosts()} well"
+        if not permit(f"The embedded cluster would have {size}. Start them?"):
+            raise LocalClusterError(
+                f"The embedded cluster would have {size}.", hint=advice("Ask for fewer slices, or add {yes}.")
+            ) from None
+        return _grown(name, needed, settings, free, own, most=None)
+
+
+def _grown(
+    name: str, needed: Mapping[str, int], settings: ClusterSettings, free: bool, own: Own, *, most: int | None
+) -> Growth:
+    """See :func:`_up`.
+
+    Raises:
+      _TooLarge: It would have more than `most` hosts; nothing was changed.
+    """
     place = ClusterDirectory(name)
     with place.exclusively():
-        if not place.alive():
-            _start(place, settings)
+        started = not place.alive()
+        if started:
+            if most is not None and settings.hosts > most and not settings.hollow:
+                raise _TooLarge(settings.hosts)
+            control.start(place, settings)
         record = _running(name)
         cluster = _cluster(place, record)
         hint = f"End it first, with everything that runs in it: pathways-jupyter local down{_named(name)}"
         running = f"The embedded cluster {name!r} is already running"
         if settings.fast_heal and not cluster.fast_heal:
             raise LocalClusterError(f"{running} and does not heal fast.", hint=hint)
+        if settings.worker_start_seconds not in {0.0, record.settings.worker_start_seconds}:
+            takes = f"{record.settings.worker_start_seconds:g} s"
+            raise LocalClusterError(f"{running}, and its workers take {takes} to start.", hint=hint)
         if settings.bucket not in ("", record.settings.bucket):
             kept = record.settings.bucket or "its own directory"
             raise LocalClusterError(f"{running}, with its bucket in {kept}.", hint=hint)
         spare = {kind: count for kind, count in settings.spare.items() if count > cluster.spare.get(kind, 0)}
-        if (short := cluster.lacks(needed)) or spare:
-            control.ask(record.control, Order.GROW, timeout=_START_SECONDS, instances=short, spare=spare)
-            cluster = _cluster(place, _running(name))
-    if wait:
-        cluster.wait()
-    return cluster
+        short = cluster.lacks(needed)
+        # Of those on spare nodes it is not known who holds them.
+        wanted = {kind: needed[kind] for kind in needed if kind in short or (free and kind in cluster.instances)}
+        growth = Growth(cluster, started)
+        own(growth)
+
+        def own_added(answer: Mapping[str, Any]) -> None:
+            nonlocal growth
+            if hosts := answer.get("hosts"):
+                raise _TooLarge(hosts)
+            grown, before = _cluster(place, _running(name)), answer["before"]
+            growth = Growth(grown, started, before if before != grown.instances else None)
+            own(growth)
+
+        if wanted or spare:
+            control.ask(
+                record.control,
+                DaemonRequest.GROW,
+                timeout=control.START_SECONDS,
+                own=own_added,
+                instances=wanted,
+                spare=spare,
+                free=free,
+                unbounded=most is None or settings.hollow,
+            )
+        return growth
 
 
 def _parsed(instances: Mapping[str, int]) -> dict[str, int]:
     return {str(tpu.parse_instance_type(kind)): tpu.parse_count(count, kind) for kind, count in instances.items()}
 
 
-def find(name: str = "local") -> Cluster | None:
-    """The running cluster of that name; None when there is none that can be used, see :func:`absence`."""
+def find(name: str = "local") -> LocalCluster | None:
+    """Return the running cluster of that name; None when there is none that can be used, see :func:`absence`."""
     place = ClusterDirectory(name)
     record = place.read() if place.alive() else None
     return None if record is None else _cluster(place, record)
 
 
 def absence(name: str = "local") -> LocalClusterError:
-    """The error that explains why :func:`find` returns None, with a hint."""
+    """Return the error that explains why :func:`find` returns None, with a hint."""
     place = ClusterDirectory(name)
     if place.alive() and place.written():
         return LocalClusterError(
@@ -221,69 +347,25 @@ def down(name: str = "local") -> bool:
     return running
 
 
-def _start(place: ClusterDirectory, settings: Settings) -> None:
-    """Start the daemon and wait until it serves the API.
+def _running(name: str) -> DaemonRecord:
+    """Return the record of a cluster whose daemon answers.
 
     Raises:
-      ConfigError: A package that only the embedded cluster needs is not installed; nothing was changed.
-      LocalClusterError: The daemon does not start.
+      LocalClusterError: It is not running, or does not answer.
     """
-    require("local", "The embedded cluster", *_PACKAGES)
-    alive = place.make()
-    ready, theirs = os.pipe()
-    try:
-        with (place.path / "daemon.err").open("wb") as errors:
-            starter = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-P",
-                    "-m",
-                    "pathways_jupyter.local.daemon",
-                    place.name,
-                    str(theirs),
-                    str(alive),
-                    json.dumps(asdict(settings)),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=errors,
-                stderr=errors,
-                pass_fds=(theirs, alive),
-                start_new_session=True,
-            )
-    except BaseException:
-        os.close(ready)
-        raise
-    finally:
-        os.close(theirs)
-        os.close(alive)
-    # Also closed when the caller is interrupted; the daemon then fails to report its start, and ends.
-    with open(ready, encoding="utf-8") as pipe:
-        # `starter` is only the daemon's parent, which ends at once: the daemon double-forks, so that the caller need
-        # not reap it.
-        starter.wait()
-        answered, _, _ = select.select([pipe], [], [], _START_SECONDS)
-        line = pipe.readline() if answered else ""
-    answer: dict[str, Any] = json.loads(line) if line else {}
-    if "port" in answer:
-        return
-    if not answered:
-        answer["error"] = f"The embedded cluster did not start within {_START_SECONDS:g} s."
-        place.kill()
-    place.until_dead()
-    log = place.path / "daemon.err"
-    last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:] if log.exists() else []
-    place.remove()
-    raise LocalClusterError(
-        answer.get("error") or f"The embedded cluster did not start: {''.join(last) or 'its daemon ended'}.",
-        hint=answer.get("hint", ""),
-    )
-
-
-def _running(name: str) -> Record:
     place = ClusterDirectory(name)
     record = place.read() if place.alive() else None
     if record is None:
         raise absence(name)
+    try:
+        control.ask(record.control, DaemonRequest.STATUS, timeout=_ANSWER_SECONDS)
+    except TimeoutError:
+        # What waits for slices would wait for as long as they may take.
+        raise LocalClusterError(
+            f"The embedded cluster {name!r} does not answer.",
+            hint=f"If its process was stopped, kill -CONT {record.pid} continues it. To start it anew: "
+            f"pathways-jupyter local down{_named(name)}, then pathways-jupyter local up{_named(name)}.",
+        ) from None
     return record
 
 
@@ -291,8 +373,8 @@ def _named(name: str) -> str:
     return "" if name == "local" else f" --name {name}"
 
 
-def _cluster(place: ClusterDirectory, record: Record) -> Cluster:
-    return Cluster(
+def _cluster(place: ClusterDirectory, record: DaemonRecord) -> LocalCluster:
+    return LocalCluster(
         place.name,
         place.path,
         place.kubeconfig,
@@ -302,4 +384,5 @@ def _cluster(place: ClusterDirectory, record: Record) -> Cluster:
         record.settings.sidecar,
         record.settings.fast_heal,
         spare=record.settings.spare,
+        services=record.settings.services,
     )

@@ -17,7 +17,7 @@ POD_NAME, POD_UID = "authentication.kubernetes.io/pod-name", "authentication.kub
 
 
 def pod_account(pod: Object, *, directory: Path, api: ApiServer) -> dict[str, str]:
-    """The variables by which a pod reaches the API as its service account; without a token when the pod opts out.
+    """Return the variables by which a pod reaches the API as its service account; no token when the pod opts out.
 
     A real pod finds its token, the certificate authority and its namespace below ``/var/run/secrets``, a place that
     all pods of one machine would share; here the same three files are in the pod's own `directory`, and a kubeconfig

@@ -18,17 +18,20 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import LocalClusterError, PathwaysError
-from pathways_jupyter.local.control import Order
-from pathways_jupyter.local.directory import ClusterDirectory, Record
+from pathways_jupyter.local.control import DaemonRequest
+from pathways_jupyter.local.directory import ClusterDirectory, DaemonRecord
 from pathways_jupyter.local.node import programs
 from pathways_jupyter.local.node.spawner import Spawner
-from pathways_jupyter.local.settings import Settings
+from pathways_jupyter.local.settings import ClusterSettings
 
 _log = logging.getLogger(__name__)
 
 _LOG_BYTES = 1024 * 1024
 _LOST_SECONDS = 20.0
+_STARTING_SECONDS = 60.0
+"""A cluster that still starts is in use for so long: on a busy machine the client that began it asks late."""
 _OPEN_FILES = 16_384
 
 
@@ -39,7 +42,7 @@ class Daemon:
       place: The cluster's directory; this process holds its lock already.
     """
 
-    def __init__(self, place: ClusterDirectory, settings: Settings) -> None:
+    def __init__(self, place: ClusterDirectory, settings: ClusterSettings) -> None:
         self._place = place
         # First, because it takes longest: the fork server imports JAX while this process imports the API server.
         warm, cold = (Spawner(each, log=place.path / "zygote.log") for each in (programs.preload_jax, programs.preload))
@@ -59,6 +62,7 @@ class Daemon:
         self._ready = asyncio.Event()
         self._stop_reason = ""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._awaiting_ready: asyncio.Task[None] | None = None
         self._stop_requests: list[asyncio.StreamWriter] = []
         self._waiting = 0
 
@@ -74,8 +78,12 @@ class Daemon:
         server = await asyncio.start_unix_server(self._accept, self._control)
         try:
             await self._cluster.start()
+        except BaseException:
+            server.close()
+            raise
+        try:
             report(self._write_record())
-            self._spawn(self._await_ready())
+            self._awaiting_ready = self._spawn(self._await_ready())
             self._spawn(self._watch_idleness())
             await self._stopping.wait()
             _log.info("Ending: %s.", self._stop_reason)
@@ -86,9 +94,11 @@ class Daemon:
             await self._cluster.close()
         self._place.remove()
 
-    def _write_record(self) -> Record:
+    def _write_record(self) -> DaemonRecord:
         elsewhere = tuple(map(str, self._cluster.network.roots))
-        record = Record(os.getpid(), self._cluster.api.port, str(self._control), elsewhere, self._cluster.settings)
+        record = DaemonRecord(
+            os.getpid(), self._cluster.api.port, str(self._control), elsewhere, self._cluster.settings
+        )
         self._place.write(record)
         return record
 
@@ -103,7 +113,8 @@ class Daemon:
     async def _watch_idleness(self) -> None:
         """End the cluster once it has been idle for long enough, or its directory is gone."""
         loop = asyncio.get_running_loop()
-        used, idle_seconds = loop.time(), self._cluster.settings.idle_seconds
+        started, idle_seconds = loop.time(), self._cluster.settings.idle_seconds
+        used = started
         while True:
             # Wake up often enough to notice a removed directory: clients cannot find such a cluster any more.
             await asyncio.sleep(min(max(used + idle_seconds - loop.time(), 0.05), _LOST_SECONDS))
@@ -111,7 +122,8 @@ class Daemon:
                 self._stop("its directory was removed")
                 return
             used = max(used, self._cluster.api.last_used)
-            if self._cluster.busy or self._waiting:
+            starting = not self._ready.is_set() and loop.time() < started + _STARTING_SECONDS
+            if self._cluster.busy or self._waiting or starting:
                 used = loop.time()
             if loop.time() - used >= idle_seconds:
                 self._stop(f"idle for {idle_seconds:g} s")
@@ -120,24 +132,51 @@ class Daemon:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             request = json.loads(await reader.readline())
-            order = Order(request["order"])
-            if order is Order.STOP:
+            order = DaemonRequest(request["order"])
+            if order is DaemonRequest.STOP:
                 # Left open on purpose: it closes with this process, which is how the client sees that it has ended.
                 self._stop_requests.append(writer)
                 self._stop("stop requested")
                 return
+            if order is DaemonRequest.GROW:
+                await self._grow(request, reader, writer)
+                return
             answer = await self._answer(order, request)
         except (ValueError, KeyError, TypeError, AttributeError):
-            answer = {"error": f"Unknown request; the daemon serves {', '.join(Order)}."}
+            answer = {"error": f"Unknown request; the daemon serves {', '.join(DaemonRequest)}."}
         except PathwaysError as error:
             answer = {"error": str(error), "hint": error.hint}
-        with contextlib.suppress(ConnectionError):
-            writer.write(json.dumps(answer).encode() + b"\n")
-            await writer.drain()
+        await _send(writer, answer)
         writer.close()
 
-    async def _answer(self, order: Order, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        if order is Order.WAIT:
+    async def _grow(
+        self, request: Mapping[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Grow, and shrink again if the client goes before it owns what was added."""
+        before = self._cluster.settings
+        owned = asyncio.create_task(_line(reader))
+        try:
+            growing, _ = await tasks.first_done(
+                self._cluster.grow(
+                    request["instances"], request["spare"], free=request["free"], unbounded=request["unbounded"]
+                ),
+                owned,
+            )
+            if growing is None:
+                return
+            hosts = growing.result()
+            self._note_change(before)
+            await _send(writer, {"hosts": hosts} if hosts else {"before": dict(before.instances)})
+            added = self._cluster.settings
+            if not await owned and added != before:
+                await self._cluster.shrink(before.instances, added.instances)
+                self._note_change(added)
+            writer.close()
+        finally:
+            owned.cancel()
+
+    async def _answer(self, order: DaemonRequest, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        if order is DaemonRequest.WAIT:
             # Counted, so that the cluster does not end as idle while a client waits for it.
             self._waiting += 1
             try:
@@ -152,12 +191,12 @@ class Daemon:
                     f"Service {service} of the embedded cluster has failed for good: {why}.",
                     hint=f"Restart it: pathways-jupyter local down{named}, then pathways-jupyter local up{named}.",
                 )
-        elif order is Order.GROW:
-            await self._cluster.grow(request["instances"], request["spare"])
-            self._write_record()
-            self._ready.clear()
-            self._spawn(self._await_ready())
-        elif order is Order.RESTART_API:
+        elif order is DaemonRequest.SHRINK:
+            before = self._cluster.settings
+            shrunk = await self._cluster.shrink(request["before"], request["after"])
+            self._note_change(before)
+            return {"shrunk": shrunk}
+        elif order is DaemonRequest.RESTART_API:
             await self._cluster.restart_api(float(request.get("away", 0.0)))
         return {
             "pid": os.getpid(),
@@ -169,15 +208,26 @@ class Daemon:
             "instances": dict(self._cluster.settings.instances),
         }
 
-    def _spawn(self, coroutine: Any) -> None:
+    def _note_change(self, before: ClusterSettings) -> None:
+        """Record the cluster's settings, and wait for its services anew, if it has grown or shrunk."""
+        if self._cluster.settings == before:
+            return
+        self._write_record()
+        self._ready.clear()
+        if self._awaiting_ready is not None:
+            self._awaiting_ready.cancel()
+        self._awaiting_ready = self._spawn(self._await_ready())
+
+    def _spawn(self, coroutine: Any) -> asyncio.Task[None]:
         def done(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
             if not task.cancelled() and (error := task.exception()) is not None:
                 _log.error("A part of the cluster failed.", exc_info=error)
 
-        task = asyncio.create_task(coroutine)
+        task: asyncio.Task[None] = asyncio.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(done)
+        return task
 
 
 @contextlib.contextmanager
@@ -191,6 +241,20 @@ def _without_certificates() -> Iterator[None]:
         del os.environ["SSL_CERT_FILE"]
         if before is not None:
             os.environ["SSL_CERT_FILE"] = before
+
+
+async def _send(writer: asyncio.StreamWriter, answer: Mapping[str, Any]) -> None:
+    with contextlib.suppress(ConnectionError):
+        writer.write(json.dumps(answer).encode() + b"\n")
+        await writer.drain()
+
+
+async def _line(reader: asyncio.StreamReader) -> bytes:
+    """Return the next line; empty if the client has gone."""
+    try:
+        return await reader.readline()
+    except ConnectionError:
+        return b""
 
 
 def main(argv: list[str]) -> int:
@@ -213,8 +277,8 @@ def main(argv: list[str]) -> int:
     os.umask(0o077)
     os.chdir(place.path)
 
-    def report(answer: Record | PathwaysError) -> None:
-        if isinstance(answer, Record):
+    def report(answer: DaemonRecord | PathwaysError) -> None:
+        if isinstance(answer, DaemonRecord):
             line: dict[str, Any] = {"port": answer.port}
         else:
             line = {"error": str(answer), "hint": answer.hint}
@@ -223,11 +287,11 @@ def main(argv: list[str]) -> int:
                 pipe.write(json.dumps(line) + "\n")
         except OSError:
             # The process that started this one has given up, and no other process knows of this cluster.
-            if isinstance(answer, Record):
+            if isinstance(answer, DaemonRecord):
                 signal.raise_signal(signal.SIGTERM)
 
     async def run() -> None:
-        await Daemon(place, Settings(**json.loads(text))).run(report)
+        await Daemon(place, ClusterSettings(**json.loads(text))).run(report)
 
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

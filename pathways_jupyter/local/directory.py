@@ -20,13 +20,13 @@ from pathlib import Path
 
 from pathways_jupyter.base import runtime_files
 from pathways_jupyter.base.errors import LocalClusterError
-from pathways_jupyter.local.settings import Settings
+from pathways_jupyter.local.settings import ClusterSettings
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 
 
 @dataclass(frozen=True)
-class Record:
+class DaemonRecord:
     """A running daemon's record of itself.
 
     Attributes:
@@ -39,7 +39,7 @@ class Record:
     port: int
     control: str
     elsewhere: Sequence[str]
-    settings: Settings
+    settings: ClusterSettings
 
 
 class ClusterDirectory:
@@ -90,7 +90,7 @@ class ClusterDirectory:
         return alive
 
     def alive(self) -> bool:
-        """Whether a daemon holds the directory."""
+        """Return whether a daemon holds the directory."""
         return runtime_files.is_held(self.path / runtime_files.ALIVE)
 
     def kill(self) -> None:
@@ -109,20 +109,20 @@ class ClusterDirectory:
             finally:
                 os.close(file)
 
-    def read(self) -> Record | None:
-        """The daemon's record; None when it has not been written yet, or when this version cannot read it."""
+    def read(self) -> DaemonRecord | None:
+        """Return the daemon's record; None when it has not been written yet, or when this version cannot read it."""
         try:
             values = json.loads(self._record.read_text(encoding="utf-8"))
-            return Record(**{**values, "settings": Settings(**values["settings"])})
+            return DaemonRecord(**{**values, "settings": ClusterSettings(**values["settings"])})
         # TypeError: the daemon's version has other fields.
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def written(self) -> bool:
-        """Whether a daemon has written a record, readable or not."""
+        """Return whether a daemon has written a record, readable or not."""
         return self._record.exists()
 
-    def write(self, record: Record) -> None:
+    def write(self, record: DaemonRecord) -> None:
         """Write the running daemon's record."""
         write_private(self._record, json.dumps(asdict(record)))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ApiError
 from pathways_jupyter.local.apiserver.kueue_definitions import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, PRIORITIES
@@ -16,8 +14,6 @@ from pathways_jupyter.local.apiserver.resources import (
     NAMESPACES,
     NETWORK_POLICIES,
     PODS,
-    ROLE_BINDINGS,
-    ROLES,
     SERVICE_ACCOUNTS,
     Object,
     ResourceType,
@@ -27,7 +23,7 @@ from pathways_jupyter.local.controllers.node_pools import PROVISIONED_LABEL
 from pathways_jupyter.local.controllers.nodes import CPU_POOL
 from pathways_jupyter.local.controllers.reconciler import Key, Reconciler, itself
 from pathways_jupyter.local.node import programs
-from pathways_jupyter.local.settings import HOLLOW_ANNOTATION, Settings
+from pathways_jupyter.local.settings import HOLLOW_ANNOTATION, ClusterSettings
 from pathways_jupyter.service import names, networkpolicy, service_jobset
 from pathways_jupyter.service.pathwaysjob import definition, installation
 
@@ -35,7 +31,7 @@ SYSTEM_NAMESPACE = installation.NAMESPACE
 OPERATOR = installation.NAME
 
 
-def ship(store: Store, settings: Settings, cluster: str) -> dict[str, int]:
+def ship(store: Store, settings: ClusterSettings, cluster: str) -> dict[str, int]:
     """Create the objects that the cluster of this name ships with; those that exist stay, services with more slices.
 
     Returns:
@@ -46,13 +42,13 @@ def ship(store: Store, settings: Settings, cluster: str) -> dict[str, int]:
     """
     services = {}
     sidecar = f"{names.SIDECAR_REPOSITORY}/sidecar:{programs.tags('sidecar')[1]}" if settings.sidecar else ""
-    for position, (instance_type, slices) in enumerate(settings.instances.items()):
+    for name, instance_type in settings.services.items():
+        slices = settings.instances[instance_type]
         spec = service_jobset.ServiceSpec(
             tpu.parse_instance_type(instance_type),
             slices,
             programs.reference(names.SERVER_IMAGE),
-            # The first one has the name that clients look for.
-            name=names.DEFAULT_SERVICE if position == 0 else re.sub("[^a-z0-9]+", "-", instance_type),
+            name=name,
             sidecar_image=sidecar,
             head_node_selector={names.NODEPOOL_LABEL: CPU_POOL},
             labels={names.EMBEDDED_LABEL: cluster},
@@ -66,9 +62,9 @@ def ship(store: Store, settings: Settings, cluster: str) -> dict[str, int]:
         found = store.find(JOBSETS, names.DEFAULT_NAMESPACE, spec.name)
         if found is None:
             store.create(JOBSETS, manifest)
-        else:
+        elif _replicas(found) != _replicas(manifest):
             # Past the rule of a real cluster that forbids it. The JobSet's controller makes the missing workers, and
-            # the resource manager learns of them when they register.
+            # the resource manager learns of them when they register. A service that keeps its size may be the user's.
             jobs = manifest["spec"]["replicatedJobs"]
             store.update(JOBSETS, {**found, "spec": {**found["spec"], "replicatedJobs": jobs}})
         services[spec.name] = slices
@@ -78,11 +74,16 @@ def ship(store: Store, settings: Settings, cluster: str) -> dict[str, int]:
     # The objects with which a real cluster's operator is installed, with a pod instead of a Deployment.
     _create(store, CRDS, definition.definition())
     _create(store, NAMESPACES, {"metadata": {"name": SYSTEM_NAMESPACE}})
-    kinds = (SERVICE_ACCOUNTS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS)
+    kinds = (SERVICE_ACCOUNTS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
     for kind, obj in zip(kinds, installation.permissions(SYSTEM_NAMESPACE), strict=True):
         _create(store, kind, obj)
     _create(store, PODS, _operator_pod())
     return services
+
+
+def _replicas(jobset: Object) -> dict[str, int]:
+    """Return the number of Jobs of each name in a JobSet."""
+    return {job["name"]: job.get("replicas", 1) for job in jobset["spec"]["replicatedJobs"]}
 
 
 def _ship_queue(store: Store, chips: int) -> None:

@@ -7,13 +7,15 @@ import contextlib
 import dataclasses
 import logging
 import re
+import time
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 
 from pathways_jupyter.base import tasks
 from pathways_jupyter.local import backoff
 from pathways_jupyter.local.apiserver.app import ADMIN, ApiServer
-from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, PODS, Object
+from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, NODES, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.bucket import Bucket
 from pathways_jupyter.local.controllers.garbage import GarbageCollector
@@ -31,11 +33,12 @@ from pathways_jupyter.local.node.kubelet import Kubelet
 from pathways_jupyter.local.node.network import Network
 from pathways_jupyter.local.node.spawner import Spawner
 from pathways_jupyter.local.node.volumes import VolumeCleaner
-from pathways_jupyter.local.settings import Settings, larger
+from pathways_jupyter.local.settings import START_SECONDS, ClusterSettings, larger, most_hosts
 from pathways_jupyter.service import names
 
 _log = logging.getLogger(__name__)
 
+_RELEASE_SECONDS = 5.0
 _READY = re.compile(rb"\*\*\* (\d+)/\d+ Pathways Slices Now Ready")
 
 
@@ -48,7 +51,7 @@ class RunningCluster:
       warm: Starts programs that need JAX; likewise.
     """
 
-    def __init__(self, directory: Path, settings: Settings, *, cold: Spawner, warm: Spawner) -> None:
+    def __init__(self, directory: Path, settings: ClusterSettings, *, cold: Spawner, warm: Spawner) -> None:
         self._directory = directory
         self.settings = settings
         self._cold = cold
@@ -72,38 +75,138 @@ class RunningCluster:
         self._nodes: NodeController
         self.services: dict[str, int] = {}
         """The slices of each of the cluster's own services, by name."""
+        self._changed: dict[str, float] = {}
+        """Time of the last growth of each service that has grown."""
 
     async def start(self) -> None:
-        """Start everything; the services become ready on their own.
+        """Start everything; the services become ready on their own. If that fails, all that had started is ended.
 
         Raises:
           LocalClusterError: The port is taken.
           ConfigError: An instance type is not in the catalogue.
         """
-        nodes = nodes_for(self.settings.nodes, cpu_nodes=self.settings.cpu_nodes)
-        await self.api.start()
-        self._bucket.start()
-        write_kubeconfig(self._directory / "kubeconfig", self.api, user=ADMIN, token=self.api.users.add(ADMIN))
-        self._start_controllers(nodes)
-        self.services = ship(self._store, self.settings, self._directory.name)
+        try:
+            nodes = nodes_for(self.settings.nodes)
+            await self.api.start()
+            self._bucket.start()
+            write_kubeconfig(self._directory / "kubeconfig", self.api, user=ADMIN, token=self.api.users.add(ADMIN))
+            self._start_controllers(nodes)
+            self.services = ship(self._store, self.settings, self._directory.name)
+        except BaseException:
+            await self.close()
+            raise
 
-    async def grow(self, instances: Mapping[str, int], spare: Mapping[str, int]) -> None:
+    async def grow(self, instances: Mapping[str, int], spare: Mapping[str, int], *, free: bool, unbounded: bool) -> int:
         """Have at least these slices per instance type; returns before they are ready.
+
+        Args:
+          free: Do not count those that sessions hold.
+          unbounded: Have more hosts than this machine runs well, if need be.
+
+        Returns:
+          0; or so many hosts would be more than this machine runs well, and nothing was changed.
 
         Raises:
           ConfigError: An instance type is not in the catalogue.
         """
-        grown = dataclasses.replace(
-            self.settings,
-            instances=larger(self.settings.instances, instances),
-            spare=larger(self.settings.spare, spare),
-        )
-        nodes = nodes_for(grown.nodes, cpu_nodes=grown.cpu_nodes)
+        if free and larger(self.settings.instances, instances) == self.settings.instances:
+            # There are enough in all: some may be about to be released, by a kernel that was restarted for example.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_RELEASE_SECONDS):
+                    await self._until_free(instances)
         # The controllers and the store are others after a restart of the API.
         async with self.restarting:
-            self.settings = grown
-            self._nodes.want(nodes)
-            self.services = ship(self._store, grown, self._directory.name)
+            needed = self._beside_held(instances) if free else instances
+            grown = dataclasses.replace(
+                self.settings,
+                instances=larger(self.settings.instances, needed),
+                spare=larger(self.settings.spare, spare),
+            )
+            if not unbounded and grown.hosts > max(most_hosts(), self.settings.hosts):
+                return grown.hosts
+            # Raises for an instance type that does not exist.
+            nodes_for(grown.nodes)
+            now = time.time()
+            for service, kind in grown.services.items():
+                if grown.instances[kind] > self.settings.instances.get(kind, 0):
+                    # What its resource manager reported before is about fewer slices, or about some that are gone.
+                    self._changed[service] = now
+            self._have(grown)
+        return 0
+
+    async def shrink(self, before: Mapping[str, int], after: Mapping[str, int]) -> bool:
+        """Have the slices of `before` a growth again; return False if that is not possible.
+
+        It is not if the slices are no longer those of `after` it, or any of them may be in use: if there is a proxy
+        that is newer, or that may have waited for them.
+        """
+        async with self.restarting:
+            shrunk = dataclasses.replace(self.settings, instances=before)
+            if self.settings.instances != after:
+                return False
+            for service, kind in self.settings.services.items():
+                proxies = self._proxies(service)
+                kept = before.get(kind, 0)
+                if kept < after[kind] and (
+                    sum(slices for slices, _ in proxies) > kept
+                    # Not known any more after another growth was undone: then any proxy may have waited.
+                    or any(created >= self._changed.get(service, 0.0) for _, created in proxies)
+                ):
+                    return False
+            gone = {node["metadata"]["name"] for node in nodes_for(self.settings.nodes)}
+            for service, kind in self.settings.services.items():
+                if kind not in before:
+                    self._store.delete(JOBSETS, names.DEFAULT_NAMESPACE, service)
+                self._changed.pop(service, None)
+                # A JobSet's controller removes none: on a real cluster the number of Jobs cannot change.
+                for job in self._store.list(JOBS):
+                    marks = job["metadata"].get("labels") or {}
+                    part = (marks.get(names.JOBSET_NAME_LABEL), marks.get(names.REPLICATED_JOB_LABEL))
+                    if part == (service, names.WORKER_JOB) and int(marks[names.JOB_INDEX_LABEL]) >= before.get(kind, 0):
+                        self._store.delete(JOBS, names.DEFAULT_NAMESPACE, job["metadata"]["name"])
+            self._have(shrunk)
+            for name in gone - {node["metadata"]["name"] for node in nodes_for(shrunk.nodes)}:
+                if self._store.find(NODES, "", name) is not None:
+                    self._store.delete(NODES, "", name)
+        return True
+
+    def _have(self, settings: ClusterSettings) -> None:
+        self.settings = settings
+        self._nodes.want(nodes_for(settings.nodes))
+        self.services = ship(self._store, settings, self._directory.name)
+
+    def _beside_held(self, instances: Mapping[str, int]) -> dict[str, int]:
+        """Return the slices that there must be for `instances` of them to be free."""
+        services = {kind: service for service, kind in self.settings.services.items()}
+        return {
+            kind: count + sum(slices for slices, _ in self._proxies(services[kind])) if kind in services else count
+            for kind, count in instances.items()
+        }
+
+    async def _until_free(self, instances: Mapping[str, int]) -> None:
+        watch = self._store.watch(JOBS)
+        try:
+            while larger(self.settings.instances, self._beside_held(instances)) != self.settings.instances:
+                if not await watch.batch():
+                    return
+        finally:
+            watch.close()
+
+    def _proxies(self, service: str) -> list[tuple[int, float]]:
+        """Return the proxies that hold slices of a service or wait for them: how many, and when it was created."""
+        found = []
+        for job in self._store.list(JOBS):
+            status = job.get("status") or {}
+            if "deletionTimestamp" in job["metadata"] or condition(status, "Complete") or condition(status, "Failed"):
+                continue
+            for container in job["spec"]["template"]["spec"]["containers"]:
+                flags = dict(str(each).removeprefix("--").partition("=")[::2] for each in container.get("args") or ())
+                slices = flags.get("virtual_slices", "")
+                if slices and names.service_of(flags.get("resource_manager_address", ""))[0] == service:
+                    created = datetime.fromisoformat(job["metadata"]["creationTimestamp"]).timestamp()
+                    # To the end of that second.
+                    found.append((slices.count(",") + 1, created + 1))
+        return found
 
     async def close(self) -> None:
         """End every process, and the API after the pods, so that no client sees a half-ended cluster as healthy."""
@@ -130,7 +233,7 @@ class RunningCluster:
             self._kubelet.detach()
             self._store.close()
             self._store = Store(self._directory / "state")
-            self._start_controllers(nodes_for(self.settings.nodes, cpu_nodes=self.settings.cpu_nodes))
+            self._start_controllers(nodes_for(self.settings.nodes))
             self.api = self._api_server(port)
             await self.api.start()
 
@@ -161,7 +264,7 @@ class RunningCluster:
 
     @property
     def busy(self) -> bool:
-        """Whether the cluster is in use: by a client of the API, or by a Job that is not one of its services'."""
+        """Return whether the cluster is in use: by a client of the API, or by a Job of none of its services."""
         return self.api.in_use > 0 or any(
             (job["metadata"].get("labels") or {}).get(names.JOBSET_NAME_LABEL) not in self.services
             and not condition(job.get("status", {}), "Complete")
@@ -170,9 +273,10 @@ class RunningCluster:
         )
 
     def _account(self, pod: Object) -> Mapping[str, str]:
-        """The variables by which a pod reaches the API and the bucket."""
+        """Return the variables by which a pod reaches the API and the bucket, and its worker's start-up time."""
         directory = self._directory / "pods" / pod["metadata"]["uid"]
-        return {**pod_account(pod, directory=directory, api=self.api), **self._bucket.variables}
+        start = {START_SECONDS: str(self.settings.worker_start_seconds)}
+        return {**pod_account(pod, directory=directory, api=self.api), **self._bucket.variables, **start}
 
     def _api_server(self, port: int) -> ApiServer:
         return ApiServer(
@@ -245,7 +349,8 @@ class RunningCluster:
                 watch.close()
 
     async def _reports_ready(self, uid: str, service: str) -> bool:
-        async for piece in self._kubelet.logs(uid, names.RESOURCE_MANAGER_CONTAINER, follow=True):
+        since = self._changed.get(service)
+        async for piece in self._kubelet.logs(uid, names.RESOURCE_MANAGER_CONTAINER, follow=True, since=since):
             # All of those that it should have by now: it also reported when it had all of fewer.
             if any(int(ready) >= self.services[service] for ready in _READY.findall(piece)):
                 return True

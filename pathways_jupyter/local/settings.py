@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from pathways_jupyter.base import tpu
+from pathways_jupyter.service import names
 
 DEFAULT_IDLE_SECONDS = 1800.0
+START_SECONDS = "PATHWAYS_LOCAL_WORKER_START_SECONDS"
+"""The variable that says to workers how long they take to start."""
 HOLLOW_ANNOTATION = "pathways-jupyter/hollow"
 """Set to ``"true"`` on pods that are reported as running without starting processes; for tests of scale."""
 
 
+_HOSTS_PER_CORE = 16
+_HOST_BYTES = 128 * 1024**2
+"""A worker and its sidecar take about 25 MB while they are idle; the arrays of a program come on top."""
+_LEAST_HOSTS = 8
+_MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
 @dataclass(frozen=True)
-class Settings:
+class ClusterSettings:
     """Settings of a cluster.
 
     Attributes:
@@ -23,6 +39,7 @@ class Settings:
       port: Where the API listens; 0 for any free port.
       fast_heal: Replace failed pods after a second or two instead of after Kubernetes' 10, 20, 40 ... seconds.
       bucket: Directory of the bucket's objects, which stays when the cluster ends; empty for one that does not.
+      worker_start_seconds: How long each worker takes to start, as one that sets up chips does.
     """
 
     instances: Mapping[str, int]
@@ -33,6 +50,7 @@ class Settings:
     port: int = 0
     fast_heal: bool = False
     bucket: str = ""
+    worker_start_seconds: float = 0.0
 
     @property
     def nodes(self) -> Mapping[str, int]:
@@ -41,10 +59,27 @@ class Settings:
         return {kind: self.instances.get(kind, 0) + self.spare.get(kind, 0) for kind in kinds}
 
     @property
-    def cpu_nodes(self) -> int:
-        """Nodes without TPUs: one for the head of each service that there may be, and one for all other pods."""
-        # JobSet's exclusive topology gives each head a node of its own.
-        return 1 + len(self.instances) + sum(self.spare.values())
+    def services(self) -> Mapping[str, str]:
+        """The instance type of each of its own services, by name."""
+        return {
+            # The first one has the name that clients look for.
+            names.DEFAULT_SERVICE if position == 0 else re.sub("[^a-z0-9]+", "-", kind): kind
+            for position, kind in enumerate(self.instances)
+        }
+
+    @property
+    def hosts(self) -> int:
+        """Hosts of its own services, each of them a few processes."""
+        return sum(tpu.parse_instance_type(kind).hosts * slices for kind, slices in self.instances.items())
+
+
+def most_hosts() -> int:
+    """Return how many hosts this machine runs well; generous, because most of them idle."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    # Of a container that has a limit.
+    with contextlib.suppress(OSError, ValueError):
+        memory = min(memory, int(_MEMORY_LIMIT.read_text("ascii")))
+    return max(_LEAST_HOSTS, min(_HOSTS_PER_CORE * (os.cpu_count() or 1), memory // _HOST_BYTES))
 
 
 def larger(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:

@@ -17,7 +17,7 @@ from pathways_jupyter.local import bucket
 from pathways_jupyter.local.bucket import Bucket
 from pathways_jupyter.local.node.spawner import Spawner
 
-DEADLINE = 30.0
+DEADLINE = 100.0
 
 FILES = """
 import fsspec
@@ -58,6 +58,76 @@ assert place.blob("a/b").download_as_bytes(start=10, end=19) == b"x" * 10
 assert [each.name for each in place.list_blobs(prefix="a/")] == ["a/b"]
 place.blob("a/b").delete()
 assert not place.blob("a/b").exists()
+print("done")
+"""
+
+LISTING = """
+import json, urllib.request, urllib.error
+from google.api_core import exceptions
+from google.cloud import storage
+
+client = storage.Client(project="any")
+place = client.bucket("pathways-local")
+for name in ("g/1/a.txt", "g/1/b.txt", "g/2/commit_success.txt", "h"):
+    place.blob(name).upload_from_string(name)
+
+def names(**options):
+    return [each.name for each in client.list_blobs("pathways-local", **options)]
+
+assert names(match_glob="g/1/commit_success*") == []
+assert names(match_glob="g/*/*.txt", prefix="g/1/") == ["g/1/a.txt", "g/1/b.txt"]
+assert names(match_glob="**/commit_{failure,success}.txt") == ["g/2/commit_success.txt"]
+assert names(max_results=1) == ["g/1/a.txt"]
+pages = list(client.list_blobs("pathways-local", delimiter="/", page_size=1).pages)
+assert [([each.name for each in page], sorted(page.prefixes)) for page in pages] == [([], ["g/"]), (["h"], [])]
+pages = client.list_blobs("pathways-local", page_size=3).pages
+assert [[each.name for each in page] for page in pages] == [["g/1/a.txt", "g/1/b.txt", "g/2/commit_success.txt"], ["h"]]
+
+
+def below(**options):
+    found = client.list_blobs("pathways-local", delimiter="/", **options)
+    return [each.name for each in found], sorted(found.prefixes)
+
+assert below(start_offset="g/1/b.txt") == (["h"], ["g/"])
+assert below(prefix="g/", start_offset="g/1/b.txt") == ([], ["g/1/", "g/2/"])
+assert below(prefix="g/", start_offset="g/1/c", end_offset="g/2/d") == ([], ["g/2/"])
+assert below(end_offset="g/1/a.txt") == below(prefix="g/", start_offset="g/3") == ([], [])
+assert names(versions=False) == names(soft_deleted=False) == names()
+
+def refused(kind, words, call):
+    try:
+        call()
+    except kind as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(words)
+
+for option in ("versions", "soft_deleted", "include_trailing_delimiter"):
+    refused(exceptions.BadRequest, "does not serve", lambda: names(**{option: True}))
+refused(exceptions.BadRequest, "only supported delimiter", lambda: names(match_glob="*", delimiter="-"))
+refused(exceptions.BadRequest, "does not serve GET", lambda: list(client.list_hmac_keys()))
+
+# What holds for an object as it was is not done to another.
+blob = place.blob("h")
+blob.reload()
+first = blob.generation
+fresh = {"if_generation_match": 0}
+refused(exceptions.PreconditionFailed, "ifGenerationMatch=0", lambda: blob.upload_from_string("x", **fresh))
+assert blob.download_as_bytes() == b"h"
+blob.upload_from_string("second", if_generation_match=first)
+refused(exceptions.PreconditionFailed, "ifGenerationMatch", lambda: place.blob("h").delete(if_generation_match=first))
+refused(exceptions.NotFound, "There is no generation", lambda: place.blob("h", generation=first).download_as_bytes())
+place.blob("new").upload_from_string("x", **fresh)
+place.blob("h").delete(if_generation_match=blob.generation)
+assert names() == ["g/1/a.txt", "g/1/b.txt", "g/2/commit_success.txt", "new"]
+
+for name, words in {
+    "a/../b": "'..'", "a//b": "empty", "n" * 3000: "1024 bytes", "n" * 300: "255 bytes",
+    "new/below": "objects as files", "g": "objects as files",
+}.items():
+    refused(exceptions.BadRequest, words, lambda: place.blob(name).upload_from_string("x"))
+refused(exceptions.BadRequest, "onto itself", lambda: place.move_blob(place.blob("new"), "new"))
+assert names() == ["g/1/a.txt", "g/1/b.txt", "g/2/commit_success.txt", "new"]
 print("done")
 """
 
@@ -106,7 +176,9 @@ async def run(code: str, variables: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize(
-    "code", [FILES, CLIENT, ARRAYS], ids=["gcsfs and etils", "google-cloud-storage", "tensorstore"]
+    "code",
+    [FILES, CLIENT, LISTING, ARRAYS],
+    ids=["gcsfs and etils", "google-cloud-storage", "what requests ask for", "tensorstore"],
 )
 async def test_libraries_work_unchanged(served, code):
     assert await run(code, served.variables) == "done\n"

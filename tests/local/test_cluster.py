@@ -26,6 +26,9 @@ from pathways_jupyter.kube.objects import JOBS
 from pathways_jupyter.kube.watch import watch
 from pathways_jupyter.local import cluster
 from pathways_jupyter.local.directory import ClusterDirectory
+from pathways_jupyter.local.node.spawner import Spawner
+from pathways_jupyter.local.running import RunningCluster
+from pathways_jupyter.local.settings import ClusterSettings
 
 DEADLINE = 90.0
 WAITED = "exec sleep 600"
@@ -46,7 +49,7 @@ def runtime(tmp_path_factory):
 @pytest.fixture(scope="module")
 def shared(runtime):
     """One cluster for the tests that do not change it for good."""
-    running = cluster.up({"tpuv6e:2x2": 2}, name="shared", idle_seconds=600, fast_heal=True)
+    running = cluster.up({"tpuv6e:2x2": 2}, name="shared", idle_seconds=600, fast_heal=True, worker_start_seconds=0.2)
     yield running
     cluster.down("shared")
 
@@ -59,12 +62,12 @@ def name(runtime):
     cluster.down(unique)
 
 
-def kubectl(running: cluster.Cluster, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+def kubectl(running: cluster.LocalCluster, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     line = ["kubectl", "--kubeconfig", str(running.kubeconfig), *command]
     return subprocess.run(line, check=check, capture_output=True, text=True, timeout=DEADLINE)
 
 
-def items(running: cluster.Cluster, *what: str) -> list[dict]:
+def items(running: cluster.LocalCluster, *what: str) -> list[dict]:
     return json.loads(kubectl(running, "get", *what, "-o", "json").stdout)["items"]
 
 
@@ -191,6 +194,12 @@ def test_a_worker_that_is_killed_comes_back_and_its_slice_heals(shared):
     [status] = pod["status"]["containerStatuses"]
     assert status["restartCount"] == 1
     assert status["lastState"]["terminated"]["exitCode"] == 128 + signal.SIGILL
+    # It started as slowly as the cluster was asked to have it, before and after.
+    for previous in ("true", "false"):
+        said = kubectl(shared, "logs", worker, "-c", "pathways-worker", f"--previous={previous}").stdout
+        assert 0 < said.index("Starting takes 0.2 s") < said.index("Pathways Server serving")
+    with pytest.raises(LocalClusterError, match=r"already running, and its workers take 0.2 s to start\."):
+        cluster.up({"tpuv6e:2x2": 2}, name="shared", worker_start_seconds=20)
 
 
 @kubectl_needed
@@ -369,6 +378,19 @@ def test_a_port_in_use_is_one_clear_error(name, runtime):
         with pytest.raises(LocalClusterError, match=f"cannot listen on 127.0.0.1:{port}"):
             cluster.up({"tpuv6e:2x2": 1}, name=name, port=port)
     assert not ClusterDirectory(name).path.exists()
+
+
+async def test_a_start_that_fails_leaves_no_process(tmp_path):
+    cold, warm = Spawner(log=tmp_path / "cold.log"), Spawner(log=tmp_path / "warm.log")
+    cold.start()
+    warm.start()
+    servers = [*family(cold.pid), *family(warm.pid)]
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        settings = ClusterSettings({"tpuv6e:2x2": 1}, port=taken.getsockname()[1])
+        running = RunningCluster(tmp_path, settings, cold=cold, warm=warm)
+        with pytest.raises(LocalClusterError, match="cannot listen"):
+            await running.start()
+    assert gone(servers)
 
 
 def test_bad_input_starts_nothing(name):

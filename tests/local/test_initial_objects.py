@@ -1,4 +1,4 @@
-"""What a new embedded cluster ships with."""
+"""Objects of a new embedded cluster."""
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.local.apiserver.resources import JOBSETS
@@ -7,14 +7,14 @@ from pathways_jupyter.local.controllers.fitting import selects
 from pathways_jupyter.local.controllers.node_pools import PROVISIONED_LABEL
 from pathways_jupyter.local.controllers.nodes import slice_nodes
 from pathways_jupyter.local.initial_objects import ship
-from pathways_jupyter.local.settings import Settings
+from pathways_jupyter.local.settings import ClusterSettings
 
 TYPE = "tpuv6e:2x2"
 
 
 def test_workers_of_a_service_leave_idle_nodes_of_jobs_alone_so_that_a_slice_that_is_kept_down_stays_down():
     store = Store()
-    (name,) = ship(store, Settings({TYPE: 1}), "here")
+    (name,) = ship(store, ClusterSettings({TYPE: 1}), "here")
     (workers,) = [
         each for each in store.get(JOBSETS, "default", name)["spec"]["replicatedJobs"] if each["name"] == "worker"
     ]
@@ -23,3 +23,16 @@ def test_workers_of_a_service_leave_idle_nodes_of_jobs_alone_so_that_a_slice_tha
     assert selects(pod, node)
     node["metadata"]["labels"][PROVISIONED_LABEL] = "pool"
     assert not selects(pod, node)
+
+
+def test_a_service_that_a_user_has_changed_stays_so_when_the_cluster_is_asked_for_what_it_has():
+    store = Store()
+    (name,) = ship(store, ClusterSettings({TYPE: 1}), "here")
+    changed = store.get(JOBSETS, "default", name)
+    container = changed["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
+    container["env"] = [{"name": "PYTHONPATH", "value": "/theirs"}]
+    store.update(JOBSETS, changed)
+    ship(store, ClusterSettings({TYPE: 1}), "here")
+    assert store.get(JOBSETS, "default", name)["spec"] == changed["spec"]
+    ship(store, ClusterSettings({TYPE: 2}), "here")
+    assert store.get(JOBSETS, "default", name)["spec"] != changed["spec"]

@@ -15,12 +15,14 @@ from pathways_jupyter.local.apiserver.resources import (
     Object,
     ResourceType,
 )
-from pathways_jupyter.local.apiserver.route import Route
+from pathways_jupyter.local.apiserver.route import ObjectRequest
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.users import SERVICE_ACCOUNT_PREFIX, Question, Rule, User, allows
 
 REVIEW_PATHS = {
-    f"/apis/{group}/{version}/{plural}": Route("create", ResourceType(group, version, kind, plural, namespaced=False))
+    f"/apis/{group}/{version}/{plural}": ObjectRequest(
+        "create", ResourceType(group, version, kind, plural, namespaced=False)
+    )
     for group, version, kind, plural in REVIEWS
 }
 """The reviews that can be posted, by path."""
@@ -31,7 +33,7 @@ def may(store: Store, user: User, question: Question) -> bool:
     return any(allows(rule, question) for rule in itertools.chain(user.rules, _bound_rules(store, user)))
 
 
-def refusal(user: User, route: Route, verb: str) -> StatusError:
+def refusal(user: User, route: ObjectRequest, verb: str) -> StatusError:
     """403, in the words of a real API server."""
     resource = route.resource
     where = f'in the namespace "{route.namespace}"' if route.namespace else "at the cluster scope"
@@ -45,7 +47,7 @@ def refusal(user: User, route: Route, verb: str) -> StatusError:
     )
 
 
-def answer_review(route: Route, user: User, review: Object, store: Store) -> Object:
+def answer_review(route: ObjectRequest, user: User, review: Object, store: Store) -> Object:
     """The review of the user who posted it, with its ``status`` filled in.
 
     Raises:

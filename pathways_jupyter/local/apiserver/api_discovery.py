@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from pathways_jupyter.local.apiserver.resources import Object, Registry, encode
+from pathways_jupyter.local.apiserver.resources import VISIBLE_QUEUES, Object, Registry, encode
 
 VERSION = {
     "major": "1",
@@ -91,16 +91,17 @@ def _resources(registry: Registry, group: str, version: str) -> Object:
     served = [each for each in registry if (each.group, each.version) == (group, version)]
     for each in sorted(served, key=lambda each: each.plural):
         common = {"namespaced": each.namespaced, "kind": each.kind}
-        listed.append(
-            {
-                "name": each.plural,
-                "singularName": each.singular,
-                **common,
-                "verbs": _VERBS,
-                **({"shortNames": list(each.short_names)} if each.short_names else {}),
-                **({"categories": list(each.categories)} if each.categories else {}),
-            }
-        )
+        if each != VISIBLE_QUEUES:
+            listed.append(
+                {
+                    "name": each.plural,
+                    "singularName": each.singular,
+                    **common,
+                    "verbs": _VERBS,
+                    **({"shortNames": list(each.short_names)} if each.short_names else {}),
+                    **({"categories": list(each.categories)} if each.categories else {}),
+                }
+            )
         for name in each.subresources:
             kind, verbs, home = SUBRESOURCES[name]
             inner = {"name": f"{each.plural}/{name}", "singularName": "", **common, "kind": kind, "verbs": verbs}
@@ -121,6 +122,8 @@ def _openapi(registry: Registry, place: str) -> Object | None:
     """The document of OpenAPI version 3 at `place`, or the list of all when that is empty."""
     places: dict[str, Object] = {}
     for each in registry:
+        if each == VISIBLE_QUEUES:
+            continue
         home = f"apis/{each.api_version}" if each.group else f"api/{each.version}"
         root = f"/{home}/namespaces/{{namespace}}/{each.plural}" if each.namespaced else f"/{home}/{each.plural}"
         kind = {"group": each.group, "version": each.version, "kind": each.kind}

@@ -19,7 +19,7 @@ from pathways_jupyter.local.apiserver.object_handlers import serve_objects
 from pathways_jupyter.local.apiserver.pki import server_context
 from pathways_jupyter.local.apiserver.pod_subresources import serve_pod_subresource
 from pathways_jupyter.local.apiserver.resources import PODS, VISIBLE_QUEUES, Object
-from pathways_jupyter.local.apiserver.route import CONNECTS, Route, find_route
+from pathways_jupyter.local.apiserver.route import CONNECTS, ObjectRequest, find_route
 from pathways_jupyter.local.apiserver.runtime import PodRuntime
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.users import (
@@ -208,7 +208,7 @@ class ApiServer:
             verb = request.method.lower()
             if user is ANONYMOUS and not may(self._store, user, Question(verb, path=path)):
                 raise StatusError(403, f'forbidden: User "{user.name}" cannot {verb} path "{path}"')
-            if request.method not in ("GET", "HEAD"):
+            if request.method != "GET":
                 raise api_errors.no_such_resource()
             if path in HEALTH:
                 return web.Response(text="ok")
@@ -228,7 +228,7 @@ class ApiServer:
             return await serve_pod_subresource(request, self._store, self._runtime, route, idle_seconds=seconds)
         return await serve_objects(request, self._store, route)
 
-    def _authorize(self, user: User, route: Route) -> None:
+    def _authorize(self, user: User, route: ObjectRequest) -> None:
         """A WebSocket begins as a GET yet does what a POST does, so it needs the right to both."""
         verbs = [route.verb]
         if route.subresource in CONNECTS and route.verb == "get":

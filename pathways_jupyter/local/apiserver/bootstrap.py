@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathways_jupyter.local.apiserver import kueue_definitions
 from pathways_jupyter.local.apiserver.custom import definition
 from pathways_jupyter.local.apiserver.resources import JOBSETS, Object
+from pathways_jupyter.service import builtin_kinds
 
 _ANYTHING: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _COUNT: Object = {"type": "integer", "format": "int32", "minimum": 0}
 _STRING: Object = {"type": "string"}
+_IMMUTABLE: Object = {"x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "Value is immutable"}]}
 
 
 def _object(required: tuple[str, ...] = (), **properties: Object) -> Object:
@@ -40,7 +42,7 @@ _JOBSET_SPEC = _object(
                 name=_STRING,
                 groupName=_STRING,
                 replicas={**_COUNT, "default": 1},
-                template=_ANYTHING,
+                template=_object(metadata=builtin_kinds.schema("ObjectMeta"), spec=builtin_kinds.schema("JobSpec")),
                 dependsOn=_list(_ANYTHING),
             )
         ),
@@ -49,14 +51,42 @@ _JOBSET_SPEC = _object(
     },
     network=_object(
         enableDNSHostnames={"type": "boolean"}, subdomain=_STRING, publishNotReadyAddresses={"type": "boolean"}
-    ),
-    successPolicy=_object(("operator",), operator=_choice("All", "Any"), targetReplicatedJobs=_list(_STRING)),
+    )
+    | _IMMUTABLE,
+    successPolicy=_object(("operator",), operator=_choice("All", "Any"), targetReplicatedJobs=_list(_STRING))
+    | _IMMUTABLE,
     failurePolicy=_object(
         maxRestarts={**_COUNT, "default": 0},
         restartStrategy=_choice("Recreate", "BlockingRecreate", default="Recreate"),
-        rules=_list(_ANYTHING),
-    ),
-    startupPolicy=_object(("startupPolicyOrder",), startupPolicyOrder=_choice("AnyOrder", "InOrder")),
+        rules={
+            **_list(
+                _object(
+                    ("name", "action"),
+                    name={
+                        **_STRING,
+                        "minLength": 1,
+                        "maxLength": 128,
+                        "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+                    },
+                    action=_choice("FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts"),
+                    targetReplicatedJobs=_list(_STRING),
+                    onJobFailureReasons=_list(
+                        _choice(
+                            "BackoffLimitExceeded",
+                            "DeadlineExceeded",
+                            "FailedIndexes",
+                            "MaxFailedIndexesExceeded",
+                            "PodFailurePolicy",
+                        )
+                    ),
+                    onJobFailureMessagePatterns=_list(_STRING),
+                )
+            ),
+            "x-kubernetes-list-map-keys": ["name"],
+        },
+    )
+    | _IMMUTABLE,
+    startupPolicy=_object(("startupPolicyOrder",), startupPolicyOrder=_choice("AnyOrder", "InOrder")) | _IMMUTABLE,
     coordinator=_object(
         ("replicatedJob",), replicatedJob=_STRING, jobIndex={"type": "integer"}, podIndex={"type": "integer"}
     ),

@@ -21,24 +21,24 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "integer": (int,),
     "number": (int, float),
 }
-_SCHEMA_TYPES: Mapping[str, type | tuple[type, ...]] = {
-    "type": str,
-    "properties": dict,
-    "items": dict,
-    "pattern": str,
-    "enum": list,
-    "required": list,
-    "minimum": (int, float),
-    "maximum": (int, float),
-    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), int),
-    "x-kubernetes-list-map-keys": list,
-    "x-kubernetes-validations": list,
-}
 _KEEP = "x-kubernetes-preserve-unknown-fields"
 
 
-def definition(resource: ResourceType, columns: Sequence[Object] = (), **properties: Schema) -> Object:
-    """The ``CustomResourceDefinition`` of a type whose objects have these properties beside their metadata."""
+def type_name(value: Any) -> str:
+    """What JSON Schema calls the type of a value."""
+    # The bool first: to Python, it is an integer too.
+    names = ((bool, "boolean"), *((kind, name) for name, kinds in _TYPES.items() for kind in kinds))
+    return next((name for kind, name in names if isinstance(value, kind)), "null")
+
+
+def definition(
+    resource: ResourceType, columns: Sequence[Object] = (), *, deprecated: Sequence[str] = (), **properties: Schema
+) -> Object:
+    """The ``CustomResourceDefinition`` of a type whose objects have these properties beside their metadata.
+
+    Args:
+      deprecated: Earlier versions of the type, which are served too.
+    """
     common: Object = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
     version = {
         "name": resource.version,
@@ -57,7 +57,10 @@ def definition(resource: ResourceType, columns: Sequence[Object] = (), **propert
             "group": resource.group,
             "scope": "Namespaced" if resource.namespaced else "Cluster",
             "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": resource.singular},
-            "versions": [version],
+            "versions": [
+                version,
+                *({**version, "name": each, "storage": False, "deprecated": True} for each in deprecated),
+            ],
         },
     }
 
@@ -77,36 +80,6 @@ def check_custom(resource: ResourceType, obj: Object, unknown: list[str]) -> Obj
         name = obj.get("metadata", {}).get("name", "") if isinstance(obj.get("metadata"), dict) else ""
         raise invalid(resource, str(name), causes)
     return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], **found}
-
-
-def schema_causes(schema: Any, path: str) -> list[tuple[str, str]]:
-    """The faults that make a definition's schema unusable."""
-    if not isinstance(schema, dict):
-        return [(path, "Invalid value: a schema must be an object")]
-    causes = [
-        (f"{path}.{key}", "Invalid value: a schema cannot have it so")
-        for key, kind in _SCHEMA_TYPES.items()
-        if key in schema and not isinstance(schema[key], kind)
-    ]
-    if causes:
-        return causes
-    try:
-        re.compile(schema.get("pattern", ""))
-    except re.error as error:
-        causes.append((f"{path}.pattern", f"Invalid value: {error}"))
-    for index, rule in enumerate(schema.get("x-kubernetes-validations", ())):
-        where = f"{path}.x-kubernetes-validations[{index}]"
-        if not isinstance(rule, dict) or not isinstance(rule.get("rule"), str):
-            causes.append((f"{where}.rule", "Required value"))
-        elif not isinstance(rule.get("fieldPath", ""), str):
-            causes.append((f"{where}.fieldPath", "Invalid value: must be of type string"))
-    for key, inner in schema.get("properties", {}).items():
-        causes += schema_causes(inner, f"{path}.properties[{key}]")
-    if "items" in schema:
-        causes += schema_causes(schema["items"], f"{path}.items")
-    if not isinstance(schema.get("additionalProperties", False), bool):
-        causes += schema_causes(schema["additionalProperties"], f"{path}.additionalProperties")
-    return causes
 
 
 def fill_defaults(schema: Schema, value: Any) -> Any:
@@ -139,8 +112,8 @@ def _check(
         types = _TYPES.get(schema.get("type", ""))
         fits = types is None or (isinstance(value, types) and (bool in types or not isinstance(value, bool)))
     if not fits:
-        kind = schema.get("type", "integer or string")
-        causes.append((where, f'Invalid value: "{type(value).__name__}": must be of type {kind}'))
+        kind, got = schema.get("type", "integer,string"), type_name(value)
+        causes.append((where, f'Invalid value: "{got}": {where} in body must be of type {kind}: "{got}"'))
         return value
     causes += [(where, why) for why in _limits(value, schema)]
     if isinstance(value, dict):

@@ -16,18 +16,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from pathways_jupyter.local.apiserver.custom import type_name
 from pathways_jupyter.local.apiserver.resources import Object
 
 _ABSENT: Any = object()
-_KINDS: Mapping[type, str] = {
-    dict: "object",
-    list: "array",
-    str: "string",
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-}
-
 Causes = Iterator[tuple[str, str]]
 Holds = Callable[[Any, Any], bool]
 """Whether a rule holds for a value and the value before it; raises when a field is missing, as CEL does."""
@@ -80,7 +72,7 @@ def _check(schema: Mapping[str, Any], new: Any, old: Any, path: str) -> Causes:
             why = f"rule evaluation error: {error}"
         if why:
             where = (path + rule.get("fieldPath", "")).lstrip(".") or "<root>"
-            yield where, f'Invalid value: "{_KINDS.get(type(new), "value")}": {why}'
+            yield where, f'Invalid value: "{type_name(new)}": {why}'
     if isinstance(new, dict):
         properties, more = schema.get("properties") or {}, schema.get("additionalProperties")
         before = old if isinstance(old, dict) else {}

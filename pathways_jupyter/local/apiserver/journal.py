@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from pathways_jupyter.base.errors import LocalClusterError
-from pathways_jupyter.local.apiserver.watch_delivery import Record
+from pathways_jupyter.local.apiserver.watch_delivery import ObjectState
 
 Place = tuple[tuple[str, str], str, str]
 """Type key, namespace and name of an object."""
 
 
 @dataclass(frozen=True)
-class Entry:
+class JournalEntry:
     """One line: an object's new state, or its last one if it was deleted."""
 
     revision: int
@@ -38,7 +38,7 @@ class Journal:
         self._file: BinaryIO
         self.lines = 0
 
-    def read(self) -> tuple[int, list[Entry]]:
+    def read(self) -> tuple[int, list[JournalEntry]]:
         """Open the file for appending and read its entries.
 
         Returns:
@@ -47,7 +47,7 @@ class Journal:
         Raises:
           LocalClusterError: A line other than the last is damaged.
         """
-        entries: list[Entry] = []
+        entries: list[JournalEntry] = []
         base = good = 0
         self._file = _open(self._path, "ab")
         data = self._path.read_bytes()
@@ -59,7 +59,7 @@ class Journal:
                 else:
                     group, plural, namespace, name = read["at"]
                     place = ((group, plural), namespace, name)
-                    entries.append(Entry(int(read["rev"]), place, read["object"], "deleted" in read))
+                    entries.append(JournalEntry(int(read["rev"]), place, read["object"], "deleted" in read))
             except (ValueError, KeyError, TypeError) as error:
                 raise LocalClusterError(
                     f"{self._path}, line {number} cannot be read: {error}.",
@@ -71,13 +71,13 @@ class Journal:
         self.lines = len(entries)
         return base, entries
 
-    def append(self, revision: int, place: Place, record: Record, *, deleted: bool) -> None:
+    def append(self, revision: int, place: Place, record: ObjectState, *, deleted: bool) -> None:
         """Append one change."""
         self._file.write(_line(revision, place, record, deleted))
         self._file.flush()
         self.lines += 1
 
-    def rewrite(self, revision: int, places: Sequence[tuple[Place, Record]]) -> None:
+    def rewrite(self, revision: int, places: Sequence[tuple[Place, ObjectState]]) -> None:
         """Replace the file by one with only the objects that exist at `revision`."""
         draft = self._path.with_suffix(".draft")
         file = _open(draft, "wb")
@@ -98,7 +98,7 @@ def _open(path: Path, mode: Literal["ab", "wb"]) -> BinaryIO:
     return open(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
-def _line(revision: int, place: Place, record: Record, deleted: bool) -> bytes:
+def _line(revision: int, place: Place, record: ObjectState, deleted: bool) -> bytes:
     (group, plural), namespace, name = place
     head = json.dumps({"rev": revision, "at": [group, plural, namespace, name]}, separators=(",", ":"))
     mark = ',"deleted":true' if deleted else ""

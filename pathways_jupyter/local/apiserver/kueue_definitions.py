@@ -1,6 +1,8 @@
 """The definitions of Kueue's kinds, for the part that :mod:`pathways_jupyter.local.controllers.kueue` evaluates.
 
 A field of Kueue that is not evaluated is refused: a queue that ignored it would admit other jobs than a real one.
+Both versions that Kueue serves are served: those fields are the same in them, but for the class of a Workload's
+priority, of which each has its own.
 """
 
 from __future__ import annotations
@@ -8,7 +10,8 @@ from __future__ import annotations
 from pathways_jupyter.local.apiserver.custom import definition
 from pathways_jupyter.local.apiserver.resources import Object, ResourceType
 
-GROUP, VERSION = "kueue.x-k8s.io", "v1beta1"
+GROUP, VERSION = "kueue.x-k8s.io", "v1beta2"
+_DEPRECATED = ("v1beta1",)
 
 
 def _type(kind: str, plural: str, *, namespaced: bool = False, has_status: bool = True) -> ResourceType:
@@ -66,16 +69,20 @@ _WORKLOAD = _object(
     priority={"type": "integer"},
     priorityClassName=_STRING,
     priorityClassSource=_STRING,
+    priorityClassRef={"type": "object", **_ANY},
     active={"type": "boolean", "default": True},
 )
 _STATUS: Object = {"type": "object", **_ANY}
 
 DEFINITIONS = (
-    definition(FLAVORS, spec=_object("nodeLabels nodeTaints tolerations topologyName")),
-    definition(CLUSTER_QUEUES, spec=_CLUSTER_QUEUE, status=_STATUS),
+    definition(FLAVORS, deprecated=_DEPRECATED, spec=_object("nodeLabels nodeTaints tolerations topologyName")),
+    definition(CLUSTER_QUEUES, deprecated=_DEPRECATED, spec=_CLUSTER_QUEUE, status=_STATUS),
     definition(
-        LOCAL_QUEUES, spec=_object("stopPolicy fairSharing", "clusterQueue", clusterQueue=_STRING), status=_STATUS
+        LOCAL_QUEUES,
+        deprecated=_DEPRECATED,
+        spec=_object("stopPolicy fairSharing", "clusterQueue", clusterQueue=_STRING),
+        status=_STATUS,
     ),
-    definition(PRIORITIES, value={"type": "integer"}, description=_STRING),
-    definition(WORKLOADS, spec=_WORKLOAD, status=_STATUS),
+    definition(PRIORITIES, deprecated=_DEPRECATED, value={"type": "integer"}, description=_STRING),
+    definition(WORKLOADS, deprecated=_DEPRECATED, spec=_WORKLOAD, status=_STATUS),
 )

@@ -10,37 +10,37 @@ from typing import Any
 
 from aiohttp import web
 
-from pathways_jupyter.local.apiserver import api_errors, bodies
+from pathways_jupyter.local.apiserver import api_errors, bodies, jobset_rules
 from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.apiserver.object_schema import check_object
 from pathways_jupyter.local.apiserver.patch import PatchKind, clone, merge_patch, strategic_patch
 from pathways_jupyter.local.apiserver.printing import as_table
 from pathways_jupyter.local.apiserver.resources import (
-    CLUSTER_ROLE_BINDINGS,
-    CLUSTER_ROLES,
-    EVENTS,
-    LEASES,
+    JOBSETS,
     PERSISTENT_VOLUME_CLAIMS,
     PODS,
-    ROLE_BINDINGS,
-    ROLES,
     SERVICE_ACCOUNTS,
     SERVICES,
     Object,
     encode,
 )
-from pathways_jupyter.local.apiserver.route import Route, is_dry_run, number, read_deletion, read_revision, selection
+from pathways_jupyter.local.apiserver.route import (
+    ObjectRequest,
+    is_dry_run,
+    number,
+    read_deletion,
+    read_revision,
+    selection,
+)
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.apiserver.watch_delivery import Record
+from pathways_jupyter.local.apiserver.watch_delivery import ObjectState
 from pathways_jupyter.local.apiserver.watch_responses import stream_changes
 
-_CREATED_BY_UPDATE = {
-    each.key for each in (LEASES, EVENTS, SERVICES, ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
-}
 _DELETION_GIVES_OBJECT = {each.key for each in (PODS, SERVICES, SERVICE_ACCOUNTS, PERSISTENT_VOLUME_CLAIMS)}
+"""Kinds for which the Python client's delete calls return the object; for others they return a Status."""
 
 
-async def serve_objects(request: web.BaseRequest, store: Store, route: Route) -> web.StreamResponse:
+async def serve_objects(request: web.BaseRequest, store: Store, route: ObjectRequest) -> web.StreamResponse:
     """Answer one request for a plain verb on any type.
 
     Raises:
@@ -59,8 +59,8 @@ async def serve_objects(request: web.BaseRequest, store: Store, route: Route) ->
         record = store.record(route.resource, route.home, route.name)
     else:
         obj, code, warnings = await _write(request, store, route)
-        record = Record(obj)
-    body: bytes | Object = record.encoded
+        record = ObjectState(obj)
+    body: bytes | Object = record.encoded_as(route.resource)
     if table:
         revision, include = record.object["metadata"].get("resourceVersion", ""), request.query.get("includeObject", "")
         body = as_table(route.resource, [record.object], revision, include)
@@ -70,7 +70,7 @@ async def serve_objects(request: web.BaseRequest, store: Store, route: Route) ->
     return response
 
 
-def _list(request: web.BaseRequest, store: Store, route: Route, table: bool) -> web.Response:
+def _list(request: web.BaseRequest, store: Store, route: ObjectRequest, table: bool) -> web.Response:
     query, resource = request.query, route.resource
     # Only to refuse what is none: a list is of the newest state.
     read_revision(query.get("resourceVersion", ""))
@@ -85,11 +85,13 @@ def _list(request: web.BaseRequest, store: Store, route: Route, table: bool) -> 
         shown = as_table(resource, objects, metadata["resourceVersion"], query.get("includeObject", ""))
         return bodies.answer({**shown, "metadata": metadata})
     head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
-    items = [record.encoded if resource.custom else encode(_without_kind(record.object)) for record in records]
+    items = [
+        record.encoded_as(resource) if resource.custom else encode(_without_kind(record.object)) for record in records
+    ]
     return bodies.answer(encode(head)[:-1] + b',"items":[' + b",".join(items) + b"]}")
 
 
-async def _write(request: web.BaseRequest, store: Store, route: Route) -> tuple[Object, int, list[str]]:
+async def _write(request: web.BaseRequest, store: Store, route: ObjectRequest) -> tuple[Object, int, list[str]]:
     """Create, update or patch an object; return it with the status code and warnings for the client."""
     resource, kind = route.resource, None
     if route.verb == "patch":
@@ -99,6 +101,7 @@ async def _write(request: web.BaseRequest, store: Store, route: Route) -> tuple[
     else:
         sent = await bodies.read_object(request)
     old = store.find(resource, route.home, route.name) if route.name else None
+    old = resource.of(old) if old is not None else None
     may_create = route.verb == "create"
     if kind is not None:
         may_create = kind is PatchKind.APPLY and not route.subresource
@@ -107,25 +110,22 @@ async def _write(request: web.BaseRequest, store: Store, route: Route) -> tuple[
         merge = merge_patch if resource.custom or kind is PatchKind.MERGE else strategic_patch
         # A copy: what a patch leaves as it is would otherwise be shared by the object that is checked and completed.
         sent = merge(clone(old or {}), sent)
-    elif route.verb == "update":
-        may_create = resource.key in _CREATED_BY_UPDATE and not route.subresource
     obj, warnings = _checked(request, route, sent)
     if kind is PatchKind.APPLY:
         warnings.append("the embedded cluster merges what is applied: fields have no owners, and none is removed")
+    if resource.key == JOBSETS.key and not route.subresource:
+        jobset_rules.check(resource, obj, old)
     dry_run = is_dry_run(request)
     revision = obj["metadata"].get("resourceVersion")
     if route.verb == "create" and revision:
-        # A real API server gives this code and no reason, too.
+        # kubectl: an exported object. A real API server gives this code and no reason, too.
         raise StatusError(500, "resourceVersion should not be set on objects to be created", reason="")
-    if route.verb == "update" and old is not None and resource.versioned_updates and not revision:
-        why = "Invalid value: 0: must be specified for an update"
-        raise api_errors.invalid(resource, route.name, [("metadata.resourceVersion", why)])
     if old is None and may_create:
         return store.create(resource, obj, namespace=route.namespace, dry_run=dry_run), 201, warnings
     return store.update(resource, obj, subresource=route.subresource, dry_run=dry_run), 200, warnings
 
 
-async def _delete(request: web.BaseRequest, store: Store, route: Route) -> web.Response:
+async def _delete(request: web.BaseRequest, store: Store, route: ObjectRequest) -> web.Response:
     resource, options = route.resource, await read_deletion(request)
     if route.verb == "deletecollection":
         deleted = []
@@ -137,12 +137,12 @@ async def _delete(request: web.BaseRequest, store: Store, route: Route) -> web.R
                 "kind": f"{resource.kind}List",
                 "apiVersion": resource.api_version,
                 "metadata": {"resourceVersion": str(store.revision)},
-                "items": [each if resource.custom else _without_kind(each) for each in deleted],
+                "items": [resource.of(each) if resource.custom else _without_kind(each) for each in deleted],
             }
         )
     obj = store.delete(resource, route.home, route.name, **options)
     if resource.key in _DELETION_GIVES_OBJECT or store.find(resource, route.home, route.name) is not None:
-        return bodies.answer(obj)
+        return bodies.answer(resource.of(obj))
     details = {"name": route.name, "kind": resource.plural, "uid": obj["metadata"]["uid"]}
     if resource.group:
         details["group"] = resource.group
@@ -151,7 +151,7 @@ async def _delete(request: web.BaseRequest, store: Store, route: Route) -> web.R
     )
 
 
-def _checked(request: web.BaseRequest, route: Route, obj: Object) -> tuple[Object, list[str]]:
+def _checked(request: web.BaseRequest, route: ObjectRequest, obj: Object) -> tuple[Object, list[str]]:
     """Validate `obj`, which a client sent: its shape, and that its name and namespace fit the path."""
     resource = route.resource
     if resource.custom and not obj.get("kind"):
@@ -179,10 +179,12 @@ def _without_kind(obj: Object) -> Object:
     return {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
 
 
-def _page(records: Sequence[Record], limit: int | None, token: str, metadata: dict[str, Any]) -> Sequence[Record]:
+def _page(
+    records: Sequence[ObjectState], limit: int | None, token: str, metadata: dict[str, Any]
+) -> Sequence[ObjectState]:
     """One page of a list: every page carries the revision of the first, so that a watch from there misses nothing."""
 
-    def place(record: Record) -> tuple[str, str]:
+    def place(record: ObjectState) -> tuple[str, str]:
         return record.object["metadata"].get("namespace", ""), record.object["metadata"]["name"]
 
     if token:

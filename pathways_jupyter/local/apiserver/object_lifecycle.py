@@ -93,6 +93,7 @@ SYSTEM_FIELDS = (
 )
 """Metadata that only the server writes."""
 _LASTING_NAMESPACES = ("default", "kube-system", "kube-public")
+"""Namespaces that ``kubectl delete`` cannot delete, on which a cluster depends."""
 _PROPAGATION_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 
 

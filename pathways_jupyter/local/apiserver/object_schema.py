@@ -5,23 +5,19 @@ Everything past this point may count on the shapes; without it a malformed objec
 
 from __future__ import annotations
 
-import functools
-import json
 import re
-from collections.abc import Mapping
-from importlib.resources import files
 from typing import Any
 
 from pathways_jupyter.local.apiserver.api_errors import bad_request, invalid
 from pathways_jupyter.local.apiserver.custom import check_custom
 from pathways_jupyter.local.apiserver.custom_rules import unknown_rules
 from pathways_jupyter.local.apiserver.resources import CRDS, Object, ResourceType
+from pathways_jupyter.service.builtin_kinds import QUANTITY, fields, kinds
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 _MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
 _MICRO_TIMES = {"acquireTime", "renewTime", "eventTime", "lastObservedTime"}
-"""Fields of type MicroTime, whose text must have exactly six digits after the point."""
-_QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i)?")
+"""Fields of type MicroTime, whose text must have exactly six digits after the point: our own leases and events."""
 _LARGEST = 2**63
 _UNCHECKED = ("status", "involvedObject")
 """Parts in which a real API server does not require required fields either."""
@@ -34,20 +30,6 @@ class _Misfit(Exception):
         names = {bool: "a boolean", int: "a number", float: "a number", list: "a list", dict: "an object"}
         got = f"the string {value[:40]!r}" if isinstance(value, str) else names.get(type(value), "null")
         super().__init__(f"{path.lstrip('.')}: expected {expected}, got {got}")
-
-
-@functools.cache
-def kinds() -> Mapping[str, Mapping[str, str]]:
-    """The built-in kinds' fields; see ``tools/make_schemas.py`` for the notation."""
-    text = files(__package__).joinpath("schemas.json").read_text(encoding="utf-8")
-    found: Mapping[str, Mapping[str, str]] = json.loads(text)
-    return found
-
-
-@functools.cache
-def fields(kind: str) -> Mapping[str, tuple[str, bool]]:
-    """A built-in kind's fields: type, and whether it must be there."""
-    return {key.removesuffix("!"): (value, key.endswith("!")) for key, value in kinds()[kind].items()}
 
 
 def check_object(resource: ResourceType, obj: Object, validation: str) -> tuple[Object, list[str]]:
@@ -121,7 +103,7 @@ def _plain(value: Any, kind: str, path: str) -> Any:
     whole = isinstance(value, int) and not isinstance(value, bool)
     if kind == "quantity":
         text = str(value) if whole or isinstance(value, float) else value
-        if not isinstance(text, str) or not _QUANTITY.fullmatch(text):
+        if not isinstance(text, str) or not re.fullmatch(QUANTITY, text):
             raise _Misfit(path, "a quantity", value)
         return text
     fits = {

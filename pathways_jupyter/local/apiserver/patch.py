@@ -61,7 +61,7 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def strategic_patch(target: Any, patch: Any, field: str = "") -> Any:
-    """Merge like a merge patch, but lists of named elements merge by name and follow ``$patch`` directives."""
+    """Merge like a merge patch, but lists of named elements merge by name and follow the directives of kubectl."""
     if isinstance(patch, list):
         return _strategic_list(target if isinstance(target, list) else [], patch, field)
     if not isinstance(patch, dict):

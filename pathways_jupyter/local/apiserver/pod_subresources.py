@@ -16,7 +16,7 @@ from pathways_jupyter.local.apiserver.port_forward import SPDY_PROTOCOL, forward
 from pathways_jupyter.local.apiserver.printing import seconds_of
 from pathways_jupyter.local.apiserver.remotecommand import exec_over_websocket
 from pathways_jupyter.local.apiserver.resources import PODS, Object
-from pathways_jupyter.local.apiserver.route import Route, flag, number
+from pathways_jupyter.local.apiserver.route import ObjectRequest, flag, number
 from pathways_jupyter.local.apiserver.runtime import PodRuntime
 from pathways_jupyter.local.apiserver.store import Store
 
@@ -25,7 +25,7 @@ _REFUSAL_SECONDS = 0.05
 
 
 async def serve_pod_subresource(
-    request: web.BaseRequest, store: Store, runtime: PodRuntime, route: Route, *, idle_seconds: float
+    request: web.BaseRequest, store: Store, runtime: PodRuntime, route: ObjectRequest, *, idle_seconds: float
 ) -> web.StreamResponse:
     """Answer one request for a pod's log, its eviction, or a connection into it.
 
@@ -118,7 +118,7 @@ async def _log(request: web.BaseRequest, runtime: PodRuntime, pod: Object, conta
     return response
 
 
-async def _evict(request: web.BaseRequest, store: Store, route: Route) -> web.Response:
+async def _evict(request: web.BaseRequest, store: Store, route: ObjectRequest) -> web.Response:
     body = await bodies.read_object(request, optional=True)
     options = body.get("deleteOptions") or {}
     if not isinstance(options, dict):

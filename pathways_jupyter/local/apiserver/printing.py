@@ -30,7 +30,7 @@ def as_table(resource: ResourceType, objects: Sequence[Object], revision: str, i
     for obj in objects:
         row: Object = {"cells": [_cell(obj, column) for column in columns]}
         if include == "Object":
-            row["object"] = obj
+            row["object"] = resource.of(obj)
         elif include != "None":
             head = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
             row["object"] = {**head, "metadata": obj["metadata"]}

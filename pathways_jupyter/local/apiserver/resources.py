@@ -46,13 +46,17 @@ class ResourceType:
     """Propagation policy of a delete that names none."""
     generations: bool = False
     """Whether ``metadata.generation`` counts changes of the spec; custom resources always have it."""
-    versioned_updates: bool = False
-    """Whether a PUT must name the resourceVersion that it replaces."""
     custom: bool = False
     """Whether a custom resource definition made it."""
     schema: Mapping[str, Any] = field(default_factory=dict, compare=False, hash=False, repr=False)
     """The OpenAPI schema of a custom resource."""
     columns: tuple[Column, ...] = field(default=(), compare=False, repr=False)
+    stored_version: str = field(default="", compare=False, repr=False)
+    """The version in which objects are stored, where that is another one."""
+
+    def of(self, obj: Object) -> Object:
+        """An object in this version; its fields are the same in all."""
+        return obj if obj["apiVersion"] == self.api_version else {**obj, "apiVersion": self.api_version}
 
     @property
     def api_version(self) -> str:
@@ -106,7 +110,7 @@ JOBS = ResourceType(
     default_propagation="Orphan",
     generations=True,
 )
-LEASES = ResourceType("coordination.k8s.io", "v1", "Lease", "leases", versioned_updates=True)
+LEASES = ResourceType("coordination.k8s.io", "v1", "Lease", "leases")
 NETWORK_POLICIES = ResourceType(
     "networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", short_names=("netpol",), generations=True
 )
@@ -128,10 +132,8 @@ CRDS = ResourceType(
     "customresourcedefinitions",
     False,
     ("crd", "crds"),
-    categories=("api-extensions",),
     has_status=True,
     generations=True,
-    versioned_updates=True,
 )
 
 BUILTIN: tuple[ResourceType, ...] = (
@@ -180,13 +182,20 @@ class Registry:
     def define(self, definition: Object) -> None:
         """Serve what a ``CustomResourceDefinition`` describes, instead of what it described before.
 
-        Only the version in which objects are stored is served: nothing here converts them.
+        Other versions than that in which objects are stored are served if they need no conversion by a webhook.
         """
         self.forget(definition)
         spec = definition["spec"]
-        version, names = next(each for each in spec["versions"] if each.get("storage")), spec["names"]
-        if not version.get("served"):
-            return
+        # The stored one first: it is preferred.
+        versions = sorted(spec["versions"], key=lambda each: not each.get("storage"))
+        if (spec.get("conversion") or {}).get("strategy", "None") != "None":
+            versions = versions[:1]
+        for version in versions:
+            if version.get("served"):
+                self._serve(spec, version, stored=versions[0]["name"])
+
+    def _serve(self, spec: Object, version: Object, *, stored: str) -> None:
+        names = spec["names"]
         self._types[spec["group"], version["name"], names["plural"]] = ResourceType(
             group=spec["group"],
             version=version["name"],
@@ -197,8 +206,8 @@ class Registry:
             categories=tuple(names.get("categories", ())),
             has_status="status" in version.get("subresources", {}),
             generations=True,
-            versioned_updates=True,
             custom=True,
+            stored_version=stored if stored != version["name"] else "",
             schema=version.get("schema", {}).get("openAPIV3Schema", {}),
             columns=tuple(
                 Column(

@@ -24,7 +24,7 @@ _TRUE = {"1", "true", "True", "t", "TRUE"}
 
 
 @dataclass(frozen=True)
-class Route:
+class ObjectRequest:
     """One request for objects."""
 
     verb: str
@@ -44,7 +44,7 @@ class Route:
         return self.namespace if self.resource.namespaced else ""
 
 
-def find_route(registry: Registry, method: str, path: str, query: Mapping[str, str]) -> Route | None:
+def find_route(registry: Registry, method: str, path: str, query: Mapping[str, str]) -> ObjectRequest | None:
     """The route of a request, or None when its path is not one of objects.
 
     Raises:
@@ -72,7 +72,7 @@ def find_route(registry: Registry, method: str, path: str, query: Mapping[str, s
     if subresource and method == "POST":
         verb: str | None = "create"
     else:
-        verb = (_ONE if name else _MANY).get("GET" if method == "HEAD" else method)
+        verb = (_ONE if name else _MANY).get(method)
     if verb is None:
         raise method_not_allowed()
     if verb == "list" and flag(query, "watch"):
@@ -86,7 +86,7 @@ def find_route(registry: Registry, method: str, path: str, query: Mapping[str, s
         raise method_not_allowed()
     elif resource.namespaced and not namespace and verb not in ("list", "watch", "deletecollection"):
         raise method_not_allowed() if verb == "create" else no_such_resource()
-    return Route(verb, resource, namespace, name, subresource)
+    return ObjectRequest(verb, resource, namespace, name, subresource)
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:

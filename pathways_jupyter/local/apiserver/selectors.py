@@ -19,33 +19,11 @@ LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 _FIELDS: Mapping[str, tuple[str, ...]] = {
-    "pods": (
-        "spec.nodeName",
-        "spec.restartPolicy",
-        "spec.schedulerName",
-        "spec.serviceAccountName",
-        "spec.hostNetwork",
-        "status.phase",
-        "status.podIP",
-        "status.nominatedNodeName",
-    ),
+    "pods": ("spec.nodeName", "status.phase", "status.podIP"),
     "nodes": ("spec.unschedulable",),
-    "namespaces": ("status.phase",),
-    "secrets": ("type",),
-    "services": ("spec.clusterIP", "spec.type"),
-    "jobs": ("status.successful",),
     "events": (
-        "involvedObject.kind",
-        "involvedObject.namespace",
-        "involvedObject.name",
-        "involvedObject.uid",
-        "involvedObject.apiVersion",
-        "involvedObject.resourceVersion",
-        "involvedObject.fieldPath",
-        "reason",
-        "reportingComponent",
-        "source",
-        "type",
+        *(f"involvedObject.{field}" for field in ("kind", "namespace", "name", "uid", "apiVersion", "fieldPath")),
+        *("reason", "type"),
     ),
 }
 
@@ -126,6 +104,4 @@ def _field(obj: Object, path: tuple[str, ...]) -> str:
         value = value.get(step) if isinstance(value, dict) else None
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, dict):
-        return str(value.get("component", ""))
     return "" if value is None else str(value)

@@ -21,7 +21,7 @@ from pathways_jupyter.local.apiserver.journal import Journal, Place
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import CRDS, NAMESPACES, Object, Registry, ResourceType
 from pathways_jupyter.local.apiserver.selectors import Test
-from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType, Record, Table, Watch
+from pathways_jupyter.local.apiserver.watch_delivery import ObjectState, Table, Watch, WatchEvent, WatchEventType
 from pathways_jupyter.local.apiserver.workload_strategy import admit_pod
 
 
@@ -69,7 +69,7 @@ class Store:
         record = self._tables[resource.key].objects.get((namespace, name))
         return None if record is None else record.object
 
-    def record(self, resource: ResourceType, namespace: str, name: str) -> Record:
+    def record(self, resource: ResourceType, namespace: str, name: str) -> ObjectState:
         """One object's current state, shared.
 
         Raises:
@@ -84,7 +84,7 @@ class Store:
         """Objects in order of namespace and name, shared; all namespaces when `namespace` is empty."""
         return [record.object for record in self.records(resource, namespace, test)]
 
-    def records(self, resource: ResourceType, namespace: str = "", test: Test | None = None) -> Sequence[Record]:
+    def records(self, resource: ResourceType, namespace: str = "", test: Test | None = None) -> Sequence[ObjectState]:
         """Like :meth:`list`, with the encoded form at hand."""
         return self._tables[resource.key].select(namespace, test)
 
@@ -124,7 +124,9 @@ class Store:
         resource = self._served(resource)
         obj = clone(obj)
         metadata = obj.setdefault("metadata", {})
-        obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
+        obj["kind"], obj["apiVersion"] = resource.kind, resource.api_version
+        if resource.stored_version:
+            obj["apiVersion"] = f"{resource.group}/{resource.stored_version}"
         object_lifecycle.place(resource, metadata, namespace, self.find)
         where, name = metadata.get("namespace", ""), metadata["name"]
         if (where, name) in self._tables[resource.key].objects:
@@ -139,7 +141,7 @@ class Store:
         if resource.key == kinds.PODS.key:
             admit_pod(obj, self.find)
         strategy.prepare(resource, obj, None)
-        self._commit(resource, obj, ChangeType.ADDED, dry_run)
+        self._commit(resource, obj, WatchEventType.ADDED, dry_run)
         if resource.key == NAMESPACES.key and not dry_run:
             self.create(kinds.SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, namespace=name)
         return obj
@@ -167,7 +169,7 @@ class Store:
         if new == old:
             return new
         over = current.get("deletionTimestamp") and not object_lifecycle.is_held(new)
-        return self._commit(resource, new, ChangeType.DELETED if over else ChangeType.MODIFIED, dry_run)
+        return self._commit(resource, new, WatchEventType.DELETED if over else WatchEventType.MODIFIED, dry_run)
 
     def edit(
         self,
@@ -222,9 +224,9 @@ class Store:
         if resource.key == NAMESPACES.key:
             new["status"] = {**new.get("status", {}), "phase": "Terminating"}
         elif not object_lifecycle.is_held(new):
-            return self._commit(resource, new, ChangeType.DELETED, dry_run)
+            return self._commit(resource, new, WatchEventType.DELETED, dry_run)
         if new != old:
-            self._commit(resource, new, ChangeType.MODIFIED, dry_run)
+            self._commit(resource, new, WatchEventType.MODIFIED, dry_run)
         if resource.key == NAMESPACES.key and not dry_run:
             for each in [each for each in self.resources if each.namespaced]:
                 for obj in self.list(each, name):
@@ -234,7 +236,7 @@ class Store:
 
     def compact(self) -> None:
         """Replace the journal by one with only the objects that exist."""
-        places: list[tuple[Place, Record]] = []
+        places: list[tuple[Place, ObjectState]] = []
         for key, table in self._tables.items():
             places += [((key, *place), record) for place, record in table.objects.items()]
         if self._journal is not None:
@@ -259,9 +261,9 @@ class Store:
             and home["metadata"].get("deletionTimestamp")
             and not any(name == where for table in self._tables.values() for where, _ in table.objects)
         ):
-            self._commit(NAMESPACES, clone(home), ChangeType.DELETED)
+            self._commit(NAMESPACES, clone(home), WatchEventType.DELETED)
 
-    def _commit(self, resource: ResourceType, obj: Object, kind: ChangeType, dry_run: bool = False) -> Object:
+    def _commit(self, resource: ResourceType, obj: Object, kind: WatchEventType, dry_run: bool = False) -> Object:
         """Make `obj` the object's state, or its last one, and return it."""
         if dry_run:
             return obj
@@ -272,12 +274,12 @@ class Store:
         writer = {"manager": "unknown", "operation": "Update", "apiVersion": obj["apiVersion"], "time": strategy.now()}
         metadata["managedFields"] = [{**writer, "fieldsType": "FieldsV1", "fieldsV1": {}}]
         place: Place = (resource.key, metadata.get("namespace", ""), metadata["name"])
-        record, deleted = Record(obj), kind is ChangeType.DELETED
+        record, deleted = ObjectState(obj), kind is WatchEventType.DELETED
         # Written before watchers see it: a restart must not take back a change that a client has seen.
         if self._journal is not None:
             self._journal.append(self.revision, place, record, deleted=deleted)
         previous = self._place(place, record, deleted)
-        self._tables[resource.key].publish(Change(kind, record, previous, self.revision))
+        self._tables[resource.key].publish(WatchEvent(kind, record, previous, self.revision))
         if self._journal is not None and self._journal.lines > 5_000 + 3 * sum(
             len(table.objects) for table in self._tables.values()
         ):
@@ -288,14 +290,14 @@ class Store:
             key = (obj["spec"]["group"], obj["spec"]["names"]["plural"])
             if (custom := self.resources.stored(key)) is not None:
                 for each in self.list(custom):
-                    self._commit(custom, clone(each), ChangeType.DELETED)
+                    self._commit(custom, clone(each), WatchEventType.DELETED)
             self.resources.forget(obj)
             self._tables[key].close()
         if deleted and resource.namespaced:
             self._end_namespace(metadata["namespace"])
         return obj
 
-    def _place(self, place: Place, record: Record, deleted: bool) -> Record | None:
+    def _place(self, place: Place, record: ObjectState, deleted: bool) -> ObjectState | None:
         """Store an object's state, or remove it; return the previous one."""
         key, namespace, name = place
         objects = self._tables[key].objects
@@ -317,17 +319,17 @@ class Store:
         self.revision = self._base
         for entry in entries:
             self.revision = max(self.revision, entry.revision)
-            record = Record(entry.object)
+            record = ObjectState(entry.object)
             previous = self._place(entry.place, record, entry.deleted)
             if entry.revision > self._base:
-                kind = ChangeType.MODIFIED if previous else ChangeType.ADDED
-                kind = ChangeType.DELETED if entry.deleted else kind
-                self._tables[entry.place[0]].publish(Change(kind, record, previous, entry.revision))
+                kind = WatchEventType.MODIFIED if previous else WatchEventType.ADDED
+                kind = WatchEventType.DELETED if entry.deleted else kind
+                self._tables[entry.place[0]].publish(WatchEvent(kind, record, previous, entry.revision))
         for definition in self.list(CRDS):
             self.resources.define(definition)
 
 
-def _owners(record: Record | None) -> set[str]:
+def _owners(record: ObjectState | None) -> set[str]:
     if record is None:
         return set()
     return {each["uid"] for each in record.object["metadata"].get("ownerReferences") or ()}

@@ -8,19 +8,16 @@ from collections.abc import Callable, Mapping
 
 from pathways_jupyter.local.apiserver import resources as kinds
 from pathways_jupyter.local.apiserver.api_errors import invalid
-from pathways_jupyter.local.apiserver.custom import fill_defaults, schema_causes
+from pathways_jupyter.local.apiserver.custom import fill_defaults
 from pathways_jupyter.local.apiserver.custom_rules import rule_causes
 from pathways_jupyter.local.apiserver.resources import Object, ResourceType
 from pathways_jupyter.local.apiserver.workload_strategy import (
     check_job_update,
     check_pod_update,
-    choice,
-    port_causes,
     prepare_job,
     prepare_pod,
 )
 
-_SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _BESIDE_SCHEMA = ("apiVersion", "kind", "metadata", "status")
 
 
@@ -65,53 +62,27 @@ def _service(service: Object) -> None:
     for port in spec.get("ports") or ():
         port.setdefault("protocol", "TCP")
         port.setdefault("targetPort", port.get("port"))
-    causes = list(choice(spec, "type", _SERVICE_TYPES, "spec"))
-    if not spec.get("ports") and spec.get("clusterIP") != "None" and spec["type"] != "ExternalName":
-        causes.append(("spec.ports", "Required value"))
-    for index, port in enumerate(spec.get("ports") or ()):
-        causes += port_causes(port.get("port"), f"spec.ports[{index}].port")
-    if causes:
-        raise invalid(kinds.SERVICES, service["metadata"]["name"], causes)
     spec.setdefault("internalTrafficPolicy", "Cluster")
     spec.setdefault("ipFamilies", ["IPv4"])
     spec.setdefault("ipFamilyPolicy", "SingleStack")
-    if spec["type"] != "ExternalName":
-        # An address in the usual range of Services, the same for the same Service. It receives no traffic: pods of the
-        # embedded cluster resolve each other's names to pod addresses.
-        number = int(service["metadata"]["uid"].replace("-", "")[:4], 16)
-        spec.setdefault("clusterIP", f"10.96.{number >> 8}.{max(number & 0xFF, 1)}")
-        spec.setdefault("clusterIPs", [spec["clusterIP"]])
+    # An address in the usual range of Services, the same for the same Service. It receives no traffic: pods of the
+    # embedded cluster resolve each other's names to pod addresses.
+    number = int(service["metadata"]["uid"].replace("-", "")[:4], 16)
+    spec.setdefault("clusterIP", f"10.96.{number >> 8}.{max(number & 0xFF, 1)}")
+    spec.setdefault("clusterIPs", [spec["clusterIP"]])
     service["status"] = {"loadBalancer": {}}
-
-
-def _lease(lease: Object) -> None:
-    spec = lease.get("spec") or {}
-    seconds, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
-    causes = []
-    if seconds is not None and seconds <= 0:
-        causes.append(("spec.leaseDurationSeconds", f"Invalid value: {seconds}: must be greater than 0"))
-    if transitions is not None and transitions < 0:
-        causes.append(("spec.leaseTransitions", f"Invalid value: {transitions}: must be greater than or equal to 0"))
-    if causes:
-        raise invalid(kinds.LEASES, lease["metadata"]["name"], causes)
-
-
-def _event(event: Object) -> None:
-    about = event["involvedObject"].get("namespace") or "default"
-    if about != event["metadata"]["namespace"]:
-        why = f'Invalid value: "{about}": does not match event.namespace'
-        raise invalid(kinds.EVENTS, event["metadata"]["name"], [("involvedObject.namespace", why)])
 
 
 def _secret(secret: Object) -> None:
     secret.setdefault("type", "Opaque")
+    # For manifests, and for the Python client.
     plain = secret.pop("stringData", None) or {}
     for key, value in plain.items():
         secret.setdefault("data", {})[key] = base64.b64encode(str(value).encode()).decode()
 
 
 def _claim(claim: Object) -> None:
-    """Bind a claim at once: its volume is a directory, which is made when a pod mounts it."""
+    """Bind a claim of ``lab`` at once: its volume is a directory, which is made when a pod mounts it."""
     spec = claim.setdefault("spec", {})
     spec.setdefault("volumeMode", "Filesystem")
     storage = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
@@ -120,14 +91,6 @@ def _claim(claim: Object) -> None:
         raise invalid(kinds.PERSISTENT_VOLUME_CLAIMS, claim["metadata"]["name"], causes)
     spec.setdefault("volumeName", f"pvc-{claim['metadata']['uid']}")
     claim["status"] = {"phase": "Bound", "accessModes": spec["accessModes"], "capacity": {"storage": storage}}
-
-
-def _claim_update(claim: Object, old: Object) -> None:
-    fixed = ("accessModes", "storageClassName", "volumeMode", "volumeName")
-    new, before = claim.setdefault("spec", {}), old["spec"]
-    if any(new.get(key) != before.get(key) for key in fixed):
-        why = "Forbidden: spec is immutable after creation except resources.requests"
-        raise invalid(kinds.PERSISTENT_VOLUME_CLAIMS, claim["metadata"]["name"], [("spec", why)])
 
 
 def _definition(definition: Object) -> None:
@@ -152,18 +115,8 @@ def _definition(definition: Object) -> None:
     }
 
 
-def _definition_update(definition: Object, old: Object) -> None:
-    spec, before = _checked_definition(definition), old["spec"]
-    fixed = [key for key in ("group", "scope") if spec.get(key) != before.get(key)]
-    if spec["names"]["plural"] != before["names"]["plural"]:
-        fixed.append("names.plural")
-    if fixed:
-        why = "Invalid value: field is immutable"
-        raise invalid(kinds.CRDS, definition["metadata"]["name"], [(f"spec.{key}", why) for key in fixed])
-
-
 def _checked_definition(definition: Object) -> Object:
-    """Return the spec of a custom resource definition that can be served."""
+    """Return the spec of a custom resource definition that can be served, as ``kubectl`` and the operator apply it."""
     name = definition["metadata"]["name"]
     spec: Object = definition.setdefault("spec", {})
     names, versions = spec.get("names") or {}, spec.get("versions") or []
@@ -180,8 +133,8 @@ def _checked_definition(definition: Object) -> Object:
         causes.append(("spec.versions", "Invalid value: must have exactly one version marked as storage version"))
     for index, version in enumerate(versions):
         path = f"spec.versions[{index}].schema.openAPIV3Schema"
-        schema = (version.get("schema") or {}).get("openAPIV3Schema")
-        causes += schema_causes(schema, path) if schema else [(path, "Required value: schemas are required")]
+        if not isinstance((version.get("schema") or {}).get("openAPIV3Schema"), dict):
+            causes.append((path, "Required value: schemas are required"))
     if causes:
         raise invalid(kinds.CRDS, name, causes)
     return spec
@@ -194,14 +147,10 @@ _CREATE: Mapping[str, Callable[[Object], None]] = {
     "services": _service,
     "secrets": _secret,
     "persistentvolumeclaims": _claim,
-    "events": _event,
-    "leases.coordination.k8s.io": _lease,
     "customresourcedefinitions.apiextensions.k8s.io": _definition,
 }
-_UPDATE: Mapping[str, Callable[[Object, Object], None]] = {
+_UPDATE: Mapping[str, Callable[[Object, Object], object]] = {
     "pods": check_pod_update,
     "jobs.batch": check_job_update,
-    "leases.coordination.k8s.io": lambda lease, old: _lease(lease),
-    "persistentvolumeclaims": _claim_update,
-    "customresourcedefinitions.apiextensions.k8s.io": _definition_update,
+    "customresourcedefinitions.apiextensions.k8s.io": lambda definition, old: _checked_definition(definition),
 }

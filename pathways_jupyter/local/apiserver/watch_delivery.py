@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pathways_jupyter.local.apiserver.api_errors import gone
-from pathways_jupyter.local.apiserver.resources import Object, encode
+from pathways_jupyter.local.apiserver.resources import Object, ResourceType, encode
 from pathways_jupyter.local.apiserver.selectors import Test
 
 BACKLOG = 50_000
@@ -23,7 +23,7 @@ HISTORY = 20_000
 """Changes of one type that are kept for watches that resume."""
 
 
-class ChangeType(StrEnum):
+class WatchEventType(StrEnum):
     """Type of a change, as watches report it."""
 
     ADDED = "ADDED"
@@ -32,7 +32,7 @@ class ChangeType(StrEnum):
 
 
 @dataclass(eq=False, slots=True)
-class Record:
+class ObjectState:
     """One state of one object; immutable."""
 
     object: Object
@@ -45,14 +45,19 @@ class Record:
             self._encoded = encode(self.object)
         return self._encoded
 
+    def encoded_as(self, resource: ResourceType) -> bytes:
+        """The object as JSON, in this version of its type."""
+        obj = resource.of(self.object)
+        return self.encoded if obj is self.object else encode(obj)
+
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Change:
+class WatchEvent:
     """One change of one object. Its objects are shared by all watches: read them only."""
 
-    type: ChangeType
-    record: Record
-    previous: Record | None
+    type: WatchEventType
+    record: ObjectState
+    previous: ObjectState | None
     revision: int
 
     @property
@@ -60,27 +65,27 @@ class Change:
         """The object after the change; for a deletion, as it was last."""
         return self.record.object
 
-    def seen_through(self, test: Test | None) -> Change | None:
+    def seen_through(self, test: Test | None) -> WatchEvent | None:
         """This change for a watch of the objects that pass `test`; None when it does not concern that watch."""
         if test is None:
             return self
         before = self.previous is not None and test(self.previous.object)
-        if self.type is ChangeType.DELETED:
+        if self.type is WatchEventType.DELETED:
             return self if before else None
         if test(self.object):
-            kind = ChangeType.MODIFIED if before else ChangeType.ADDED
+            kind = WatchEventType.MODIFIED if before else WatchEventType.ADDED
         elif before:
-            kind = ChangeType.DELETED
+            kind = WatchEventType.DELETED
         else:
             return None
-        return self if kind is self.type else Change(kind, self.record, self.previous, self.revision)
+        return self if kind is self.type else WatchEvent(kind, self.record, self.previous, self.revision)
 
 
 class Watch:
     """A queue of changes, which :meth:`batch` takes."""
 
     def __init__(
-        self, test: Test | None, backlog: Iterable[Change], on_close: Callable[[Watch], object], *, after: int = 0
+        self, test: Test | None, backlog: Iterable[WatchEvent], on_close: Callable[[Watch], object], *, after: int = 0
     ) -> None:
         self._test = test
         self._after = after
@@ -95,7 +100,7 @@ class Watch:
         """Whether changes are queued."""
         return bool(self._queue)
 
-    async def batch(self) -> list[Change]:
+    async def batch(self) -> list[WatchEvent]:
         """Wait for at least one change and return all queued ones; empty once the watch is closed.
 
         Raises:
@@ -111,7 +116,7 @@ class Watch:
         changes, self._queue = self._queue, []
         return changes
 
-    def offer(self, change: Change) -> None:
+    def offer(self, change: WatchEvent) -> None:
         """Queue a change that has just happened."""
         seen = change.seen_through(self._test)
         if seen is None or self._closed or change.revision <= self._after:
@@ -141,13 +146,13 @@ class Table:
     """
 
     def __init__(self, *, oldest: int) -> None:
-        self.objects: dict[tuple[str, str], Record] = {}
+        self.objects: dict[tuple[str, str], ObjectState] = {}
         """By namespace and name."""
-        self._history: deque[Change] = deque()
+        self._history: deque[WatchEvent] = deque()
         self._oldest = oldest
         self._watches: dict[Watch, str] = {}
 
-    def select(self, namespace: str, test: Test | None) -> list[Record]:
+    def select(self, namespace: str, test: Test | None) -> list[ObjectState]:
         """Objects in order of namespace and name; of all namespaces when `namespace` is empty."""
         found = [self.objects[place] for place in sorted(self.objects) if namespace in ("", place[0])]
         return found if test is None else [record for record in found if test(record.object)]
@@ -160,7 +165,7 @@ class Table:
         """
         if since is None:
             backlog = [
-                Change(ChangeType.ADDED, record, None, int(record.object["metadata"]["resourceVersion"]))
+                WatchEvent(WatchEventType.ADDED, record, None, int(record.object["metadata"]["resourceVersion"]))
                 for record in self.select(namespace, test)
             ]
         else:
@@ -182,7 +187,7 @@ class Table:
         if since < self._oldest:
             raise gone(since, self._oldest)
 
-    def publish(self, change: Change) -> None:
+    def publish(self, change: WatchEvent) -> None:
         """Keep a change for later watches and offer it to the current ones."""
         if len(self._history) >= HISTORY:
             self._oldest = self._history.popleft().revision

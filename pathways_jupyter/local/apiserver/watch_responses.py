@@ -10,10 +10,10 @@ from aiohttp import web
 from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.apiserver.printing import as_table
 from pathways_jupyter.local.apiserver.resources import ResourceType, encode
-from pathways_jupyter.local.apiserver.route import Route, flag, number, read_revision
+from pathways_jupyter.local.apiserver.route import ObjectRequest, flag, number, read_revision
 from pathways_jupyter.local.apiserver.selectors import Test
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.apiserver.watch_delivery import Change, Watch
+from pathways_jupyter.local.apiserver.watch_delivery import Watch, WatchEvent
 
 _BOOKMARK_SECONDS = 30.0
 _LONGEST_SECONDS = 3600.0
@@ -21,7 +21,7 @@ _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 async def stream_changes(
-    request: web.BaseRequest, store: Store, route: Route, test: Test | None, table: bool
+    request: web.BaseRequest, store: Store, route: ObjectRequest, test: Test | None, table: bool
 ) -> web.StreamResponse:
     """Send changes until the client disconnects, its timeout is over, or the server stops.
 
@@ -30,6 +30,7 @@ async def stream_changes(
     """
     query, resource, loop = request.query, route.resource, asyncio.get_running_loop()
     end = loop.time() + min(number(query, "timeoutSeconds") or _LONGEST_SECONDS, _LONGEST_SECONDS)
+    # Initial events: the informers of Go clients, such as ``kubectl wait``.
     initial, bookmarks = flag(query, "sendInitialEvents"), flag(query, "allowWatchBookmarks")
     since = None if initial else read_revision(query.get("resourceVersion", ""))
     to_lines = _encoder(resource, table, query.get("includeObject", ""))
@@ -69,16 +70,16 @@ async def stream_changes(
     return response
 
 
-def _encoder(resource: ResourceType, table: bool, include: str) -> Callable[[Sequence[Change]], bytes]:
+def _encoder(resource: ResourceType, table: bool, include: str) -> Callable[[Sequence[WatchEvent]], bytes]:
     """Return the function that encodes changes for one watch; only its first row has the definitions of columns."""
     definitions = True
 
-    def to_lines(changes: Sequence[Change]) -> bytes:
+    def to_lines(changes: Sequence[WatchEvent]) -> bytes:
         nonlocal definitions
         lines = []
         for change in changes:
             if not table:
-                encoded = change.record.encoded
+                encoded = change.record.encoded_as(resource)
             else:
                 row = as_table(resource, [change.object], str(change.revision), include)
                 encoded = encode(row if definitions else {**row, "columnDefinitions": None})

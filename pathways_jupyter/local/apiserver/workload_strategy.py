@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pathways_jupyter.local.apiserver import resources as kinds
 from pathways_jupyter.local.apiserver.api_errors import StatusError, invalid
 from pathways_jupyter.local.apiserver.resources import Object, ResourceType
+from pathways_jupyter.service.builtin_kinds import amount
 from pathways_jupyter.service.images import Image
 
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -15,9 +17,13 @@ TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 Cause = tuple[str, str]
 """A field's path, and what is wrong with it in the words of a real API server."""
 
-_DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
+_LABEL = re.compile("[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_LABEL_RULE = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-',"
+    " and must start and end with an alphanumeric character"
+)
 _MUTABLE_POD_FIELDS = {"activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates"}
 
 
@@ -88,7 +94,9 @@ def admit_pod(pod: Object, find: Callable[[ResourceType, str, str], Object | Non
     account = find(kinds.SERVICE_ACCOUNTS, namespace, name)
     if account is None:
         why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
-        raise StatusError(403, f'pods "{metadata["name"]}" is forbidden: {why}', kinds.PODS, metadata["name"])
+        # A generated name comes after admission: every attempt of a controller gets the same answer.
+        shown = metadata.get("generateName") or metadata["name"]
+        raise StatusError(403, f'pods "{shown}" is forbidden: {why}', kinds.PODS, metadata["name"])
     if spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken")) is not False:
         _mount_token(spec, metadata["uid"])
 
@@ -114,7 +122,7 @@ def _mount_token(spec: Object, uid: str) -> None:
 
 
 def check_pod_update(pod: Object, old: Object) -> None:
-    """Default an updated pod, in place, and check that it changes only what may change.
+    """Default an updated pod, in place, and check that it changes only what may change (``kubectl apply``).
 
     Raises:
       StatusError: 422.
@@ -159,27 +167,25 @@ def prepare_job(job: Object) -> None:
         "parallelism": 1,
         "backoffLimit": 6,
         "completionMode": "NonIndexed",
-        "manualSelector": False,
         "suspend": False,
         "podReplacementPolicy": "TerminatingOrFailed",
     }
     for key, value in defaults.items():
         if spec.get(key) is None:
             spec[key] = value
-    if not spec["manualSelector"]:
-        if spec.get("selector"):
-            why = "Invalid value: `selector` not auto-generated"
-            raise invalid(kinds.JOBS, name, [("spec.selector", why)])
-        own = {
-            "batch.kubernetes.io/controller-uid": uid,
-            "batch.kubernetes.io/job-name": name,
-            "controller-uid": uid,
-            "job-name": name,
-        }
-        labels = template.setdefault("metadata", {}).setdefault("labels", {})
-        labels.update(own)
-        spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
-        metadata.setdefault("labels", dict(labels))
+    if spec.get("selector"):  # kubectl: a Job that was exported and is applied again
+        why = "Invalid value: `selector` not auto-generated"
+        raise invalid(kinds.JOBS, name, [("spec.selector", why)])
+    own = {
+        "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": name,
+        "controller-uid": uid,
+        "job-name": name,
+    }
+    labels = template.setdefault("metadata", {}).setdefault("labels", {})
+    labels.update(own)
+    spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+    metadata.setdefault("labels", dict(labels))
     pod_spec = template.setdefault("spec", {})
     restart_policy = pod_spec.get("restartPolicy")
     _default_pod_spec(pod_spec, template=True)
@@ -193,11 +199,6 @@ def prepare_job(job: Object) -> None:
                 else unsupported(restart_policy, ("OnFailure", "Never")),
             )
         )
-    causes += [
-        (f"spec.{key}", f"Invalid value: {spec[key]}: must be greater than or equal to 0")
-        for key in ("parallelism", "completions", "backoffLimit", "ttlSecondsAfterFinished", "activeDeadlineSeconds")
-        if isinstance(spec.get(key), int) and spec[key] < 0
-    ]
     if spec["completionMode"] not in ("NonIndexed", "Indexed"):
         causes.append(("spec.completionMode", unsupported(spec["completionMode"], ("NonIndexed", "Indexed"))))
     elif spec["completionMode"] == "Indexed" and spec.get("completions") is None:
@@ -207,22 +208,18 @@ def prepare_job(job: Object) -> None:
 
 
 def check_job_update(job: Object, old: Object) -> None:
-    """Default an updated Job, in place, and check that it changes only what may change.
+    """Default an updated Job, in place, and check that it changes only what may change (``kubectl apply``, Kueue).
 
     Raises:
       StatusError: 422.
     """
     spec, before = job.setdefault("spec", {}), old["spec"]
     _default_pod_spec(spec.setdefault("template", {}).setdefault("spec", {}), template=True)
-    changed = [key for key in ("selector", "completionMode", "manualSelector") if spec.get(key) != before.get(key)]
+    changed = [key for key in ("selector", "completionMode", "completions") if spec.get(key) != before.get(key)]
     # A Job that has not started may still be moved to other nodes: queueing systems do so while it is suspended.
     scheduling = bool(before.get("suspend")) and not (old.get("status") or {}).get("startTime")
     if _fixed_template(spec, scheduling) != _fixed_template(before, scheduling):
         changed.append("template")
-    resized = spec.get("completions") != before.get("completions")
-    elastic = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
-    if resized and not elastic:
-        changed.append("completions")
     if changed:
         causes = [(f"spec.{key}", "Invalid value: field is immutable") for key in changed]
         raise invalid(kinds.JOBS, job["metadata"]["name"], causes)
@@ -243,27 +240,23 @@ def unsupported(value: Any, supported: Sequence[str]) -> str:
 
 
 def _pod_spec_causes(spec: Object, path: str) -> list[Cause]:
-    """Faults of a pod's spec."""
+    """Faults of a pod's spec, which ``job apply`` shows with their lines."""
     if not isinstance(spec.get("containers"), list) or not spec["containers"]:
         return [(f"{path}.containers", "Required value")]
     causes: list[Cause] = []
     names: set[str] = set()
-    volumes = {each.get("name") for each in spec.get("volumes") or ()}
+    volumes: set[Any] = set()
+    for index, volume in enumerate(spec.get("volumes") or ()):
+        causes += _name(volume.get("name"), f"{path}.volumes[{index}].name", volumes)
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field) or ()):
             causes += _container(container, f"{path}.{field}[{index}]", names, volumes)
     causes += choice(spec, "restartPolicy", _RESTART_POLICIES, path)
-    causes += choice(spec, "dnsPolicy", _DNS_POLICIES, path)
     return causes
 
 
 def _container(container: Object, where: str, names: set[str], volumes: set[Any]) -> Iterator[Cause]:
-    name = container.get("name")
-    if not name:
-        yield f"{where}.name", "Required value"
-    elif name in names:
-        yield f"{where}.name", f'Duplicate value: "{name}"'
-    names.add(str(name))
+    yield from _name(container.get("name"), f"{where}.name", names)
     if not container.get("image"):
         yield f"{where}.image", "Required value"
     yield from choice(container, "imagePullPolicy", _PULL_POLICIES, where)
@@ -272,9 +265,39 @@ def _container(container: Object, where: str, names: set[str], volumes: set[Any]
     for index, variable in enumerate(container.get("env") or ()):
         if not variable.get("name"):
             yield f"{where}.env[{index}].name", "Required value"
+        if variable.get("value") and variable.get("valueFrom"):
+            yield f"{where}.env[{index}].valueFrom", 'Invalid value: "": may not be specified when `value` is not empty'
+    paths: set[Any] = set()
     for index, mount in enumerate(container.get("volumeMounts") or ()):
         if mount.get("name") not in volumes:
             yield f"{where}.volumeMounts[{index}].name", f'Not found: "{mount.get("name")}"'
+        if mount.get("mountPath") in paths:
+            place = mount["mountPath"]
+            yield f"{where}.volumeMounts[{index}].mountPath", f'Invalid value: "{place}": must be unique'
+        paths.add(mount.get("mountPath"))
+    yield from _resources(container.get("resources") or {}, f"{where}.resources")
+
+
+def _resources(resources: Object, where: str) -> Iterator[Cause]:
+    limits = resources.get("limits") or {}
+    for field in ("limits", "requests"):
+        for name, quantity in (resources.get(field) or {}).items():
+            if amount(quantity) < 0:
+                yield f"{where}.{field}[{name}]", f'Invalid value: "{quantity}": must be greater than or equal to 0'
+            elif field == "requests" and amount(quantity) > amount(limits.get(name, quantity)):
+                why = f"must be less than or equal to {name} limit of {limits[name]}"
+                yield f"{where}.requests", f'Invalid value: "{quantity}": {why}'
+
+
+def _name(name: Any, path: str, names: set[Any]) -> Iterator[Cause]:
+    """Faults of the name of a container or a volume, which is added to `names`."""
+    if not name:
+        yield path, "Required value"
+    elif name in names:
+        yield path, f'Duplicate value: "{name}"'
+    elif len(str(name)) > 63 or not _LABEL.fullmatch(str(name)):
+        yield path, f'Invalid value: "{name}": {_LABEL_RULE}'
+    names.add(name)
 
 
 def choice(source: Object, field: str, supported: Sequence[str], path: str) -> Iterator[Cause]:

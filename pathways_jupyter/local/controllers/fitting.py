@@ -1,4 +1,4 @@
-"""Whether a pod fits on a node: selectors, affinity, taints, TPU chips, ports, and exclusive topology.
+"""Fit of a pod on a node: selectors, affinity, taints, TPU chips, ports, and exclusive topology.
 
 CPU and memory are not counted; extended resources such as ``google.com/tpu`` are.
 """
@@ -14,8 +14,7 @@ from pathways_jupyter.local.apiserver.selectors import matches_selector
 from pathways_jupyter.local.controllers.jobset import JOB_KEY_LABEL
 from pathways_jupyter.local.controllers.reconciler import condition
 from pathways_jupyter.service import names
-
-EXCLUSIVE_ANNOTATION = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+from pathways_jupyter.service.service_jobset import EXCLUSIVE
 
 CORDONED = "node.kubernetes.io/unschedulable"
 NOT_READY = "node.kubernetes.io/not-ready"
@@ -48,7 +47,7 @@ class Occupancy:
             self._homes[key, job] = domain
 
     def misfit(self, pod: Object, node: Object) -> str:
-        """The reason why `pod` cannot run on `node`, in the words of a real scheduler; empty when it can."""
+        """Return the reason why `pod` cannot run on `node`, in the words of a real scheduler; empty when it can."""
         name, spec = node["metadata"]["name"], pod["spec"]
         if not selects(spec, node):
             return "node(s) didn't match Pod's node affinity/selector"
@@ -67,7 +66,7 @@ class Occupancy:
         return self._topology_misfit(pod, node)
 
     def neighbours(self, node: Object, key: str) -> Sequence[Object]:
-        """The nodes that share `node`'s value of the label `key`, itself included."""
+        """Return the nodes that share `node`'s value of the label `key`, itself included."""
         if key not in self._domains:
             domains = self._domains[key] = defaultdict(list)
             for each in self.nodes.values():
@@ -98,7 +97,7 @@ class Occupancy:
 
 
 def _is_meant(term: Mapping[str, Any], other: Object, pod: Object) -> bool:
-    """Whether `other` is one of the pods that an affinity term of `pod` selects."""
+    """Return whether `other` is one of the pods that an affinity term of `pod` selects."""
     namespaces = term.get("namespaces") or [pod["metadata"]["namespace"]]
     return other["metadata"]["namespace"] in namespaces and matches_selector(
         term.get("labelSelector") or {}, labels(other)
@@ -106,18 +105,18 @@ def _is_meant(term: Mapping[str, Any], other: Object, pod: Object) -> bool:
 
 
 def labels(obj: Object) -> Mapping[str, str]:
-    """An object's labels."""
+    """Return an object's labels."""
     return obj["metadata"].get("labels") or {}
 
 
 def exclusive(pod: Object) -> tuple[str, str]:
-    """The topology key of the exclusive domain that the pod's Job wants, and the Job's key; empty if it wants none."""
-    key = (pod["metadata"].get("annotations") or {}).get(EXCLUSIVE_ANNOTATION, "")
+    """Return the topology key of the exclusive domain that the pod's Job wants, and the Job's key; empty if none."""
+    key = (pod["metadata"].get("annotations") or {}).get(EXCLUSIVE, "")
     return key, labels(pod).get(JOB_KEY_LABEL, "") if key else ""
 
 
 def extended(pod: Object) -> Mapping[str, int]:
-    """The sum of the extended resources that the pod's containers request."""
+    """Return the sum of the extended resources that the pod's containers request."""
     amounts: dict[str, int] = defaultdict(int)
     for container in pod["spec"]["containers"]:
         resources = container.get("resources") or {}
@@ -129,14 +128,14 @@ def extended(pod: Object) -> Mapping[str, int]:
 
 
 def host_ports(pod: Object) -> set[int]:
-    """The node's ports that the pod occupies."""
+    """Return the node's ports that the pod occupies."""
     shares = pod["spec"].get("hostNetwork")
     ports = (port for container in pod["spec"]["containers"] for port in container.get("ports") or ())
     return {port["containerPort"] if shares else port["hostPort"] for port in ports if shares or port.get("hostPort")}
 
 
 def selects(spec: Object, node: Object) -> bool:
-    """Whether the pod's node selector and required node affinity fit `node`."""
+    """Return whether the pod's node selector and required node affinity fit `node`."""
     if not matches_selector({"matchLabels": spec.get("nodeSelector") or {}}, labels(node)):
         return False
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
@@ -152,7 +151,7 @@ def selects(spec: Object, node: Object) -> bool:
 
 
 def untolerated(pod: Object, node: Object, effects: Sequence[str]) -> Object | None:
-    """The first taint of `node` with one of `effects` that `pod` does not tolerate.
+    """Return the first taint of `node` with one of `effects` that `pod` does not tolerate.
 
     What it tolerates for a time, as every pod does a node that is not ready for five minutes, it does not tolerate
     here: nodes fail on purpose, to see what follows.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from pathways_jupyter.base.errors import ApiError
 from pathways_jupyter.local.apiserver.resources import CRDS, EVENTS, Object, ResourceType
-from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType
+from pathways_jupyter.local.apiserver.watch_delivery import WatchEvent, WatchEventType
 from pathways_jupyter.local.controllers.reconciler import Follower, key_of
 
 _log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ class GarbageCollector(Follower):
             if resource.key != EVENTS.key and resource.key not in self._watches:
                 self.follow(resource, functools.partial(self._handle_all, resource))
 
-    def _handle_all(self, resource: ResourceType, changes: Sequence[Change]) -> None:
+    def _handle_all(self, resource: ResourceType, changes: Sequence[WatchEvent]) -> None:
         for change in changes:
             try:
                 self._handle(resource, change)
@@ -36,9 +36,9 @@ class GarbageCollector(Follower):
             # There may be new types.
             self.start()
 
-    def _handle(self, resource: ResourceType, change: Change) -> None:
+    def _handle(self, resource: ResourceType, change: WatchEvent) -> None:
         obj = change.object
-        if change.type is ChangeType.DELETED:
+        if change.type is WatchEventType.DELETED:
             for kind, dependent in self._store.dependents(obj["metadata"]["uid"]):
                 self._collect(kind, dependent)
             for reference in obj["metadata"].get("ownerReferences") or ():
@@ -55,7 +55,7 @@ class GarbageCollector(Follower):
             for kind, dependent in self._store.dependents(obj["metadata"]["uid"]):
                 self._disown(kind, dependent, {obj["metadata"]["uid"]})
             self._finish(resource, obj, ORPHAN)
-        elif change.type is ChangeType.ADDED and obj["metadata"].get("ownerReferences"):
+        elif change.type is WatchEventType.ADDED and obj["metadata"].get("ownerReferences"):
             self._collect(resource, obj)
 
     def _collect(self, resource: ResourceType, obj: Object) -> None:
@@ -87,7 +87,7 @@ class GarbageCollector(Follower):
             self._finish(resource, owner, FOREGROUND)
 
     def _owner(self, reference: Object, namespace: str) -> tuple[ResourceType, Object] | None:
-        """The living object that a reference of an object in `namespace` names, with its type."""
+        """Return the living object that a reference of an object in `namespace` names, with its type."""
         resource = self._store.resources.of_kind(reference["apiVersion"], reference["kind"])
         if resource is None:
             return None

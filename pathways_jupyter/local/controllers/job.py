@@ -14,11 +14,12 @@ from pathways_jupyter.base import text
 from pathways_jupyter.base.errors import ApiError
 from pathways_jupyter.base.text import parse_ranges
 from pathways_jupyter.local.apiserver.object_lifecycle import LONGEST_STEM
+from pathways_jupyter.local.apiserver.object_schema import check_object
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import JOBS, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
-from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType
+from pathways_jupyter.local.apiserver.watch_delivery import WatchEvent, WatchEventType
 from pathways_jupyter.local.backoff import JOB_RESTARTS, BackOff
 from pathways_jupyter.local.controllers.reconciler import (
     Key,
@@ -81,8 +82,8 @@ class JobController(Reconciler):
         self._release(ended)
         return again
 
-    def _of_job(self, change: Change) -> Sequence[Key]:
-        if change.type is ChangeType.DELETED:
+    def _of_job(self, change: WatchEvent) -> Sequence[Key]:
+        if change.type is WatchEventType.DELETED:
             # The ends of its pods will not be counted any more, so no finalizer may hold them back.
             self._release(
                 [pod for kind, pod in self._store.dependents(change.object["metadata"]["uid"]) if kind.key == PODS.key]
@@ -230,9 +231,9 @@ class JobController(Reconciler):
         metadata["ownerReferences"] = [reference_to(job)]
         metadata["finalizers"] = [TRACKING]
         try:
-            pod = self._store.create(
-                PODS, {"metadata": metadata, "spec": template["spec"]}, namespace=job["metadata"]["namespace"]
-            )
+            # As if it were posted: what a pod cannot be is said here, and not by the node that cannot run it.
+            pod, _ = check_object(PODS, {"metadata": metadata, "spec": template["spec"]}, "Ignore")
+            pod = self._store.create(PODS, pod, namespace=job["metadata"]["namespace"])
         except ApiError as error:
             self._recorder.record(job, "job-controller", "FailedCreate", f"Error creating: {error}", warning=True)
             raise
@@ -269,7 +270,7 @@ class JobController(Reconciler):
 
 
 def _ended(pod: Object) -> bool:
-    """Whether no process of the pod will run any more."""
+    """Return whether no process of the pod will run any more."""
     metadata = pod["metadata"]
     over = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
     return over or ("deletionTimestamp" in metadata and not metadata.get("deletionGracePeriodSeconds"))

@@ -10,6 +10,8 @@ import hashlib
 import itertools
 from collections.abc import Sequence
 
+from pathways_jupyter.base.errors import ApiError
+from pathways_jupyter.local.apiserver.object_schema import check_object
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, SERVICES, Object
 from pathways_jupyter.local.apiserver.store import Store
@@ -96,10 +98,17 @@ class JobSetController(Reconciler):
             for index in range(replicated.get("replicas", 1)):
                 # Only what is missing is made: a JobSet of a thousand Jobs is reconciled whenever one of them changes.
                 if _job_name(jobset, replicated, index) not in existing:
-                    job = _job(jobset, replicated, index, status["restarts"])
-                    self._store.create(JOBS, job, namespace=jobset["metadata"]["namespace"])
+                    self._create_job(jobset, _job(jobset, replicated, index, status["restarts"]))
         if (jobset["spec"].get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder":
             self._report_startup(jobset, status, waiting)
+
+    def _create_job(self, jobset: Object, job: Object) -> None:
+        try:
+            job, _ = check_object(JOBS, job, "Ignore")
+            self._store.create(JOBS, job, namespace=jobset["metadata"]["namespace"])
+        except ApiError as error:
+            self._record(jobset, "JobCreationFailed", str(error), warning=True)
+            raise
 
     def _report_startup(self, jobset: Object, status: Object, waiting: bool) -> None:
         counts = {each["name"]: each for each in self._count(jobset, status)}
@@ -161,7 +170,7 @@ class JobSetController(Reconciler):
                 self._store.delete(JOBS, *key_of(job), propagation="Foreground", uid=job["metadata"]["uid"])
 
     def _count(self, jobset: Object, status: Object) -> list[Object]:
-        """The ``replicatedJobsStatus`` of the present attempt."""
+        """Return the ``replicatedJobsStatus`` of the present attempt."""
         counts = {
             each["name"]: dict.fromkeys(("ready", "succeeded", "failed", "active", "suspended"), 0)
             for each in jobset["spec"].get("replicatedJobs") or ()

@@ -51,7 +51,7 @@ def judge(jobset: Object, status: Object, jobs: Sequence[Object]) -> tuple[Verdi
 
 
 def succeeded(jobset: Object, jobs: Sequence[Object]) -> bool:
-    """Whether the success policy is fulfilled."""
+    """Return whether the success policy is fulfilled."""
     policy = jobset["spec"].get("successPolicy") or {}
     targets = policy.get("targetReplicatedJobs") or ()
     replicas = [
@@ -70,7 +70,7 @@ def succeeded(jobset: Object, jobs: Sequence[Object]) -> bool:
 
 
 def startable(jobset: Object, replicated: Object, counts: Mapping[str, Object]) -> bool:
-    """Whether everything that a replicated job has to wait for is ready."""
+    """Return whether everything that a replicated job has to wait for is ready."""
     spec = jobset["spec"]
     replicas = {each["name"]: each.get("replicas", 1) for each in spec["replicatedJobs"]}
     if (spec.get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder":

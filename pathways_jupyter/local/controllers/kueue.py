@@ -7,13 +7,13 @@ requests of all its pods. There is no webhook: a labelled job that is created un
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from pathways_jupyter.local.apiserver.kueue_definitions import (
     CLUSTER_QUEUES,
     FLAVORS,
+    GROUP,
     LOCAL_QUEUES,
     PRIORITIES,
     WORKLOADS,
@@ -21,16 +21,14 @@ from pathways_jupyter.local.apiserver.kueue_definitions import (
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, VISIBLE_QUEUES, Object, ResourceType
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.apiserver.watch_delivery import Change
+from pathways_jupyter.local.apiserver.watch_delivery import WatchEvent
 from pathways_jupyter.local.controllers.fitting import labels
 from pathways_jupyter.local.controllers.reconciler import Key, Reconciler, condition, reference_to, set_condition
 from pathways_jupyter.local.event_recorder import Recorder
-from pathways_jupyter.service import names
+from pathways_jupyter.service import builtin_kinds, names
 
 _ALL: Sequence[Key] = (("", "queues"),)
 """One key: whether a job is admitted depends on all others."""
-_UNITS = {"": 1.0, "m": 1e-3} | {each: 1e3**power for power, each in enumerate("kMGTP", 1)}
-_UNITS |= {f"{each}i": 1024.0**power for power, each in enumerate("KMGTP", 1)}
 
 Amounts = Counter[str]
 """Thousandths of each resource."""
@@ -70,7 +68,7 @@ class KueueController(Reconciler):
                 self._summarize(kind, queue, workloads)
 
     def _workload(self, kind: ResourceType, job: Object) -> Object:
-        """A copy of the Workload of a job; it is created if there is none."""
+        """Return a copy of the Workload of a job; it is created if there is none."""
         metadata, marks = job["metadata"], labels(job)
         # The same name for the same job, so that it cannot get two.
         digest = hashlib.sha256(metadata["uid"].encode()).hexdigest()[:5]
@@ -80,14 +78,18 @@ class KueueController(Reconciler):
             spec: Object = {"queueName": marks[names.QUEUE_LABEL], "podSets": _pod_sets(job), "priority": 0}
             if wanted := marks.get(names.PRIORITY_LABEL):
                 value = (self._store.find(PRIORITIES, "", wanted) or {"value": 0})["value"]
-                spec |= {"priority": value, "priorityClassName": wanted}
+                spec |= {
+                    "priority": value,
+                    "priorityClassRef": {"group": GROUP, "kind": PRIORITIES.kind, "name": wanted},
+                }
+                spec |= {"priorityClassName": wanted, "priorityClassSource": f"{GROUP}/workloadpriorityclass"}
             marked = {names.QUEUED_UID_LABEL: metadata["uid"]}
             about = {"name": name, "labels": marked, "ownerReferences": [reference_to(job)]}
             found = self._store.create(WORKLOADS, {"metadata": about, "spec": spec}, namespace=metadata["namespace"])
         return {"status": {}, **clone(found)}
 
     def _cluster_queue(self, workload: Object) -> str:
-        """The queue whose quota a Workload has or waits for; empty when there is none."""
+        """Return the queue whose quota a Workload has or waits for; empty when there is none."""
         if holds(workload):
             # Also when its LocalQueue is gone.
             return str(workload["status"]["admission"]["clusterQueue"])
@@ -152,18 +154,18 @@ class KueueController(Reconciler):
 
 
 def holds(workload: Object) -> bool:
-    """Whether it counts against the quota: also while it is evicted, until its pods are gone."""
+    """Return whether it counts against the quota: also while it is evicted, until its pods are gone."""
     return bool(condition(workload["status"], "QuotaReserved")) and not condition(workload["status"], "Finished")
 
 
 def waits(workload: Object) -> bool:
-    """Whether it has a position in its queue."""
+    """Return whether it has a position in its queue."""
     decided = any(condition(workload.get("status") or {}, kind) for kind in ("QuotaReserved", "Finished"))
     return not decided and bool(workload["spec"]["active"])
 
 
 def pending(store: Store, namespace: str, queue: str) -> Object:
-    """The answer of Kueue's visibility API: the Workloads that wait in a LocalQueue, in order.
+    """Return the answer of Kueue's visibility API: the Workloads that wait in a LocalQueue, in order.
 
     Raises:
       StatusError: 404, there is no such queue.
@@ -181,7 +183,7 @@ def pending(store: Store, namespace: str, queue: str) -> Object:
     return {"kind": "PendingWorkloadsSummary", "apiVersion": VISIBLE_QUEUES.api_version, "items": items}
 
 
-def _labelled(change: Change) -> Sequence[Key]:
+def _labelled(change: WatchEvent) -> Sequence[Key]:
     return _ALL if names.QUEUE_LABEL in labels(change.object) else ()
 
 
@@ -217,7 +219,7 @@ def _reserve(workload: Object, queue: str) -> None:
 
 
 def _pod_sets(job: Object) -> list[Object]:
-    """The pods of a Job, or of each replicated job of a JobSet."""
+    """Return the pods of a Job, or of each replicated job of a JobSet."""
     found = []
     for part in job["spec"].get("replicatedJobs") or [{"name": "main", "template": job}]:
         spec = part["template"]["spec"]
@@ -279,9 +281,7 @@ def _order(workload: Object) -> tuple[int, str, str]:
 
 
 def _amount(quantity: object) -> int:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([a-zA-Z]*)", str(quantity))
-    assert found is not None, quantity
-    return round(float(found[1]) * _UNITS[found[2]] * 1000)
+    return round(builtin_kinds.amount(quantity) * 1000)
 
 
 def _text(amount: int) -> str:

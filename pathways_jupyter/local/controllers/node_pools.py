@@ -8,9 +8,12 @@ none: those of the cluster's own wait for their nodes to be repaired, those of d
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ConfigError
@@ -25,10 +28,37 @@ from pathways_jupyter.service import names
 PROVISIONED_LABEL = "pathways-jupyter/provisioned"
 MOST_NODES = 512
 """Nodes that are made for jobs; further pods wait for one to become free."""
+REQUESTED_LABELS = re.compile(r"cloud\.google\.com/(reservation-.+|gke-spot)")
+"""Labels that new nodes have where a pod selects them, as on GKE: they say what the nodes are made from."""
 IDLE_SECONDS = 10.0
 
 _ALL: Key = ("", "")
 _OVER = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A kind of node pool: a slice of an instance type, or one node without TPUs; and labels that pods request."""
+
+    instance: InstanceType | None
+    labels: tuple[tuple[str, str], ...] = ()
+
+    def nodes(self, pool: str) -> list[Object]:
+        nodes = [cpu_node(pool)] if self.instance is None else slice_nodes(self.instance, pool)
+        for node in nodes:
+            node["metadata"]["labels"] |= {PROVISIONED_LABEL: pool, **dict(self.labels)}
+        return nodes
+
+    def has(self, node: Object) -> bool:
+        """Return whether `node` is of a pool of this kind."""
+        labels = node["metadata"]["labels"]
+        instance, machine = self.instance, labels["node.kubernetes.io/instance-type"]
+        fits = (
+            names.ACCELERATOR_LABEL not in labels
+            if instance is None
+            else (machine, labels.get(names.TOPOLOGY_LABEL)) == (instance.machine.name, instance.topology)
+        )
+        return fits and set(self.labels) <= labels.items()
 
 
 class NodePoolController(Reconciler):
@@ -53,7 +83,7 @@ class NodePoolController(Reconciler):
         free = {pool: nodes for pool, nodes in pools.items() if not used & {each["metadata"]["name"] for each in nodes}}
         room = MOST_NODES - len(made)
         for kind, count in _wanted(waiting).items():
-            count -= sum(1 for nodes in free.values() if _is_of(nodes[0], kind))
+            count -= sum(1 for nodes in free.values() if kind.has(nodes[0]))
             for _ in range(max(0, count)):
                 new = _pool(kind, pools)
                 if (room := room - len(new)) < 0:
@@ -80,7 +110,7 @@ class NodePoolController(Reconciler):
         return None if left == math.inf else left
 
     def _waits_for_node(self, pod: Object) -> bool:
-        """Whether a pod fits nowhere, and belongs to a JobSet that is no service."""
+        """Return whether a pod fits nowhere, and belongs to a JobSet that is no service."""
         metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
         if spec.get("nodeName") or "deletionTimestamp" in metadata:
             return False
@@ -92,23 +122,25 @@ class NodePoolController(Reconciler):
         return found is not None and not {names.EMBEDDED_LABEL, names.SERVICE_LABEL} & set(labels)
 
 
-def _wanted(waiting: Iterable[Object]) -> Counter[InstanceType | None]:
-    """How many pools of each kind the pods need: a slice for each Job, and None for each pod without TPUs."""
-    jobs: set[tuple[InstanceType | None, str]] = set()
+def _wanted(waiting: Iterable[Object]) -> Counter[_Kind]:
+    """Return how many pools of each kind the pods need: a slice for each Job, and a node for each pod without TPUs."""
+    jobs: set[tuple[_Kind, str]] = set()
     for pod in waiting:
         selector = pod["spec"].get("nodeSelector") or {}
         uid = pod["metadata"]["uid"]
+        kind = _Kind(None, tuple((key, value) for key, value in selector.items() if REQUESTED_LABELS.fullmatch(key)))
         if names.ACCELERATOR_LABEL in selector:
-            kind = _instance_type(pod, selector)
-            if kind is not None:
-                jobs.add((kind, (controller_of(pod) or {}).get("uid") or uid))
-        elif selects(pod["spec"], cpu_node(CPU_POOL)):
-            jobs.add((None, uid))
+            instance = _instance_type(pod, selector)
+            if instance is None:
+                continue
+            kind, uid = replace(kind, instance=instance), (controller_of(pod) or {}).get("uid") or uid
+        if selects(pod["spec"], kind.nodes("new")[0]):
+            jobs.add((kind, uid))
     return Counter(kind for kind, _ in jobs)
 
 
-def _instance_type(pod: Object, selector: Object) -> InstanceType | None:
-    """The kind of slice that a pod selects; None when there is no such kind, or its nodes would not fit."""
+def _instance_type(pod: Object, selector: Mapping[str, Any]) -> InstanceType | None:
+    """Return the kind of slice that a pod selects; None when there is no such kind."""
     chips = {
         str(limit)
         for container in pod["spec"]["containers"]
@@ -121,26 +153,16 @@ def _instance_type(pod: Object, selector: Object) -> InstanceType | None:
             kind = tpu.parse_instance_type(f"{machine.name}:{selector.get(names.TOPOLOGY_LABEL, '')}")
         except ConfigError:
             continue
-        if chips <= {str(kind.chips_per_host)} and selects(pod["spec"], slice_nodes(kind, "new")[0]):
+        if chips <= {str(kind.chips_per_host)}:
             return kind
     return None
 
 
-def _is_of(node: Object, kind: InstanceType | None) -> bool:
-    labels = node["metadata"]["labels"]
-    if kind is None:
-        return names.ACCELERATOR_LABEL not in labels
-    machine = labels["node.kubernetes.io/instance-type"]
-    return (machine, labels.get(names.TOPOLOGY_LABEL)) == (kind.machine.name, kind.topology)
-
-
-def _pool(kind: InstanceType | None, pools: dict[str, list[Object]]) -> list[Object]:
-    """The nodes of a new pool, which is added to `pools`."""
-    stem = CPU_POOL if kind is None else f"{kind.machine.version}-{kind.topology}"
+def _pool(kind: _Kind, pools: dict[str, list[Object]]) -> list[Object]:
+    """Return the nodes of a new pool, which is added to `pools`."""
+    instance = kind.instance
+    stem = CPU_POOL if instance is None else f"{instance.machine.version}-{instance.topology}"
     number = next(number for number in range(len(pools) + 1) if f"{stem}-job-{number}" not in pools)
     name = f"{stem}-job-{number}"
-    nodes = [cpu_node(name)] if kind is None else slice_nodes(kind, name)
-    for node in nodes:
-        node["metadata"]["labels"][PROVISIONED_LABEL] = name
-    pools[name] = nodes
-    return nodes
+    pools[name] = kind.nodes(name)
+    return pools[name]

@@ -18,14 +18,14 @@ from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import NODES, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
-from pathways_jupyter.local.apiserver.watch_delivery import Change
+from pathways_jupyter.local.apiserver.watch_delivery import WatchEvent
 from pathways_jupyter.local.controllers.fitting import NOT_READY, untolerated
 from pathways_jupyter.local.controllers.reconciler import Key, Reconciler, condition, itself, key_of, set_condition
 from pathways_jupyter.local.event_recorder import Recorder
 from pathways_jupyter.service import names
 
 REPAIR_SECONDS = 10.0
-"""How long a deleted node stays away."""
+"""Time that a deleted node stays away."""
 CPU_POOL = "cpu-np"
 """The name that Pathways' own tools expect of the node pool without TPUs."""
 _ZONE = "local-a"
@@ -123,7 +123,7 @@ class NodeController(Reconciler):
 
 
 def nodes_for(instances: Mapping[str, int], *, cpu_nodes: int = 2) -> list[Object]:
-    """The nodes of a cluster with these slices: one per host, and some without TPUs for all other pods.
+    """Return the nodes of a cluster with these slices: one per host, and some without TPUs for all other pods.
 
     Args:
       instances: Slices per instance type.
@@ -140,7 +140,7 @@ def nodes_for(instances: Mapping[str, int], *, cpu_nodes: int = 2) -> list[Objec
 
 
 def slice_nodes(instance: InstanceType, pool: str) -> list[Object]:
-    """The nodes of one slice, which are a node pool of their own."""
+    """Return the nodes of one slice, which are a node pool of their own."""
     marks = {
         names.ACCELERATOR_LABEL: instance.machine.accelerator,
         names.TOPOLOGY_LABEL: instance.topology,
@@ -151,7 +151,7 @@ def slice_nodes(instance: InstanceType, pool: str) -> list[Object]:
 
 
 def cpu_node(name: str) -> Object:
-    """A node without TPUs."""
+    """Return a node without TPUs."""
     return _node(name, CPU_POOL, {}, {}, "local-cpu")
 
 
@@ -203,8 +203,8 @@ def _node(name: str, pool: str, marks: Mapping[str, str], chips: Mapping[str, st
     }
 
 
-def _node_of(change: Change) -> Sequence[Key]:
-    """The node of a pod that has just been bound: it may have been deleted or tainted meanwhile."""
+def _node_of(change: WatchEvent) -> Sequence[Key]:
+    """Return the node of a pod that has just been bound: it may have been deleted or tainted meanwhile."""
     node = change.object["spec"].get("nodeName")
     before = change.previous.object["spec"].get("nodeName") if change.previous is not None else None
     return (("", node),) if node and node != before else ()

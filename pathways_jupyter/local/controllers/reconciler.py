@@ -17,7 +17,7 @@ from pathways_jupyter.base.errors import ApiError
 from pathways_jupyter.local.apiserver.resources import Object, ResourceType
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
-from pathways_jupyter.local.apiserver.watch_delivery import Change, Watch
+from pathways_jupyter.local.apiserver.watch_delivery import Watch, WatchEvent
 from pathways_jupyter.local.backoff import BackOff
 
 _log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 Key = tuple[str, str]
 """Namespace and name."""
 
-Source = Callable[[Change], Iterable[Key]]
+Source = Callable[[WatchEvent], Iterable[Key]]
 
 _RETRIES = BackOff(first_seconds=0.4, max_seconds=60.0)
 _QUIET_FAILURES = 5
@@ -39,7 +39,7 @@ class Follower:
         self._watches: dict[tuple[str, str], Watch] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
-    def follow(self, resource: ResourceType, handle: Callable[[Sequence[Change]], None]) -> None:
+    def follow(self, resource: ResourceType, handle: Callable[[Sequence[WatchEvent]], None]) -> None:
         """Call `handle` with batches of changes, beginning with all existing objects."""
         watch = self._watches[resource.key] = self._store.watch(resource)
 
@@ -78,7 +78,7 @@ class Reconciler(Follower, ABC):
         """Begin with all existing objects."""
         for resource, source in self._sources.items():
 
-            def handle(changes: Sequence[Change], source: Source = source) -> None:
+            def handle(changes: Sequence[WatchEvent], source: Source = source) -> None:
                 # A batch usually holds many changes with the same key; one reconcile sees them all.
                 for key in dict.fromkeys(key for change in changes for key in source(change)):
                     self._process(key)
@@ -111,25 +111,25 @@ class Reconciler(Follower, ABC):
 
 
 def key_of(obj: Object) -> Key:
-    """An object's namespace and name."""
+    """Return an object's namespace and name."""
     return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
 
 
-def itself(change: Change) -> Sequence[Key]:
-    """The key of the changed object itself."""
+def itself(change: WatchEvent) -> Sequence[Key]:
+    """Return the key of the changed object itself."""
     return (key_of(change.object),)
 
 
 def controller_of(obj: Object) -> Object | None:
-    """The ownerReference of the object that controls `obj`."""
+    """Return the ownerReference of the object that controls `obj`."""
     references: Sequence[Object] = obj["metadata"].get("ownerReferences") or ()
     return next((each for each in references if each.get("controller")), None)
 
 
 def owned_by(kind: str) -> Source:
-    """The key of the object of that kind which controls the changed one."""
+    """Return the key of the object of that kind which controls the changed one."""
 
-    def source(change: Change) -> Sequence[Key]:
+    def source(change: WatchEvent) -> Sequence[Key]:
         owner = controller_of(change.object)
         if owner is None or owner["kind"] != kind:
             return ()
@@ -139,7 +139,7 @@ def owned_by(kind: str) -> Source:
 
 
 def reference_to(owner: Object) -> Object:
-    """An ownerReference by which `owner` controls an object."""
+    """Return an ownerReference by which `owner` controls an object."""
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -161,7 +161,7 @@ def owned(store: Store, owner: Object, resource: ResourceType) -> list[Object]:
 
 
 def condition(status: Object, kind: str) -> Object | None:
-    """The condition of that type in a status if it is True, else None."""
+    """Return the condition of that type in a status if it is True, else None."""
     conditions: Sequence[Object] = status.get("conditions") or ()
     return next((each for each in conditions if (each["type"], each["status"]) == (kind, "True")), None)
 

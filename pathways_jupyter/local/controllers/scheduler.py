@@ -10,7 +10,7 @@ from pathways_jupyter.base.errors import ApiError
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import NODES, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType
+from pathways_jupyter.local.apiserver.watch_delivery import WatchEvent, WatchEventType
 from pathways_jupyter.local.controllers.fitting import Occupancy, exclusive
 from pathways_jupyter.local.controllers.reconciler import Follower, Key, controller_of, key_of, set_condition
 from pathways_jupyter.local.event_recorder import Recorder
@@ -32,12 +32,15 @@ class Scheduler(Follower):
         self.follow(NODES, lambda _: self._place_all())
         self.follow(PODS, self._handle_pods)
 
-    def _handle_pods(self, changes: Sequence[Change]) -> None:
+    def _handle_pods(self, changes: Sequence[WatchEvent]) -> None:
         # Every change is handled before pods are placed, so that a batch causes at most one pass.
         room = False
         for change in changes:
             pod, key = change.object, key_of(change.object)
-            over = change.type is ChangeType.DELETED or pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+            over = change.type is WatchEventType.DELETED or pod.get("status", {}).get("phase") in (
+                "Succeeded",
+                "Failed",
+            )
             if over or "deletionTimestamp" in pod["metadata"] or pod["spec"].get("nodeName"):
                 self._pending.discard(key)
                 room |= over
@@ -112,7 +115,7 @@ class Scheduler(Follower):
 
 
 def _too_small(pod: Object, node: Object, occupancy: Occupancy, together: int) -> str:
-    """The reason why a Job that wants an exclusive topology domain does not fit into that of `node`; empty if it does.
+    """Return the reason why a Job that wants an exclusive topology domain does not fit into `node`'s; empty if it does.
 
     Two Jobs must not each take half of what both need.
     """

@@ -24,7 +24,7 @@ from pathways_jupyter.local.node.exec import Exec
 from pathways_jupyter.local.node.probes import Probe
 from pathways_jupyter.local.node.programs import ImageError
 from pathways_jupyter.local.node.spawner import Process, Spawner
-from pathways_jupyter.local.node.zygote import Request, reference
+from pathways_jupyter.local.node.zygote import SpawnRequest, reference
 
 _CONFIG_RETRY_SECONDS = 1.0
 """Wait before looking again for a missing image or referenced object."""
@@ -50,7 +50,7 @@ class Surroundings(Protocol):
     spawners: Mapping[bool, Spawner]
 
     def environment(self, spec: Object) -> dict[str, str]:
-        """The variables of a container with this spec; SpecError when something that it names does not exist."""
+        """Return the variables of a container with this spec; SpecError when something that it names does not exist."""
 
     async def dial(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to a port of the pod."""
@@ -253,7 +253,7 @@ class Container:
         warm: bool = False,
         tty: bool = False,
     ) -> Process:
-        request = Request(
+        request = SpawnRequest(
             argv if program is not None else pid_one.adapt(argv),
             environment,
             str(self._directory()),
@@ -274,7 +274,7 @@ class Container:
             raise FileNotFoundError(f'exec: "{name}": {where}')
 
     def _directory(self) -> Path:
-        """The working directory: one for all containers of the pod, or what ``workingDir`` names below it."""
+        """Return the working directory: one for all containers of the pod, or what ``workingDir`` names below it."""
         directory = self._pod.directory / "root" / str(self.spec.get("workingDir") or "").lstrip("/")
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         return directory

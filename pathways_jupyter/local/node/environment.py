@@ -35,7 +35,7 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 
 
 def container_environment(container: Object, pod: Object, *, base: Mapping[str, str], store: Store) -> dict[str, str]:
-    """`base`, then what ``envFrom`` and ``env`` add in order; each may refer to those before it.
+    """Return `base`, then what ``envFrom`` and ``env`` add in order; each may refer to those before it.
 
     Args:
       pod: The pod, with its addresses in its status already.
@@ -75,7 +75,7 @@ def point_jax(variables: dict[str, str], socket: Callable[[str, int], Path | Non
 
 
 def field(pod: Object, path: str) -> str:
-    """The value of a ``fieldRef`` to `path`; empty when the pod has no such label or annotation.
+    """Return the value of a ``fieldRef`` to `path`; empty when the pod has no such label or annotation.
 
     Raises:
       SpecError: There is no such field to refer to.

@@ -21,7 +21,7 @@ from pathways_jupyter.base.errors import ApiError
 from pathways_jupyter.local.apiserver.resources import PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
-from pathways_jupyter.local.apiserver.watch_delivery import Change, ChangeType, Watch
+from pathways_jupyter.local.apiserver.watch_delivery import Watch, WatchEvent, WatchEventType
 from pathways_jupyter.local.backoff import CONTAINER_RESTARTS, BackOff
 from pathways_jupyter.local.event_recorder import Recorder
 from pathways_jupyter.local.node import environment, pid_one, pod_python, volumes
@@ -153,7 +153,7 @@ class Kubelet:
     # Called by pods.
 
     def node_address(self, node: str) -> str:
-        """The address of a node, which pods in its network share."""
+        """Return the address of a node, which pods in its network share."""
         if node not in self._nodes:
             self._nodes[node] = self.network.assign()
         return self._nodes[node]
@@ -202,10 +202,10 @@ class Kubelet:
                 except Exception:
                     _log.exception("Handling a change of pod %s failed.", change.object["metadata"]["name"])
 
-    def _handle(self, change: Change) -> None:
+    def _handle(self, change: WatchEvent) -> None:
         obj = change.object
         metadata, uid = obj["metadata"], obj["metadata"]["uid"]
-        if change.type is ChangeType.DELETED:
+        if change.type is WatchEventType.DELETED:
             self._forget(uid)
             return
         if not obj["spec"].get("nodeName"):

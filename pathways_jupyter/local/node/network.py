@@ -55,7 +55,7 @@ class Network:
         return () if self._sockets.parent == self._directory else (self._sockets,)
 
     def assign(self) -> str:
-        """An unused address; plain loopback where there is only that one."""
+        """Return an unused address; plain loopback where there is only that one."""
         if self._network is None:
             return "127.0.0.1"
         for _ in range(_ADDRESSES):
@@ -71,7 +71,7 @@ class Network:
         self._taken.discard(address)
 
     def sockets(self, uid: str) -> Path:
-        """The directory of a pod's unix sockets, made with mode 0700."""
+        """Return the directory of a pod's unix sockets, made with mode 0700."""
         if uid not in self._directories:
             path = self._directories[uid] = self._sockets / uid[:8]
             path.mkdir(mode=0o700, exist_ok=True)
@@ -93,7 +93,7 @@ class Network:
             shutil.rmtree(path, ignore_errors=True)
 
     def socket(self, name: str, port: int) -> Path | None:
-        """The unix socket that stands for a port of the pod that is called `name`; None when no pod is."""
+        """Return the unix socket that stands for a port of the pod that is called `name`; None when no pod is."""
         link = self.names / name
         return link.readlink() / str(port) if link.is_symlink() else None
 
@@ -121,7 +121,7 @@ class Network:
 
 
 def pod_names(name: str, namespace: str, hostname: str, subdomain: str) -> tuple[str, ...]:
-    """The names that other pods of the same namespace reach a pod by."""
+    """Return the names that other pods of the same namespace reach a pod by."""
     if not subdomain:
         return (name,)
     short = f"{hostname or name}.{subdomain}"
@@ -129,7 +129,7 @@ def pod_names(name: str, namespace: str, hostname: str, subdomain: str) -> tuple
 
 
 def _claim(seed: int) -> tuple[socket.socket | None, int | None]:
-    """A 127.N.0.0/16 of no other embedded cluster, held by a bound socket; None where loopback has one address."""
+    """Claim a 127.N.0.0/16 of no other embedded cluster by a bound socket; None where loopback has one address."""
     for step in range(_NETWORKS):
         number = _FIRST_NETWORK + (seed + step) % _NETWORKS
         holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

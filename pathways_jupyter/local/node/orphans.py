@@ -55,7 +55,7 @@ def set_name(name: str) -> None:
 
 
 def children() -> list[int]:
-    """The processes whose parent is this one, adopted orphans included; empty where /proc does not say."""
+    """Return the processes whose parent is this one, adopted orphans included; empty where /proc does not say."""
     try:
         return [int(pid) for pid in Path("/proc/thread-self/children").read_text(encoding="ascii").split()]
     except OSError:

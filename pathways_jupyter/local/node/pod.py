@@ -24,7 +24,7 @@ _SIDECAR_GRACE = 2.0
 _PRESENT = frozenset({"emptyDir", "hostPath", "persistentVolumeClaim"})
 
 
-class Host(Protocol):
+class PodHost(Protocol):
     """Interface of the kubelet for its pods."""
 
     directory: Path
@@ -43,13 +43,13 @@ class Host(Protocol):
         """Write an Event about `pod`."""
 
     def node_address(self, node: str) -> str:
-        """The address of a node, which pods in its network share."""
+        """Return the address of a node, which pods in its network share."""
 
 
 class Pod:
     """A pod that runs here; :meth:`run` lasts as long as the pod."""
 
-    def __init__(self, obj: Object, host: Host) -> None:
+    def __init__(self, obj: Object, host: PodHost) -> None:
         self.object = obj
         self.uid: str = obj["metadata"]["uid"]
         self.directory = host.directory / "pods" / self.uid
@@ -73,7 +73,8 @@ class Pod:
         self.host_address = node
         self._began = now()
         self._initialized = all(each.role is Role.MAIN for each in self.containers)
-        self._failed = ""
+        self._failed = False
+        self._reason: Object = {}
         self._stop = asyncio.Event()
         self._grace = 0.0
         self._killed = False
@@ -107,9 +108,9 @@ class Pod:
         stopping = asyncio.create_task(self._stop.wait())
 
         def on_deadline() -> None:
-            self._failed = "DeadlineExceeded"
-            message = "Pod was active on the node longer than the specified deadline"
-            self.record("DeadlineExceeded", message, warning=True)
+            reason, message = "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
+            self._failed, self._reason = True, {"reason": reason, "message": message}
+            self.record(reason, message, warning=True)
             self.terminate(self._default_grace)
 
         deadline = spec.get("activeDeadlineSeconds")
@@ -156,7 +157,7 @@ class Pod:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def container(self, name: str) -> Container:
-        """The container of that name, or the first one for an empty name.
+        """Return the container of that name, or the first one for an empty name.
 
         Raises:
           LookupError: There is none.
@@ -169,7 +170,7 @@ class Pod:
     # What containers need.
 
     def environment(self, spec: Object) -> dict[str, str]:
-        """The variables of a container of this pod.
+        """Return the variables of a container of this pod.
 
         Raises:
           SpecError: It names something that does not exist.
@@ -227,9 +228,7 @@ class Pod:
         }
         if any(each.role is not Role.MAIN for each in self.containers):
             status["initContainerStatuses"] = [each.status for each in self.containers if each.role is not Role.MAIN]
-        if self._failed:
-            status["reason"] = self._failed
-        return status
+        return status | self._reason
 
     def _current_conditions(self) -> list[Object]:
         long_lived = [each for each in self.containers if each.role is not Role.INIT]
@@ -278,7 +277,7 @@ class Pod:
             if self._stop.is_set():
                 return False
             if container.role is Role.INIT and container.exit_code != 0:
-                self._failed = "Init:Error"
+                self._failed = True
                 return False
         self._initialized = True
         self.changed()

@@ -24,11 +24,11 @@ def make(directory: Path) -> None:
 
 
 def packages(directory: Path) -> Path:
-    """Where the environment keeps what is installed into it."""
+    """Return the directory of the environment's installed packages."""
     return Path(sysconfig.get_path("purelib", "venv", {"base": str(directory)}))
 
 
 def variables(directory: Path) -> dict[str, str]:
-    """The variables by which programs use the environment, `PATH` aside."""
+    """Return the variables by which programs use the environment, `PATH` aside."""
     # pip runs itself with PIP_PYTHON, also when it is called as the pip of another environment.
     return {"VIRTUAL_ENV": str(directory), "PIP_PYTHON": str(directory / "bin" / "python")}

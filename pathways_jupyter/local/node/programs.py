@@ -115,7 +115,7 @@ class ImageError(PathwaysError):
 
 
 @dataclass(frozen=True)
-class Program:
+class ContainerProgram:
     """The program of a container.
 
     Attributes:
@@ -127,25 +127,25 @@ class Program:
     warm: bool = False
 
 
-_COMMAND = Program()
+_COMMAND = ContainerProgram()
 
 OPERATOR_IMAGE = "operator"
 LAB_IMAGE = "lab"
 _SIDECAR_IMAGE = "sidecar"
 
-_PROGRAMS: Mapping[str, Program] = {
-    names.SERVER_IMAGE: Program(worker),
-    names.PROXY_IMAGE: Program(proxy, warm=True),
-    _SIDECAR_IMAGE: Program(sidecar, warm=True),
-    OPERATOR_IMAGE: Program(operator),
-    LAB_IMAGE: Program(lab),
+_PROGRAMS: Mapping[str, ContainerProgram] = {
+    names.SERVER_IMAGE: ContainerProgram(worker),
+    names.PROXY_IMAGE: ContainerProgram(proxy, warm=True),
+    _SIDECAR_IMAGE: ContainerProgram(sidecar, warm=True),
+    OPERATOR_IMAGE: ContainerProgram(operator),
+    LAB_IMAGE: ContainerProgram(lab),
 }
 
 
 def resolve(
     image: str, command: Sequence[str], args: Sequence[str], *, container: str = ""
-) -> tuple[Program, list[str]]:
-    """The program to run for a container, and its arguments; for a command, the first argument is the command.
+) -> tuple[ContainerProgram, list[str]]:
+    """Return the program to run for a container, and its arguments; for a command, the first argument is the command.
 
     Args:
       container: Its name. The image of a colocated sidecar is the user's own, with packages that are installed here.
@@ -165,12 +165,12 @@ def resolve(
     if program is None:
         raise ImageError(f'failed to pull image "{image}": not found; an embedded cluster runs it only with a command')
     if repository == names.SERVER_IMAGE and "--node_type=resource_manager" in args:
-        program = Program(resource_manager)
+        program = ContainerProgram(resource_manager)
     return program, list(args)
 
 
 def tags(repository: str) -> tuple[str, ...]:
-    """The tags that an image of Pathways has here."""
+    """Return the tags that an image of Pathways has here."""
     jax = metadata.version("jax")
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     released = (f"python_{python}-jax_{jax}",) if repository == _SIDECAR_IMAGE else ()
@@ -178,5 +178,5 @@ def tags(repository: str) -> tuple[str, ...]:
 
 
 def reference(name: str) -> str:
-    """The full name of an image of Pathways, with the tag of its JAX version."""
+    """Return the full name of an image of Pathways, with the tag of its JAX version."""
     return f"{names.IMAGE_REPOSITORY}/{name}:{tags(name)[0]}"

@@ -23,7 +23,7 @@ from typing import IO
 
 from pathways_jupyter.base.errors import LocalClusterError
 from pathways_jupyter.local.node import orphans, zygote
-from pathways_jupyter.local.node.zygote import Request
+from pathways_jupyter.local.node.zygote import SpawnRequest
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Process:
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def wait(self) -> int:
-        """The exit code; 128 + signal when a signal ended it."""
+        """Return the exit code; 128 + signal when a signal ended it."""
         return await asyncio.shield(self.ended)
 
     def send_signal(self, number: int, *, group: bool = False) -> None:
@@ -134,7 +134,7 @@ class Spawner:
         while self._link is not None and not self._link.ready.is_set():
             await self._link.ready.wait()
 
-    async def spawn(self, request: Request, streams: Sequence[int]) -> Process:
+    async def spawn(self, request: SpawnRequest, streams: Sequence[int]) -> Process:
         """Start a process.
 
         Args:

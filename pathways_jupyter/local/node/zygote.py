@@ -6,7 +6,7 @@ program runs in a fork of this process. Commands (and ``kubectl exec``) are fork
 It also supervises the pods. As the parent of them all, it alone can signal and reap them without a race over reused
 process ids; and when its request socket closes, because the daemon has ended, it kills them all.
 
-Requests arrive as JSON lines with file descriptors attached (:class:`Request`); reports leave as JSON lines:
+Requests arrive as JSON lines with file descriptors attached (:class:`SpawnRequest`); reports leave as JSON lines:
 ``{"ready": threads}``, ``{"id": ..., "pid": ...}``, ``{"id": ..., "code": ...}`` (128 + signal when killed by one).
 """
 
@@ -40,7 +40,7 @@ _FORWARDED = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
-class Request:
+class SpawnRequest:
     """One process to start.
 
     Attributes:
@@ -90,11 +90,11 @@ class _Server:
     requests: socket.socket
     reports: int
     life: int
-    children: dict[int, Request] = field(default_factory=dict)
+    children: dict[int, SpawnRequest] = field(default_factory=dict)
     _buffer: bytes = b""
     _descriptors: list[int] = field(default_factory=list)
 
-    def serve(self) -> tuple[Request, list[int]] | None:
+    def serve(self) -> tuple[SpawnRequest, list[int]] | None:
         """Serve requests. Returns None once the daemon is gone; in a fork, returns what the fork is to run."""
         wake_read, wake_write = os.pipe()
         for descriptor in (wake_read, wake_write):
@@ -130,7 +130,7 @@ class _Server:
             _signal(pid, signal.SIGKILL)
         orphans.kill_children()
 
-    def _answer(self) -> tuple[Request, list[int]] | None:
+    def _answer(self) -> tuple[SpawnRequest, list[int]] | None:
         while b"\n" in self._buffer:
             line, self._buffer = self._buffer.split(b"\n", 1)
             message = json.loads(line)
@@ -141,7 +141,7 @@ class _Server:
                 continue
             count = message.pop("descriptors")
             descriptors, self._descriptors = self._descriptors[:count], self._descriptors[count:]
-            request = Request(**message)
+            request = SpawnRequest(**message)
             # A signal that follows at once must wait until the fork has restored the default handlers.
             signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
             pid = os.fork()
@@ -232,7 +232,7 @@ def main(argv: list[str]) -> None:
         os._exit(126)
 
 
-def _become(request: Request, descriptors: list[int], *, life: int, parent: int) -> None:
+def _become(request: SpawnRequest, descriptors: list[int], *, life: int, parent: int) -> None:
     """Turn this fork into the requested process; does not return."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, *_FORWARDED):
@@ -274,7 +274,7 @@ def _become(request: Request, descriptors: list[int], *, life: int, parent: int)
     os._exit(_run(request))
 
 
-def _run(request: Request) -> int:
+def _run(request: SpawnRequest) -> int:
     """Call the program's function as the interpreter would: exit code, traceback, flushed streams."""
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - lives as long as the process
     sys.stdout = open(1, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115

@@ -16,7 +16,7 @@ SOCKETS_VARIABLE = "PATHWAYS_LOCAL_SOCKETS"
 
 
 def own_socket(port: int) -> Path:
-    """The unix socket that replaces a port of this pod.
+    """Return the unix socket that replaces a port of this pod.
 
     Raises:
       ConfigError: This is no pod.
@@ -40,7 +40,7 @@ def split(address: str) -> tuple[str, int]:
 
 
 def resolve(address: str) -> Path:
-    """The unix socket that replaces a port of a pod, from ``host:port``.
+    """Return the unix socket that replaces a port of a pod, from ``host:port``.
 
     Raises:
       OSError: The name is unknown at the moment.

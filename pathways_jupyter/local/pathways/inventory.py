@@ -14,7 +14,7 @@ from pathways_jupyter.base.tpu import InstanceType
 
 
 @dataclass(frozen=True)
-class Host:
+class RegisteredHost:
     """One worker that has registered, as its message describes it.
 
     Attributes:
@@ -35,19 +35,19 @@ class Host:
 
 
 @dataclass
-class Slice:
+class InventorySlice:
     """One slice: ready when all of its hosts have registered."""
 
     index: int
     instance_type: InstanceType
-    hosts: dict[int, Host] = field(default_factory=dict)
+    hosts: dict[int, RegisteredHost] = field(default_factory=dict)
     stopped: set[int] = field(default_factory=set)
     """The hosts whose workers are stopped, and may go on."""
-    holder: Request | None = None
+    holder: SliceRequest | None = None
 
     @property
     def ready(self) -> bool:
-        """Whether all hosts are registered."""
+        """Return whether all hosts are registered."""
         return len(self.hosts) == self.instance_type.hosts
 
     @property
@@ -56,7 +56,7 @@ class Slice:
         return next((host.job for host in self.hosts.values()), f"slice {self.index}")
 
     def to_message(self) -> dict[str, Any]:
-        """The message about the slice to a proxy."""
+        """Return the message about the slice to a proxy."""
         return {
             "slice": self.index,
             "job": self.job,
@@ -65,7 +65,7 @@ class Slice:
 
 
 @dataclass(eq=False)
-class Request:
+class SliceRequest:
     """A proxy's request for slices.
 
     Attributes:
@@ -77,15 +77,15 @@ class Request:
     name: str
     instance_types: Sequence[InstanceType]
     held: Sequence[int] = ()
-    granted: list[Slice] = field(default_factory=list)
+    granted: list[InventorySlice] = field(default_factory=list)
 
 
 class Slices:
     """All slices of a service, and the proxies that hold them or wait."""
 
     def __init__(self, instance_types: Sequence[InstanceType]) -> None:
-        self.slices = [Slice(index, each) for index, each in enumerate(instance_types)]
-        self.waiting: list[Request] = []
+        self.slices = [InventorySlice(index, each) for index, each in enumerate(instance_types)]
+        self.waiting: list[SliceRequest] = []
         """The queue of proxies' requests."""
 
     @property
@@ -96,10 +96,10 @@ class Slices:
     def grow(self, count: int) -> None:
         """Have at least so many slices, new ones of the last one's kind."""
         kind = self.slices[-1].instance_type
-        self.slices += [Slice(index, kind) for index in range(len(self.slices), count)]
+        self.slices += [InventorySlice(index, kind) for index in range(len(self.slices), count)]
 
-    def refusal(self, host: Host) -> str:
-        """The reason why a worker cannot be part of this service; empty when it can."""
+    def refusal(self, host: RegisteredHost) -> str:
+        """Return the reason why a worker cannot be part of this service; empty when it can."""
         if not 0 <= host.slice_index < len(self.slices):
             return f"there is no slice {host.slice_index}; this service has {len(self.slices)}"
         hosts = self.slices[host.slice_index].instance_type.hosts
@@ -107,7 +107,7 @@ class Slices:
             return f"slice {host.slice_index} has {hosts} hosts; there is no host {host.index}"
         return ""
 
-    def add(self, host: Host) -> tuple[Slice, Host | None]:
+    def add(self, host: RegisteredHost) -> tuple[InventorySlice, RegisteredHost | None]:
         """Register a worker; return its slice, and the worker that it replaces if that one's loss was not noticed."""
         found = self.slices[host.slice_index]
         replaced = found.hosts.get(host.index)
@@ -115,7 +115,7 @@ class Slices:
         found.hosts[host.index] = host
         return found, replaced
 
-    def remove(self, host: Host) -> Slice | None:
+    def remove(self, host: RegisteredHost) -> InventorySlice | None:
         """Remove a worker; None when its replacement has registered already."""
         found = self.slices[host.slice_index]
         if found.hosts.get(host.index) is not host:
@@ -124,15 +124,15 @@ class Slices:
         found.stopped.discard(host.index)
         return found
 
-    def impossible(self, request: Request) -> str:
-        """The reason why a request can never be met; empty when it can, sooner or later."""
+    def impossible(self, request: SliceRequest) -> str:
+        """Return the reason why a request can never be met; empty when it can, sooner or later."""
         have = Counter(each.instance_type for each in self.slices)
         for instance, count in Counter(request.instance_types).items():
             if count > have[instance]:
                 return f"{count} slices of {instance} are wanted, and this service has {have[instance]}"
         return ""
 
-    def release(self, request: Request) -> list[Slice]:
+    def release(self, request: SliceRequest) -> list[InventorySlice]:
         """Remove a proxy's request; return the slices that become free."""
         if request in self.waiting:
             self.waiting.remove(request)
@@ -141,7 +141,7 @@ class Slices:
             each.holder = None
         return freed
 
-    def place(self) -> Iterator[Request]:
+    def place(self) -> Iterator[SliceRequest]:
         """Grant free slices to waiting requests in their order: to each all the slices that it wants, or none.
 
         A request that waits keeps all later ones for the same instance type waiting, so that a large one gets its turn.
@@ -159,8 +159,8 @@ class Slices:
                 each.holder = request
             yield request
 
-    def why_waiting(self, request: Request) -> str:
-        """The reason to show to the user of a waiting proxy."""
+    def why_waiting(self, request: SliceRequest) -> str:
+        """Return the reason to show to the user of a waiting proxy."""
         reasons = []
         for each in self.slices:
             if each.instance_type not in request.instance_types:
@@ -173,8 +173,8 @@ class Slices:
             reasons.append(f"{ahead} ahead in the queue")
         return "; ".join(reasons) or "other requests are ahead in the queue"
 
-    def _match(self, request: Request) -> list[Slice] | None:
-        granted: list[Slice] = []
+    def _match(self, request: SliceRequest) -> list[InventorySlice] | None:
+        granted: list[InventorySlice] = []
         candidates = [self.slices[each] for each in request.held if each < len(self.slices)] or self.slices
         for instance in request.instance_types:
             free = (

@@ -55,7 +55,7 @@ class Link:
             self._writer.write(json.dumps({"type": kind, **fields}).encode() + b"\n")
 
     async def receive(self) -> Message:
-        """The next message that is not a heartbeat.
+        """Receive the next message that is not a heartbeat.
 
         Raises:
           LinkError: The connection is lost, see :class:`LinkError`.

@@ -1,4 +1,4 @@
-"""How Pathways' programs start: flags as they take them, and a log in their format, which users and tools read.
+"""Start of Pathways' programs: flags as they take them, and a log in their format, which users and tools read.
 
 Flags are ``--name=value``; many of them matter only on real TPUs.
 """
@@ -59,11 +59,12 @@ def instance_list(text: str) -> list[InstanceType]:
     return found
 
 
-def set_collective_timeouts() -> None:
-    """Let the devices of this process wait for each other in collectives for a day; to be called before JAX has any.
+def set_xla_flags() -> None:
+    """Have XLA:CPU behave more like a TPU's; to be called before JAX has devices.
 
-    XLA:CPU ends the process when one device reaches a collective a minute after the others, and with it all arrays of
-    the session. A TPU has no such limit. XLA has compile options of these names too, which have no effect.
+    Devices wait for each other in collectives for a day. XLA:CPU ends the process when one device reaches a collective
+    a minute after the others, and with it all arrays of the session. A TPU has no such limit. XLA has compile options
+    of these names too, which have no effect.
     """
     names = ("xla_cpu_collective_call_terminate_timeout_seconds", "xla_cpu_collective_timeout_seconds")
     flags = [os.environ.get("XLA_FLAGS", ""), *(f"--{each}={_COLLECTIVE_TIMEOUT_SECONDS}" for each in names)]
@@ -74,7 +75,7 @@ class Formatter(logging.Formatter):
     """``I1208 20:10:04.992524       1 worker.py:42] message``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as one line, then its traceback if it has one."""
+        """Return the record as one line, then its traceback if it has one."""
         moment = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
         micros = int(record.created % 1 * 1_000_000)
         head = f"{record.levelname[0]}{moment}.{micros:06d} {record.process or 0:7d} {record.filename}:{record.lineno}]"

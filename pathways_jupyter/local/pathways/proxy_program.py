@@ -25,9 +25,9 @@ from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.server import Server
 from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
 from pathways_jupyter.local.pathways.ifrt.sidecars import Sidecars
-from pathways_jupyter.local.pathways.ifrt.statuses import Code, StatusError
+from pathways_jupyter.local.pathways.ifrt.statuses import Code, IfrtStatusError
 from pathways_jupyter.local.pathways.program_start import Flags, instance_list
-from pathways_jupyter.local.pathways.slice_requests import PlacedSlice, Placement, inventory
+from pathways_jupyter.local.pathways.slice_requests import PlacedSlice, SliceRequester, inventory
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
     program_start.set_up("proxy", argv)
     # If XLA crashes, the pod's log has the stack of Python.
     faulthandler.enable()
-    program_start.set_collective_timeouts()
+    program_start.set_xla_flags()
     flags = Flags("proxy")
     flags.add_argument("--resource_manager_address", required=True)
     flags.add_argument("--virtual_slices", default="")
@@ -60,12 +60,12 @@ def main(argv: Sequence[str]) -> int:
     except (ConfigError, ValueError) as error:
         _log.error("FAILED_PRECONDITION: %s", error)
         return 2
-    return Proxy(instance_types, sidecars=bool(values.sidecar_name)).run(
+    return ProxyServer(instance_types, sidecars=bool(values.sidecar_name)).run(
         values.server_port, values.resource_manager_address
     )
 
 
-class Proxy:
+class ProxyServer:
     """One proxy: its devices, its server, and the state of its slices.
 
     Args:
@@ -89,8 +89,8 @@ class Proxy:
         self._server.listen(path)
         _log.info("Pathways Server serving on %s", path.name)
         name = os.environ.get("HOSTNAME") or socket.gethostname()
-        reason = asyncio.run(Placement(resource_manager, name, self._instance_types, self).run())
-        self._placed.fail(StatusError(Code.FAILED_PRECONDITION, reason))
+        reason = asyncio.run(SliceRequester(resource_manager, name, self._instance_types, self).run())
+        self._placed.fail(IfrtStatusError(Code.FAILED_PRECONDITION, reason))
         return 1
 
     # Called by the placement.

@@ -13,7 +13,7 @@ from typing import Any
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.tpu import InstanceType, parse_count
 from pathways_jupyter.local.pathways import links, program_start
-from pathways_jupyter.local.pathways.inventory import Host, Request, Slice, Slices
+from pathways_jupyter.local.pathways.inventory import InventorySlice, RegisteredHost, SliceRequest, Slices
 from pathways_jupyter.local.pathways.links import Link, LinkError
 from pathways_jupyter.local.pathways.program_start import Flags, instance_list
 
@@ -45,7 +45,7 @@ class ResourceManager:
 
     def __init__(self, instances: Sequence[InstanceType]) -> None:
         self._slices = Slices(instances)
-        self._proxies: dict[Request, Link] = {}
+        self._proxies: dict[SliceRequest, Link] = {}
 
     async def serve(self, port: int) -> None:
         """Serve on a port of this pod, until cancelled."""
@@ -63,10 +63,10 @@ class ResourceManager:
         try:
             match hello["role"]:
                 case "worker":
-                    await self._serve_worker(link, Host(**hello["host"]))
+                    await self._serve_worker(link, RegisteredHost(**hello["host"]))
                 case "proxy":
                     instance_types = instance_list(",".join(hello["slices"]))
-                    await self._serve_proxy(link, Request(hello["name"], instance_types, hello["held"]))
+                    await self._serve_proxy(link, SliceRequest(hello["name"], instance_types, hello["held"]))
                 case "inventory":
                     link.send("inventory", slices=[str(each.instance_type) for each in self._slices.slices])
         except (ValueError, ConfigError) as error:
@@ -75,7 +75,7 @@ class ResourceManager:
 
     # -- workers
 
-    async def _serve_worker(self, link: Link, host: Host) -> None:
+    async def _serve_worker(self, link: Link, host: RegisteredHost) -> None:
         # The embedded cluster adds slices to a running service by adding workers.
         self._slices.grow(host.slices)
         if refusal := self._slices.refusal(host):
@@ -110,7 +110,7 @@ class ResourceManager:
         if left is not None:
             self._slice_lost(left, host, reason)
 
-    def _slice_lost(self, lost: Slice, host: Host, reason: str) -> None:
+    def _slice_lost(self, lost: InventorySlice, host: RegisteredHost, reason: str) -> None:
         _log.warning(
             "Slice %d (%s) is down: lost host %d, %s (%s)",
             lost.index,
@@ -121,14 +121,14 @@ class ResourceManager:
         )
         self._notify_holder(lost, "down", job=host.job, pod=host.pod, reason=reason)
 
-    def _notify_holder(self, each: Slice, kind: str, **fields: Any) -> None:
+    def _notify_holder(self, each: InventorySlice, kind: str, **fields: Any) -> None:
         """Send a message about a slice to the proxy that holds it, if one does, with the slice's number there."""
         if each.holder is not None:
             self._proxies[each.holder].send(kind, virtual=each.holder.granted.index(each), **fields)
 
     # -- proxies
 
-    async def _serve_proxy(self, link: Link, request: Request) -> None:
+    async def _serve_proxy(self, link: Link, request: SliceRequest) -> None:
         # This resource manager may be the replacement of one that had grown.
         self._slices.grow(max(request.held, default=-1) + 1)
         if reason := self._slices.impossible(request):

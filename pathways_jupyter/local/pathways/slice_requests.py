@@ -25,7 +25,7 @@ class Listener(Protocol):
         """All slices are granted: for the first time, or again after the resource manager was lost."""
 
     def changed(self, slices: Sequence[PlacedSlice]) -> None:
-        """A slice went down or healed."""
+        """Handle that a slice went down or healed."""
 
     def stopped(self, slices: Collection[int]) -> None:
         """On these of the proxy's slices nothing is computed for now, because a worker is stopped."""
@@ -48,7 +48,7 @@ class PlacedSlice:
 
 
 @dataclass
-class Placement:
+class SliceRequester:
     """Requests slices of `instance_types`, and notifies `listener`.
 
     Attributes:

@@ -23,6 +23,7 @@ from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.local.pathways import addresses, links, program_start
 from pathways_jupyter.local.pathways.links import Link, LinkError
 from pathways_jupyter.local.pathways.program_start import Flags
+from pathways_jupyter.local.settings import START_SECONDS
 from pathways_jupyter.service import names
 
 _log = logging.getLogger(__name__)
@@ -50,6 +51,10 @@ async def _run(port: int, resource_manager: str) -> int:
     async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
+    if (seconds := float(os.environ.get(START_SECONDS) or 0)) > 0:
+        # As a real one does while it sets up its chips; until then its slice is down.
+        _log.info("Starting takes %g s", seconds)
+        await asyncio.sleep(seconds)
     # Connections show probes and users that the worker runs.
     server = await asyncio.start_unix_server(accept, addresses.own_socket(port))
     _log.info("Pathways Server serving on [::]:%d", port)
@@ -107,7 +112,7 @@ async def _run(port: int, resource_manager: str) -> int:
 
 
 def _about_this_host() -> dict[str, Any]:
-    """This host's registration, from the environment of a worker pod; the fields of an ``inventory.Host``."""
+    """Read this host's registration from the environment: the fields of an ``inventory.RegisteredHost``."""
     slice_index = int(os.environ.get("MEGASCALE_SLICE_ID", "0"))
     jobset = os.environ.get("JOBSET_NAME", names.DEFAULT_SERVICE)
     replicated_job = os.environ.get("REPLICATED_JOB_NAME", names.WORKER_JOB)

@@ -48,7 +48,7 @@ CALLS = [
     ("CoreV1Api", "create_namespaced_event", ("default", EVENT)),
     ("CoreV1Api", "list_namespaced_event", ("default",)),
     ("CoreV1Api", "delete_namespaced_pod", ("x", "default")),
-    ("CoreV1Api", "replace_namespaced_service", ("x", "default", {"metadata": META, **PORT})),
+    ("CoreV1Api", "create_namespaced_service", ("default", {"metadata": META, **PORT})),
     ("CoreV1Api", "patch_namespaced_service", ("x", "default", {"metadata": {"labels": {"more": "1"}}})),
     ("CoreV1Api", "delete_namespaced_service", ("x", "default")),
     ("BatchV1Api", "create_namespaced_job", ("default", JOB)),
@@ -56,10 +56,11 @@ CALLS = [
     ("BatchV1Api", "patch_namespaced_job", ("x", "default", {"spec": {"suspend": True}})),
     ("BatchV1Api", "list_job_for_all_namespaces", ()),
     ("BatchV1Api", "delete_namespaced_job", ("x", "default")),
+    ("CoordinationV1Api", "create_namespaced_lease", ("default", LEASE)),
     ("CoordinationV1Api", "replace_namespaced_lease", ("x", "default", LEASE)),
     ("CoordinationV1Api", "patch_namespaced_lease", ("x", "default", {"spec": {"holderIdentity": "y"}})),
-    ("RbacAuthorizationV1Api", "replace_namespaced_role", ("x", "default", {"metadata": META, "rules": []})),
-    ("RbacAuthorizationV1Api", "replace_namespaced_role_binding", ("x", "default", {"metadata": META, **BOUND})),
+    ("RbacAuthorizationV1Api", "create_namespaced_role", ("default", {"metadata": META, "rules": []})),
+    ("RbacAuthorizationV1Api", "create_namespaced_role_binding", ("default", {"metadata": META, **BOUND})),
     ("AuthorizationV1Api", "create_self_subject_access_review", ({"spec": {"resourceAttributes": ATTRIBUTES}},)),
     (
         "NetworkingV1Api",
@@ -92,5 +93,5 @@ async def test_every_call_is_served(bench) -> None:
                     failed.append(f"{name}: {error.status} {error.body}")
         return failed
 
-    assert len(CALLS) == 45
+    assert len(CALLS) == 46
     assert await asyncio.to_thread(work) == []

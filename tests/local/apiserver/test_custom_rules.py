@@ -25,11 +25,16 @@ def values(schema) -> st.SearchStrategy:
     """Values that fit a schema, without its patterns and rules."""
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
+    if "type" not in schema:
+        return st.one_of(TEXTS, st.integers(0, 3))
     if schema["type"] == "object":
         # Defaults are filled in before rules are evaluated.
-        filled = [key for key, each in schema.get("properties", {}).items() if "default" in each]
+        properties = schema.get("properties", {})
+        filled = [key for key, each in properties.items() if "default" in each]
         required = {*schema.get("required", ()), *filled}
-        known = {key: values(each) for key, each in schema.get("properties", {}).items() if key != "metadata"}
+        # Of a pod and a container only these: no rule reads the many others.
+        named = required if len(properties) > 20 else properties.keys() - {"metadata"}
+        known = {key: values(each) for key, each in properties.items() if key in named}
         return st.fixed_dictionaries(
             {key: each for key, each in known.items() if key in required},
             optional={key: each for key, each in known.items() if key not in required},

@@ -9,7 +9,6 @@ import pytest
 
 BASE = "/api/v1/namespaces/default"
 MAPS, PODS, SERVICES = f"{BASE}/configmaps", f"{BASE}/pods", f"{BASE}/services"
-EVENTS = f"{BASE}/events"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
@@ -53,12 +52,9 @@ async def test_items_of_lists_of_built_in_types_do_not_repeat_their_kind(bench, 
         ({"renewTime": "2026-01-02T03:04:05.123Z"}, 400, "microseconds"),
         ({"acquireTime": "2026-01-02T03:04:05Z"}, 400, "microseconds"),
         ({"acquireTime": "soon"}, 400, "time"),
-        ({"leaseDurationSeconds": 0}, 422, "must be greater than 0"),
-        ({"leaseDurationSeconds": -5}, 422, "must be greater than 0"),
-        ({"leaseTransitions": -1}, 422, "must be greater than or equal to 0"),
     ],
 )
-async def test_leases_have_times_with_microseconds_and_a_duration(bench, spec, code, word) -> None:
+async def test_leases_have_times_with_microseconds(bench, spec, code, word) -> None:
     status, answer = await bench.call("POST", LEASES, lease(**spec))
 
     assert status == code, answer
@@ -74,25 +70,6 @@ async def test_what_is_created_has_no_resource_version_yet(bench) -> None:
 
     assert (code, refused["message"]) == (500, "resourceVersion should not be set on objects to be created")
     assert (await bench.call("GET", f"{MAPS}/a"))[0] == 404
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "code"),
-    [
-        (JOBSETS, {"kind": "JobSet", "metadata": {"name": "l"}, "spec": {"replicatedJobs": []}}, 422),
-        (LEASES, lease(), 422),
-        (MAPS, {"metadata": {"name": "l"}}, 200),
-    ],
-)
-async def test_who_replaces_a_custom_resource_or_a_lease_says_which_version(bench, path, body, code) -> None:
-    _, made = await bench.call("POST", path, body)
-
-    status, answer = await bench.call("PUT", f"{path}/l", body)
-
-    assert status == code
-    if code == 422:
-        assert "metadata.resourceVersion: Invalid value: 0: must be specified for an update" in answer["message"]
-    assert (await bench.call("PUT", f"{path}/l", made))[0] == 200
 
 
 async def test_only_some_kinds_count_generations(bench, pod_manifest) -> None:
@@ -144,8 +121,6 @@ TEMPLATE_NODE = {"template": {"spec": {"nodeSelector": {"a": "b"}}}}
         ({"suspend": True}, TEMPLATE_NODE, 200),
         ({"suspend": True}, {"completions": 2}, 422),
         ({"suspend": True}, {"suspend": False}, 200),
-        ({"completionMode": "Indexed", "completions": 1, "parallelism": 1}, {"completions": 2, "parallelism": 2}, 200),
-        ({"completionMode": "Indexed", "completions": 1, "parallelism": 1}, {"completions": 2}, 422),
     ],
 )
 async def test_what_a_job_runs_is_decided_when_it_is_created(bench, spec, change, code) -> None:
@@ -156,6 +131,15 @@ async def test_what_a_job_runs_is_decided_when_it_is_created(bench, spec, change
 
 def pod(**container):
     return {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "x", **container}]}}
+
+
+FIELD = {"fieldRef": {"fieldPath": "metadata.name"}}
+
+
+def with_volumes(*names, mounts=()):
+    made = pod(volumeMounts=[*mounts])
+    made["spec"]["volumes"] = [{"name": name, "emptyDir": {}} for name in names]
+    return made
 
 
 def definition(version):
@@ -174,15 +158,24 @@ def definition(version):
         (PODS, pod(ports=[{"containerPort": 0}]), "spec.containers[0].ports[0].containerPort"),
         (PODS, pod(volumeMounts=[{"name": "v", "mountPath": "/v"}]), "spec.containers[0].volumeMounts[0].name"),
         (PODS, pod(env=[{"name": "", "value": "x"}]), "spec.containers[0].env[0].name"),
+        (PODS, pod(name="Main"), "spec.containers[0].name"),
+        (PODS, pod(env=[{"name": "A", "value": "x", "valueFrom": FIELD}]), "spec.containers[0].env[0].valueFrom"),
+        (PODS, pod(resources={"requests": {"cpu": "-1"}}), "spec.containers[0].resources.requests[cpu]"),
+        (
+            PODS,
+            pod(resources={"limits": {"memory": "1G"}, "requests": {"memory": "1Gi"}}),
+            "spec.containers[0].resources.requests",
+        ),
+        (PODS, with_volumes("v", "v"), "spec.volumes[1].name"),
+        (
+            PODS,
+            with_volumes("v", mounts=[{"name": "v", "mountPath": "/v"}, {"name": "v", "mountPath": "/v"}]),
+            "spec.containers[0].volumeMounts[1].mountPath",
+        ),
         (PODS, pod(imagePullPolicy="Perhaps"), "spec.containers[0].imagePullPolicy"),
-        (PODS, {**pod(), "spec": {**pod()["spec"], "dnsPolicy": "Perhaps"}}, "spec.dnsPolicy"),
         (JOBS, job(completionMode="Perhaps"), "spec.completionMode"),
         (JOBS, job(completionMode="Indexed", parallelism=1), "spec.completions"),
         (JOBS, job(selector={"matchLabels": {"a": "b"}}), "spec.selector"),
-        (SERVICES, {"metadata": {"name": "s"}, "spec": {}}, "spec.ports"),
-        (SERVICES, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 0}]}}, "spec.ports[0].port"),
-        (SERVICES, {"metadata": {"name": "s"}, "spec": {"type": "Odd", "ports": [{"port": 1}]}}, "spec.type"),
-        (EVENTS, {"metadata": {"name": "e"}, "involvedObject": {"namespace": "other"}}, "involvedObject.namespace"),
         (CRDS, definition({}), "spec.versions[0].schema.openAPIV3Schema"),
     ],
 )
@@ -193,7 +186,7 @@ async def test_what_a_real_api_server_refuses_is_refused(bench, path, body, fiel
 
 
 async def test_what_is_just_within_the_rules_is_taken(bench) -> None:
-    resources = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1000m", "memory": "1e9"}}
+    resources = {"limits": {"cpu": "0.7", "memory": "1Gi"}, "requests": {"cpu": "700m", "memory": "1e9"}}
     within = pod(resources=resources, ports=[{"containerPort": 65535}], env=[{"name": "A"}])
     assert (await bench.call("POST", PODS, within))[0] == 201
     headless = {"metadata": {"name": "s"}, "spec": {"clusterIP": "None"}}
@@ -212,7 +205,6 @@ async def test_pods_jobs_and_services_have_the_defaults_that_clients_read(bench)
     assert wanted.items() <= made["spec"].items()
     assert made["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "2"}
     _, made = await bench.call("POST", JOBS, job())
-    assert made["spec"]["manualSelector"] is False
     assert not set(wanted) & set(made["spec"]["template"]["spec"])
     _, made = await bench.call("POST", SERVICES, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 1}]}})
     spec = made["spec"]
@@ -309,22 +301,6 @@ async def test_some_namespaces_stay_and_one_that_ends_takes_nothing_new(bench) -
     assert "because it is being terminated" in refused["message"]
     assert (await bench.call("PATCH", f"{pods}/p", {"metadata": {"finalizers": None}}, headers=MERGE))[0] == 200
     assert (await bench.call("GET", "/api/v1/namespaces/short"))[0] == 404
-
-
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/api/v1/namespaces/default/services/s", {"spec": {"ports": [{"port": 80}]}}),
-        ("/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles/s", {"rules": []}),
-        (
-            "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings/s",
-            {"roleRef": {"kind": "Role", "name": "s", "apiGroup": "rbac.authorization.k8s.io"}},
-        ),
-    ],
-)
-async def test_some_kinds_are_made_by_replacing_them(bench, path, body) -> None:
-    body = {**body, "metadata": {"name": "s"}}
-    assert [(await bench.call("PUT", path, body))[0] for _ in range(2)] == [201, 200]
 
 
 async def test_every_object_says_when_the_server_received_its_last_change(bench) -> None:

@@ -149,36 +149,6 @@ DEFINITIONS = [
             "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": 5}}],
         }
     },
-    {
-        "spec": {
-            "group": "g.x",
-            "names": {"kind": "K", "plural": "ks"},
-            "scope": "Namespaced",
-            "versions": [
-                {
-                    "name": "v1",
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": {"type": "object", "properties": 7}},
-                }
-            ],
-        }
-    },
-    {
-        "spec": {
-            "group": "g.x",
-            "names": {"kind": "K", "plural": "ks"},
-            "scope": "Namespaced",
-            "versions": [
-                {
-                    "name": "v1",
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"pattern": "("}}}},
-                }
-            ],
-        }
-    },
 ]
 
 

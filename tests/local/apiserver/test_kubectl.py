@@ -44,6 +44,24 @@ async def test_it_shows_pods_as_it_always_does(bench) -> None:
     assert 'Error from server (NotFound): pods "nope" not found' in await bench.kubectl("get", "pod", "nope", code=1)
 
 
+QUEUE = {"kind": "LocalQueue", "metadata": {"name": "team"}, "spec": {"clusterQueue": "chips"}}
+
+
+async def test_queues_have_the_short_name_of_their_kind_and_both_versions(bench) -> None:
+    for version, name in (("v1beta2", "new"), ("v1beta1", "old")):
+        queue = {**QUEUE, "apiVersion": f"kueue.x-k8s.io/{version}", "metadata": {"name": name}}
+        await bench.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(queue).encode())
+        await bench.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(queue).encode())
+    # Without the group: the visibility API has no kind of that name, only what is below it.
+    assert [row[0] for row in rows(await bench.kubectl("get", "localqueues"))] == ["NAME", "new", "old"]
+    for version in ("v1beta1", "v1beta2"):
+        shown = yaml.safe_load(await bench.kubectl("get", f"localqueues.{version}.kueue.x-k8s.io", "-o", "yaml"))
+        assert [each["apiVersion"] for each in shown["items"]] == [f"kueue.x-k8s.io/{version}"] * 2
+        one = yaml.safe_load(await bench.kubectl("get", f"localqueues.{version}.kueue.x-k8s.io/new", "-o", "yaml"))
+        assert (one["apiVersion"], one["spec"]) == (f"kueue.x-k8s.io/{version}", {"clusterQueue": "chips"})
+    await bench.kubectl("delete", "localqueues.v1beta1.kueue.x-k8s.io", "new", "old")
+
+
 async def test_it_shows_every_kind(bench) -> None:
     kinds = "pods,nodes,services,events,configmaps,secrets,serviceaccounts,jobs,leases,namespaces,crds,jobsets"
     await bench.kubectl("create", "-f", "-", stdin=yaml.safe_dump(JOB).encode())

@@ -255,14 +255,6 @@ async def test_a_pod_is_evicted(bench) -> None:
     assert (code, "deletionTimestamp" in (await bench.call("GET", f"{PODS}/p"))[1]["metadata"]) == (201, True)
 
 
-async def test_leases_come_into_being_when_they_are_first_renewed(bench) -> None:
-    lease = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}}
-
-    code, made = await bench.call("PUT", "/apis/coordination.k8s.io/v1/namespaces/default/leases/l", lease)
-
-    assert (code, made["spec"]) == (201, {"holderIdentity": "me"})
-
-
 async def test_place_and_body_must_agree(bench) -> None:
     bodies = ({"metadata": {"name": "a", "namespace": "other"}}, {"kind": "Pod"}, {"apiVersion": "v2"})
     for body in bodies:

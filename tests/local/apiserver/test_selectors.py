@@ -70,9 +70,9 @@ def test_a_label_selector_that_is_none_is_refused(text: str) -> None:
 
 
 def test_a_field_selector_selects_by_the_fields_that_its_kind_has() -> None:
-    pod = {"metadata": {"name": "p"}, "spec": {"hostNetwork": True}, "status": {"phase": "Running"}}
+    pod = {"metadata": {"name": "p"}, "spec": {"nodeName": "m"}, "status": {"phase": "Running"}}
 
-    assert field_test("status.phase=Running,metadata.name!=q,spec.hostNetwork==true", PODS)(pod)
+    assert field_test("status.phase=Running,metadata.name!=q,spec.nodeName==m", PODS)(pod)
     assert not field_test("spec.nodeName=n", PODS)(pod)
     for text in ("spec.image=x", "metadata.name"):
         with pytest.raises(StatusError):

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from pathways_jupyter.base import tpu
-from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, PODS, SERVICES
+from pathways_jupyter.local.apiserver.resources import EVENTS, JOBS, JOBSETS, PODS, SERVICES
 from pathways_jupyter.local.settings import HOLLOW_ANNOTATION
 from pathways_jupyter.service import names, service_jobset
 
@@ -36,7 +38,8 @@ async def test_jobs_pods_and_names_are_those_that_clients_look_for(controlled):
         service_jobset.ServiceSpec(tpu.parse_instance_type("tpuv6e:2x4"), 1, "server:latest")
     )
     for each in manifest["spec"]["replicatedJobs"]:
-        each["template"]["spec"]["template"]["metadata"]["annotations"][HOLLOW_ANNOTATION] = "true"
+        metadata = each["template"]["spec"]["template"].setdefault("metadata", {})
+        metadata.setdefault("annotations", {})[HOLLOW_ANNOTATION] = "true"
     controlled.store.create(JOBSETS, manifest)
     await controlled.until(holds("StartupPolicyCompleted"), "pathways-cluster", JOBSETS)
     pods = controlled.pods(**{names.JOBSET_NAME_LABEL: "pathways-cluster"})
@@ -61,6 +64,34 @@ async def test_jobs_pods_and_names_are_those_that_clients_look_for(controlled):
     await controlled.until_gone("pathways-cluster-worker-0", JOBS)
     await controlled.until_gone("pathways-cluster", SERVICES)
     await controlled.until_pods(lambda left: not left)
+
+
+@pytest.mark.parametrize(
+    ("pod", "kind", "said"),
+    [
+        # A Job cannot have it, so none is made.
+        ({"volumeMounts": [{"name": "data", "mountPath": "/d"}]}, "JobSet", 'volumeMounts[0].name: Not found: "data"'),
+        ({"command": ["sleep", 1]}, "JobSet", "command[1]: expected a string, got a number"),
+        # Only a pod is held against the namespace.
+        ({}, "Job", 'pods "stuck-head-0-0-" is forbidden: error looking up service account default/missing'),
+    ],
+)
+async def test_what_cannot_be_made_is_an_event_of_the_object_that_should_make_it(controlled, pod, kind, said):
+    head = replicated("head", *SLEEP)
+    template = head["template"]["spec"]["template"]["spec"]
+    template["containers"][0] |= pod
+    template["serviceAccountName"] = "missing"
+    controlled.create(JOBSETS, "stuck", spec={"replicatedJobs": [head]})
+
+    watch = controlled.store.watch(EVENTS)
+    async with asyncio.timeout(60):
+        while not (events := [each for each in controlled.store.list(EVENTS) if each["type"] == "Warning"]):
+            await watch.batch()
+    watch.close()
+    [event] = events
+    assert event["involvedObject"]["kind"] == kind
+    assert event["reason"] == {"JobSet": "JobCreationFailed", "Job": "FailedCreate"}[kind]
+    assert said in event["message"]
 
 
 async def test_the_second_part_starts_only_once_the_first_is_ready(controlled):

@@ -4,11 +4,11 @@ import pytest
 
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.local.apiserver.resources import NODES, PODS
-from pathways_jupyter.local.controllers.fitting import EXCLUSIVE_ANNOTATION
 from pathways_jupyter.local.controllers.jobset import JOB_KEY_LABEL
 from pathways_jupyter.local.controllers.nodes import nodes_for
 from pathways_jupyter.local.settings import HOLLOW_ANNOTATION
 from pathways_jupyter.service import names
+from pathways_jupyter.service.service_jobset import EXCLUSIVE
 
 V6E = {names.ACCELERATOR_LABEL: "tpu-v6e-slice"}
 
@@ -16,7 +16,7 @@ V6E = {names.ACCELERATOR_LABEL: "tpu-v6e-slice"}
 def tpu_pod(machine, name, *, chips=4, topology="2x2", exclusive="", **spec):
     metadata = {"annotations": {HOLLOW_ANNOTATION: "true"}}
     if exclusive:
-        metadata["annotations"][EXCLUSIVE_ANNOTATION] = names.NODEPOOL_LABEL
+        metadata["annotations"][EXCLUSIVE] = names.NODEPOOL_LABEL
         metadata["labels"] = {JOB_KEY_LABEL: exclusive}
     selector = {**V6E, names.TOPOLOGY_LABEL: topology}
     resources = {"limits": {names.TPU_RESOURCE: str(chips)}}

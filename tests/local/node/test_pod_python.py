@@ -1,4 +1,4 @@
-"""What a pod installs is its own: the Python that the cluster runs on is the user's, notebooks included."""
+"""A pod's own packages: the Python that the cluster runs on is the user's, notebooks included."""
 
 from __future__ import annotations
 

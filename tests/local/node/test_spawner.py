@@ -17,7 +17,7 @@ import pytest
 from pathways_jupyter.base.errors import LocalClusterError
 from pathways_jupyter.local.node import programs
 from pathways_jupyter.local.node.spawner import KILLED, Process, Spawner
-from pathways_jupyter.local.node.zygote import Request, reference
+from pathways_jupyter.local.node.zygote import SpawnRequest, reference
 
 DEADLINE = 60.0
 
@@ -58,7 +58,7 @@ async def start(spawner: Spawner, directory: Path, *argv: str, environment: dict
     null = os.open(os.devnull, os.O_RDWR)
     process = await asyncio.wait_for(
         spawner.spawn(
-            Request(
+            SpawnRequest(
                 list(argv),
                 {"PATH": os.environ["PATH"], **(environment or {})},
                 str(directory),
@@ -190,15 +190,15 @@ async def test_nothing_survives_the_owner_of_the_fork_server(tmp_path):
         import asyncio, os, signal, sys
         from pathlib import Path
         from pathways_jupyter.local.node.spawner import Spawner
-        from pathways_jupyter.local.node.zygote import Request
+        from pathways_jupyter.local.node.zygote import SpawnRequest
 
         async def main():
             spawner = Spawner()
             spawner.start()
             null = os.open(os.devnull, os.O_RDWR)
-            sleep = Request(["sleep", "600"], dict(os.environ), "/", "a")
+            sleep = SpawnRequest(["sleep", "600"], dict(os.environ), "/", "a")
             command = await spawner.spawn(sleep, (null,) * 3)
-            pause = Request([], dict(os.environ), "/", "b", program="signal:pause")
+            pause = SpawnRequest([], dict(os.environ), "/", "b", program="signal:pause")
             program = await spawner.spawn(pause, (null,) * 3)
             print(spawner.pid, command.pid, program.pid, flush=True)
             await asyncio.Event().wait()

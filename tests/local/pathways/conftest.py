@@ -27,7 +27,7 @@ _numbers = itertools.count(1)
 
 
 class Lines:
-    """What a process has written, line by line, for tests to wait on."""
+    """Output of a process, line by line, for tests to wait on."""
 
     def __init__(self, stream: Any) -> None:
         self._lines: list[str] = []

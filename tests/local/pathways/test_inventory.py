@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathways_jupyter.base import tpu
-from pathways_jupyter.local.pathways.inventory import Host, Request, Slices
+from pathways_jupyter.local.pathways.inventory import RegisteredHost, SliceRequest, Slices
 
 SMALL, LARGE = (tpu.parse_instance_type(each) for each in ("tpuv6e:2x2", "tpuv6e:2x4"))
 
@@ -12,7 +12,7 @@ def _ready(*kinds) -> Slices:
     slices = Slices(kinds)
     for index, kind in enumerate(kinds):
         for host in range(kind.hosts):
-            slices.add(Host(index, host, f"worker-{index}", f"pod-{index}-{host}"))
+            slices.add(RegisteredHost(index, host, f"worker-{index}", f"pod-{index}-{host}"))
     return slices
 
 
@@ -22,7 +22,7 @@ def _placed(slices: Slices) -> list[str]:
 
 def test_a_request_is_met_as_a_whole_or_not_at_all():
     slices = _ready(SMALL, SMALL, LARGE)
-    first, both = Request("first", [SMALL]), Request("both", [SMALL, SMALL])
+    first, both = SliceRequest("first", [SMALL]), SliceRequest("both", [SMALL, SMALL])
     for each in (first, both):
         slices.waiting.append(each)
     assert _placed(slices) == ["first"]
@@ -35,24 +35,24 @@ def test_a_request_is_met_as_a_whole_or_not_at_all():
 def test_requests_for_the_same_type_are_served_in_order_and_others_are_not_kept_back():
     slices = _ready(SMALL, SMALL, LARGE)
     for name, wanted in (("first", [SMALL]), ("both", [SMALL, SMALL]), ("late", [SMALL]), ("other", [LARGE])):
-        slices.waiting.append(Request(name, wanted))
+        slices.waiting.append(SliceRequest(name, wanted))
     assert _placed(slices) == ["first", "other"]
 
 
 def test_a_slice_that_is_not_ready_is_not_granted():
     slices = Slices([LARGE])
-    slices.add(Host(0, 1, "worker-0", "pod"))
-    request = Request("proxy", [LARGE])
+    slices.add(RegisteredHost(0, 1, "worker-0", "pod"))
+    request = SliceRequest("proxy", [LARGE])
     slices.waiting.append(request)
     assert _placed(slices) == []
     assert slices.why_waiting(request) == "slice 0 is not ready"
-    slices.add(Host(0, 0, "worker-0", "pod"))
+    slices.add(RegisteredHost(0, 0, "worker-0", "pod"))
     assert _placed(slices) == ["proxy"]
 
 
 def test_a_worker_that_was_replaced_takes_nothing_with_it_when_it_is_missed():
     slices = Slices([SMALL])
-    old, new = (Host(0, 0, "worker-0", pod) for pod in ("old", "new"))
+    old, new = (RegisteredHost(0, 0, "worker-0", pod) for pod in ("old", "new"))
     assert slices.add(old) == (slices.slices[0], None)
     assert slices.add(new) == (slices.slices[0], old)
     assert slices.remove(old) is None
@@ -63,7 +63,7 @@ def test_a_worker_that_was_replaced_takes_nothing_with_it_when_it_is_missed():
 
 def test_a_proxy_takes_back_what_it_had_and_nothing_else():
     slices = Slices([SMALL, SMALL])
-    returning = Request("returning", [SMALL], held=(1,))
+    returning = SliceRequest("returning", [SMALL], held=(1,))
     slices.waiting.append(returning)
     assert _placed(slices) == ["returning"]
     assert [each.index for each in returning.granted] == [1]
@@ -72,12 +72,12 @@ def test_a_proxy_takes_back_what_it_had_and_nothing_else():
 
 def test_what_can_never_be_met_is_known_at_once():
     slices = Slices([SMALL, LARGE])
-    assert "2 slices of tpuv6e:2x2 are wanted" in slices.impossible(Request("proxy", [SMALL, SMALL]))
-    assert slices.impossible(Request("proxy", [SMALL, LARGE])) == ""
+    assert "2 slices of tpuv6e:2x2 are wanted" in slices.impossible(SliceRequest("proxy", [SMALL, SMALL]))
+    assert slices.impossible(SliceRequest("proxy", [SMALL, LARGE])) == ""
 
 
 def test_workers_that_do_not_belong_are_refused():
     slices = Slices([LARGE])
-    assert "no slice 1" in slices.refusal(Host(1, 0, "job", "pod"))
-    assert "no host 2" in slices.refusal(Host(0, 2, "job", "pod"))
-    assert slices.refusal(Host(0, 1, "job", "pod")) == ""
+    assert "no slice 1" in slices.refusal(RegisteredHost(1, 0, "job", "pod"))
+    assert "no host 2" in slices.refusal(RegisteredHost(0, 2, "job", "pod"))
+    assert slices.refusal(RegisteredHost(0, 1, "job", "pod")) == ""

@@ -8,12 +8,16 @@ from functools import lru_cache
 from typing import Protocol
 from urllib.parse import quote
 
+from google.protobuf.message import DecodeError
+
 from pathways_jupyter.local.pathways.http2 import frames, headers
-from pathways_jupyter.local.pathways.http2.frames import Kind
+from pathways_jupyter.local.pathways.http2.frames import FrameType
 from pathways_jupyter.local.pathways.http2.sending import Bytes, Sender
 
-OK, INTERNAL = 0, 13
+OK, INVALID_ARGUMENT, INTERNAL = 0, 3, 13
 """The statuses of gRPC that are used here."""
+_MALFORMED = (DecodeError, LookupError, OverflowError, StopIteration, TypeError, ValueError)
+"""Exceptions of Python for data that does not fit together, which comes from the client."""
 
 
 class CallError(Exception):
@@ -25,6 +29,13 @@ class CallError(Exception):
         self.message = message
 
 
+def error_status(error: BaseException) -> tuple[int, str]:
+    """Return the status of a call, or of a request, that ended with an exception of Python's."""
+    if isinstance(error, _MALFORMED):
+        return INVALID_ARGUMENT, f"malformed request ({type(error).__name__}: {error})"
+    return INTERNAL, f"{type(error).__name__}: {error}"
+
+
 _PREFIX = struct.Struct(">BI")
 
 _HEADERS = headers.encode([(b":status", b"200"), (b"content-type", b"application/grpc")])
@@ -34,16 +45,16 @@ class Receiver(Protocol):
     """Receives what a client sends in one call. Called on the connection's thread, so it must not block."""
 
     def data(self, piece: memoryview) -> None:
-        """The next bytes, messages with their prefixes; the memory is reused afterwards."""
+        """Receive the next bytes, messages with their prefixes; the memory is reused afterwards."""
 
     def end(self) -> None:
-        """The client has sent everything."""
+        """Receive the end of the client's data."""
 
     def gone(self) -> None:
-        """The client has cancelled the call, or disconnected; nothing that is sent will arrive."""
+        """Handle that the client has cancelled the call, or disconnected; nothing that is sent will arrive."""
 
 
-class Call:
+class RpcCall:
     """One call as the server sees it.
 
     Attributes:
@@ -61,7 +72,7 @@ class Call:
         self._stream = stream
         self._outbox = sender.open(stream)
         self.finished = False
-        self._head = frames.header(len(_HEADERS), Kind.HEADERS, frames.END_HEADERS, stream) + _HEADERS
+        self._head = frames.header(len(_HEADERS), FrameType.HEADERS, frames.END_HEADERS, stream) + _HEADERS
 
     def send(self, *parts: Bytes) -> None:
         """Send one message, made of these parts; from any thread, and without waiting for the client."""
@@ -76,7 +87,7 @@ class Call:
             block = _HEADERS + block
             self._head = b""
         end = frames.END_HEADERS | frames.END_STREAM
-        self._sender.finish(self._outbox, frames.header(len(block), Kind.HEADERS, end, self._stream) + block)
+        self._sender.finish(self._outbox, frames.header(len(block), FrameType.HEADERS, end, self._stream) + block)
 
 
 class Messages:

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pathways_jupyter.local.pathways.http2 import calls, frames, headers
-from pathways_jupyter.local.pathways.http2.calls import Call, CallError
-from pathways_jupyter.local.pathways.http2.frames import Kind, Setting
+from pathways_jupyter.local.pathways.http2.calls import CallError, RpcCall
+from pathways_jupyter.local.pathways.http2.frames import FrameType, Setting
 from pathways_jupyter.local.pathways.http2.sending import Sender
 
 _log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ _SETTINGS = (
 )
 
 
-def listen(path: Path, serve: Callable[[Call], None]) -> None:
+def listen(path: Path, serve: Callable[[RpcCall], None]) -> None:
     """Accept clients on a unix socket, and serve each on a thread of its own, as long as this process lives.
 
     Args:
@@ -62,18 +62,18 @@ def listen(path: Path, serve: Callable[[Call], None]) -> None:
 class _Connection:
     """One client's connection."""
 
-    def __init__(self, peer: socket.socket, serve: Callable[[Call], None]) -> None:
+    def __init__(self, peer: socket.socket, serve: Callable[[RpcCall], None]) -> None:
         self._socket = peer
         self._serve = serve
         self._sender = Sender(peer)
-        self._calls: dict[int, Call] = {}
+        self._calls: dict[int, RpcCall] = {}
         self._received: dict[int, int] = {}
 
     def run(self) -> None:
         """Serve until the client disconnects."""
         try:
             settings = b"".join(struct.pack(">HI", *each) for each in _SETTINGS)
-            self._sender.control(frames.frame(Kind.SETTINGS, 0, 0, settings))
+            self._sender.control(frames.frame(FrameType.SETTINGS, 0, 0, settings))
             self._sender.control(frames.window_update(0, frames.LARGEST_WINDOW - frames.FIRST_WINDOW))
             self._socket.recv(len(frames.PREFACE), socket.MSG_WAITALL)
             self._read()
@@ -119,7 +119,7 @@ class _Connection:
                 high, low, kind, flags, stream = struct.unpack_from(">HBBBI", buffer, start)
                 length = high << 8 | low
                 stream &= frames.LARGEST_WINDOW
-                if kind == Kind.DATA:
+                if kind == FrameType.DATA:
                     start += frames.HEADER_SIZE
                     left = length
                     self._count(stream, length)
@@ -165,7 +165,7 @@ class _Connection:
                 _finish(call, error)
                 receiver.gone()
 
-    def _lose(self, call: Call) -> None:
+    def _lose(self, call: RpcCall) -> None:
         """Nothing more will come of a call."""
         receiver, call.receiver = call.receiver, None
         if receiver is not None:
@@ -183,9 +183,9 @@ class _Connection:
     # -- everything else
 
     def _control(self, kind: int, flags: int, stream: int, payload: memoryview) -> None:
-        if kind == Kind.HEADERS:
+        if kind == FrameType.HEADERS:
             known = {name.decode("ascii", "replace"): value for name, value in headers.decode(bytes(payload))}
-            call = Call(self._sender, stream, known[":path"].decode("ascii", "replace"), known)
+            call = RpcCall(self._sender, stream, known[":path"].decode("ascii", "replace"), known)
             try:
                 self._serve(call)
             except Exception as error:
@@ -193,27 +193,27 @@ class _Connection:
             if call.receiver is not None:
                 self._calls[stream] = call
                 self._end_of_data(stream, flags)
-        elif kind == Kind.SETTINGS:
+        elif kind == FrameType.SETTINGS:
             if not flags & frames.ACK:
                 for setting, value in struct.iter_unpack(">HI", payload):
                     self._sender.apply(setting, value)
-                self._sender.control(frames.frame(Kind.SETTINGS, frames.ACK, 0))
-        elif kind == Kind.PING:
+                self._sender.control(frames.frame(FrameType.SETTINGS, frames.ACK, 0))
+        elif kind == FrameType.PING:
             if not flags & frames.ACK:
-                self._sender.control(frames.frame(Kind.PING, frames.ACK, 0, bytes(payload)))
-        elif kind == Kind.WINDOW_UPDATE:
+                self._sender.control(frames.frame(FrameType.PING, frames.ACK, 0, bytes(payload)))
+        elif kind == FrameType.WINDOW_UPDATE:
             self._sender.widen(stream, int.from_bytes(payload) & frames.LARGEST_WINDOW)
-        elif kind == Kind.RST_STREAM:
+        elif kind == FrameType.RST_STREAM:
             self._received.pop(stream, None)
             self._sender.drop(stream)
             if (cancelled := self._calls.pop(stream, None)) is not None:
                 self._lose(cancelled)
 
 
-def _finish(call: Call, error: Exception) -> None:
+def _finish(call: RpcCall, error: Exception) -> None:
     """End a call whose handler or receiver has raised."""
     if isinstance(error, CallError):
         call.finish(error.code, error.message)
     else:
         _log.error("%s failed", call.path, exc_info=error)
-        call.finish(calls.INTERNAL, str(error))
+        call.finish(*calls.error_status(error))

@@ -18,7 +18,7 @@ ACK = 0x1
 END_HEADERS = 0x4
 
 
-class Kind(enum.IntEnum):
+class FrameType(enum.IntEnum):
     """Frame types of gRPC's clients; all others are ignored, as HTTP/2 requires."""
 
     DATA = 0
@@ -40,16 +40,16 @@ class Setting(enum.IntEnum):
     """gRPC's own: binary metadata may be sent raw instead of as base64 with Huffman coding."""
 
 
-def header(length: int, kind: Kind, flags: int, stream: int) -> bytes:
-    """The nine-byte head of a frame."""
+def header(length: int, kind: FrameType, flags: int, stream: int) -> bytes:
+    """Return the nine-byte head of a frame."""
     return struct.pack(">HBBBI", length >> 8, length & 0xFF, kind, flags, stream)
 
 
-def frame(kind: Kind, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    """A whole frame, for small ones."""
+def frame(kind: FrameType, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    """Return a whole frame, for small ones."""
     return header(len(payload), kind, flags, stream) + payload
 
 
 def window_update(stream: int, increment: int) -> bytes:
-    """A WINDOW_UPDATE frame; stream 0 is the connection."""
-    return frame(Kind.WINDOW_UPDATE, 0, stream, struct.pack(">I", increment))
+    """Return a WINDOW_UPDATE frame; stream 0 is the connection."""
+    return frame(FrameType.WINDOW_UPDATE, 0, stream, struct.pack(">I", increment))

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pathways_jupyter.local.pathways.http2 import frames
-from pathways_jupyter.local.pathways.http2.frames import Kind
+from pathways_jupyter.local.pathways.http2.frames import FrameType
 
 Bytes = bytes | memoryview
 
@@ -73,7 +73,7 @@ class Sender:
                 self._write([])
 
     def open(self, stream: int) -> Outbox:
-        """An outbox for a new stream."""
+        """Make an outbox for a new stream."""
         with self._lock:
             outbox = self._outboxes[stream] = Outbox(stream, self._stream_window)
             return outbox
@@ -203,13 +203,13 @@ class Sender:
         outbox.window -= size
         self._window -= size
         if size <= self._frame_limit:
-            return [frames.header(size, Kind.DATA, 0, outbox.stream), *parts]
+            return [frames.header(size, FrameType.DATA, 0, outbox.stream), *parts]
         framed: list[Bytes] = []
         for part in parts:
             view = memoryview(part)
             for start in range(0, len(view), self._frame_limit):
                 piece = view[start : start + self._frame_limit]
-                framed += (frames.header(len(piece), Kind.DATA, 0, outbox.stream), piece)
+                framed += (frames.header(len(piece), FrameType.DATA, 0, outbox.stream), piece)
         return framed
 
     def _write(self, parts: list[Bytes]) -> None:

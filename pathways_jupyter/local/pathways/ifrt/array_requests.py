@@ -12,17 +12,17 @@ from functools import partial
 from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt import dtypes, promises, session_arrays, statuses, values
-from pathways_jupyter.local.pathways.ifrt.client_session import UNCOUNTED, Handler, Machine, Session
+from pathways_jupyter.local.pathways.ifrt.client_session import UNCOUNTED, Handler, IfrtSession, Machine
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
-from pathways_jupyter.local.pathways.ifrt.values import Spec
+from pathways_jupyter.local.pathways.ifrt.values import ArraySpec
 
 _DONATE = 3
 _LARGE = 1 << 20
 """Bytes from which on copying is not done on the thread that takes the requests."""
 
 
-def make_array(session: Session, message: Any, body: Any) -> None:
+def make_array(session: IfrtSession, message: Any, body: Any) -> None:
     """One host buffer becomes an array: replicated if there are several devices."""
     spec = values.read_spec(message, session.machine.shardings)
     if message.layout.serialized_layout.type_name:
@@ -31,7 +31,7 @@ def make_array(session: Session, message: Any, body: Any) -> None:
     (body.array_handle,) = _from_host(session, [message.array_handle], spec, [(message, places, spec.shape)])
 
 
-def make_sharded_arrays(session: Session, message: Any, body: Any) -> None:
+def make_sharded_arrays(session: IfrtSession, message: Any, body: Any) -> None:
     """Many host buffers become the shards of arrays."""
     handles = list(message.array_handles) or [0] * len(message.specs)
     bound: list[int] = []
@@ -45,11 +45,11 @@ def make_sharded_arrays(session: Session, message: Any, body: Any) -> None:
     body.array_handles.extend(bound)
 
 
-def assemble(session: Session, message: Any, body: Any) -> None:
+def assemble(session: IfrtSession, message: Any, body: Any) -> None:
     """Single-device arrays become one array."""
     sources = [session.arrays[handle] for handle in message.single_device_array_handles]
     kind = message.dtype.kind or next((each.spec.kind for each in sources if each.spec), 0)
-    spec = Spec(kind, tuple(message.shape.dims), session.machine.shardings.read(message.sharding))
+    spec = ArraySpec(kind, tuple(message.shape.dims), session.machine.shardings.read(message.sharding))
     handles, arrays = session.bind_new([message.result_handle], [spec])
     session_arrays.launch(
         lambda found: ([values.join(spec, [values.split(each)[0] for each in found])], None),
@@ -60,8 +60,8 @@ def assemble(session: Session, message: Any, body: Any) -> None:
     (body.array_handle,) = handles
 
 
-def disassemble(session: Session, message: Any, body: Any) -> None:
-    """An array becomes one array for each of its devices."""
+def disassemble(session: IfrtSession, message: Any, body: Any) -> None:
+    """Make one array for each device of an array."""
     source = session.arrays[message.array_handle]
     specs = _shard_specs(session, source)
     handles, arrays = session.bind_new(message.result_handles, specs)
@@ -76,7 +76,7 @@ def disassemble(session: Session, message: Any, body: Any) -> None:
     body.array_handles.extend(handles)
 
 
-def first_shard(session: Session, message: Any, body: Any) -> None:
+def first_shard(session: IfrtSession, message: Any, body: Any) -> None:
     """One shard of an array that is the same on all devices."""
     source = session.arrays[message.array_handle]
     spec = _shard_specs(session, source)[0]
@@ -85,7 +85,7 @@ def first_shard(session: Session, message: Any, body: Any) -> None:
     (body.array_handle,) = handles
 
 
-def copy(session: Session, message: Any, body: Any) -> None:
+def copy(session: IfrtSession, message: Any, body: Any) -> None:
     """Arrays go to other devices, or to another kind of memory."""
     memory_kind = message.memory_kind if message.HasField("memory_kind") else None
     sources = [described(session.arrays[handle]) for handle in message.array_handles]
@@ -95,11 +95,11 @@ def copy(session: Session, message: Any, body: Any) -> None:
         assert spec is not None
         device_ids = tuple(message.device_ids) or spec.sharding.device_ids
         sharding = session.machine.shardings.moved(spec.sharding, device_ids, memory_kind)
-        targets.append(Spec(spec.kind, spec.shape, sharding))
+        targets.append(ArraySpec(spec.kind, spec.shape, sharding))
     _launch_each(session, message, body, _copied, sources, targets)
 
 
-def remap(session: Session, message: Any, body: Any) -> None:
+def remap(session: IfrtSession, message: Any, body: Any) -> None:
     """Shards of some arrays become shards of others."""
     sources = [session.arrays[handle] for handle in message.array_handles]
     specs = [values.read_spec(each, session.machine.shardings) for each in message.plan.output_specs]
@@ -124,15 +124,15 @@ def remap(session: Session, message: Any, body: Any) -> None:
     body.array_handles.extend(handles)
 
 
-def reshard(session: Session, message: Any, body: Any) -> None:
+def reshard(session: IfrtSession, message: Any, body: Any) -> None:
     """Arrays get other shardings, over whatever devices these name."""
     sources = [session.arrays[handle] for handle in message.array_handles]
     targets = [values.read_spec(each, session.machine.shardings) for each in message.array_specs]
     _launch_each(session, message, body, resharded, sources, targets)
 
 
-def read_array(session: Session, message: Any, body: Any) -> Promise:
-    """An array's bytes become a host buffer, which the client fetches over another stream."""
+def read_array(session: IfrtSession, message: Any, body: Any) -> Promise:
+    """Copy an array's bytes into a host buffer, which the client fetches over another stream."""
     del body
     array = session.arrays[message.array_handle]
     ready = array.ready(session.machine.queues.of)
@@ -158,18 +158,18 @@ def read_array(session: Session, message: Any, body: Any) -> Promise:
     return done
 
 
-def check_ready(session: Session, message: Any, body: Any) -> Promise:
+def check_ready(session: IfrtSession, message: Any, body: Any) -> Promise:
     """Wait until values are available, and report any error."""
     del body
     return promises.all_of([session.arrays[each].ready(session.machine.queues.of) for each in message.value_handles])
 
 
-def is_deleted(session: Session, message: Any, body: Any) -> None:
-    """Whether an array was deleted or its memory reused."""
+def is_deleted(session: IfrtSession, message: Any, body: Any) -> None:
+    """Return whether an array was deleted or its memory reused."""
     body.deleted = session.arrays[message.array_handle].deleted
 
 
-def delete(session: Session, message: Any, body: Any) -> Promise:
+def delete(session: IfrtSession, message: Any, body: Any) -> Promise:
     """Frees memory; the handles stay."""
     for array in message.array_handle:
         session.arrays[array].delete()
@@ -178,7 +178,7 @@ def delete(session: Session, message: Any, body: Any) -> Promise:
     return UNCOUNTED
 
 
-def destruct(session: Session, message: Any, body: Any) -> Promise:
+def destruct(session: IfrtSession, message: Any, body: Any) -> Promise:
     """Frees handles."""
     del body
     for handle in message.array_handle:
@@ -203,8 +203,10 @@ HANDLERS: dict[str, Handler] = {
 }
 
 
-def _from_host(session: Session, handles: list[int], spec: Spec, parts: Sequence[tuple[Any, Any, Any]]) -> list[int]:
-    """An array made of host buffers: for each its description, the shards it is for, and its shape."""
+def _from_host(
+    session: IfrtSession, handles: list[int], spec: ArraySpec, parts: Sequence[tuple[Any, Any, Any]]
+) -> list[int]:
+    """Make an array of host buffers: for each its description, the shards it is for, and its shape."""
     names, arrays = session.bind_new(handles, [spec])
     buffers = [session.buffers.take(buffer.host_buffer_handle) for buffer, _, _ in parts]
     devices = session.machine.devices
@@ -224,12 +226,12 @@ def _from_host(session: Session, handles: list[int], spec: Spec, parts: Sequence
 
 
 def _launch_each(
-    session: Session,
+    session: IfrtSession,
     message: Any,
     body: Any,
-    work: Callable[[Machine, Spec, list[Any]], tuple[list[Any], Any]],
+    work: Callable[[Machine, ArraySpec, list[Any]], tuple[list[Any], Any]],
     sources: Sequence[Array],
-    targets: Sequence[Spec],
+    targets: Sequence[ArraySpec],
 ) -> None:
     """Make an array of each source."""
     handles, arrays = session.bind_new(message.result_handles, targets)
@@ -246,7 +248,7 @@ def _launch_each(
     body.array_handles.extend(handles)
 
 
-def _copied(machine: Machine, target: Spec, sources: list[Any]) -> tuple[list[Any], Any]:
+def _copied(machine: Machine, target: ArraySpec, sources: list[Any]) -> tuple[list[Any], Any]:
     from jax._src.lib import xla_client as xc
 
     devices = machine.devices
@@ -260,7 +262,7 @@ def _copied(machine: Machine, target: Spec, sources: list[Any]) -> tuple[list[An
     return [copied], copied
 
 
-def resharded(machine: Machine, target: Spec, sources: list[Any]) -> tuple[list[Any], Any]:
+def resharded(machine: Machine, target: ArraySpec, sources: list[Any]) -> tuple[list[Any], Any]:
     """Start to give an array another sharding; return the new one, and what to wait for."""
     import jax
 
@@ -271,7 +273,7 @@ def resharded(machine: Machine, target: Spec, sources: list[Any]) -> tuple[list[
     return [moved], moved
 
 
-def _size(spec: Spec) -> int:
+def _size(spec: ArraySpec) -> int:
     if spec.kind in (dtypes.STRING, dtypes.TOKEN):
         return 0
     return dtypes.to_numpy(spec.kind).itemsize * math.prod(spec.shape)
@@ -284,12 +286,12 @@ def described(array: Array) -> Array:
     return array
 
 
-def _shard_specs(session: Session, source: Array) -> list[Spec]:
+def _shard_specs(session: IfrtSession, source: Array) -> list[ArraySpec]:
     spec = described(source).spec
     assert spec is not None
     shape, memory_kind = spec.sharding.shard_shape(spec.shape), spec.sharding.memory_kind
     single = session.machine.shardings.single
-    return [Spec(spec.kind, shape, single(each, memory_kind)) for each in spec.sharding.device_ids]
+    return [ArraySpec(spec.kind, shape, single(each, memory_kind)) for each in spec.sharding.device_ids]
 
 
 def _donated(message: Any, sources: Sequence[Array]) -> Sequence[Array]:

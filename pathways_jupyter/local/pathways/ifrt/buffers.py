@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import threading
 
-from pathways_jupyter.local.pathways.ifrt import promises
+from pathways_jupyter.local.pathways.ifrt import promises, statuses
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
-from pathways_jupyter.local.pathways.ifrt.statuses import Code, StatusError
+from pathways_jupyter.local.pathways.ifrt.statuses import Code, IfrtStatusError
 from pathways_jupyter.local.pathways.sidecar.sidecar_protocol import aligned
 
-_ENDED = StatusError(Code.CANCELLED, "the session has ended")
+_ENDED = IfrtStatusError(Code.CANCELLED, "the session has ended")
 
 
 class HostBuffers:
@@ -26,7 +26,7 @@ class HostBuffers:
         self._ended = False
 
     def put(self, handle: int, data: memoryview) -> None:
-        """Keeps `data`, from the client or for it."""
+        """Keep `data`, from the client or for it."""
         with self._lock:
             if self._ended:
                 return
@@ -34,7 +34,7 @@ class HostBuffers:
         promise.settle(data)
 
     def take(self, handle: int) -> Promise:
-        """The buffer that the client sends, now or later; it is handed out once."""
+        """Return the buffer that the client sends, now or later; it is handed out once."""
         with self._lock:
             if self._ended:
                 return promises.failed(_ENDED)
@@ -45,8 +45,11 @@ class HostBuffers:
         return promise
 
     def look_up(self, handle: int) -> memoryview:
-        """A buffer that is here."""
-        data: memoryview = self._buffers[handle].get()
+        """Return a buffer that is here."""
+        promise = self._buffers.get(handle)
+        if promise is None:
+            raise statuses.invalid(f"there is no host buffer with the handle {handle}")
+        data: memoryview = promise.get()
         return data
 
     def delete(self, handle: int) -> None:
@@ -81,12 +84,12 @@ class Upload:
         self._in_head = False
 
     def begin(self, length: int) -> None:
-        """A message of `length` bytes begins."""
+        """Begin a message of `length` bytes."""
         self._in_head = length > 0
         self._head_length = 0
 
     def piece(self, piece: memoryview) -> None:
-        """The message's next bytes."""
+        """Add the message's next bytes."""
         while self._in_head and piece:
             # A tag, then a length that ends with the first byte below 0x80.
             self._head_length += 1
@@ -98,7 +101,7 @@ class Upload:
 
 
 def chunk_head(length: int) -> bytes:
-    """What stands before the data in a message that holds one chunk."""
+    """Return what stands before the data in a message that holds one chunk."""
     head = bytearray([_DATA_TAG])
     while length > 0x7F:
         head.append(length & 0x7F | 0x80)

@@ -12,7 +12,7 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from pathways_jupyter.local.pathways.ifrt import messages, promises, statuses
 from pathways_jupyter.local.pathways.ifrt.buffers import HostBuffers
@@ -25,12 +25,14 @@ from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
 from pathways_jupyter.local.pathways.ifrt.sidecars import Sidecars
-from pathways_jupyter.local.pathways.ifrt.statuses import StatusError
-from pathways_jupyter.local.pathways.ifrt.values import Spec
+from pathways_jupyter.local.pathways.ifrt.statuses import IfrtStatusError
+from pathways_jupyter.local.pathways.ifrt.values import ArraySpec
 
 _log = logging.getLogger(__name__)
 
-Handler = Callable[["Session", Any, Any], Promise | None]
+_Value = TypeVar("_Value")
+
+Handler = Callable[["IfrtSession", Any, Any], Promise | None]
 """Serves one kind of request, and fills in the message of its answer.
 
 The answer is sent when the promise is settled, or at once when there is none; what the handler raises, and an error in
@@ -43,7 +45,7 @@ UNCOUNTED = promises.settled(None)
 
 @dataclass(frozen=True)
 class Machine:
-    """What all sessions of a proxy share.
+    """State that all sessions of a proxy share.
 
     Attributes:
       placed: Settled once the resource manager has placed every slice; sessions open only then.
@@ -56,7 +58,23 @@ class Machine:
     placed: Promise
 
 
-class Session:
+class Handles(dict[int, _Value]):
+    """Objects of one kind by the client's handles; one that is unknown is the client's error."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def __missing__(self, handle: int) -> _Value:
+        raise statuses.invalid(f"there is no {self._kind} with the handle {handle}")
+
+    def take(self, handle: int) -> _Value:
+        """Forget a handle, and return what it stood for."""
+        value = self[handle]
+        del self[handle]
+        return value
+
+
+class IfrtSession:
     """Everything that belongs to one client, until it goes.
 
     Args:
@@ -69,9 +87,9 @@ class Session:
         self.machine = machine
         self.buffers = HostBuffers()
         self.order = Order()
-        self.arrays: dict[int, Array] = {}
-        self.executables: dict[int, XlaExecutable | OpaqueExecutable] = {}
-        self.futures: dict[int, Promise] = {}
+        self.arrays: Handles[Array] = Handles("array")
+        self.executables: Handles[XlaExecutable | OpaqueExecutable] = Handles("executable")
+        self.futures: Handles[Promise] = Handles("future")
         self._handlers = handlers
         self._deliver = deliver
         self._handles = itertools.count(messages.FIRST_SERVER_HANDLE + 1)
@@ -80,8 +98,10 @@ class Session:
         self._finished_contexts: list[int] = []
 
     def handle(self, request: Any) -> None:
-        """Takes one IfrtRequest; never raises for what is wrong with it."""
+        """Handle one IfrtRequest; never raise for what is wrong with one of a known kind."""
         field = request.WhichOneof("request")
+        if field is None:
+            raise statuses.invalid("a request of a kind that this server's protocol does not have")
         name = field.removesuffix("_request")
         message = getattr(request, field)
         context = request.request_metadata.user_context_id
@@ -98,7 +118,7 @@ class Session:
             promise = handler(self, message, body)
         except Exception as error:
             status = statuses.of(error)
-            if not isinstance(error, StatusError):
+            if not isinstance(error, IfrtStatusError):
                 _log.warning("%s failed: %s", name, status, exc_info=True)
             self._bind_failed(message, status)
             promise = promises.failed(status)
@@ -124,7 +144,7 @@ class Session:
         else:
             promise.then(answer)
 
-    def bind_new(self, handles: Sequence[int], specs: Sequence[Spec]) -> tuple[list[int], list[Array]]:
+    def bind_new(self, handles: Sequence[int], specs: Sequence[ArraySpec]) -> tuple[list[int], list[Array]]:
         """Arrays that are yet to be made, bound to the client's handles, or to new ones if it gave none."""
         arrays = [Array(spec) for spec in specs]
         bound = [handle or self.new_handle() for handle in handles or [0] * len(arrays)]
@@ -132,11 +152,11 @@ class Session:
         return bound, arrays
 
     def new_handle(self) -> int:
-        """A handle that the client cannot have made."""
+        """Return a handle that the client cannot have made."""
         return next(self._handles)
 
-    def lose(self, device_ids: frozenset[int], error: StatusError) -> int:
-        """Puts `error` in place of every array with a shard on one of these devices; returns how many there were."""
+    def lose(self, device_ids: frozenset[int], error: IfrtStatusError) -> int:
+        """Put `error` in place of every array with a shard on one of these devices; return how many there were."""
         lost = [
             array
             for array in list(self.arrays.values())
@@ -161,8 +181,8 @@ class Session:
     def __str__(self) -> str:
         return f"session {self.id:016x}"
 
-    def _bind_failed(self, message: Any, error: StatusError) -> None:
-        """A client goes on to use the handles that it made, so they must hold the error."""
+    def _bind_failed(self, message: Any, error: IfrtStatusError) -> None:
+        """Put the error behind the handles that the client made, since it goes on to use them."""
         fields = message.DESCRIPTOR.fields_by_name
         for name in _RESULT_FIELDS:
             if name not in fields:
@@ -178,7 +198,7 @@ class Session:
 _RESULT_FIELDS = ("array_handle", "array_handles", "result_handle", "result_handles", "result_array_handle")
 
 
-def _failed(error: StatusError) -> Array:
+def _failed(error: IfrtStatusError) -> Array:
     array = Array(None)
     array.promise = promises.failed(error)
     return array

@@ -18,8 +18,8 @@ from pathways_jupyter.local.pathways.ifrt.opaque_executable import OpaqueExecuta
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
-from pathways_jupyter.local.pathways.ifrt.sidecars import Host, HostAnswer, Sidecars
-from pathways_jupyter.local.pathways.ifrt.values import Spec
+from pathways_jupyter.local.pathways.ifrt.sidecars import HostAnswer, SidecarClient, Sidecars
+from pathways_jupyter.local.pathways.ifrt.values import ArraySpec
 from pathways_jupyter.local.pathways.sidecar import sidecar_protocol
 
 PROGRAM_TYPE = "jax_colocated_python_v0.0.1"
@@ -33,17 +33,17 @@ class Order:
         self._last: dict[tuple[int, int], Promise] = {}
 
     def before(self, stream: int, device_ids: Sequence[int]) -> list[Promise]:
-        """What must be over before a call of this client thread on these devices."""
+        """Return what must be over before a call of this client thread on these devices."""
         with self._lock:
             return [self._last[stream, each] for each in device_ids if (stream, each) in self._last]
 
     def outstanding(self) -> list[Promise]:
-        """The calls after which none is left of those noted so far."""
+        """Return the calls after which none is left of those noted so far."""
         with self._lock:
             return list(self._last.values())
 
     def note(self, stream: int, device_ids: Sequence[int], call: Promise) -> None:
-        """Puts later calls behind `call`."""
+        """Put later calls behind `call`."""
         keys = [(stream, each) for each in device_ids]
         with self._lock:
             self._last.update(dict.fromkeys(keys, call))
@@ -64,7 +64,7 @@ class PythonExecutable(OpaqueExecutable):
       program: An encoded CustomCallProgramProto.
 
     Raises:
-      StatusError: It is another kind of program, a host cannot be reached, or cannot unpickle it; the message holds
+      IfrtStatusError: It is another kind of program, a host cannot be reached, or cannot unpickle it; the message holds
         the remote traceback.
     """
 
@@ -89,13 +89,13 @@ class PythonExecutable(OpaqueExecutable):
         for number in self._hosts:
             self._load_on(sidecars.host(number))
 
-    def outputs(self, inputs: Sequence[Array]) -> list[Spec]:
-        """What the client declared."""
+    def outputs(self, inputs: Sequence[Array]) -> list[ArraySpec]:
+        """Return the outputs that the client declared."""
         del inputs
         return list(self._outputs)
 
     def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Promise:
-        """Calls the function on a thread of its own, after the calls that JAX orders before it."""
+        """Call the function on a thread of its own, after the calls that JAX orders before it."""
         stream = options.execution_stream_id
         call = session_arrays.launch(
             self._call,
@@ -124,7 +124,7 @@ class PythonExecutable(OpaqueExecutable):
 
         promises.when_all(self._order.outstanding(), forget)
 
-    def _load_on(self, host: Host) -> None:
+    def _load_on(self, host: SidecarClient) -> None:
         all_devices = self._devices.all
         outputs = [
             {
@@ -140,7 +140,7 @@ class PythonExecutable(OpaqueExecutable):
         host.loaded.add(self._number)
 
     def _call(self, sources: list[Any]) -> tuple[list[Any], None]:
-        """Sends every host its shards of the arguments, and puts the hosts' shards of the results together."""
+        """Send every host its shards of the arguments, and put the hosts' shards of the results together."""
         import jax
 
         self._devices.check_up(self.device_ids)
@@ -181,5 +181,5 @@ class PythonExecutable(OpaqueExecutable):
         shapes = [list(spec.sharding.shard_shape(spec.shape)) for spec in self._inputs]
         return host.request("call", parts, function=self._number, inputs=places, shapes=shapes)
 
-    def _on(self, host: int, spec: Spec) -> list[int]:
+    def _on(self, host: int, spec: ArraySpec) -> list[int]:
         return [each for each in spec.sharding.device_ids if self._devices.all[each].host == host]

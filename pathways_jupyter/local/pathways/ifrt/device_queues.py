@@ -41,7 +41,7 @@ class JobQueue:
 
     @property
     def busy(self) -> bool:
-        """Whether a job waits or runs."""
+        """Return whether a job waits or runs."""
         return self._pending > 0
 
     def submit(self, job: Callable[[], None]) -> None:
@@ -146,7 +146,7 @@ class DeviceQueues:
             self._held.changed.notify_all()
 
     def of(self, device_ids: Sequence[int]) -> DeviceQueue:
-        """The queue of this list of devices."""
+        """Return the queue of this list of devices."""
         key = tuple(device_ids)
         found = self._queues.get(key)
         if found is None:

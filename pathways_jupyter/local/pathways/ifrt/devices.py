@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base.tpu import InstanceType
 from pathways_jupyter.local.pathways.ifrt import dtypes
-from pathways_jupyter.local.pathways.ifrt.statuses import Code, StatusError
+from pathways_jupyter.local.pathways.ifrt.statuses import Code, IfrtStatusError
 
 if TYPE_CHECKING:
     import jax
@@ -44,7 +44,7 @@ class Device:
 
     @property
     def is_chip(self) -> bool:
-        """Whether this is a chip and not the CPU device beside one."""
+        """Return whether this is a chip and not the CPU device beside one."""
         return self.coords is not None
 
     def __str__(self) -> str:
@@ -87,7 +87,7 @@ class Devices:
         return tuple(jax.devices("cpu"))
 
     def default_layout(self, kind: int, shape: tuple[int, ...]) -> bytes:
-        """The layout, in XLA's own text, of an array on one device by default."""
+        """Return the layout, in XLA's own text, of an array on one device by default."""
         if kind == dtypes.STRING:
             return f"{{{','.join(map(str, reversed(range(len(shape)))))}}}".encode()
         layout = self.client.get_default_layout(dtypes.to_numpy(kind), shape, self.jax_devices[0])
@@ -99,16 +99,18 @@ class Devices:
         """Refuses devices of slices that are down.
 
         Raises:
-          StatusError: DATA_LOSS, which is what elastic training looks for.
+          IfrtStatusError: DATA_LOSS, which is what elastic training looks for.
         """
         if self.down and (lost := self.down.intersection(self.all[each].slice_index for each in device_ids)):
             raise slice_down(lost)
 
 
-def slice_down(slices: Iterable[int]) -> StatusError:
-    """The error that stands for whatever was, or would have been, on these slices."""
+def slice_down(slices: Iterable[int]) -> IfrtStatusError:
+    """Return the error that stands for whatever was, or would have been, on these slices."""
     names = ", ".join(map(str, sorted(slices)))
-    return StatusError(Code.DATA_LOSS, f"slice down: the worker of slice {names} is gone, and the data on it is lost")
+    return IfrtStatusError(
+        Code.DATA_LOSS, f"slice down: the worker of slice {names} is gone, and the data on it is lost"
+    )
 
 
 def _chips(slices: Sequence[InstanceType]) -> Iterable[Device]:

@@ -52,7 +52,7 @@ def to_numpy(kind: int) -> np.dtype:
     """numpy's dtype of a kind.
 
     Raises:
-      StatusError: The kind has none (strings, tokens), or is not known.
+      IfrtStatusError: The kind has none (strings, tokens), or is not known.
     """
     dtype = _NUMPY.get(kind)
     if dtype is None:
@@ -61,10 +61,10 @@ def to_numpy(kind: int) -> np.dtype:
 
 
 def from_mlir(name: str) -> int:
-    """The kind of an MLIR element type, e.g. ``f32``.
+    """Return the kind of an MLIR element type, e.g. ``f32``.
 
     Raises:
-      StatusError: There is no such element type.
+      IfrtStatusError: There is no such element type.
     """
     kind = _KIND_OF_MLIR.get(name)
     if kind is None:

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt import messages, promises, statuses
-from pathways_jupyter.local.pathways.ifrt.client_session import Handler, Session
+from pathways_jupyter.local.pathways.ifrt.client_session import Handler, IfrtSession
 from pathways_jupyter.local.pathways.ifrt.colocated import PythonExecutable
 from pathways_jupyter.local.pathways.ifrt.executables import XlaExecutable
 from pathways_jupyter.local.pathways.ifrt.opaque_executable import OpaqueExecutable
@@ -18,7 +18,7 @@ _XLA_PROGRAMS = frozenset({"xla::ifrt::XlaProgram", "xla::ifrt::HloProgram"})
 _PYTHON_PROGRAM = "xla::ifrt::CustomCallProgram"
 
 
-def compile_program(session: Session, message: Any, body: Any) -> Promise:
+def compile_program(session: IfrtSession, message: Any, body: Any) -> Promise:
     """Compiles on a thread of its own; the answer comes when it is done."""
     if message.host_callbacks:
         raise statuses.unimplemented(CALLBACKS_REFUSED)
@@ -59,12 +59,12 @@ def compile_program(session: Session, message: Any, body: Any) -> Promise:
     return done
 
 
-def describe(session: Session, message: Any, body: Any) -> None:
+def describe(session: IfrtSession, message: Any, body: Any) -> None:
     """Shardings, layouts, memory."""
     session.executables[message.loaded_executable_handle].describe(body)
 
 
-def execute(session: Session, message: Any, body: Any) -> None:
+def execute(session: IfrtSession, message: Any, body: Any) -> None:
     """Start a program; its results carry any error."""
     executable = session.executables[message.loaded_executable_handle]
     inputs = [session.arrays[handle] for handle in message.args_handles]
@@ -84,36 +84,36 @@ def execute(session: Session, message: Any, body: Any) -> None:
             output.sharding.CopyFrom(spec.sharding.proto)
 
 
-def fetch_result(session: Session, message: Any, body: Any) -> Promise:
-    """Waits until an execution is over."""
+def fetch_result(session: IfrtSession, message: Any, body: Any) -> Promise:
+    """Wait until an execution is over."""
     del body
-    return session.futures.pop(message.result_status_handle)
+    return session.futures.take(message.result_status_handle)
 
 
-def check_future(session: Session, message: Any, body: Any) -> Promise:
-    """Waits for something that has a handle; once."""
+def check_future(session: IfrtSession, message: Any, body: Any) -> Promise:
+    """Wait for something that has a handle; once."""
     del body
-    return session.futures.pop(message.future_handle)
+    return session.futures.take(message.future_handle)
 
 
-def cost_analysis(session: Session, message: Any, body: Any) -> None:
+def cost_analysis(session: IfrtSession, message: Any, body: Any) -> None:
     """XLA's estimates."""
     estimates = session.executables[message.loaded_executable_handle].cost_analysis()
     messages.write_attributes(body.attributes, estimates)
 
 
-def program_text(session: Session, message: Any, body: Any) -> None:
-    """The optimized program."""
+def program_text(session: IfrtSession, message: Any, body: Any) -> None:
+    """Return the optimized program."""
     body.human_readable_program_text = session.executables[message.loaded_executable_handle].text()
 
 
-def destruct(session: Session, message: Any, body: Any) -> None:
+def destruct(session: IfrtSession, message: Any, body: Any) -> None:
     """Frees an executable and its handle."""
-    session.executables.pop(message.loaded_executable_handle).release()
+    session.executables.take(message.loaded_executable_handle).release()
 
 
-def default_layout(session: Session, message: Any, body: Any) -> None:
-    """The default memory layout of arrays."""
+def default_layout(session: IfrtSession, message: Any, body: Any) -> None:
+    """Return the default memory layout of arrays."""
     body.serialized_pjrt_layout = session.machine.devices.default_layout(message.dtype.kind, tuple(message.dims))
 
 

@@ -14,7 +14,7 @@ from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
 from pathways_jupyter.local.pathways.ifrt.stablehlo import read_program
-from pathways_jupyter.local.pathways.ifrt.values import Spec
+from pathways_jupyter.local.pathways.ifrt.values import ArraySpec
 
 _log = logging.getLogger(__name__)
 
@@ -50,8 +50,14 @@ _TPU_OPTIONS = (
     "xla_tpu_",
     "xla_vf_",
 )
-"""How options begin that only a TPU's compiler has. They tune and change no result, so that a CPU can do without."""
+"""Prefixes of options that only a TPU's compiler has. They tune and change no result, so that a CPU can do without."""
 _ALIAS = re.compile(r"\((\d+), \{(\d*)\}, (?:may|must)-alias\)")
+_NO_CHAINS = ("xla_cpu_experimental_ynn_fusion_type", "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT")
+"""A chain of operations is not one call of a library of kernels (YNNPACK), in which a profile shows only the last line.
+
+Single products still are, so that they are those of plain CPU devices to the last bit. The client sends its own
+process's defaults with each program, so that a flag of this process would have no effect.
+"""
 
 
 class XlaExecutable:
@@ -62,7 +68,7 @@ class XlaExecutable:
       options: An encoded XlaCompileOptionsProto.
 
     Raises:
-      StatusError: The program cannot be used here.
+      IfrtStatusError: The program cannot be used here.
       Exception: Whatever else XLA has against the program.
     """
 
@@ -88,7 +94,8 @@ class XlaExecutable:
         overrides = compile_options.env_option_overrides
         if dropped := sorted(name for name, _ in overrides if name.startswith(_TPU_OPTIONS)):
             _log.info("Left out compiler options that only TPUs have: %s", ", ".join(dropped))
-            compile_options.env_option_overrides = [each for each in overrides if each[0] not in dropped]
+            overrides = [each for each in overrides if each[0] not in dropped]
+        compile_options.env_option_overrides = [_NO_CHAINS, *overrides]
         places = xc.DeviceList(tuple(devices.jax_devices[each] for each in self.device_ids))
         executable = devices.client.compile_and_load(program.code, places, compile_options)
         # The arguments whose memory becomes a result's.
@@ -119,7 +126,7 @@ class XlaExecutable:
                 for each, memory_kind in zip(found[:count], self._memory_kinds, strict=True)
             ]
         self._results = [
-            Spec(kind, shape, each) for (kind, shape), each in zip(program.results, result_shardings, strict=True)
+            ArraySpec(kind, shape, each) for (kind, shape), each in zip(program.results, result_shardings, strict=True)
         ]
         # Make arrays of the results. Those of jaxlib itself take other arguments from 0.12 on.
         self._handlers = [
@@ -133,13 +140,13 @@ class XlaExecutable:
         found: bytes | str | None = self._executable.fingerprint
         return found.encode() if isinstance(found, str) else found or b""
 
-    def outputs(self, inputs: Sequence[Array]) -> list[Spec]:
-        """What an execution would return."""
+    def outputs(self, inputs: Sequence[Array]) -> list[ArraySpec]:
+        """Return the outputs of an execution."""
         del inputs
         return self._results
 
     def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Promise:
-        """Starts one execution on the queue of its devices."""
+        """Start one execution on the queue of its devices."""
         not_donatable = frozenset(options.non_donatable_input_indices)
 
         def work(sources: list[Any]) -> tuple[Sequence[Any], Any]:
@@ -159,7 +166,7 @@ class XlaExecutable:
         )
 
     def describe(self, response: Any) -> None:
-        """Fills in shardings, layouts, memory kinds, donation and memory use."""
+        """Fill in shardings, layouts, memory kinds, donation and memory use."""
         executable = self._executable
         for name in ("parameter", "output"):
             found = getattr(executable, f"get_{name}_shardings")()
@@ -191,7 +198,7 @@ class XlaExecutable:
         return {name: float(value) for name, value in (self._executable.cost_analysis() or {}).items()}
 
     def text(self) -> str:
-        """The optimized HLO."""
+        """Return the optimized HLO."""
         return str(self._executable.get_hlo_text())
 
     def release(self) -> None:

@@ -35,7 +35,7 @@ for _file in DESCRIPTORS.file:
 
 
 def message_class(name: str) -> Any:
-    """The class of the message with this full name, e.g. ``xla.ifrt.proxy.IfrtRequest``."""
+    """Return the class of the message with this full name, e.g. ``xla.ifrt.proxy.IfrtRequest``."""
     return message_factory.GetMessageClass(_pool.FindMessageTypeByName(name))
 
 
@@ -63,7 +63,7 @@ XSpace: Any = message_class("tensorflow.profiler.XSpace")
 
 @dataclass(frozen=True)
 class Version:
-    """What one side may speak: the proxy protocol, and the encoding of IFRT's own types inside it."""
+    """Versions that one side may speak: the proxy protocol, and the encoding of IFRT's own types inside it."""
 
     protocol: int
     serdes: int
@@ -77,7 +77,7 @@ NEWEST = Version(protocol=25, serdes=3)
 
 
 def choose_version(oldest: Version, newest: Version) -> Version | None:
-    """The version to speak with a client that offers `oldest` to `newest`; None when there is none.
+    """Return the version to speak with a client that offers `oldest` to `newest`; None when there is none.
 
     The client aborts its whole process when the answer lies outside of its offer. Of the encodings it is asked for the
     newest it has: some clients cannot write programs in the older ones that they offer.
@@ -93,7 +93,7 @@ Attribute = bool | int | float | Sequence[int]
 
 
 def write_attributes(message: Any, values: Mapping[str, Attribute]) -> None:
-    """Fills an AttributeMapProto."""
+    """Fill an AttributeMapProto."""
     message.SetInParent()
     for name, value in values.items():
         entry = message.attributes[name]

@@ -8,7 +8,7 @@ from typing import Any
 from pathways_jupyter.local.pathways.ifrt import statuses
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
-from pathways_jupyter.local.pathways.ifrt.values import Spec
+from pathways_jupyter.local.pathways.ifrt.values import ArraySpec
 
 
 class OpaqueExecutable:
@@ -23,12 +23,12 @@ class OpaqueExecutable:
     device_ids: tuple[int, ...] = ()
     fingerprint = b""
 
-    def outputs(self, inputs: Sequence[Array]) -> list[Spec]:
-        """What an execution would return."""
+    def outputs(self, inputs: Sequence[Array]) -> list[ArraySpec]:
+        """Return the outputs of an execution."""
         raise NotImplementedError
 
     def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Promise:
-        """Starts one execution."""
+        """Start one execution."""
         raise NotImplementedError
 
     def describe(self, response: Any) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from pathways_jupyter.local.pathways.ifrt.statuses import StatusError
+from pathways_jupyter.local.pathways.ifrt.statuses import IfrtStatusError
 
 # One lock for all promises: it is held for a few instructions, so a lock each would cost more than the contention.
 # Callbacks never run while it is held, because they settle other promises.
@@ -27,26 +27,26 @@ class Promise:
     def __init__(self) -> None:
         self.settled = False
         self._value: Any = None
-        self._error: StatusError | None = None
+        self._error: IfrtStatusError | None = None
         self._waiting: list[Callable[[], None]] | None = None
 
     def settle(self, value: Any) -> None:
         """Set the value; no-op if it is settled already."""
         self._finish(value, None)
 
-    def fail(self, error: StatusError) -> None:
+    def fail(self, error: IfrtStatusError) -> None:
         """Set an error instead of a value; no-op if it is settled already."""
         self._finish(None, error)
 
-    def lose(self, error: StatusError) -> None:
+    def lose(self, error: IfrtStatusError) -> None:
         """Replace the value by `error`, for waiting callbacks and all later reads."""
         self._finish(None, error, again=True)
 
     def get(self) -> Any:
-        """The value of a settled promise.
+        """Return the value of a settled promise.
 
         Raises:
-          StatusError: The promise holds an error.
+          IfrtStatusError: The promise holds an error.
         """
         if self._error is not None:
             # A new one each time: the traceback of one that is raised again and again only grows.
@@ -54,7 +54,7 @@ class Promise:
         return self._value
 
     @property
-    def error(self) -> StatusError | None:
+    def error(self) -> IfrtStatusError | None:
         """The error, if there is one yet."""
         return self._error
 
@@ -68,7 +68,7 @@ class Promise:
                 return
         callback()
 
-    def _finish(self, value: Any, error: StatusError | None, *, again: bool = False) -> None:
+    def _finish(self, value: Any, error: IfrtStatusError | None, *, again: bool = False) -> None:
         with _lock:
             if self.settled and not (again and self._error is None):
                 return
@@ -80,14 +80,14 @@ class Promise:
 
 
 def settled(value: Any) -> Promise:
-    """A promise that has its value already."""
+    """Make a promise that has its value already."""
     promise = Promise()
     promise.settle(value)
     return promise
 
 
-def failed(error: StatusError) -> Promise:
-    """A promise that holds an error already."""
+def failed(error: IfrtStatusError) -> Promise:
+    """Make a promise that holds an error already."""
     promise = Promise()
     promise.fail(error)
     return promise

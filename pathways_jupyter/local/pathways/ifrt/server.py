@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.local.pathways.http2 import connection
-from pathways_jupyter.local.pathways.http2.calls import Call, Content, Messages
-from pathways_jupyter.local.pathways.ifrt import array_requests, devices, executable_requests, messages
+from pathways_jupyter.local.pathways.http2.calls import Content, Messages, RpcCall
+from pathways_jupyter.local.pathways.ifrt import array_requests, devices, executable_requests, messages, statuses
 from pathways_jupyter.local.pathways.ifrt.buffers import Upload, chunk_head
-from pathways_jupyter.local.pathways.ifrt.client_session import Handler, Machine, Session
+from pathways_jupyter.local.pathways.ifrt.client_session import Handler, IfrtSession, Machine
 from pathways_jupyter.local.pathways.ifrt.devices import MEMORY_KINDS, PLATFORM, Device
 from pathways_jupyter.local.pathways.ifrt.messages import Attribute, Version
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
-from pathways_jupyter.local.pathways.ifrt.statuses import Code, StatusError
+from pathways_jupyter.local.pathways.ifrt.statuses import Code, IfrtStatusError
 
 _log = logging.getLogger(__name__)
 
@@ -32,8 +32,8 @@ class Server:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._lock = threading.Lock()
-        self._sessions: dict[int, Session] = {}
-        self._methods: dict[str, Callable[[Call], None]] = {
+        self._sessions: dict[int, IfrtSession] = {}
+        self._methods: dict[str, Callable[[RpcCall], None]] = {
             f"/{messages.SERVICE}/{name}": method
             for name, method in (
                 ("GetVersion", self._get_version),
@@ -45,11 +45,11 @@ class Server:
         }
 
     def listen(self, path: Path) -> None:
-        """Serves clients on a unix socket."""
+        """Serve clients on a unix socket."""
         connection.listen(path, self._serve)
 
     def set_down(self, slices: Collection[int]) -> None:
-        """Takes slices away, and gives back the others: what was on a slice that went down is lost for good."""
+        """Take slices away, and give back the others: what was on a slice that went down is lost for good."""
         known = self._machine.devices
         before = known.down
         known.down = frozenset(slices)
@@ -60,17 +60,20 @@ class Server:
             _log.warning("Slice %d is down: %d arrays are lost", slice_index, count)
 
     @property
-    def sessions(self) -> list[Session]:
+    def sessions(self) -> list[IfrtSession]:
         """The sessions that are open."""
         with self._lock:
             return list(self._sessions.values())
 
     # -- gRPC methods; all on the thread of the call's connection
 
-    def _serve(self, call: Call) -> None:
-        self._methods[call.path](call)
+    def _serve(self, call: RpcCall) -> None:
+        method = self._methods.get(call.path)
+        if method is None:
+            raise statuses.unimplemented(f"there is no method {call.path}")
+        method(call)
 
-    def _get_version(self, call: Call) -> None:
+    def _get_version(self, call: RpcCall) -> None:
         def answer(data: bytes) -> None:
             request = messages.GetVersionRequest.FromString(data)
             oldest, newest = (
@@ -80,7 +83,7 @@ class Server:
             version = messages.choose_version(oldest, newest)
             if version is None:
                 _log.warning("A client speaks protocol %d to %d only: refused", oldest.protocol, newest.protocol)
-                raise StatusError(
+                raise IfrtStatusError(
                     Code.FAILED_PRECONDITION,
                     f"this proxy speaks protocol {messages.NEWEST.protocol} and older; "
                     "JAX here is newer than the proxy",
@@ -93,8 +96,8 @@ class Server:
 
         call.receiver = Messages(answer)
 
-    def _session(self, call: Call) -> None:
-        session = Session(self._machine, _HANDLERS, lambda response: call.send(response.SerializeToString()))
+    def _session(self, call: RpcCall) -> None:
+        session = IfrtSession(self._machine, _HANDLERS, lambda response: call.send(response.SerializeToString()))
         with self._lock:
             self._sessions[session.id] = session
         _log.info("Opened %s", session)
@@ -115,7 +118,7 @@ class Server:
 
         call.receiver = Messages(take, end, gone)
 
-    def _store(self, call: Call) -> None:
+    def _store(self, call: RpcCall) -> None:
         metadata = messages.StoreMetadata.FromString(call.metadata[messages.STORE_METADATA_KEY])
         session = self._find(metadata.session_id)
         upload = Upload(metadata.buffer_size)
@@ -127,7 +130,7 @@ class Server:
 
         call.receiver = Content(upload.begin, upload.piece, end, lambda: None)
 
-    def _look_up(self, call: Call) -> None:
+    def _look_up(self, call: RpcCall) -> None:
         def answer(data: bytes) -> None:
             request = messages.LookupRequest.FromString(data)
             found = self._find(request.session_id).buffers.look_up(request.handle)
@@ -139,7 +142,7 @@ class Server:
 
         call.receiver = Messages(answer)
 
-    def _delete(self, call: Call) -> None:
+    def _delete(self, call: RpcCall) -> None:
         def answer(data: bytes) -> None:
             request = messages.DeleteRequest.FromString(data)
             self._find(request.session_id).buffers.delete(request.handle)
@@ -148,16 +151,19 @@ class Server:
 
         call.receiver = Messages(answer)
 
-    def _find(self, session_id: int) -> Session:
+    def _find(self, session_id: int) -> IfrtSession:
         with self._lock:
-            return self._sessions[session_id]
+            found = self._sessions.get(session_id)
+        if found is None:
+            raise statuses.invalid(f"there is no session {session_id:016x}")
+        return found
 
 
 _NOTHING = b""
 
 
-def introduce(session: Session, message: Any, response: Any) -> Promise:
-    """Describes the devices; answers once every slice is placed, which is when they begin to exist."""
+def introduce(session: IfrtSession, message: Any, response: Any) -> Promise:
+    """Describe the devices; answer once every slice is placed, which is when they begin to exist."""
     del message
     response.session_id = session.id
     response.platform_name = PLATFORM

@@ -13,8 +13,8 @@ from typing import Any
 from pathways_jupyter.local.pathways.ifrt import promises, statuses
 from pathways_jupyter.local.pathways.ifrt.device_queues import DeviceQueue, Waitable, outcome
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
-from pathways_jupyter.local.pathways.ifrt.statuses import StatusError
-from pathways_jupyter.local.pathways.ifrt.values import Spec, Strings
+from pathways_jupyter.local.pathways.ifrt.statuses import IfrtStatusError
+from pathways_jupyter.local.pathways.ifrt.values import ArraySpec, Strings
 
 Work = Callable[[list[Any]], tuple[Sequence[Any], Waitable | None]]
 """Computes the outputs' values from the inputs'; returns an object to wait for if it is still running; may raise."""
@@ -41,7 +41,7 @@ class Array:
 
     __slots__ = ("_ready", "deleted", "promise", "readers", "spec")
 
-    def __init__(self, spec: Spec | None) -> None:
+    def __init__(self, spec: ArraySpec | None) -> None:
         self.spec = spec
         self.promise = Promise()
         self.deleted = False
@@ -49,7 +49,7 @@ class Array:
         self._ready: Promise | None = None
 
     def ready(self, queue_of: Callable[[Sequence[int]], DeviceQueue]) -> Promise:
-        """A promise settled with the value once its computation is over, not only started."""
+        """Return a promise settled with the value once its computation is over, not only started."""
         if self.deleted:
             return _DELETED
         if self._ready is None:
@@ -91,8 +91,8 @@ class Array:
         self.promise = _DELETED
         self._ready = None
 
-    def lose(self, error: StatusError) -> None:
-        """Puts `error` in place of the value, also for those who wait for it."""
+    def lose(self, error: IfrtStatusError) -> None:
+        """Put `error` in place of the value, also for those who wait for it."""
         if not self.deleted:
             self.promise.lose(error)
             if self._ready is not None:

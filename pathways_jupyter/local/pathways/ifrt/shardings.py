@@ -1,4 +1,4 @@
-"""How an array lies on devices: IFRT's shardings, and the JAX shardings that do the same here.
+"""Shardings of IFRT, and the JAX shardings that do the same here.
 
 Clients send three kinds: a single device, XLA's own partitioning (``HloSharding``), and shards of one shape
 (``ConcreteEvenSharding``, for which a partitioning is found that has such shards).
@@ -57,7 +57,7 @@ class Sharding:
         return GSPMDSharding(places, partitioning, memory_kind=self.memory_kind)
 
     def shard_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of each shard of an array of this shape."""
+        """Return the shape of each shard of an array of this shape."""
         if self._type_name == _SINGLE:
             return shape
         found = self._shard_shapes.get(shape)
@@ -66,7 +66,7 @@ class Sharding:
         return found
 
     def encoding_on(self, device_ids: Sequence[int], memory_kind: str | None) -> tuple[str, bytes]:
-        """The encoding of this sharding moved to other devices, and to another memory if one is named."""
+        """Return the encoding of this sharding moved to other devices, and to another memory if one is named."""
         message = type(self._message)()
         message.CopyFrom(self._message)
         if self._type_name == _SINGLE:
@@ -86,10 +86,10 @@ class Shardings:
         self._decode = lru_cache(maxsize=4096)(self._decoded)
 
     def read(self, message: Any) -> Sharding:
-        """The sharding in a ShardingProto.
+        """Return the sharding in a ShardingProto.
 
         Raises:
-          StatusError: It is of a kind that this server does not know.
+          IfrtStatusError: It is of a kind that this server does not know.
         """
         serialized = message.serialized_sharding
         return self._decode(serialized.type_name, serialized.data)

@@ -16,13 +16,13 @@ from concurrent import futures
 from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
-from pathways_jupyter.local.pathways.ifrt.statuses import Code, StatusError
-from pathways_jupyter.local.pathways.sidecar.sidecar_protocol import Connection, Header, WireError
+from pathways_jupyter.local.pathways.ifrt.statuses import Code, IfrtStatusError
+from pathways_jupyter.local.pathways.sidecar.sidecar_protocol import Header, SidecarConnection, WireError
 
 _log = logging.getLogger(__name__)
 
 _CONNECT_SECONDS = 20.0
-"""How long a sidecar that restarts may take until a call is given up."""
+"""Longest time for a sidecar's restart until a call is given up."""
 _RETRY_SECONDS = 0.1
 
 HostAnswer = tuple[Header, list[memoryview]]
@@ -39,7 +39,7 @@ class Sidecars:
         self._present = present
         self._devices = devices
         self._paths: dict[int, str] = {}
-        self.connected: dict[int, Host] = {}
+        self.connected: dict[int, SidecarClient] = {}
         """The connections to sidecars, by host; some may be lost."""
         self._locks = {each.host: threading.Lock() for each in devices.all}
         self.function_numbers = itertools.count(1)
@@ -52,14 +52,14 @@ class Sidecars:
             if self._paths.get(number) != host.path:
                 host.close("its slice went down")
 
-    def host(self, number: int) -> Host:
-        """The connection to a host's sidecar, made if there is none that works.
+    def host(self, number: int) -> SidecarClient:
+        """Return the connection to a host's sidecar, made if there is none that works.
 
         Raises:
-          StatusError: UNAVAILABLE, or FAILED_PRECONDITION where there are no sidecars.
+          IfrtStatusError: UNAVAILABLE, or FAILED_PRECONDITION where there are no sidecars.
         """
         if not self._present:
-            raise StatusError(Code.FAILED_PRECONDITION, "the hosts have no colocated Python sidecars")
+            raise IfrtStatusError(Code.FAILED_PRECONDITION, "the hosts have no colocated Python sidecars")
         # Two calls must not make two connections, which would be two processes over there.
         with self._locks[number]:
             path = self._paths.get(number)
@@ -67,13 +67,13 @@ class Sidecars:
             if found is not None and not found.ended and found.path == path:
                 return found
             if path is None:
-                raise StatusError(Code.UNAVAILABLE, f"host {number} has no sidecar now")
+                raise IfrtStatusError(Code.UNAVAILABLE, f"host {number} has no sidecar now")
             beside = {str(each.id): each.host for each in self._devices.all if not each.is_chip}
-            host = self.connected[number] = Host(number, path, {"host": number, "devices": beside})
+            host = self.connected[number] = SidecarClient(number, path, {"host": number, "devices": beside})
             return host
 
 
-class Host:
+class SidecarClient:
     """The connection to one sidecar."""
 
     def __init__(self, number: int, path: str, hello: Header) -> None:
@@ -87,15 +87,17 @@ class Host:
         self.ended = ""
         """Why the connection was closed; empty while requests can be sent."""
         try:
-            self._connection = Connection(_connected(path))
+            self._connection = SidecarConnection(_connected(path))
             self._connection.send(hello)
             self._connection.receive()
         except (OSError, WireError) as error:
-            raise StatusError(Code.UNAVAILABLE, f"the sidecar of host {number} cannot be reached: {error}") from error
+            raise IfrtStatusError(
+                Code.UNAVAILABLE, f"the sidecar of host {number} cannot be reached: {error}"
+            ) from error
         threading.Thread(target=self._read, name=f"sidecar {number}", daemon=True).start()
 
     def request(self, op: str, parts: Sequence[memoryview | bytes] = (), **fields: Any) -> futures.Future[HostAnswer]:
-        """Sends a request; its answer, or what went wrong, is in the future."""
+        """Send a request; its answer, or what went wrong, is in the future."""
         answer: futures.Future[HostAnswer] = futures.Future()
         number = next(self._ids)
         with self._lock:
@@ -107,18 +109,18 @@ class Host:
         return answer
 
     def notify(self, op: str, **fields: Any) -> None:
-        """Sends something that has no answer."""
+        """Send something that has no answer."""
         with contextlib.suppress(WireError):
             self._connection.send({"op": op, **fields})
 
     def close(self, reason: str) -> None:
-        """Ends the connection, and fails all that wait for an answer."""
+        """End the connection, and fail all that wait for an answer."""
         with self._lock:
             self.ended = self.ended or reason
             waiting = list(self._answers.values())
             self._answers.clear()
         self._connection.close()
-        lost = StatusError(Code.UNAVAILABLE, f"the sidecar of host {self.number} is gone: {self.ended}")
+        lost = IfrtStatusError(Code.UNAVAILABLE, f"the sidecar of host {self.number} is gone: {self.ended}")
         for answer, _ in waiting:
             answer.set_exception(lost)
 
@@ -133,7 +135,7 @@ class Host:
                 answer, code = waiting
                 if "error" in header:
                     text = f"colocated_python on host {self.number}: {header['error']}"
-                    answer.set_exception(StatusError(code, text))
+                    answer.set_exception(IfrtStatusError(code, text))
                 else:
                     answer.set_result((header, parts))
         except WireError as error:
@@ -142,7 +144,7 @@ class Host:
 
 
 def _connected(path: str) -> socket.socket:
-    """Connects to a sidecar, which may be about to start."""
+    """Connect to a sidecar, which may be about to start."""
     deadline = time.monotonic() + _CONNECT_SECONDS
     while True:
         peer = socket.socket(socket.AF_UNIX)

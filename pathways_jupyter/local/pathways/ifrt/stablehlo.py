@@ -8,18 +8,29 @@ CPUs, such as LAPACK's, do not check the sizes that they are given, and write be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.local.pathways.ifrt import dtypes, statuses
 
+if TYPE_CHECKING:
+    import jax
+
 CALLBACKS_REFUSED = (
     "host callbacks (jax.debug.print, pure_callback, io_callback) cannot be used through a Pathways proxy;"
-    " use colocated Python"
+    " use colocated Python, or, where they are Equinox's or Diffrax's checks, set EQX_ON_ERROR=nan"
+)
+_PINNED_REFUSED = (
+    "pinned buffers (jax.new_ref with pin=True) are for a TPU's own kernels, and do not exist on this cluster's CPUs"
 )
 _REFUSED = {
+    "CreateBuffer": _PINNED_REFUSED,
+    "Pin": _PINNED_REFUSED,
+    "Unpin": _PINNED_REFUSED,
     "tpu_custom_call": "the program has TPU kernels (Pallas), which cannot run on this cluster's CPUs",
+    "ragged_all_to_all": "jax.lax.ragged_all_to_all cannot run on this cluster's CPUs: XLA has it for chips only",
     # Holds the address of a function in the client's memory.
     "InspectSharding": (
         "jax.debug.inspect_array_sharding and visualize_array_sharding cannot look into a jitted program through a"
@@ -37,37 +48,34 @@ _REFUSED = {
     "xla_buffer_python_cpu_callback": CALLBACKS_REFUSED,
 }
 """Custom calls that JAX makes, but that cannot be compiled here, and why."""
+_ASYNCHRONOUS = ("all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter")
 _KNOWN = frozenset(
     [
+        *(f"{collective}-{half}" for collective in _ASYNCHRONOUS for half in ("start", "done")),
         "AllocateBuffer",
         "ApproxTopK",
-        "CreateBuffer",
         "Eigh",
         "LayoutConstraint",
         "LuDecomposition",
-        "Pin",
         "ProductOfElementaryHouseholderReflectors",
         "Qr",
         "SPMDFullToShardShape",
         "SPMDShardToFullShape",
         "Sharding",
-        "Unpin",
         "annotate_device_placement",
         "dce_sink",
-        "fused",
-        "ragged_all_to_all",
         "shape_assertion",
     ]
 )
 _KNOWN_FAMILIES = ("chlo.", "mhlo.", "stablehlo.", "xla.sdy.")
-"""How names of operations begin that MLIR's dialects write as custom calls."""
+"""Prefixes of the names of operations that MLIR's dialects write as custom calls."""
 _DECOMPOSED = frozenset({"chlo.ragged_dot"})
 """Composites for which XLA has an instruction that its CPU back end does not know; they bring their own definition."""
 _DONATION_ATTRIBUTES = frozenset({"tf.aliasing_output", "jax.buffer_donor"})
 
 
 @dataclass(frozen=True)
-class Program:
+class StablehloProgram:
     """A program that is ready to be compiled.
 
     Attributes:
@@ -82,23 +90,20 @@ class Program:
     offered: bool
 
 
-def read_program(artifact: bytes) -> Program:
-    """Reads a StableHLO portable artifact.
+def read_program(artifact: bytes) -> StablehloProgram:
+    """Read a StableHLO portable artifact.
 
     Raises:
-      StatusError: The program needs a real TPU or its client, or a result has an element type that does not exist
+      IfrtStatusError: The program needs a real TPU or its client, or a result has an element type that does not exist
         here.
       Exception: What MLIR raises for bytes that are no such artifact.
     """
-    import jax
     from jax._src.interpreters import mlir
     from jax._src.lib import xla_client as xc
     from jaxlib.mlir import ir
 
     with mlir.make_ir_context() as context:
         module = xc._xla.mlir.deserialize_portable_artifact(artifact, context)
-        # Custom calls that only a TPU knows become JAX's lowering for CPUs of the function that they stand for.
-        lowerings = {"LuDecomposition": jax.lax.linalg.lu}
         replaced = 0
         # A list, because replacing changes what is walked.
         for operation in list(_walk(module.operation)):
@@ -110,10 +115,11 @@ def read_program(artifact: bytes) -> Program:
                     raise statuses.unimplemented(
                         f"the program has a custom call of {target}, which is none that JAX makes for TPUs"
                     )
-                if target not in lowerings:
+                function = _function_of(target, operation)
+                if function is None:
                     continue
                 name = f"cpu_{target}_{replaced}"
-                _lower_into(module, lowerings[target], operation.operands[0].type, name)
+                _lower_into(module, function, operation.operands, name)
                 _replace_by_call(operation, name)
             elif operation.name == "stablehlo.composite" and _text(operation, "name") in _DECOMPOSED:
                 _replace_by_call(operation, operation.attributes["decomposition"].value)
@@ -123,7 +129,7 @@ def read_program(artifact: bytes) -> Program:
         main = next(each for each in _functions(module) if _name(each) == "main")
         signature = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
         attributes = list(main.attributes["arg_attrs"]) if "arg_attrs" in main.attributes else []
-        return Program(
+        return StablehloProgram(
             name=_name(module.operation, "main"),
             # With the locations: the source lines and named scopes of the operations.
             code=module.operation.get_asm(enable_debug_info=True) if replaced else artifact,
@@ -133,7 +139,7 @@ def read_program(artifact: bytes) -> Program:
 
 
 def _typed(kind: Any) -> tuple[int, tuple[int, ...]]:
-    """The element type and shape of an MLIR type."""
+    """Return the element type and shape of an MLIR type."""
     from jaxlib.mlir import ir
 
     if not isinstance(kind, ir.RankedTensorType):
@@ -161,13 +167,28 @@ def _replace_by_call(operation: Any, function: str) -> None:
     operation.erase()
 
 
-def _lower_into(module: Any, function: Callable[[Any], Any], operand: Any, name: str) -> None:
-    """Adds JAX's lowering of `function` for one argument to `module`, to be called by `name`."""
+def _function_of(target: str, operation: Any) -> Callable[..., Any] | None:
+    """JAX's function that a custom call stands for, where only a TPU knows the call."""
+    import jax
+
+    if target == "AllocateBuffer":
+        result = _struct(operation.results[0].type)
+        return partial(jax.lax.empty, result.shape, result.dtype)
+    return jax.lax.linalg.lu if target == "LuDecomposition" else None
+
+
+def _struct(kind: Any) -> jax.ShapeDtypeStruct:
+    import jax
+
+    return jax.ShapeDtypeStruct(kind.shape, dtypes.to_numpy(dtypes.from_mlir(str(kind.element_type))))
+
+
+def _lower_into(module: Any, function: Callable[..., Any], operands: Iterable[Any], name: str) -> None:
+    """Add JAX's lowering of `function` for CPUs to `module`, for such operands and to be called by `name`."""
     import jax
     from jaxlib.mlir import ir
 
-    argument = jax.ShapeDtypeStruct(operand.shape, dtypes.to_numpy(dtypes.from_mlir(str(operand.element_type))))
-    lowered = jax.jit(function).trace(argument).lower(lowering_platforms=("cpu",))
+    lowered = jax.jit(function).trace(*(_struct(each.type) for each in operands)).lower(lowering_platforms=("cpu",))
     addition = ir.Module.parse(str(lowered.compiler_ir("stablehlo")))
     for each in _functions(addition):
         old = _name(each)

@@ -10,7 +10,7 @@ import enum
 import re
 from typing import Any
 
-from pathways_jupyter.local.pathways.http2.calls import CallError
+from pathways_jupyter.local.pathways.http2.calls import CallError, error_status
 
 
 class Code(enum.IntEnum):
@@ -35,7 +35,7 @@ class Code(enum.IntEnum):
     UNAUTHENTICATED = 16
 
 
-class StatusError(CallError):
+class IfrtStatusError(CallError):
     """An operation failed, or a value does not exist; kept as long as the value that it stands for."""
 
     def __init__(self, code: Code, message: str) -> None:
@@ -45,39 +45,42 @@ class StatusError(CallError):
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}"
 
-    def bare(self) -> StatusError:
-        """The same error without the traceback, whose frames would keep alive all that they hold, arrays too."""
-        return StatusError(self.code, self.message)
+    def bare(self) -> IfrtStatusError:
+        """Return the same error without the traceback, whose frames would keep alive all that they hold, arrays too."""
+        return IfrtStatusError(self.code, self.message)
 
     def write_to(self, status: Any) -> None:
-        """Fills a StatusProto."""
+        """Fill a StatusProto."""
         status.code = int(self.code)
         status.message = self.message
 
 
-def of(error: BaseException) -> StatusError:
-    """The status to report for `error`: XLA's own code where its text begins with one, INTERNAL otherwise.
+def of(error: BaseException) -> IfrtStatusError:
+    """Return the status to report for `error`: XLA's own code where its text begins with one.
 
-    It is a new object also for a StatusError, to be kept as long as needed: the traceback does not come with it.
+    Others are INVALID_ARGUMENT if the client's data did not fit together, and INTERNAL otherwise.
+
+    It is a new object also for an IfrtStatusError, to be kept as long as needed: the traceback does not come with it.
     """
-    if isinstance(error, StatusError):
+    if isinstance(error, IfrtStatusError):
         return error.bare()
     text = str(error)
     if (match := _XLA_MESSAGE.match(text)) and match["code"] in Code.__members__:
-        return StatusError(Code[match["code"]], match["message"])
+        return IfrtStatusError(Code[match["code"]], match["message"])
     if isinstance(error, MemoryError):
-        return StatusError(Code.RESOURCE_EXHAUSTED, text or "out of memory")
-    return StatusError(Code.INTERNAL, f"{type(error).__name__}: {text}")
+        return IfrtStatusError(Code.RESOURCE_EXHAUSTED, text or "out of memory")
+    code, message = error_status(error)
+    return IfrtStatusError(Code(code), message)
 
 
-def invalid(message: str) -> StatusError:
-    """The request itself is wrong."""
-    return StatusError(Code.INVALID_ARGUMENT, message)
+def invalid(message: str) -> IfrtStatusError:
+    """Return the error for a request that is itself wrong."""
+    return IfrtStatusError(Code.INVALID_ARGUMENT, message)
 
 
-def unimplemented(message: str) -> StatusError:
-    """This server cannot do it, and says so rather than doing something else."""
-    return StatusError(Code.UNIMPLEMENTED, message)
+def unimplemented(message: str) -> IfrtStatusError:
+    """Return the error for what this server cannot do, and does not replace by something else."""
+    return IfrtStatusError(Code.UNIMPLEMENTED, message)
 
 
 _XLA_MESSAGE = re.compile(r"(?:Bad StatusOr access: )?(?P<code>[A-Z_]+): (?P<message>.*)", re.DOTALL)

@@ -1,4 +1,4 @@
-"""What an array holds once it exists: a JAX array, or strings; and taking either apart and putting it together.
+"""Values of arrays once they exist: JAX arrays, or strings; and taking either apart and putting it together.
 
 A *shard* is the part on one device: a single-device JAX array, or a tuple of byte strings.
 """
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
-    """What is known of an array before it exists.
+class ArraySpec:
+    """Type, shape and sharding of an array, known before it exists.
 
     Attributes:
       kind: The element type, see :mod:`dtypes`.
@@ -34,7 +34,7 @@ class Spec:
 
     @property
     def is_strings(self) -> bool:
-        """Whether the elements are strings, which no JAX array can hold."""
+        """Return whether the elements are strings, which no JAX array can hold."""
         return self.kind == dtypes.STRING
 
 
@@ -45,9 +45,9 @@ class Strings:
     shards: tuple[tuple[bytes, ...], ...]
 
 
-def read_spec(message: Any, shardings: Shardings) -> Spec:
-    """What a message with a type, a shape and a sharding says of an array."""
-    return Spec(message.dtype.kind, tuple(message.shape.dims), shardings.read(message.sharding))
+def read_spec(message: Any, shardings: Shardings) -> ArraySpec:
+    """Read a type, a shape and a sharding from a message about an array."""
+    return ArraySpec(message.dtype.kind, tuple(message.shape.dims), shardings.read(message.sharding))
 
 
 @lru_cache(maxsize=4096)
@@ -60,8 +60,8 @@ def aval(kind: int, shape: tuple[int, ...]) -> Any:
     return core.ShapedArray(shape, dtypes.to_numpy(kind))
 
 
-def join(spec: Spec, shards: Sequence[Any]) -> jax.Array | Strings:
-    """The array made of `shards`, one for each device of its sharding, in that order."""
+def join(spec: ArraySpec, shards: Sequence[Any]) -> jax.Array | Strings:
+    """Join `shards`, one for each device of its sharding in that order, into an array."""
     from jax._src.lib import xla_client as xc
 
     if spec.is_strings:
@@ -71,12 +71,12 @@ def join(spec: Spec, shards: Sequence[Any]) -> jax.Array | Strings:
 
 
 def split(value: Any) -> Sequence[Any]:
-    """The shards of a value, by device."""
+    """Return the shards of a value, by device."""
     return value.shards if isinstance(value, Strings) else value._arrays
 
 
-def from_host(spec: Spec, shards: Sequence[Any], devices: Sequence[jax.Device]) -> jax.Array | Strings:
-    """The array whose shards are these numpy arrays, or tuples of byte strings.
+def from_host(spec: ArraySpec, shards: Sequence[Any], devices: Sequence[jax.Device]) -> jax.Array | Strings:
+    """Return the array whose shards are these numpy arrays, or tuples of byte strings.
 
     A numpy array that is aligned well is not copied: it becomes the device's memory.
     """
@@ -88,7 +88,7 @@ def from_host(spec: Spec, shards: Sequence[Any], devices: Sequence[jax.Device]) 
 
 
 def to_host(value: Any, strides: tuple[int, ...] | None) -> memoryview:
-    """The bytes of a value on one device, or replicated over several; without a copy where the layout allows it.
+    """Return the bytes of a value on one device, or replicated over several; without a copy where the layout allows it.
 
     Args:
       value: Ready already.
@@ -105,7 +105,7 @@ def to_host(value: Any, strides: tuple[int, ...] | None) -> memoryview:
 
 
 def read_host(raw: memoryview, spec_kind: int, shape: tuple[int, ...], strides: tuple[int, ...] | None) -> Any:
-    """The client's bytes as a numpy array, or as a tuple of byte strings."""
+    """Return the client's bytes as a numpy array, or as a tuple of byte strings."""
     if spec_kind == dtypes.STRING:
         return tuple(messages.StringArrayContents.FromString(raw).strings)
     dtype = dtypes.to_numpy(spec_kind)
@@ -116,7 +116,7 @@ def read_host(raw: memoryview, spec_kind: int, shape: tuple[int, ...], strides: 
 
 
 def _laid_out(array: np.ndarray, strides: tuple[int, ...]) -> np.ndarray:
-    """The array's bytes with these strides."""
+    """Return the array's bytes with these strides."""
     span = sum((axis - 1) * step for axis, step in zip(array.shape, strides, strict=True)) // array.itemsize + 1
     target = np.zeros(span, array.dtype)
     np.ndarray(array.shape, array.dtype, buffer=_bytes_of(target), strides=strides)[...] = array

@@ -17,26 +17,26 @@ import numpy as np
 
 from pathways_jupyter.local.pathways import program_start
 from pathways_jupyter.local.pathways.sidecar import sidecar_protocol
-from pathways_jupyter.local.pathways.sidecar.sidecar_protocol import Connection, Header, WireError
+from pathways_jupyter.local.pathways.sidecar.sidecar_protocol import Header, SidecarConnection, WireError
 
 _log = logging.getLogger(__name__)
 
 
-class Runner:
+class LoadedFunctions:
     """The functions that one proxy has loaded here.
 
     Args:
       hello: ``host``, this host's number, and ``devices``, the host of each CPU device of the proxy.
     """
 
-    def __init__(self, connection: Connection, hello: Header) -> None:
+    def __init__(self, connection: SidecarConnection, hello: Header) -> None:
         self._connection = connection
         self._host = int(hello["host"])
         self._hosts = {int(device): int(host) for device, host in hello["devices"].items()}
         self._functions: dict[int, _Function] = {}
 
     def serve(self) -> None:
-        """Serves until the proxy goes.
+        """Serve until the proxy goes.
 
         Raises:
           WireError: It went.
@@ -97,7 +97,7 @@ class _Function:
     def call(
         self, inputs: Sequence[Sequence[tuple[int, memoryview]]], shapes: Sequence[Sequence[int]]
     ) -> tuple[list[list[int]], list[memoryview]]:
-        """Calls it with this host's shards of each argument; the devices of each result's shards, and all shards."""
+        """Call it with this host's shards of each argument; return the devices of its results' shards, and these."""
         import jax
         from jax._src import core
         from jax._src.lib import xla_client as xc
@@ -134,7 +134,7 @@ class _Function:
         return devices, parts
 
     def _result(self, declared: Mapping[str, Any], value: Any) -> dict[int, Any]:
-        """The shards of a result on this host's devices, by the declared numbers of these."""
+        """Return the shards of a result on this host's devices, by the declared numbers of these."""
         import jax
 
         if not isinstance(value, jax.Array):
@@ -159,12 +159,12 @@ _unpickling = threading.Lock()
 
 
 def _start_jax(host: int, hosts: Mapping[int, int]) -> None:
-    """Makes the only backend of this process a CPU client that knows all hosts' devices, and has this one's."""
+    """Make the only backend of this process a CPU client that knows all hosts' devices, and has this one's."""
     import jax
     from jax._src import xla_bridge
     from jaxlib import _pathways
 
-    program_start.set_collective_timeouts()
+    program_start.set_xla_flags()
     # JAX_PLATFORMS may name what a notebook uses, and XLA_FLAGS may ask for more devices: neither is meant for here.
     jax.config.update("jax_platforms", "cpu")
     mine = {device for device, its_host in hosts.items() if its_host == host}

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pathways_jupyter.local.pathways import addresses
-from pathways_jupyter.local.pathways.sidecar.sidecar_protocol import Connection, WireError
+from pathways_jupyter.local.pathways.sidecar.sidecar_protocol import SidecarConnection, WireError
 from pathways_jupyter.service import names
 
 if TYPE_CHECKING:
-    from pathways_jupyter.local.pathways.sidecar.runner import Runner
+    from pathways_jupyter.local.pathways.sidecar.runner import LoadedFunctions
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ def _serve(path: Path) -> None:
     # Imported before any fork, so that a new process has it at once. Nothing here may start a thread.
     import jax.experimental.colocated_python  # noqa: F401
 
-    from pathways_jupyter.local.pathways.sidecar.runner import Runner
+    from pathways_jupyter.local.pathways.sidecar.runner import LoadedFunctions
 
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:
@@ -72,15 +72,15 @@ def _serve(path: Path) -> None:
                 os.close(held)
                 listener.close()
                 threading.Thread(target=_end_with, args=(life,), name="life", daemon=True).start()
-                _run(peer, Runner)
+                _run(peer, LoadedFunctions)
             peer.close()
 
 
-def _run(peer: socket.socket, runner: type[Runner]) -> None:
-    """Serves one proxy, in a process of its own, and ends that process."""
+def _run(peer: socket.socket, runner: type[LoadedFunctions]) -> None:
+    """Serve one proxy, in a process of its own, and end that process."""
     code = 1
     try:
-        connection = Connection(peer)
+        connection = SidecarConnection(peer)
         hello, _ = connection.receive()
         runner(connection, hello).serve()
     except WireError as error:

@@ -40,7 +40,7 @@ class WireError(Exception):
     """The connection is closed."""
 
 
-class Connection:
+class SidecarConnection:
     """One end of a connection; any thread may send, one thread receives."""
 
     def __init__(self, peer: socket.socket) -> None:
@@ -109,7 +109,7 @@ def pack_strings(words: Sequence[bytes]) -> memoryview:
 
 
 def unpack_strings(part: memoryview, count: int) -> list[bytes]:
-    """The inverse of :func:`pack_strings`, for so many strings."""
+    """Unpack so many strings, as :func:`pack_strings` packs them."""
     import numpy as np
 
     ends = np.frombuffer(part[: 8 * count], np.uint64).tolist()

@@ -1,4 +1,4 @@
-"""What a client was sending is freed as soon as it is not needed, and not when Python's collector happens to run."""
+"""A client's upload is freed as soon as it is not needed, and not when Python's collector happens to run."""
 
 from __future__ import annotations
 

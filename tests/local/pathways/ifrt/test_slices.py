@@ -1,4 +1,4 @@
-"""What becomes of arrays and programs when the worker of a slice dies, and when another comes."""
+"""Arrays and programs when the worker of a slice dies, and when another comes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a proxy does besides computing: writes and reads arrays in a bucket, moves them, and profiles the hosts."""
+"""Work of a proxy besides computing: it writes and reads arrays in a bucket, moves them, and profiles the hosts."""

@@ -7,7 +7,7 @@ import os
 import requests
 
 from pathways_jupyter.local.pathways.ifrt import statuses
-from pathways_jupyter.local.pathways.ifrt.statuses import Code, StatusError
+from pathways_jupyter.local.pathways.ifrt.statuses import Code, IfrtStatusError
 
 SCHEME = "gs://"
 _ADDRESS = "STORAGE_EMULATOR_HOST"
@@ -18,7 +18,7 @@ def split(location: str) -> tuple[str, str]:
     """Return the bucket and the directory of ``gs://BUCKET/DIRECTORY``.
 
     Raises:
-      StatusError: It is something else.
+      IfrtStatusError: It is something else.
     """
     bucket, _, directory = location.removeprefix(SCHEME).partition("/")
     if not location.startswith(SCHEME) or not bucket:
@@ -30,7 +30,7 @@ def require(bucket: str) -> None:
     """Check that there is such a bucket.
 
     Raises:
-      StatusError: NOT_FOUND, or UNAVAILABLE.
+      IfrtStatusError: NOT_FOUND, or UNAVAILABLE.
     """
     _request("GET", f"storage/v1/b/{bucket}", bucket)
 
@@ -39,7 +39,7 @@ def write(bucket: str, name: str, content: bytes) -> None:
     """Write one object.
 
     Raises:
-      StatusError: NOT_FOUND, or UNAVAILABLE.
+      IfrtStatusError: NOT_FOUND, or UNAVAILABLE.
     """
     _request("POST", f"upload/storage/v1/b/{bucket}/o", bucket, {"uploadType": "media", "name": name}, content)
 
@@ -53,8 +53,8 @@ def _request(
     try:
         answer = requests.request(method, f"{address}/{path}", params=params, data=content, timeout=_SECONDS)
     except requests.RequestException as error:
-        raise StatusError(Code.UNAVAILABLE, f"{SCHEME}{bucket} cannot be reached: {error}") from None
+        raise IfrtStatusError(Code.UNAVAILABLE, f"{SCHEME}{bucket} cannot be reached: {error}") from None
     if answer.status_code == requests.codes.not_found:
-        raise StatusError(Code.NOT_FOUND, f"there is no bucket {SCHEME}{bucket}")
+        raise IfrtStatusError(Code.NOT_FOUND, f"there is no bucket {SCHEME}{bucket}")
     if not answer.ok:
-        raise StatusError(Code.UNAVAILABLE, f"{SCHEME}{bucket} answered {answer.status_code}")
+        raise IfrtStatusError(Code.UNAVAILABLE, f"{SCHEME}{bucket} answered {answer.status_code}")

@@ -18,8 +18,8 @@ from pathways_jupyter.local.pathways.ifrt.opaque_executable import OpaqueExecuta
 from pathways_jupyter.local.pathways.ifrt.plugins import buckets
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
-from pathways_jupyter.local.pathways.ifrt.statuses import Code, StatusError
-from pathways_jupyter.local.pathways.ifrt.values import Spec
+from pathways_jupyter.local.pathways.ifrt.statuses import Code, IfrtStatusError
+from pathways_jupyter.local.pathways.ifrt.values import ArraySpec
 
 if TYPE_CHECKING:
     from pathways_jupyter.local.pathways.ifrt.client_session import Machine
@@ -28,7 +28,7 @@ _MLIR_PREFIXES = {"pred": "i1", "s": "i", "u": "ui"}
 
 
 class _Place:
-    """Where one array is, and how long a request about it may take."""
+    """Path of one array, and the time limit of a request about it."""
 
     def __init__(self, request: Mapping[str, Any]) -> None:
         location, self.name = (base64.b64decode(request[each]).decode() for each in ("b64_location", "b64_name"))
@@ -51,12 +51,12 @@ class _Place:
         """Wait for a future of TensorStore.
 
         Raises:
-          StatusError: DEADLINE_EXCEEDED.
+          IfrtStatusError: DEADLINE_EXCEEDED.
         """
         try:
             return future.result(timeout=max(0.0, deadline - time.monotonic()))
         except TimeoutError:
-            raise StatusError(Code.DEADLINE_EXCEEDED, f"{self} took longer than {self.timeout:g} s") from None
+            raise IfrtStatusError(Code.DEADLINE_EXCEEDED, f"{self} took longer than {self.timeout:g} s") from None
 
 
 class _Persistence(OpaqueExecutable):
@@ -84,14 +84,14 @@ class Write(_Persistence):
 
     name = "persistence_write"
 
-    def outputs(self, inputs: Sequence[Array]) -> list[Spec]:
+    def outputs(self, inputs: Sequence[Array]) -> list[ArraySpec]:
         """Nothing."""
         if len(inputs) != len(self._places):
             raise statuses.invalid(f"{len(self._places)} arrays are to be written, and {len(inputs)} were given")
         return []
 
     def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Promise:
-        """Starts to write on a thread of its own."""
+        """Start to write on a thread of its own."""
         specs = [each.spec for each in inputs]
 
         def work(sources: list[Any]) -> list[Any]:
@@ -108,7 +108,7 @@ class Write(_Persistence):
         return self._launch(work, inputs, outputs)
 
     @staticmethod
-    def _write(place: _Place, spec: Spec | None, source: Any, deadline: float) -> list[Any]:
+    def _write(place: _Place, spec: ArraySpec | None, source: Any, deadline: float) -> list[Any]:
         """Start to write one array; each shard once, however many devices have it."""
         assert spec is not None
         if spec.is_strings:
@@ -138,15 +138,15 @@ class Read(_Persistence):
         for place, request in zip(self._places, requests, strict=True):
             shape = tuple(request["shape"]["dimensions"])
             kind = _kind(request["shape"]["xla_primitive_type_str"])
-            self._specs.append(Spec(kind, shape, machine.shardings.over(place.device_ids, place.partitioning)))
+            self._specs.append(ArraySpec(kind, shape, machine.shardings.over(place.device_ids, place.partitioning)))
 
-    def outputs(self, inputs: Sequence[Array]) -> list[Spec]:
-        """What the client declared."""
+    def outputs(self, inputs: Sequence[Array]) -> list[ArraySpec]:
+        """Return the outputs that the client declared."""
         del inputs
         return list(self._specs)
 
     def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Promise:
-        """Starts to read on a thread of its own."""
+        """Start to read on a thread of its own."""
 
         def work(_: list[Any]) -> list[Any]:
             begun = time.monotonic()
@@ -159,11 +159,11 @@ class Read(_Persistence):
         return self._launch(work, inputs, outputs)
 
     @staticmethod
-    def _read(place: _Place, spec: Spec, deadline: float) -> dict[str, Any]:
+    def _read(place: _Place, spec: ArraySpec, deadline: float) -> dict[str, Any]:
         """Start to read one array; each part once, by the text of its index.
 
         Raises:
-          StatusError: It has another shape or element type.
+          IfrtStatusError: It has another shape or element type.
         """
         store = place.open(deadline, open=True)
         dtype = dtypes.to_numpy(spec.kind)
@@ -174,7 +174,7 @@ class Read(_Persistence):
         parts = spec.sharding.jax.addressable_devices_indices_map(spec.shape).values()
         return {text: store[index].read() for text, index in {str(each): each for each in parts}.items()}
 
-    def _arrived(self, place: _Place, spec: Spec, reads: Mapping[str, Any], deadline: float) -> Any:
+    def _arrived(self, place: _Place, spec: ArraySpec, reads: Mapping[str, Any], deadline: float) -> Any:
         parts = {text: place.result(read, deadline) for text, read in reads.items()}
         index_of = spec.sharding.jax.addressable_devices_indices_map(spec.shape)
         devices = [self._machine.devices.jax_devices[each] for each in spec.sharding.device_ids]
@@ -182,7 +182,7 @@ class Read(_Persistence):
 
 
 def _kind(xla_name: str) -> int:
-    """The kind of XLA's element type, e.g. ``S32``, which is ``i32`` to MLIR."""
+    """Return the kind of XLA's element type, e.g. ``S32``, which is ``i32`` to MLIR."""
     name = xla_name.lower()
     for prefix, mlir in _MLIR_PREFIXES.items():
         if name.startswith(prefix):

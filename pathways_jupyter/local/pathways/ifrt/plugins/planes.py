@@ -1,4 +1,4 @@
-"""What XLA did on CPUs, sorted as a TPU's profiler would report it: a plane for each chip, a file for each host.
+"""Events of XLA on CPUs, sorted as a TPU's profiler would report them: a plane for each chip, a file for each host.
 
 XLA reports operations on the threads that ran them, each with the device that it was for. Those of a device become the
 lines "Steps", "XLA Modules" and "XLA Ops" of its plane; what else its threads did becomes the work of its host.
@@ -22,20 +22,21 @@ PROXY = "proxy"
 _STEPS, _MODULES, _OPS = "Steps", "XLA Modules", "XLA Ops"
 _LINES = (_STEPS, _MODULES, _OPS)
 _NOISE = ("ThreadpoolListener::", "end: ")
-"""How the names of events begin that only link others."""
+"""Prefixes of the names of events that only link others."""
 _INSTRUCTION = re.compile(
     r"^\s*(?:ROOT )?%?(?P<name>[\w.-]+) = (?P<shape>\(.*?\)|\S+) (?P<opcode>[\w-]+)\(", re.MULTILINE
 )
 _OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
 _FRAME = re.compile(r"stack_frame_id=(\d+)")
 _TABLE_ROW = re.compile(r'^(\d+) (?:"(.*)"|\{(.*)\})$')
-_FUSION = re.compile(r"kind=k(\w+)")
+_FUSION = re.compile(r"kind=k(\w+), calls=%?([\w.-]+)")
+_COMPUTATION = re.compile(r"^%?([\w.-]+) \(.*\) -> .* \{$")
 _LONGEST_TEXT = 1000
 _TEXT = "long_name"
 """An operation's text, ``%NAME = ...``, is its event's name in a TPU's profile; its name is what is displayed."""
 
 Instructions = Mapping[tuple[str, str], Mapping[str, str]]
-"""What is known of each operation, by the names of its module and its own, as the statistics of a TPU's profile."""
+"""Facts about each operation, by the names of its module and its own, as the statistics of a TPU's profile."""
 
 
 def instructions(executables: Iterable[Any]) -> Instructions:
@@ -45,11 +46,16 @@ def instructions(executables: Iterable[Any]) -> Instructions:
         for module in executable.hlo_modules():
             text = module.to_string()
             sources = _sources(text)
+            computation, roots = "", dict[str, str]()
             for line in text.splitlines():
                 if (match := _INSTRUCTION.match(line)) is None:
+                    if begun := _COMPUTATION.match(line):
+                        computation = begun[1]
                     continue
+                if line.lstrip().startswith("ROOT "):
+                    roots[computation] = match["opcode"]
                 expression = line.strip().removeprefix("ROOT ")[:_LONGEST_TEXT]
-                stats = {"hlo_category": _category(match["opcode"], line), _TEXT: expression}
+                stats = {"hlo_category": _category(match["opcode"], line, roots), _TEXT: expression}
                 if name := _OP_NAME.search(line):
                     stats["tf_op"] = name[1]
                 if (frame := _FRAME.search(line)) and frame[1] in sources:
@@ -76,9 +82,14 @@ def _sources(text: str) -> dict[str, str]:
     return found
 
 
-def _category(opcode: str, line: str) -> str:
-    kind = _FUSION.search(line)
-    return f"{kind[1].lower()} fusion" if opcode == "fusion" and kind else opcode
+def _category(opcode: str, line: str, roots: Mapping[str, str]) -> str:
+    """Return the category of an operation; `roots` has the opcodes that the computations before it end with."""
+    fusion = _FUSION.search(line)
+    if opcode != "fusion" or fusion is None:
+        return opcode
+    kind, computation = fusion.groups()
+    # So XLA:CPU gives a single operation to a library of kernels.
+    return roots[computation] if kind == "Custom" and computation in roots else f"{kind.lower()} fusion"
 
 
 def by_host(content: bytes, devices: Devices, known: Instructions) -> dict[str, Any]:
@@ -119,7 +130,7 @@ def by_host(content: bytes, devices: Devices, known: Instructions) -> dict[str, 
 
 
 def name_of(device: Device) -> str:
-    """The name of a device's host."""
+    """Return the name of a device's host."""
     return f"slice-{device.slice_index}-host-{device.host}"
 
 
@@ -208,7 +219,7 @@ def _add_chip(space: Any, device: Device, operations: list[_Operation], known: I
 
 
 def _template(plane: _Plane, module: str, op: str, known: Instructions) -> Any:
-    """An event of an operation, without its time."""
+    """Return an event of an operation, without its time."""
     # XProf counts only operations of which it knows these two numbers.
     numbers = {"program_id": crc32(module.encode()), "symbol_id": crc32(op.encode())}
     about: dict[str, Any] = {"hlo_module": module, **numbers, **known.get((module, op), {})}

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 PROGRAM_TYPE = "xla::ifrt::PluginProgram"
 _PREFIX = b"__serialized_plugin_program "
-"""What jaxlib puts before the client's text."""
+"""Prefix that jaxlib puts before the client's text."""
 
 
 def read(data: bytes, machine: Machine) -> OpaqueExecutable:
     """Return the executable of one plugin program.
 
     Raises:
-      StatusError: It is not a request that is served, or a field is missing or wrong.
+      IfrtStatusError: It is not a request that is served, or a field is missing or wrong.
     """
     try:
         ((name, request),) = json.loads(data.removeprefix(_PREFIX)).items()

@@ -12,8 +12,8 @@ from pathways_jupyter.local.pathways.ifrt.opaque_executable import OpaqueExecuta
 from pathways_jupyter.local.pathways.ifrt.plugins import buckets, planes
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
-from pathways_jupyter.local.pathways.ifrt.statuses import Code, StatusError
-from pathways_jupyter.local.pathways.ifrt.values import Spec, Strings
+from pathways_jupyter.local.pathways.ifrt.statuses import Code, IfrtStatusError
+from pathways_jupyter.local.pathways.ifrt.values import ArraySpec, Strings
 
 if TYPE_CHECKING:
     from pathways_jupyter.local.pathways.ifrt.client_session import Machine
@@ -31,7 +31,7 @@ class _Trace:
         from jax._src.lib import _profiler
 
         if not _tracing.acquire(blocking=False):
-            raise StatusError(Code.FAILED_PRECONDITION, "a trace is being taken on this proxy already")
+            raise IfrtStatusError(Code.FAILED_PRECONDITION, "a trace is being taken on this proxy already")
         options = _profiler.ProfileOptions()
         # XLA reports what it does on CPUs as the host's work, and this process's Python is of no interest.
         options.host_tracer_level, options.python_tracer_level = 2, 0
@@ -75,13 +75,13 @@ class Profile(OpaqueExecutable):
         self._answers = "xprofTraceOptions" in request
         self._trace: _Trace | None = None
 
-    def outputs(self, inputs: Sequence[Array]) -> list[Spec]:
-        """Where the trace goes, for clients that set options: one string."""
+    def outputs(self, inputs: Sequence[Array]) -> list[ArraySpec]:
+        """Return one string for clients that set options: the directory of the trace."""
         del inputs
-        return [Spec(dtypes.STRING, (1,), self._machine.shardings.single(0))] if self._answers else []
+        return [ArraySpec(dtypes.STRING, (1,), self._machine.shardings.single(0))] if self._answers else []
 
     def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Promise:
-        """Starts the trace, or stops and writes it."""
+        """Start the trace, or stop and write it."""
 
         def work(_: list[Any]) -> tuple[list[Any], None]:
             if self._trace is None:

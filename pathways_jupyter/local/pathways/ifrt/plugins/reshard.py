@@ -12,7 +12,7 @@ from pathways_jupyter.local.pathways.ifrt.opaque_executable import OpaqueExecuta
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.shardings import Sharding
-from pathways_jupyter.local.pathways.ifrt.values import Spec
+from pathways_jupyter.local.pathways.ifrt.values import ArraySpec
 
 if TYPE_CHECKING:
     from pathways_jupyter.local.pathways.ifrt.client_session import Machine
@@ -42,21 +42,21 @@ class Reshard(OpaqueExecutable):
         # jaxlib's client accepts arguments with as many shards as the program has devices.
         self.device_ids = tuple(dict.fromkeys(device for each in self._sources for device in each.device_ids))
 
-    def outputs(self, inputs: Sequence[Array]) -> list[Spec]:
-        """The same arrays with other shardings.
+    def outputs(self, inputs: Sequence[Array]) -> list[ArraySpec]:
+        """Return the same arrays with other shardings.
 
         Raises:
-          StatusError: The arguments are not on the devices of the plan.
+          IfrtStatusError: The arguments are not on the devices of the plan.
         """
         known = [array_requests.described(each).spec for each in inputs]
         places = [each.sharding.device_ids for each in known if each is not None]
         if places != [each.device_ids for each in self._sources]:
             raise statuses.invalid("the arguments are not on the devices that the request to reshard names")
         specs = zip(known, self._targets, strict=True)
-        return [Spec(each.kind, each.shape, target) for each, target in specs if each is not None]
+        return [ArraySpec(each.kind, each.shape, target) for each, target in specs if each is not None]
 
     def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Promise:
-        """Starts to move each array."""
+        """Start to move each array."""
         started = []
         for source, target in zip(inputs, outputs, strict=True):
             assert target.spec is not None
