@@ -6,14 +6,13 @@ Every scrape would otherwise list all pods and Jobs of the cluster, of every rep
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import functools
 
 from pathways_jupyter.base import tasks
-from pathways_jupyter.base.errors import ClusterError
-from pathways_jupyter.base.tasks import Backoff
-from pathways_jupyter.kube.client import Client
+from pathways_jupyter.base.errors import ClusterError, PathwaysError
+from pathways_jupyter.kube.informer import Informers
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, LEASES, PODS, Object, Resource
-from pathways_jupyter.kube.watch import ChangeType, watch
+from pathways_jupyter.kube.watch import Change, ChangeType
 from pathways_jupyter.service import discovery, leases, names
 from pathways_jupyter.service.model import Service
 from pathways_jupyter.service.namespacestate import NamespaceState
@@ -21,7 +20,6 @@ from pathways_jupyter.service.picture import picture
 
 _KINDS = {JOBSETS: "", PODS: "", JOBS: "", LEASES: names.SESSIONS}
 """What is followed, with the labels that it must have. Proxies of other tools have none of this package's."""
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 15.0
 _SYNC_SECONDS = 10.0
 """How long a reader waits for the first lists."""
 
@@ -36,12 +34,16 @@ class ClusterState:
       leases: Those of sessions, by namespace and name.
     """
 
-    def __init__(self, client: Client, namespace: str) -> None:
-        self._client = client
-        self._namespace = namespace
+    def __init__(self, informers: Informers, namespace: str) -> None:
+        self._client = informers.client
+        # Thousands of pods and Jobs, of which little is needed.
+        self._informers = [
+            informers.of(each, namespace=namespace, labels=labels, lean=each in {PODS, JOBS})
+            for each, labels in _KINDS.items()
+        ]
         self._known: dict[str, NamespaceState] = {}
         self.leases: dict[tuple[str, str], Object] = {}
-        self._errors: dict[Resource, ClusterError] = {}
+        self._errors: dict[Resource, PathwaysError] = {}
         # Kinds of which everything is known, or an error.
         self._settled: dict[Resource, asyncio.Event] = {each: asyncio.Event() for each in _KINDS}
 
@@ -49,18 +51,18 @@ class ClusterState:
         """Follow all kinds until cancelled."""
         try:
             async with tasks.group() as group:
-                for resource in _KINDS:
-                    group.create_task(self._follow(resource))
+                for each in self._informers:
+                    group.create_task(each.follow(functools.partial(self._take, each.resource)))
         finally:
             # However it ends: from now on, what is known is outdated.
             for resource in _KINDS:
-                self._take(resource, ChangeType.LOST, {}, ClusterError("The cluster is no longer followed."))
+                self._take(resource, Change(ChangeType.LOST, error=ClusterError("The cluster is no longer followed.")))
 
     async def check(self) -> None:
         """Wait until what is known is complete.
 
         Raises:
-          ClusterError: It is not.
+          PathwaysError: It is not.
         """
         try:
             async with asyncio.timeout(_SYNC_SECONDS):
@@ -80,31 +82,13 @@ class ClusterState:
             for each in discovery.of_jobsets(list(state.objects[JOBSETS].values()))
         ]
 
-    async def _follow(self, resource: Resource) -> None:
-        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
-        async for _ in backoff:
-            if resource is LEASES:
-                self.leases.clear()
-            for state in self._known.values():
-                if resource is not LEASES:
-                    state.clear(resource)
-            changes = watch(
-                self._client, resource, namespace=self._namespace, labels=_KINDS[resource], lean=resource is not LEASES
-            )
-            try:
-                async with contextlib.aclosing(changes):
-                    async for change in changes:
-                        backoff.reset()
-                        self._take(resource, change.type, change.object, change.error)
-            except ClusterError as error:
-                self._take(resource, ChangeType.LOST, {}, error)
-
-    def _take(self, resource: Resource, kind: ChangeType, item: Object, error: ClusterError | None) -> None:
+    def _take(self, resource: Resource, change: Change) -> None:
+        kind, item = change.type, change.object
         if kind is ChangeType.SYNCED:
             self._errors.pop(resource, None)
             self._settled[resource].set()
-        elif error is not None:
-            self._errors[resource] = error
+        elif change.error is not None:
+            self._errors[resource] = change.error
             self._settled[resource].set()
         elif resource is LEASES and kind is ChangeType.DELETED:
             self.leases.pop(leases.place(item), None)

@@ -23,8 +23,9 @@ from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import LEASES, PODS, Object
-from pathways_jupyter.kube.watch import ChangeType, watch
+from pathways_jupyter.kube.informer import Informer
+from pathways_jupyter.kube.objects import LEASES, Object
+from pathways_jupyter.kube.watch import Change, ChangeType
 from pathways_jupyter.service import leases, names, untrusted
 from pathways_jupyter.service.images import Image
 
@@ -168,17 +169,28 @@ class Election:
             self._say(text)
 
 
-_SELECTOR = "control-plane=controller-manager"
+CONTROLLERS = "control-plane=controller-manager"
+"""Selector of the pods among which rivals are."""
 _NAME = "pathways-job"
 _IMAGES = ("pathwaysjob-controller", "pathways-job")
 _OVER = {"Succeeded", "Failed"}
 
 
 class Rivals:
-    """The pods of rival controllers, followed by :meth:`follow`."""
+    """The pods of rival controllers, followed by :meth:`follow`.
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    Args:
+      controllers: The pods with the label :data:`CONTROLLERS`, in all namespaces.
+      say: Called when they cannot be read, in words.
+
+    Attributes:
+      synced: Set once :attr:`present` is right, or there is no permission to know it.
+      changed: Set whenever the first one comes or the last one goes.
+    """
+
+    def __init__(self, controllers: Informer, *, say: Callable[[str], None]) -> None:
+        self._controllers = controllers
+        self._say = say
         self._pods: dict[str, str] = {}
         self.synced = asyncio.Event()
         self.changed = asyncio.Event()
@@ -189,19 +201,20 @@ class Rivals:
         return next(iter(self._pods.values()), "")
 
     async def follow(self) -> None:
-        """Keep :attr:`present` current, until cancelled.
+        """Keep :attr:`present` current, until cancelled."""
+        await self._controllers.follow(self._take)
 
-        Raises:
-          ApiError: Listing pods in all namespaces is forbidden.
-          ClusterError: The server could not be reached at the start.
-        """
-        async for change in watch(self._client, PODS, labels=_SELECTOR):
-            if change.type is ChangeType.SYNCED:
-                self.synced.set()
-            elif change.type is not ChangeType.LOST:
-                self._take(change.type, change.object)
+    def _take(self, change: Change) -> None:
+        if change.type is ChangeType.SYNCED:
+            self.synced.set()
+        elif change.type is not ChangeType.LOST:
+            self._take_pod(change.type, change.object)
+        elif isinstance(change.error, ApiError) and change.error.status == 403:
+            # Without the permission it can only hope that there is no other controller, and says so.
+            self._say(f"cannot look for other controllers: {change.error}")
+            self.synced.set()
 
-    def _take(self, kind: ChangeType, pod: Mapping[str, Any]) -> None:
+    def _take_pod(self, kind: ChangeType, pod: Mapping[str, Any]) -> None:
         metadata = pod["metadata"]
         before = self.present
         if kind is ChangeType.DELETED or not is_rival(pod):

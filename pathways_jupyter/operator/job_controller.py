@@ -8,6 +8,7 @@ creating it twice impossible; the status is a function of both objects; and an e
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Hashable, Mapping
@@ -18,9 +19,9 @@ from typing import Any, Generic, TypeVar
 from pathways_jupyter.base.errors import ApiError, ConfigError, PathwaysError
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube import objects
-from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.informer import Informers
 from pathways_jupyter.kube.objects import EVENTS, JOBSETS, PATHWAYS_JOBS, Object, Resource
-from pathways_jupyter.kube.watch import ChangeType, watch
+from pathways_jupyter.kube.watch import Change, ChangeType, key_of
 from pathways_jupyter.service.pathwaysjob import conditions, expansion, fields
 
 _FIRST_PAUSE_SECONDS = 0.2
@@ -83,8 +84,6 @@ class WorkQueue(Generic[K]):
 
 
 _COMPONENT = "pathways-jupyter-operator"
-MISSING_SECONDS = 10.0
-"""Wait before looking again for a kind that is not installed."""
 
 Key = tuple[str, str]
 """Namespace and name of a job; its JobSet has the same."""
@@ -98,7 +97,7 @@ class Reconciles:
     seconds: float = 0.0
 
 
-class JobController:
+class PathwaysJobController:
     """Controls the jobs of one namespace, or of all.
 
     Args:
@@ -108,57 +107,46 @@ class JobController:
     """
 
     def __init__(
-        self, client: Client, *, namespace: str = "", say: Callable[[str], None], reconciles: Reconciles
+        self, informers: Informers, *, namespace: str = "", say: Callable[[str], None], reconciles: Reconciles
     ) -> None:
-        self._client = client
+        self._client = informers.client
+        self._informers = {each: informers.of(each, namespace=namespace) for each in (JOBSETS, PATHWAYS_JOBS)}
         self._reconciles = reconciles
-        self._namespace = namespace
         self._say = say
-        self._jobs: dict[Key, Object] = {}
-        self._jobsets: dict[Key, Object] = {}
+        self._queue = WorkQueue(self._counted_reconcile, self._failed)
+        self._known: dict[Resource, dict[Key, Object]] = {each: {} for each in self._informers}
+        self._jobsets_known = asyncio.Event()
         self._errors: dict[Key, str] = {}
         self._said: dict[Resource, str] = {}
 
     async def run(self) -> None:
         """Control jobs until cancelled."""
-        queue = WorkQueue(self._counted_reconcile, self._failed)
         # JobSets first: a job whose JobSet is not known yet would be created again, which the API server refuses, but
         # which costs a request for each job at every start.
-        known = asyncio.Event()
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._follow(JOBSETS, self._jobsets, queue, known))
-                await known.wait()
-                group.create_task(self._follow(PATHWAYS_JOBS, self._jobs, queue, asyncio.Event()))
+                group.create_task(self._informers[JOBSETS].follow(functools.partial(self._take, JOBSETS)))
+                await self._jobsets_known.wait()
+                group.create_task(self._informers[PATHWAYS_JOBS].follow(functools.partial(self._take, PATHWAYS_JOBS)))
         finally:
-            await queue.close()
+            await self._queue.close()
 
-    async def _follow(
-        self, resource: Resource, known: dict[Key, Object], queue: WorkQueue[Key], synced: asyncio.Event
-    ) -> None:
-        while True:
-            known.clear()
-            try:
-                async for change in watch(self._client, resource, namespace=self._namespace):
-                    if change.type is ChangeType.SYNCED:
-                        self._report(resource, "")
-                        synced.set()
-                    elif change.type is ChangeType.LOST:
-                        self._report(resource, str(change.error or ""))
-                    else:
-                        key = _key(change.object)
-                        if change.type is ChangeType.DELETED:
-                            known.pop(key, None)
-                        else:
-                            known[key] = change.object
-                        queue.add(key)
-            except ApiError as error:
-                # Not installed, or not allowed yet; both can be changed while this program runs.
-                missing = f"there is no {resource.kind} API" if error.status == 404 else str(error)
-                self._report(resource, missing)
-            except PathwaysError as error:
-                self._report(resource, str(error))
-            await asyncio.sleep(MISSING_SECONDS)
+    def _take(self, resource: Resource, change: Change) -> None:
+        if change.type is ChangeType.SYNCED:
+            self._report(resource, "")
+            if resource is JOBSETS:
+                self._jobsets_known.set()
+        elif change.type is ChangeType.LOST:
+            # Not installed, or not allowed yet; both can be changed while this program runs.
+            missing = isinstance(change.error, ApiError) and change.error.status == 404
+            self._report(resource, f"there is no {resource.kind} API" if missing else str(change.error))
+        else:
+            key = key_of(change.object)
+            if change.type is ChangeType.DELETED:
+                self._known[resource].pop(key, None)
+            else:
+                self._known[resource][key] = change.object
+            self._queue.add(key)
 
     async def _counted_reconcile(self, key: Key) -> None:
         began = time.monotonic()
@@ -169,14 +157,14 @@ class JobController:
             self._reconciles.seconds += time.monotonic() - began
 
     async def _reconcile(self, key: Key) -> None:
-        job = self._jobs.get(key)
+        job = self._known[PATHWAYS_JOBS].get(key)
         if job is None or job["metadata"].get("deletionTimestamp"):
             self._errors.pop(key, None)
             return
         if (job.get("status") or {}).get("terminalState"):
             # Over. A JobSet that is gone must not be created again.
             return
-        jobset = self._jobsets.get(key)
+        jobset = self._known[JOBSETS].get(key)
         if jobset is None:
             try:
                 jobset = await self._create(job)
@@ -196,7 +184,7 @@ class JobController:
         """Create the job's JobSet; return it, or the one that is there already."""
         manifest = expansion.expand(job)
         manifest["metadata"]["ownerReferences"] = [{**objects.owner(job, controller=True), "blockOwnerDeletion": True}]
-        namespace, name = _key(job)
+        namespace, name = key_of(job)
         try:
             made = await objects.create(self._client, JOBSETS, manifest, namespace=namespace)
         except ApiError as error:
@@ -212,7 +200,7 @@ class JobController:
     async def _write(self, job: Object, status: Mapping[str, Any]) -> None:
         if status == (job.get("status") or {}):
             return
-        namespace, name = _key(job)
+        namespace, name = key_of(job)
         state, condition = conditions.current({"status": status})
         before, since = conditions.current(job)
         if state != before or not job.get("status"):
@@ -232,8 +220,8 @@ class JobController:
                 return
             raise
         # Known from now on, so that a change of the JobSet that comes before the watch's echo starts from it.
-        if (known := self._jobs.get((namespace, name))) is job:
-            self._jobs[namespace, name] = written if isinstance(written, dict) else known
+        if (known := self._known[PATHWAYS_JOBS].get((namespace, name))) is job:
+            self._known[PATHWAYS_JOBS][namespace, name] = written if isinstance(written, dict) else known
 
     async def _event(self, job: Object, reason: str, message: str, *, occasion: str, warning: bool = False) -> None:
         metadata = job["metadata"]
@@ -281,7 +269,3 @@ class JobController:
 
     def _now(self) -> str:
         return datetime.fromtimestamp(self._client.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _key(obj: Mapping[str, Any]) -> Key:
-    return str(obj["metadata"].get("namespace") or ""), str(obj["metadata"]["name"])

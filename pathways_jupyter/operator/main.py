@@ -12,14 +12,23 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pathways_jupyter.base import process_setup, tasks
-from pathways_jupyter.base.errors import ClusterError, ConfigError, PathwaysError
+from pathways_jupyter.base.errors import ConfigError, PathwaysError
+from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.base.text import parse_seconds
 from pathways_jupyter.kube import auth, claim_package
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.operator.election import LEASE_SECONDS, LONGEST_LEASE_SECONDS, Election, Rivals, identity
-from pathways_jupyter.operator.job_controller import JobController, Reconciles
+from pathways_jupyter.kube.informer import Informers
+from pathways_jupyter.kube.objects import PODS
+from pathways_jupyter.operator.election import (
+    CONTROLLERS,
+    LEASE_SECONDS,
+    LONGEST_LEASE_SECONDS,
+    Election,
+    Rivals,
+    identity,
+)
+from pathways_jupyter.operator.job_controller import PathwaysJobController, Reconciles
 from pathways_jupyter.operator.sweeper import INTERVAL_SECONDS, Sweeper
-from pathways_jupyter.operator.usage_recorder import UsageRecorder
 from pathways_jupyter.service import leases
 
 
@@ -55,13 +64,19 @@ def main(argv: list[str] | None = None) -> int:
         metavar="PORT",
         help="serve Prometheus metrics, /healthz and /readyz on this port",
     )
+    parser.add_argument(
+        "--own-namespace",
+        default="",
+        metavar="NAMESPACE",
+        help="of its Lease (default: that of --namespace, else the pod's or the context's)",
+    )
     parser.add_argument("--kubeconfig", default="", help="instead of the pod's service account")
     parser.add_argument("--context", default="", help="instead of the kubeconfig's current context")
     options = parser.parse_args(argv)
     try:
         return asyncio.run(_main(options))
     except PathwaysError as error:
-        print(f"{error} {error.hint}".strip(), file=sys.stderr)
+        print(f"{error} {error.advice(Face.TERMINAL)}".strip(), file=sys.stderr)
         return 1
 
 
@@ -82,7 +97,7 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def say(text: str) -> None:
+def report(text: str) -> None:
     """Write one line of the operator's log."""
     print(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), text, flush=True)
 
@@ -95,26 +110,26 @@ class Operator:
       reconciles: Of jobs, by this process.
     """
 
-    def __init__(self, client: Client, options: argparse.Namespace) -> None:
-        self._client = client
+    def __init__(self, informers: Informers, options: argparse.Namespace) -> None:
+        client = informers.client
+        self._informers = informers
+        # Declared before anything is followed, so that the watch of all pods, for the metrics, serves it too.
+        self._controllers = informers.of(PODS, labels=CONTROLLERS)
         self._namespace: str = options.namespace
-        place = options.namespace or client.namespace or "default"
-        self._recorder = UsageRecorder(client, place, say=say)
-        self._sweeper = Sweeper(
-            client, namespace=options.namespace, interval=options.interval, recorder=self._recorder, say=say
-        )
+        place = options.own_namespace or options.namespace or client.namespace or "default"
+        self._sweeper = Sweeper(informers, namespace=options.namespace, interval=options.interval, say=report)
         self.reconciles = Reconciles()
         self.election = Election(
             client,
             place,
             me=identity(),
-            say=lambda text: say(f"PathwaysJobs: {text}"),
+            say=lambda text: report(f"PathwaysJobs: {text}"),
             seconds=options.lease_seconds,
         )
 
     async def run(self, stop: asyncio.Event) -> None:
         """Sweep and control jobs until `stop` is set."""
-        controlling = asyncio.create_task(self.election.run(self._lead))
+        controlling = asyncio.create_task(self.election.run(self._control))
         sweeping = asyncio.create_task(self._sweeper.run(stop))
         try:
             done, _ = await asyncio.wait({controlling, sweeping}, return_when=asyncio.FIRST_COMPLETED)
@@ -125,48 +140,27 @@ class Operator:
             controlling.cancel()
             await asyncio.gather(controlling, sweeping, return_exceptions=True)
 
-    async def _lead(self) -> None:
-        """Do what only one operator may do at a time."""
-        recording = asyncio.create_task(self._recorder.run())
-        try:
-            await self._control()
-        finally:
-            recording.cancel()
-            await asyncio.gather(recording, return_exceptions=True)
-
     async def _control(self) -> None:
         """Control jobs as the leader, except while another controller of the same API runs."""
-        rivals = Rivals(self._client)
-        following = asyncio.create_task(_follow(rivals))
-        try:
+        rivals = Rivals(self._controllers, say=lambda text: report(f"PathwaysJobs: {text}"))
+        async with tasks.group() as group:
+            group.create_task(rivals.follow())
             await rivals.synced.wait()
             while True:
                 # Before it is asked who is there, so that no change in between is missed.
                 rivals.changed.clear()
                 work: list[Coroutine[Any, Any, object]] = [rivals.changed.wait()]
                 if rivals.present:
-                    say(f"PathwaysJobs: {rivals.present} controls them already; standing back while it runs")
+                    report(f"PathwaysJobs: {rivals.present} controls them already; standing back while it runs")
                 else:
-                    say("PathwaysJobs: controlling them")
-                    jobs = JobController(self._client, namespace=self._namespace, say=say, reconciles=self.reconciles)
+                    report("PathwaysJobs: controlling them")
+                    jobs = PathwaysJobController(
+                        self._informers, namespace=self._namespace, say=report, reconciles=self.reconciles
+                    )
                     work.append(jobs.run())
                 for done in await tasks.first_done(*work):
                     if done is not None:
                         await done
-        finally:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
-
-
-async def _follow(rivals: Rivals) -> None:
-    while True:
-        try:
-            await rivals.follow()
-        except ClusterError as error:
-            # Without the permission it can only hope that there is no other controller, and says so.
-            say(f"PathwaysJobs: cannot look for other controllers: {error}")
-            rivals.synced.set()
-        await asyncio.sleep(INTERVAL_SECONDS)
 
 
 async def _main(options: argparse.Namespace) -> int:
@@ -178,27 +172,28 @@ async def _main(options: argparse.Namespace) -> int:
             loop.add_signal_handler(number, stop.set)
     async with Client(auth.load(options.kubeconfig, options.context)) as client:
         where = f"namespace {options.namespace}" if options.namespace else "all namespaces"
-        say(f"sweeping {where} of {client.cluster.name}")
+        report(f"sweeping {where} of {client.cluster.name}")
         if options.once:
             for each in await leases.sweep(client, options.namespace):
-                say(f"deleted {each.kind} {each.namespace}/{each.job}: {each.reason} {each.error}".rstrip())
+                report(f"deleted {each.kind} {each.namespace}/{each.job}: {each.reason} {each.error}".rstrip())
             return 0
-        operator = Operator(client, options)
+        informers = Informers(client)
+        operator = Operator(informers, options)
         async with contextlib.AsyncExitStack() as stack:
             if options.metrics_port:
                 from pathways_jupyter.operator import metrics_server
 
                 serving = metrics_server.serving(
-                    client,
+                    informers,
                     options.metrics_port,
                     namespace=options.namespace,
                     is_ready=lambda: operator.election.server_answers,
                     reconciles=operator.reconciles,
-                    say=say,
+                    say=report,
                 )
-                say(f"metrics: {await stack.enter_async_context(serving)}")
+                report(f"metrics: {await stack.enter_async_context(serving)}")
             await operator.run(stop)
-    say("stopped")
+    report("stopped")
     return 0
 
 

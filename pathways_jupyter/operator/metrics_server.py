@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from pathways_jupyter.base.errors import ClusterError, PathwaysError
-from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.informer import Informers
 from pathways_jupyter.operator.cluster_state import ClusterState
 from pathways_jupyter.operator.job_controller import Reconciles
 from pathways_jupyter.service import metrics, unreadable
@@ -40,11 +40,11 @@ class ClusterMetrics:
     """
 
     def __init__(
-        self, client: Client, *, namespace: str = "", reconciles: Reconciles, say: Callable[[str], None]
+        self, informers: Informers, *, namespace: str = "", reconciles: Reconciles, say: Callable[[str], None]
     ) -> None:
-        self._client = client
+        self._client = informers.client
         self._reconciles = reconciles
-        self.state = ClusterState(client, namespace)
+        self.state = ClusterState(informers, namespace)
         self._say = say
         self._lock = asyncio.Lock()
         self._text = b""
@@ -101,7 +101,7 @@ class ClusterMetrics:
 
 @contextlib.asynccontextmanager
 async def serving(
-    client: Client,
+    informers: Informers,
     port: int,
     *,
     namespace: str = "",
@@ -120,7 +120,7 @@ async def serving(
     from aiohttp import web
     from prometheus_client import CONTENT_TYPE_LATEST
 
-    collected = ClusterMetrics(client, namespace=namespace, reconciles=reconciles, say=say)
+    collected = ClusterMetrics(informers, namespace=namespace, reconciles=reconciles, say=say)
 
     async def answer(request: web.Request) -> web.Response:
         return web.Response(body=await collected.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -12,20 +12,19 @@ back.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from pathways_jupyter.base import tasks
-from pathways_jupyter.base.errors import ApiError, ClusterError
-from pathways_jupyter.base.tasks import Backoff
-from pathways_jupyter.kube.client import Client
+from pathways_jupyter.base.errors import ApiError, ClusterError, PathwaysError
+from pathways_jupyter.kube.informer import Informers
 from pathways_jupyter.kube.objects import JOBS, LEASES, PODS, Object, Resource
-from pathways_jupyter.kube.watch import Change, ChangeType, watch
-from pathways_jupyter.operator.usage_recorder import UsageRecorder
+from pathways_jupyter.kube.watch import Change, ChangeType
 from pathways_jupyter.service import leases, names, proxy_job, untrusted
 
 INTERVAL_SECONDS = 30.0
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 15.0
+_KINDS = (LEASES, JOBS, PODS)
 _SHORTEST_PAUSE_SECONDS = 0.2
 
 
@@ -59,26 +58,24 @@ class Sweeper:
     Args:
       namespace: Empty for all.
       interval: Longest time between sweeps in seconds, for Jobs that never got a lease.
-      recorder: Gets each Lease as it changes.
       say: Called with each action, in words.
     """
 
     def __init__(
         self,
-        client: Client,
+        informers: Informers,
         *,
         namespace: str = "",
         interval: float = INTERVAL_SECONDS,
-        recorder: UsageRecorder,
         say: Callable[[str], None],
     ) -> None:
-        self._client = client
-        self._recorder = recorder
+        self._client = informers.client
+        self._informers = [informers.of(each, namespace=namespace, labels=names.SESSIONS) for each in _KINDS]
         self._say = say
         self._namespace = namespace
         self._interval = interval
         # By kind, namespace and name; of the pods only proxies that have lost their Job.
-        self._known: dict[Resource, dict[tuple[str, str], Object]] = {LEASES: {}, JOBS: {}, PODS: {}}
+        self._known: dict[Resource, dict[tuple[str, str], Object]] = {each: {} for each in _KINDS}
         self._synced: set[Resource] = set()
         # Whether all objects of a kind have become known since the last sweep.
         self._news = False
@@ -89,16 +86,20 @@ class Sweeper:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Sweep until `stop` is set."""
-        following = [asyncio.create_task(self._follow(each)) for each in self._known]
+        following = (each.follow(functools.partial(self._take, each.resource)) for each in self._informers)
+        for done in await tasks.first_done(self._sweep_until(stop), *following):
+            if done is not None:
+                await done
+
+    async def _sweep_until(self, stop: asyncio.Event) -> None:
         stopping = asyncio.create_task(stop.wait())
         try:
             while not stop.is_set():
                 await self._sweep()
                 await self._pause(stopping)
         finally:
-            for task in (*following, stopping):
-                task.cancel()
-            await asyncio.gather(*following, stopping, return_exceptions=True)
+            stopping.cancel()
+            await asyncio.gather(stopping, return_exceptions=True)
 
     async def _sweep(self) -> None:
         now, known = self._client.now(), self._known[LEASES]
@@ -159,20 +160,6 @@ class Sweeper:
                 self._say(f"Job {key} ({self._leases[key].whose}) is no longer reclaimable: its session is back")
         self._silent = silent
 
-    async def _follow(self, resource: Resource) -> None:
-        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
-        async for _ in backoff:
-            try:
-                async for change in watch(self._client, resource, namespace=self._namespace, labels=names.SESSIONS):
-                    backoff.reset()
-                    self._take(resource, change)
-            except ClusterError as error:
-                self._synced.discard(resource)
-                if resource is PODS and isinstance(error, ApiError) and error.status == 403:
-                    # An account of an older version: it sweeps Jobs.
-                    return
-                self._report_trouble(error)
-
     def _take(self, resource: Resource, change: Change) -> None:
         if change.type is ChangeType.SYNCED:
             self._synced.add(resource)
@@ -181,7 +168,9 @@ class Sweeper:
             self._report_trouble(None)
         elif change.type is ChangeType.LOST:
             self._synced.discard(resource)
-            self._report_trouble(change.error)
+            # An account of an older version, which may not read pods, sweeps Jobs.
+            if not (resource is PODS and isinstance(change.error, ApiError) and change.error.status == 403):
+                self._report_trouble(change.error)
         else:
             kept = None if change.type is ChangeType.DELETED else change.object
             if resource is PODS and kept is not None:
@@ -199,13 +188,11 @@ class Sweeper:
         key = "/".join(leases.place(lease))
         if kept is None:
             self._leases.pop(key, None)
-            self._recorder.forget(lease)
         else:
-            self._recorder.take(lease)
             self._leases[key] = _Lease.of(lease, self._client.now())
         self._changed.set()
 
-    def _report_trouble(self, error: ClusterError | None) -> None:
+    def _report_trouble(self, error: PathwaysError | None) -> None:
         text = str(error) if error is not None else ""
         if text != self._trouble:
             self._trouble = text

@@ -1,1 +1,1 @@
-"""What Pathways is in Kubernetes: the service's JobSet, the proxy Job and its Lease, and who holds which slice."""
+"""Pathways in Kubernetes: the service's JobSet, the proxy Job and its Lease, and who holds which slice."""

@@ -1,8 +1,9 @@
-"""What a check finds, and the checks that connecting, deploying a service and starting a lab share."""
+"""Findings of checks, and the checks that connecting, deploying a service and starting a lab share."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -10,7 +11,7 @@ from pathways_jupyter.base.errors import ApiError, PathwaysError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, LEASES, NETWORK_POLICIES, PATHWAYS_JOBS, PODS, Resource
-from pathways_jupyter.service import discovery, queues, untrusted
+from pathways_jupyter.service import discovery, leases, queues
 
 
 class Level(StrEnum):
@@ -101,6 +102,9 @@ QUEUE_NEEDS: tuple[Need, ...] = tuple(
     )
 )
 """Only for those who name a queue."""
+_KUEUE_NAMESPACE = "kueue-system"
+_KUEUE_LEASE = "c1f6bfd2.kueue.x-k8s.io"
+"""The Lease of its leader, by the name that all its releases give it."""
 
 
 async def jobsets(client: Client) -> Finding:
@@ -139,24 +143,36 @@ async def permission(client: Client, namespace: str, need: Need) -> Finding:
 
 
 async def queue(client: Client, namespace: str, name: str, priority: str = "") -> list[Finding]:
-    """Check a queue: that it is there and open, how much of its quota is free, and that Kueue handles JobSets."""
+    """Check a queue: that it is there and active, how much of its quota is used, and that Kueue handles JobSets."""
+    there = None
     try:
         there = await queues.check(client, namespace, name, priority)
-        used = "it may not be read" if there is None else await queues.quota(client, there)
+        used = "it may not be read" if there is None else await queues.usage(client, there)
+        found = Finding("queue", Level.OK, f"{name}: {used}")
     except PathwaysError as error:
-        return [failed("queue", error)]
-    found = Finding("queue", Level.OK, f"{name}: {used}")
-    conditions = ((there or {}).get("status") or {}).get("conditions") or ()
-    if closed := [each for each in conditions if each.get("type") == "Active" and each.get("status") == "False"]:
-        message = f"Queue {name} admits nothing: {untrusted.text(closed[0].get('message'))}."
-        found = Finding("queue", Level.FAIL, message, "Ask your cluster administrator.")
+        found = failed("queue", error)
+        if there is None:
+            return [found]
+    return [found, await _kueue(client)]
+
+
+async def _kueue(client: Client) -> Finding:
+    """Check that Kueue runs and handles JobSets, as far as these credentials may see that."""
+    lease = None
+    # Forbidden for most; of an installation that names it otherwise, nothing is known.
+    with contextlib.suppress(ApiError):
+        lease = await objects.find(client, LEASES, _KUEUE_LEASE, namespace=_KUEUE_NAMESPACE)
+    if lease is not None and leases.is_stale(lease, client.now()):
+        message = f"Kueue does not run: Lease {_KUEUE_NAMESPACE}/{_KUEUE_LEASE} is not renewed."
+        return Finding("kueue", Level.FAIL, message, f"Look for its pod: kubectl get pods -n {_KUEUE_NAMESPACE}.")
+    runs = "Kueue runs" if lease is not None else "whether Kueue runs may not be read"
     handled = await queues.handles_jobsets(client)
     if handled is None:
-        return [found, Finding("kueue", Level.OK, "whether Kueue handles JobSets is not known: it may not be read")]
+        return Finding("kueue", Level.OK, f"{runs}; whether it handles JobSets is not known: it may not be read")
     if handled:
-        return [found, Finding("kueue", Level.OK, "Kueue handles JobSets")]
+        return Finding("kueue", Level.OK, f"{runs}; it handles JobSets")
     hint = "Add jobset.x-k8s.io/jobset to integrations.frameworks in its ConfigMap kueue-manager-config."
-    return [found, Finding("kueue", Level.FAIL, "Kueue does not handle JobSets, which would wait for ever.", hint)]
+    return Finding("kueue", Level.FAIL, "Kueue does not handle JobSets, which would wait for ever.", hint)
 
 
 def failed(name: str, error: PathwaysError) -> Finding:

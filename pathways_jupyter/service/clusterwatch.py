@@ -21,10 +21,12 @@ from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ApiError, PathwaysError
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.clock import boot_seconds
 from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, PATHWAYS_JOBS, PODS, Resource
 from pathways_jupyter.kube.pods import logs
-from pathways_jupyter.kube.watch import ChangeType, watch
+from pathways_jupyter.kube.pulse import Pulse
+from pathways_jupyter.kube.watch import ChangeType, KnownObjects, only_identity, watch
 from pathways_jupyter.service import discovery, names
 from pathways_jupyter.service.feed import Feed, Message
 from pathways_jupyter.service.leasewatch import LeaseWatch
@@ -37,7 +39,7 @@ from pathways_jupyter.service.podstate import State
 from pathways_jupyter.service.tables import EMPTY, RowCache, Tables, differences, tables
 
 OUTLINE_KINDS = frozenset({JOBS, JOBSETS})
-"""What an outline is drawn from."""
+"""Kinds that an outline is drawn from."""
 OUTLINE_MIN_SLICES = 100
 """From so many slices on, an outline is drawn; with fewer, it would flicker for the moment until the pods are there."""
 
@@ -87,6 +89,8 @@ class ClusterWatch(Feed):
         self._outlined = asyncio.Event()
         # By the uid of the proxy's pod, with its name: the one that follows it, after a reconnect, has its own slices.
         self._placements: dict[str, tuple[str, Placement]] = {}
+        # That of the present attempt, or of the last one.
+        self._client: Client | None = None
         self._drawn: Drawn = {}
         self._rows: RowCache = {}
         self._tables: Tables = EMPTY
@@ -100,7 +104,7 @@ class ClusterWatch(Feed):
 
     @property
     def is_live(self) -> bool:
-        """Whether the tables show the cluster as it is now."""
+        """Return whether the tables show the cluster as it is now."""
         return bool(self._state["watch"] == "live")
 
     def _snapshot(self) -> Iterator[Message]:
@@ -134,8 +138,10 @@ class ClusterWatch(Feed):
         async for _ in self._backoff:
             try:
                 async with Client(self.cluster) as client, tasks.group() as group:
+                    self._client, pulse = client, Pulse(client)
+                    group.create_task(pulse.run())
                     for resource in RESOURCES:
-                        group.create_task(self._follow(client, resource))
+                        group.create_task(self._follow(client, resource, pulse))
                     group.create_task(self._draw(client))
                     group.create_task(self._leases.run(client, self.cluster.namespace))
             except PathwaysError as error:
@@ -152,16 +158,18 @@ class ClusterWatch(Feed):
             self._synced.clear()
             self._ready.set()
 
-    async def _follow(self, client: Client, resource: Resource) -> None:
+    async def _follow(self, client: Client, resource: Resource, pulse: Pulse) -> None:
         self._known.clear(resource)
-        if resource is PODS:
-            # The server answers the lists of one client in turn: with the pods' pages in between, the outline would
-            # take twice as long.
-            await self._outlined.wait()
-        changes = watch(client, resource, namespace=self.cluster.namespace, lean=True)
+        changes = watch(
+            client, resource, namespace=self.cluster.namespace, known=KnownObjects(only_identity), pulse=pulse
+        )
         try:
             async with contextlib.aclosing(changes):
                 async for change in changes:
+                    if resource is PODS:
+                        # Their first page comes with the other kinds, in one round trip. The server answers the lists
+                        # of one client in turn: with all pages in between, the outline would take twice as long.
+                        await self._outlined.wait()
                     changed = True
                     if change.type is ChangeType.LOST:
                         # Draw nothing until this kind is complete again, because the picture combines all kinds.
@@ -276,7 +284,9 @@ class ClusterWatch(Feed):
     def _publish_state(self, state: str, error: PathwaysError | None) -> None:
         """Publish the state of the watch, if it changed: ``loading``, ``live``, ``lost`` or ``failed``."""
         if self._state and self.is_live:
-            self._as_of = time.time()
+            # Not now: the server was silent for a while before it was noticed.
+            silent = boot_seconds() - self._client.last_received if self._client is not None else 0.0
+            self._as_of = time.time() - silent
         problem = error.to_json() if error is not None else None
         place = f"{self.cluster.name} / {self.cluster.namespace}"
         message = {"type": "watch", "watch": state, "problem": problem, "place": place}

@@ -1,4 +1,4 @@
-"""What a cluster must have before a service can be deployed in it; each check says how to fix what is missing."""
+"""Requirements of a cluster for a service; each check says how to fix what is missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import EVENTS, JOBSETS, NETWORK_POLICIES, NODES, PODS, Object
 from pathways_jupyter.service import checks, names
 from pathways_jupyter.service.checks import Finding, Level, Need
-from pathways_jupyter.service.service_jobset import ServiceSpec
+from pathways_jupyter.service.service_jobset import EXCLUSIVE, ServiceSpec
 
 ROLE = "pathways-platform"
 NEEDS: tuple[Need, ...] = tuple(
@@ -160,13 +160,18 @@ async def _slices(client: Client, spec: ServiceSpec, pools: Mapping[str, _Pool])
     if free < spec.slices:
         used = some([f"{name} by {service}" for name, service in taken.items()])
         message = f"Only {free} of {len(whole)} node pools for {instance} are free: {used}."
-        hint = "The other slices start when those services end, or when there are more node pools."
+        hint = (
+            "The other slices start when those services end, or when there are more node pools; with --no-wait this "
+            "command does not wait for that."
+        )
+        if _is_embedded(pools):
+            hint += f" Add them to the embedded cluster: {_with_spare(spec)}"
         return Finding("node pools", Level.WARN, message, hint)
     return Finding("node pools", Level.OK, f"{free} free for {instance}: {some(whole)}")
 
 
 async def _head(client: Client, spec: ServiceSpec, wanted: str, pools: Mapping[str, _Pool]) -> Finding:
-    """Check for a node for the head: JobSet places each head on a node of its own."""
+    """Check for a node for the head: Pathways' own tools make heads that JobSet places on a node of their own."""
     if wanted not in pools or not pools[wanted].nodes:
         others = [name for name, pool in pools.items() if name and not pool.accelerator and pool.nodes]
         hint = "Create one: gcloud container node-pools create POOL --machine-type=n2-standard-64 --num-nodes=1."
@@ -178,7 +183,8 @@ async def _head(client: Client, spec: ServiceSpec, wanted: str, pools: Mapping[s
     nodes = set(pools[wanted].nodes)
     # Also those of other namespaces, where they may be seen: exclusive placement is for the whole cluster.
     heads = await _running(client, spec, f"{names.REPLICATED_JOB_LABEL}={names.HEAD_JOB}")
-    taken = {str((pod.get("spec") or {}).get("nodeName")) for pod in heads} & nodes
+    exclusive = [pod for pod in heads if EXCLUSIVE in (pod["metadata"].get("annotations") or {})]
+    taken = {str((pod.get("spec") or {}).get("nodeName")) for pod in exclusive} & nodes
     if taken == nodes:
         more = (
             f"Add a node: gcloud container clusters resize CLUSTER --node-pool={wanted} --num-nodes={len(nodes) + 1}. "
@@ -189,7 +195,10 @@ async def _head(client: Client, spec: ServiceSpec, wanted: str, pools: Mapping[s
                 "Delete a service that is not needed: pathways-jupyter service delete NAME --local; or add nodes for "
                 f"another one to the embedded cluster: {_with_spare(spec)}"
             )
-        message = f"Each of the {count(len(nodes), 'node')} of node pool {wanted} runs the head of another service."
+        message = (
+            f"Each of the {count(len(nodes), 'node')} of node pool {wanted} runs the head of another service or job, "
+            f"whose annotation {EXCLUSIVE} keeps every other head away."
+        )
         return Finding("head", Level.FAIL, message, more)
     return Finding("head", Level.OK, f"node pool {wanted} has {count(len(nodes - taken), 'free node')}")
 

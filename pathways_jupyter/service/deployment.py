@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import re
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ApiError, ConfigError, PathwaysError, ServiceError
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.base.text import count, parse_whole_number
+from pathways_jupyter.base.text import count, parse_seconds, parse_whole_number
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, NETWORK_POLICIES, PODS, Object
@@ -20,13 +21,14 @@ from pathways_jupyter.service import deploychecks, names, networkpolicy, queues,
 from pathways_jupyter.service.checks import Finding, Level
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Service
-from pathways_jupyter.service.rollout import Step, StepKind
+from pathways_jupyter.service.rollout import RolloutStep, StepKind
 from pathways_jupyter.service.service_jobset import ServiceSpec
 
 HEAD_POOL = "cpu-np"
 """The node pool for heads in clusters that Pathways' own tools set up."""
 ANY_POOL = "any"
 REMOVAL_SECONDS = 120.0
+_FLAG = re.compile(r"--[a-zA-Z]\w*(=.*)?")
 
 
 def plan(values: Mapping[str, Any], *, jax: str) -> ServiceSpec:
@@ -75,12 +77,19 @@ def plan(values: Mapping[str, Any], *, jax: str) -> ServiceSpec:
         max_restarts=number("max_restarts", ServiceSpec.max_restarts),
         max_slice_restarts=number("max_slice_restarts", ServiceSpec.max_slice_restarts),
         head_node_selector={} if pool == ANY_POOL else {names.NODEPOOL_LABEL: pool},
+        resource_manager_flags=_flags("--resource-manager-options", values.get("resource_manager_options")),
+        worker_flags=_flags("--worker-options", values.get("worker_options")),
         host_network=host_network,
         nodes=tuple(address_range(each) for each in nodes),
         labels={
             names.SERVICE_LABEL: name,
             **queues.labels(str(values.get("queue") or ""), str(values.get("priority") or "")),
         },
+        annotations=(
+            {names.SUSPEND_AFTER_ANNOTATION: f"{parse_seconds('--suspend-after', idle):.0f}"}
+            if (idle := values.get("suspend_after"))
+            else {}
+        ),
     )
     # Raises for a name that does not fit.
     service_jobset.manifest(spec)
@@ -131,7 +140,7 @@ async def run(
     skip_checks: bool = False,
     follow: bool = True,
     seconds: float = rollout.TIMEOUT_SECONDS,
-) -> AsyncGenerator[Finding | Step, None]:
+) -> AsyncGenerator[Finding | RolloutStep, None]:
     """Deploy a service; yield the findings of the checks, then the steps of its start.
 
     Args:
@@ -156,7 +165,7 @@ async def run(
         )
     # From here on an interrupt leaves the service: it starts without this process too.
     await create(client, spec)
-    yield Step(StepKind.DONE, f"Service {spec.name} is created in namespace {spec.namespace}.", 0, spec.slices)
+    yield RolloutStep(StepKind.DONE, f"Service {spec.name} is created in namespace {spec.namespace}.", 0, spec.slices)
     if follow:
         async with contextlib.aclosing(rollout.follow(client, spec.namespace, spec.name, seconds=seconds)) as steps:
             async for step in steps:
@@ -169,7 +178,7 @@ async def find_to_delete(client: Client, namespace: str, name: str) -> tuple[Ser
     Raises:
       ServiceError: There is no such service.
     """
-    ((found, picture),) = await status.fetch_with_services(client, namespace, name)
+    ((found, picture),) = await status.fetch_with_services(client, namespace, name, logs=False)
     about = f"{count(found.slices, 'slice')} of {found.instance_type}" if found.instance_type else "a service"
     users = [str(each) for each in picture.holders]
     used = f" {', '.join(users)} {'uses' if len(users) == 1 else 'use'} it, and would lose it." if users else ""
@@ -233,6 +242,16 @@ def _image(option: str, value: Any) -> str:
     if any(character.isspace() for character in text):
         raise ConfigError(f"{option} {text!r} is not an image.", hint="For example: HOST/PROJECT/REPOSITORY/NAME:TAG.")
     return text
+
+
+def _flags(option: str, values: Any) -> tuple[str, ...]:
+    flags = tuple(values or ())
+    if wrong := [each for each in flags if not _FLAG.fullmatch(each)]:
+        raise ConfigError(
+            f"{option} {wrong[0]!r} is not a flag of a program.",
+            hint=f"Write each as {option}=--NAME=VALUE, such as {option}=--enable_gcs_olm=false.",
+        )
+    return flags
 
 
 def address_range(text: str) -> str:

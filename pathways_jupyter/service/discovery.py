@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pathways_jupyter.base.errors import ApiError, ServiceError
+from pathways_jupyter.base.errors import ApiError, CapacityError, ServiceError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
@@ -37,6 +37,7 @@ class ServiceInfo:
       embedded: Name of its embedded cluster; empty on a real cluster.
       created: When its JobSet was created, in seconds since the epoch.
       queue: The queue of Kueue's from which it has its chips; empty for none.
+      suspend_after: Seconds without use after which its sessions are suspended at the latest; 0 for never.
     """
 
     name: str
@@ -53,6 +54,7 @@ class ServiceInfo:
     embedded: str = ""
     created: float = 0.0
     queue: str = ""
+    suspend_after: float = 0.0
 
 
 async def list_services(client: Client, namespace: str) -> tuple[ServiceInfo, ...]:
@@ -84,6 +86,25 @@ async def find(client: Client, namespace: str, wanted: str = "", *, instances: C
       ApiError: Reading JobSets is forbidden.
       ClusterError: The server could not be reached.
     """
+    found = await candidates(client, namespace, wanted, instances=instances)
+    if len(found) == 1:
+        return found[0]
+    place, listed = names.service_of(wanted)[1] or namespace, ", ".join(each.name for each in found)
+    if instances:
+        raise ServiceError(
+            f"There are several Pathways services in namespace {place} with slices of {', '.join(sorted(instances))}.",
+            hint=advice("Choose one with {service}: {listed}.", listed=listed),
+        )
+    raise ServiceError(f"There are several Pathways services in namespace {place}.", hint=f"Choose one: {listed}.")
+
+
+async def candidates(
+    client: Client, namespace: str, wanted: str = "", *, instances: Collection[str] = ()
+) -> tuple[ServiceInfo, ...]:
+    """Return the services among which :func:`find` needs a name, or an instance type, to choose; usually one.
+
+    Raises: See :func:`find`; there is no such service.
+    """
     name, within = names.service_of(wanted)
     place = within or namespace
     if name:
@@ -91,49 +112,56 @@ async def find(client: Client, namespace: str, wanted: str = "", *, instances: C
         found = await objects.find(client, JOBSETS, name, namespace=place)
         described = describe(found) if found is not None else None
         if described is not None and (wanted == described.name or same_address(wanted, described.address)):
-            return described
+            return (described,)
     known = await list_services(client, place)
     exact = [each for each in known if wanted in {"", each.name, each.address}]
     if len(exact) == 1:
-        return exact[0]
-    listed = ", ".join(each.name for each in known)
+        return (exact[0],)
     if not known:
         raise ServiceError(
             f"There is no Pathways service in namespace {place}.",
             hint=advice("Check {namespace} and {context}, or ask your cluster administrator to start a service."),
         )
-    if not wanted:
-        return _only_one(known, instances, place)
-    raise ServiceError(
-        f"There is no Pathways service {wanted} in namespace {place}.", hint=f"Services there: {listed}."
-    )
-
-
-def _only_one(known: Sequence[ServiceInfo], instances: Collection[str], place: str) -> ServiceInfo:
-    """Return the only one of several services that has slices of `instances`.
-
-    Raises:
-      ServiceError: There are several, or none.
-    """
+    if wanted:
+        listed = ", ".join(each.name for each in known)
+        raise ServiceError(
+            f"There is no Pathways service {wanted} in namespace {place}.", hint=f"Services there: {listed}."
+        )
     # A service that does not say its type may have any.
     fitting = [each for each in known if not each.instance_type or set(instances) <= {each.instance_type}]
-    usable = [each for each in fitting if not each.ended] or fitting
-    if instances and len(usable) == 1:
-        return usable[0]
-    types = ", ".join(sorted(instances))
-    if instances and not fitting:
+    if not fitting:
         offered = ", ".join(f"{each.name} ({each.instance_type})" for each in known)
         raise ServiceError(
-            f"No Pathways service in namespace {place} has slices of {types}.", hint=f"There: {offered}."
+            f"No Pathways service in namespace {place} has slices of {', '.join(sorted(instances))}.",
+            hint=f"There: {offered}.",
         )
-    listed = ", ".join(each.name for each in usable)
-    some = f" with slices of {types}" if instances else ""
-    raise ServiceError(
-        f"There are several Pathways services in namespace {place}{some}.",
-        hint=f"Choose one: {listed}."
-        if not instances
-        else advice("Choose one with {service}: {listed}.", listed=listed),
-    )
+    return tuple([each for each in fitting if not each.ended] or fitting) if instances else known
+
+
+def check(service: ServiceInfo, instances: Mapping[str, int]) -> None:
+    """Raise if `service` can never provide slices of `instances`, however long one waits.
+
+    Raises:
+      ServiceError: It has ended, or has slices of another type.
+      CapacityError: It has fewer.
+    """
+    if service.ended:
+        raise has_ended(service)
+    offered = service.instance_type
+    if other := [each for each in instances if offered and each != offered]:
+        raise ServiceError(
+            f"Service {service.name} has slices of {offered}, not {', '.join(other)}.",
+            hint=advice(
+                "Ask for {tpu:{offered}=N}, with N up to {most}, or for another service.",
+                offered=offered,
+                most=service.slices,
+            ),
+        )
+    if (requested := sum(instances.values())) > service.slices:
+        raise CapacityError(
+            f"Service {service.name} has {service.slices} slices in all, but {requested} were requested.",
+            hint=f"Ask for up to {service.slices}.",
+        )
 
 
 def of_jobsets(jobsets: Sequence[Object]) -> tuple[ServiceInfo, ...]:
@@ -197,6 +225,7 @@ def read(found: Object, *, own: bool = False) -> ServiceInfo | None:
         embedded=untrusted.label(found, names.EMBEDDED_LABEL),
         created=objects.created(found),
         queue=queues.queue_of(found),
+        suspend_after=untrusted.suspend_after(found),
     )
 
 
@@ -211,7 +240,7 @@ def flags(container: Mapping[str, Any]) -> dict[str, str]:
 
 
 def same_address(one: str, other: str) -> bool:
-    """Whether two addresses mean the same resource manager, with a short or a full DNS name."""
+    """Return whether two addresses mean the same resource manager, with a short or a full DNS name."""
     if one == other:
         return True
     name, namespace = names.service_of(one)

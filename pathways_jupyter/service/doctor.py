@@ -7,15 +7,20 @@ reported as failed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from pathways_jupyter.base import distance
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ApiError, PathwaysError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import count, some
 from pathways_jupyter.kube import auth, objects
-from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.client import Client, Json, Query
+from pathways_jupyter.kube.clock import boot_seconds
+from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, LEASES, NAMESPACES, NETWORK_POLICIES, NODES, PODS, Resource
 from pathways_jupyter.service import (
     checks,
@@ -32,6 +37,7 @@ from pathways_jupyter.service.checks import NEEDS, Finding, Level, Need, failed,
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.images import Versions, differences, of_image
 from pathways_jupyter.service.lab.manifests import SERVICE_ACCOUNTS
+from pathways_jupyter.service.model import Service
 from pathways_jupyter.service.pathwaysjob import installation
 from pathways_jupyter.service.podstate import State
 
@@ -94,24 +100,49 @@ async def examine(
         return (failed("cluster", error), *here)
     found.append(Finding("cluster", Level.OK, f"{cluster.name} at {cluster.server}"))
     namespace = config.namespace or cluster.namespace
-    async with Client(cluster, patience=0) as client:
-        # One after the other: without an answer, or with refused credentials, every further check would fail too.
-        for check in (_reach, _credentials):
-            found.append(await check(client))
-            if found[-1].level is Level.FAIL:
-                return (*found, *here)
-        served = await jobsets(client)
-        needs = (*NEEDS, *further, *(checks.QUEUE_NEEDS if config.queue else ()))
-        needed = await asyncio.gather(*(permission(client, namespace, need) for need in needs))
-        found += [served, *needed]
-        if served.level is not Level.FAIL:
-            found += await _service(client, namespace, config, versions or Versions())
-        if config.queue:
-            found += await checks.queue(client, namespace, config.queue, config.priority)
-        found += await _network(client, namespace)
-        found += await _unreadable(client, namespace)
-        found += await _operator(client, namespace)
-        return (*found, await _leftovers(client, namespace, leftovers))
+    needs = (*NEEDS, *further, *(checks.QUEUE_NEEDS if config.queue else ()))
+    async with _ReadOnce(cluster, patience=0) as client:
+        queue = checks.queue(client, namespace, config.queue, config.priority) if config.queue else _nothing()
+        # All at once, as each round trip to a distant cluster is felt.
+        (reached, accepted, served, left), needed, listed = await asyncio.gather(
+            asyncio.gather(
+                _reach(client), _credentials(client), jobsets(client), _leftovers(client, namespace, leftovers)
+            ),
+            asyncio.gather(*(permission(client, namespace, need) for need in needs)),
+            asyncio.gather(
+                _service(client, namespace, config, versions or Versions()),
+                queue,
+                _network(client, namespace),
+                _unreadable(client, namespace),
+                _operator(client, namespace),
+            ),
+        )
+    for finding in (reached, accepted):
+        found.append(finding)
+        # Without an answer, or with refused credentials, everything else has failed too.
+        if finding.level is Level.FAIL:
+            return (*found, *here)
+    # Without JobSets there is no service either.
+    rest = listed if served.level is not Level.FAIL else listed[1:]
+    return (*found, served, *needed, *(each for kind in rest for each in kind), left)
+
+
+class _ReadOnce(Client):
+    """A client whose checks share what they read: it requests each object and list once."""
+
+    def __init__(self, cluster: Cluster, *, patience: float) -> None:
+        super().__init__(cluster, patience=patience)
+        self._answers: dict[tuple[str, ...], asyncio.Task[Json]] = {}
+
+    async def get(self, path: str, *, query: Query | None = None) -> Json:
+        key = path, *map("=".join, sorted((query or {}).items()))
+        if key not in self._answers:
+            self._answers[key] = asyncio.create_task(super().get(path, query=query))
+        return await asyncio.shield(self._answers[key])
+
+
+async def _nothing() -> list[Finding]:
+    return []
 
 
 async def _reach(client: Client) -> Finding:
@@ -122,13 +153,17 @@ async def _reach(client: Client) -> Finding:
         return failed("credentials" if error.status == 401 else "reachable", error)
     except PathwaysError as error:
         return failed("reachable", error)
-    return Finding("reachable", Level.OK, f"Kubernetes {version.get('gitVersion', 'of unknown version')}")
+    # Not shared: its answer takes one round trip, on a connection that is open.
+    sent = boot_seconds()
+    with contextlib.suppress(PathwaysError):
+        await client.request("GET", "/version")
+    far = distance.outlook(boot_seconds() - sent)
+    return Finding("reachable", Level.OK, f"Kubernetes {version.get('gitVersion', 'of unknown version')}, {far}")
 
 
 async def _credentials(client: Client) -> Finding:
     """Check that the cluster accepts the credentials; `/version`, read before, is public."""
     try:
-        await objects.allowed(client, "list", PODS, namespace=client.namespace)
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
         who = await client.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
         name = ((who.get("status") or {}).get("userInfo") or {}).get("username", "")
@@ -143,17 +178,48 @@ async def _credentials(client: Client) -> Finding:
 
 
 async def _service(client: Client, namespace: str, config: ConnectConfig, here: Versions) -> list[Finding]:
-    """Check the service, its slices, and that its images fit this environment."""
+    """Check the service that connecting would choose; where its type will decide, all that it may choose."""
+
+    async def find() -> tuple[ServiceInfo, ...]:
+        if not (wanted := config.instances):
+            return await discovery.candidates(client, namespace, config.service)
+        service = await discovery.find(client, namespace, config.service, instances=wanted)
+        discovery.check(service, wanted)
+        return (service,)
+
     try:
-        service = await discovery.find(client, namespace, config.service)
+        pairs = await status.draw_services(client, names.service_of(config.service)[1] or namespace, find())
     except PathwaysError as error:
         return [failed("service", error)]
-    # They need no further permission, so they are said also where the pods may not be listed.
+    known, found = [each for each, _ in pairs], [_one_service(*each, config, here) for each in pairs]
+    if len(found) == 1:
+        return found[0]
+    works = [all(finding.level is not Level.FAIL for finding in each) for each in found]
+    chosen = [finding for each in found for finding in each]
+    if any(works):
+        # A notebook can connect to another one.
+        chosen = [replace(each, level=Level.WARN) if each.level is Level.FAIL else each for each in chosen]
+    return [_choice(known), *chosen]
+
+
+def _choice(known: Sequence[ServiceInfo]) -> Finding:
+    """Say how connecting chooses one of several services."""
+    types = Counter(each.instance_type for each in known)
+    listed = some([f"{each.name} ({each.instance_type or 'of an unknown type'})" for each in known])
+    message = f"There are {len(known)} services: {listed}."
+    if max(types.values()) == 1 and "" not in types:
+        return Finding("service", Level.OK, f"{message} Connecting chooses by the type of slice.")
+    return Finding(
+        "service",
+        Level.WARN,
+        f"{message} The type of slice does not decide between all of them.",
+        advice("Name one with {service}."),
+    )
+
+
+def _one_service(service: ServiceInfo, drawn: Service, config: ConnectConfig, here: Versions) -> list[Finding]:
+    """Check a service, its slices, and that its images fit this environment."""
     images = tuple(_images(service, here, config))
-    try:
-        (drawn,) = await status.fetch(client, service.namespace, service.name)
-    except PathwaysError as error:
-        return [failed("service", error), *images]
     if service.ended:
         return [failed("service", discovery.has_ended(service)), *images]
     head = Finding("service", Level.OK, f"{service.name} at {service.address}")
@@ -244,19 +310,20 @@ async def _unreadable(client: Client, namespace: str) -> list[Finding]:
 
 async def _operator(client: Client, namespace: str) -> list[Finding]:
     """Check that an installed operator lives; no finding where none is installed, or without the permission to look."""
-    for place in dict.fromkeys((installation.NAMESPACE, namespace)):
-        try:
-            lease = await objects.find(client, LEASES, names.OPERATOR_LEASE, namespace=place)
-        except PathwaysError:
+    places = dict.fromkeys((installation.NAMESPACE, namespace))
+    looks = (objects.find(client, LEASES, names.OPERATOR_LEASE, namespace=each) for each in places)
+    for place, lease in zip(places, await asyncio.gather(*looks, return_exceptions=True), strict=True):
+        if lease is None or isinstance(lease, PathwaysError):
             continue
-        if lease is not None and not leases.is_stale(lease, client.now()):
+        if isinstance(lease, BaseException):
+            raise lease
+        if not leases.is_stale(lease, client.now()):
             return [Finding("operator", Level.OK, f"an operator in namespace {place} renews its Lease")]
-        if lease is not None:
-            message = (
-                f"No operator renews Lease {place}/{names.OPERATOR_LEASE}: PathwaysJobs stay pending, and proxies of "
-                "dead sessions hold their slices until the next connect."
-            )
-            return [Finding("operator", Level.WARN, message, f"Look for its pod: kubectl get pods -n {place}")]
+        message = (
+            f"No operator renews Lease {place}/{names.OPERATOR_LEASE}: PathwaysJobs stay pending, and proxies of "
+            "dead sessions hold their slices until the next connect."
+        )
+        return [Finding("operator", Level.WARN, message, f"Look for its pod: kubectl get pods -n {place}")]
     return []
 
 

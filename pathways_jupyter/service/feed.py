@@ -32,7 +32,7 @@ class Feed(ABC):
     """
 
     keeps_running = False
-    """Whether it goes on without listeners, until :meth:`stop`."""
+    """True if it goes on without listeners, until :meth:`stop`."""
 
     def __init__(self) -> None:
         self._listeners: set[Listener] = set()
@@ -50,7 +50,7 @@ class Feed(ABC):
 
     @property
     def has_listeners(self) -> bool:
-        """Whether anyone listens."""
+        """Return whether there are listeners."""
         return bool(self._listeners)
 
     def add(self, listener: Listener) -> None:

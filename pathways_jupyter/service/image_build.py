@@ -8,8 +8,10 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
-from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.base.errors import ConfigError, PathwaysError
+from pathways_jupyter.base.text import reason, some
 
 _RUNNERS = ("docker", "podman")
 
@@ -41,14 +43,35 @@ class Plan:
         return [shlex.join(command) for command in self.commands]
 
 
-def plan(image: str, base: str, folder: Path, files: Mapping[str, str | bytes], *, push: bool) -> Plan:
-    """Return how to build an image here; writes nothing."""
+def plan(
+    image: str,
+    base: str,
+    folder: Path,
+    files: Mapping[str, str | bytes],
+    *,
+    push: bool,
+    secrets: Mapping[str, Path] = MappingProxyType({}),
+) -> Plan:
+    """Return how to build an image here; writes nothing.
+
+    Args:
+      secrets: Files that the build may mount and the image does not keep, by the name that the Dockerfile uses.
+
+    Raises:
+      ConfigError: The folder has other files, which would become part of the build context.
+    """
+    others = sorted(each.name for each in folder.iterdir() if each.name not in files) if folder.is_dir() else []
+    if others:
+        raise ConfigError(
+            f"{folder} has other files, which would go to the build: {some(others)}.",
+            hint="Name a new directory with --folder.",
+        )
     runner, problem = _runner()
     program = runner or _RUNNERS[0]
-    commands: list[tuple[str, ...]] = [(program, "build", "--platform", "linux/amd64", "--tag", image, str(folder))]
-    if push:
-        commands.append((program, "push", image))
-    return Plan(image, base, folder, files, tuple(commands), runner, problem)
+    mounted = [word for name, path in secrets.items() for word in ("--secret", f"id={name},src={path}")]
+    build = (program, "build", "--platform", "linux/amd64", *mounted, "--tag", image, str(folder))
+    commands = (build, (program, "push", image)) if push else (build,)
+    return Plan(image, base, folder, files, commands, runner, problem)
 
 
 def write(planned: Plan) -> list[Path]:
@@ -91,6 +114,6 @@ def _runner() -> tuple[str, str]:
             info = subprocess.run([name, "info"], capture_output=True, text=True, check=False)
             if info.returncode == 0:
                 return name, ""
-            said = info.stderr.strip().splitlines() or [f"exit code {info.returncode}"]
-            problems.append(f"{name} is installed here, but does not work: {said[-1].removeprefix('ERROR: ')}")
+            said = reason(info.stderr, f"exit code {info.returncode}").removeprefix("ERROR: ")
+            problems.append(f"{name} is installed here, but does not work: {said}.")
     return "", " ".join(problems) or "neither docker nor podman is installed here."

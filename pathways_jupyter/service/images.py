@@ -63,7 +63,7 @@ def differences(wanted: Versions, found: Versions) -> tuple[str, ...]:
 
 
 def agree(one: str, other: str, *, parts: int | None = None) -> bool:
-    """Whether two versions agree in the components that both have, or in the first `parts` of them.
+    """Return whether two versions agree in the components that both have, or in the first `parts` of them.
 
     3.12 agrees with 3.12.4, and with two parts 3.12.1 does too.
     """

@@ -1,4 +1,4 @@
-"""The proxy of a headless PathwaysJob, to which notebooks attach: whether there is one, where, and why it is gone."""
+"""The proxy of a headless job, to which notebooks attach: whether there is one, where, and why it is gone."""
 
 from __future__ import annotations
 
@@ -29,11 +29,13 @@ class JobProxy:
     Attributes:
       pod: The pod's manifest.
       port: The port on which the proxy listens.
+      demands_alts: Whether on Google Cloud it accepts only clients with ALTS, which the tunnel does not have.
     """
 
     job: JobInfo
     pod: Object
     port: int
+    demands_alts: bool
 
 
 def head_labels(name: str) -> str:
@@ -126,11 +128,17 @@ async def _proxy(client: Client, info: JobInfo) -> JobProxy:
     """Return the proxy of a running job; waits for the pod that replaces one that is being deleted."""
     async for _ in Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS):
         listed = (await objects.list_(client, PODS, namespace=info.namespace, labels=head_labels(info.name))).items
-        own = (each for each in listed if untrusted.Part.of(each) and not each["metadata"].get("deletionTimestamp"))
+        own = (
+            each
+            for each in listed
+            if untrusted.JobSetPosition.of(each) and not each["metadata"].get("deletionTimestamp")
+        )
         if (newest := objects.newest(own)) is not None:
             containers = newest["spec"].get("containers") or ()
             proxy: Object = next((each for each in containers if each["name"] == names.PROXY_CONTAINER), {})
-            return JobProxy(info, newest, int(discovery.flags(proxy).get("server_port") or names.PROXY_PORT))
+            port = int(discovery.flags(proxy).get("server_port") or names.PROXY_PORT)
+            variables = {each.get("name"): each.get("value") for each in proxy.get("env") or ()}
+            return JobProxy(info, newest, port, variables.get(names.INSECURE_CREDENTIALS) != "true")
         # No pod at all: the job's condition may be older than what was done to the job.
         if await _is_suspended(client, info):
             raise _suspended(info.name)
@@ -139,7 +147,7 @@ async def _proxy(client: Client, info: JobInfo) -> JobProxy:
 
 
 async def _is_suspended(client: Client, job: JobInfo) -> bool:
-    """Whether a job is suspended: its JobSet is before its pods are deleted, and the job's condition says so after."""
+    """Return whether a job is suspended, by its JobSet before its pods are deleted, and by its condition after."""
     jobset = await objects.find(client, JOBSETS, job.name, namespace=job.namespace)
     return jobset is not None and bool(jobset["spec"].get("suspend"))
 

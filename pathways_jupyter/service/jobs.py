@@ -1,7 +1,7 @@
-"""PathwaysJobs as a user works with them: list, look at, follow, read logs, suspend, resume, delete.
+"""Jobs as a user works with them: list, look at, follow, read logs, suspend, resume, delete.
 
-:mod:`.pathwaysjob.submission` creates them. Where a cluster has only JobSet, a job is the JobSet that this package has
-expanded it into; :func:`find` and the commands on a job's name work for both.
+A job is a PathwaysJob, which :mod:`.pathwaysjob.submission` creates, or a JobSet of the same shape: one into which this
+package has expanded a job where a cluster has only JobSet, or one of Google's tools. All commands work for both.
 """
 
 from __future__ import annotations
@@ -18,45 +18,45 @@ from pathways_jupyter.kube import objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import EVENTS, JOBSETS, PATHWAYS_JOBS, PODS, Object, Resource
 from pathways_jupyter.kube.watch import ChangeType, watch
-from pathways_jupyter.service import names, queues, untrusted
-from pathways_jupyter.service.logs import newest_pod
-from pathways_jupyter.service.pathwaysjob import conditions, description, expansion, fields
+from pathways_jupyter.service import job_parts, names, queues
+from pathways_jupyter.service.job_parts import JobParts
+from pathways_jupyter.service.pathwaysjob import conditions, description, fields
 from pathways_jupyter.service.pathwaysjob.description import (
     EventInfo,
     JobInfo,
     PodInfo,
     event_info,
+    is_job,
     job_info,
     main_container,
     pod_info,
 )
-from pathways_jupyter.service.podstate import FATAL_REASONS
 
-_CONTAINERS = {
-    "main": (names.HEAD_JOB, ""),
-    "rm": (names.HEAD_JOB, names.RESOURCE_MANAGER_CONTAINER),
-    "proxy": (names.HEAD_JOB, names.PROXY_CONTAINER),
-    "worker": (names.WORKER_JOB, names.WORKER_CONTAINER),
-}
-"""Where the log of each program of a job is: the part of the job, and the container."""
 OVER = frozenset({conditions.COMPLETED, conditions.FAILED})
 _ENDED_PODS = frozenset({"Succeeded", "Failed"})
 _SHOWN_EVENTS = 10
 _TRACEBACK_LINES = 200
 """Last lines of a failed program's log, in which its error is looked for."""
+_WARNINGS = "type=Warning"
+"""The field selector of events that say what went wrong."""
 _PAUSE_SECONDS = 0.5
-"""Shortest time between two pictures: each takes three requests, and a starting job changes many times a second."""
+"""Shortest time between two pictures: each takes four requests, and a starting job changes many times a second."""
 _CREATION_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class JobPicture:
-    """Everything that is known about a job."""
+    """Everything that is known about a job.
+
+    Attributes:
+      waits: Why parts of it do not start; empty if all are only starting, run, or are over.
+    """
 
     job: JobInfo
     conditions: tuple[Mapping[str, Any], ...]
     pods: tuple[PodInfo, ...]
     events: tuple[EventInfo, ...]
+    waits: str = ""
 
 
 async def list_jobs(client: Client, namespace: str) -> tuple[JobInfo, ...]:
@@ -74,7 +74,7 @@ async def list_jobs(client: Client, namespace: str) -> tuple[JobInfo, ...]:
     jobs, jobsets = await asyncio.gather(listed(PATHWAYS_JOBS), listed(JOBSETS))
     found = [job_info(each) for each in jobs]
     mine = {each.name for each in found}
-    found += [job_info(each) for each in jobsets if _is_job(JOBSETS, each) and each["metadata"]["name"] not in mine]
+    found += [job_info(each) for each in jobsets if is_job(each) and each["metadata"]["name"] not in mine]
     return tuple(sorted(found, key=lambda each: (-each.created, each.name)))
 
 
@@ -84,58 +84,68 @@ async def find(client: Client, name: str, *, namespace: str) -> JobInfo:
     Raises:
       ServiceError: There is none of that name.
     """
-    return job_info(await _get(client, name, namespace))
+    return job_info((await _get(client, name, namespace))[0])
 
 
 async def picture(client: Client, name: str, *, namespace: str, events: bool = True) -> JobPicture:
     """Return everything about a job.
 
     Args:
-      events: False to leave them out: they cost a list of those of the whole namespace.
+      events: False to leave them out: they cost a list of those of the whole namespace. Warnings are read anyway
+        while parts of the job are missing, because nothing else says why.
 
     Raises:
       ServiceError: There is none of that name.
     """
-    # The job first: its pods have failed by the time at which it has.
-    manifest = await _get(client, name, namespace)
-    listed = await objects.list_(client, PODS, namespace=namespace, labels=f"{names.JOBSET_NAME_LABEL}={name}")
-    seen = (await objects.list_(client, EVENTS, namespace=namespace)).items if events else ()
-    own = [each for each in listed.items if untrusted.Part.of(each)]
-    about = (name, *(pod["metadata"]["name"] for pod in own))
-    found = [(event_info(each), each) for each in seen if (each.get("involvedObject") or {}).get("name") in about]
+    seen: Sequence[Object] = ()
+    # The job before its pods, which have failed by the time at which it has.
+    if events:
+        (manifest, jobset), listed = await asyncio.gather(
+            _get(client, name, namespace), objects.list_(client, EVENTS, namespace=namespace)
+        )
+        seen = listed.items
+    else:
+        manifest, jobset = await _get(client, name, namespace)
+    parts = await job_parts.fetch(client, manifest, jobset)
+    if not events and parts.lacking:
+        # They only explain, so that without the permission a job is followed anyway.
+        with contextlib.suppress(ApiError):
+            seen = (await objects.list_(client, EVENTS, namespace=namespace, fields=_WARNINGS)).items
+    uids = parts.uids
+    found = [(event_info(each), each) for each in seen if (each.get("involvedObject") or {}).get("uid") in uids]
     # Many have whole seconds; within one, the order is that in which the API server received them.
     found.sort(key=lambda pair: (int(pair[0].time), int(pair[1]["metadata"].get("resourceVersion") or 0)))
-    info = await _with_reason(client, manifest, own)
-    if info.queue and info.state in {conditions.PENDING, conditions.SUSPENDED}:
-        is_jobset = manifest["kind"] == JOBSETS.kind
-        jobset = manifest if is_jobset else await objects.find(client, JOBSETS, name, namespace=namespace)
-        if jobset is not None and (waits := await queues.waiting(client, jobset)):
-            info = replace(info, reason=waits)
+    info, waits = job_info(manifest), ""
+    if info.state in {conditions.PENDING, conditions.RUNNING}:
+        waits = description.stuck(parts.pods) or description.refused([each for _, each in found], parts.lacking)
+        info = replace(info, reason=waits or info.reason)
+    elif info.state == conditions.FAILED:
+        info = replace(info, reason=await _failure(client, info, parts))
+    queued = parts.jobset if info.queue and info.state in {conditions.PENDING, conditions.SUSPENDED} else None
+    if queued is not None and (why := await queues.waiting(client, queued)):
+        info, waits = replace(info, reason=why), why
     return JobPicture(
         info,
         tuple((manifest.get("status") or {}).get("conditions") or ()),
-        tuple(sorted((pod_info(each) for each in own), key=lambda each: each.role)),
-        tuple(event for event, _ in found[-_SHOWN_EVENTS:]),
+        tuple(sorted((pod_info(each) for each in parts.pods), key=lambda each: each.role)),
+        tuple(event for event, _ in found[-_SHOWN_EVENTS:]) if events else (),
+        waits,
     )
 
 
-async def _with_reason(client: Client, manifest: Object, listed: Sequence[Object]) -> JobInfo:
-    """Describe a job, with what its pods say of why it does not start or has failed."""
-    info = job_info(manifest)
-    if info.state in {conditions.PENDING, conditions.RUNNING}:
-        return replace(info, reason=description.stuck(listed) or info.reason)
-    failed = None
-    if info.state == conditions.FAILED:
-        failed = description.failure(listed, info.reason, main=main_container(manifest))
+async def _failure(client: Client, info: JobInfo, parts: JobParts) -> str:
+    """Return why a job has failed, as the container says that made it fail."""
+    failed = description.failure(parts.pods, info.reason, main=main_container(parts.manifest))
     if failed is None:
-        return info
+        return info.reason
     lines: list[str] = []
-    # Without the log, the exit code is the reason.
-    with contextlib.suppress(ClusterError):
-        pod, container = failed.pod, failed.container
-        found = pods.logs(client, pod, namespace=info.namespace, container=container, tail=_TRACEBACK_LINES)
-        lines = [line async for line in found]
-    return replace(info, reason=failed.reason(lines))
+    if failed.has_log:
+        # Without the log, the exit code is the reason.
+        with contextlib.suppress(ClusterError):
+            pod, container = failed.pod, failed.container
+            found = pods.logs(client, pod, namespace=info.namespace, container=container, tail=_TRACEBACK_LINES)
+            lines = [line async for line in found]
+    return failed.reason(lines)
 
 
 async def pictures(
@@ -158,8 +168,19 @@ async def pictures(
             async for _ in changes:
                 changed.set()
 
+    async def follow_warnings() -> None:
+        # A refusal to make a pod changes nothing but these. Without the permission, no reason is known.
+        with contextlib.suppress(ApiError):
+            changes = watch(client, EVENTS, namespace=namespace, fields=_WARNINGS)
+            async with contextlib.aclosing(changes):
+                async for each in changes:
+                    about = str((each.object.get("involvedObject") or {}).get("name"))
+                    if f"{about}-".startswith(f"{name}-"):
+                        changed.set()
+
     async def follow_queue() -> None:
-        jobset = await _until_made(client, name, namespace)
+        manifest, _ = await _get(client, name, namespace)
+        jobset = await _until_made(client, manifest)
         with contextlib.suppress(ApiError):
             # Without the permission, or without Kueue, the picture says so.
             kind = await queues.served(client, queues.WORKLOADS)
@@ -169,6 +190,7 @@ async def pictures(
     watches = [
         asyncio.create_task(follow(PATHWAYS_JOBS if found.job.kind == fields.KIND else JOBSETS, name=name)),
         asyncio.create_task(follow(PODS, labels=f"{names.JOBSET_NAME_LABEL}={name}")),
+        asyncio.create_task(follow_warnings()),
     ]
     watches += [asyncio.create_task(follow_queue())] if found.job.queue else []
     try:
@@ -178,8 +200,11 @@ async def pictures(
                 return
             await asyncio.sleep(_PAUSE_SECONDS)
             news = asyncio.create_task(changed.wait())
-            await asyncio.wait([news, *watches], return_when=asyncio.FIRST_COMPLETED)
-            news.cancel()
+            try:
+                await asyncio.wait([news, *watches], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                # Also where the caller is cancelled: this cancels none of those that it waits for.
+                news.cancel()
             for each in watches:
                 if each.done():
                     # A watch ends only by an error.
@@ -197,16 +222,15 @@ async def pictures(
 
 
 async def until_over(client: Client, name: str, *, namespace: str) -> AsyncGenerator[JobInfo, None]:
-    """Yield a job whenever its state, its restarts or its wait in a queue change, or it cannot start, until it is over.
+    """Yield a job whenever its state, its restarts or what it waits for change, until it is over.
 
     Raises:
       ServiceError: There is none, or it was deleted.
     """
-    before: tuple[str, int, bool, str] | None = None
+    before: tuple[str, int, str] | None = None
     async with contextlib.aclosing(pictures(client, name, namespace=namespace, events=False)) as found:
         async for each in found:
-            stuck = any(pod.state in FATAL_REASONS for pod in each.pods)
-            now = each.job.state, each.job.restarts, stuck, each.job.reason if each.job.queue else ""
+            now = each.job.state, each.job.restarts, each.waits
             if now != before:
                 before = now
                 yield each.job
@@ -215,7 +239,7 @@ async def until_over(client: Client, name: str, *, namespace: str) -> AsyncGener
 
 
 def idles(job: JobInfo) -> bool:
-    """Whether a job waits for clients until it is deleted: it is headless, and runs."""
+    """Return whether a job waits for clients until it is deleted: it is headless, and runs."""
     return job.headless and job.state == conditions.RUNNING
 
 
@@ -237,38 +261,24 @@ async def log(
     name: str,
     *,
     namespace: str,
-    program: str = "main",
-    which: str = "0-0",
+    container: str = job_parts.MAIN,
+    which: str = "",
     follow: bool = False,
     tail: int | None = None,
 ) -> AsyncGenerator[str, None]:
     """Yield the lines of a log of a job.
 
     Args:
-      program: ``main`` (the user's container), ``rm``, ``proxy`` or ``worker``.
-      which: Slice and host of the worker, ``SLICE-HOST``.
+      container: The name of any container of its head or its workers; where none has that name, ``main`` is the job's
+        own program, and ``rm``, ``proxy`` and ``worker`` are Pathways'.
+      which: Slice and host of the worker, ``SLICE-HOST``; default: the first.
 
     Raises:
-      ServiceError: There is no such pod.
+      ServiceError: There is no such container now.
     """
-    role, container = _CONTAINERS[program]
-    manifest = await _get(client, name, namespace)
-    if program == "main":
-        if job_info(manifest).headless:
-            raise ServiceError(f"Job {name} is headless: it has no program of its own.", hint="Choose rm or proxy.")
-        container = main_container(manifest)
-    index, _, host = which.partition("-")
-    labels = f"{names.JOBSET_NAME_LABEL}={name},{names.REPLICATED_JOB_LABEL}={role}"
-    if role == names.WORKER_JOB:
-        labels += f",{names.JOB_INDEX_LABEL}={index},{names.POD_INDEX_LABEL}={host or 0}"
-    # A pod that was replaced stays for a while beside its successor.
-    newest = await newest_pod(client, namespace, labels)
-    if newest is None:
-        raise ServiceError(
-            f"Job {name} has no pod of its {program} now.", hint=advice("{job_show:{name}} says why.", name=name)
-        )
-    pod = newest["metadata"]["name"]
-    lines = pods.logs(client, pod, namespace=namespace, container=container, follow=follow, tail=tail)
+    found_job = await _get(client, name, namespace)
+    pod, found = (await job_parts.fetch(client, *found_job)).place(container, which)
+    lines = pods.logs(client, pod, namespace=namespace, container=found, follow=follow, tail=tail)
     async with contextlib.aclosing(lines):
         async for line in lines:
             yield line
@@ -280,13 +290,14 @@ async def suspend(client: Client, name: str, *, namespace: str, suspended: bool 
     Raises:
       ServiceError: There is none of that name, or it is over.
     """
-    info = await find(client, name, namespace=namespace)
+    manifest, _ = await _get(client, name, namespace)
+    info = job_info(manifest)
     if info.state in OVER:
         raise ServiceError(f"Job {name} is over ({info.state}).", hint="Apply it again under another name.")
     try:
         # A new job has its JobSet a moment later.
         async with asyncio.timeout(_CREATION_SECONDS):
-            jobset = await _until_made(client, name, namespace)
+            jobset = await _until_made(client, manifest)
     except TimeoutError:
         raise ServiceError(
             f"Job {name} has no JobSet after {_CREATION_SECONDS:g} s.",
@@ -296,7 +307,8 @@ async def suspend(client: Client, name: str, *, namespace: str, suspended: bool 
         # Kueue undoes any other change of a job that it manages.
         await queues.set_active(client, jobset, active=not suspended)
     else:
-        await objects.patch(client, JOBSETS, name, {"spec": {"suspend": suspended}}, namespace=namespace)
+        change = {"metadata": {"uid": jobset["metadata"]["uid"]}, "spec": {"suspend": suspended}}
+        await objects.patch(client, JOBSETS, name, change, namespace=namespace)
     return info
 
 
@@ -309,30 +321,26 @@ async def delete(client: Client, name: str, *, namespace: str) -> bool:
             if error.status != 404:
                 raise
             continue
-        if found is not None and _is_job(resource, found):
+        if found is not None and is_job(found):
             return await objects.delete(client, resource, name, namespace=namespace, uid=found["metadata"]["uid"])
     return False
 
 
-async def _until_made(client: Client, name: str, namespace: str) -> Object:
-    """Return the JobSet of a job as soon as there is one."""
-    async with contextlib.aclosing(watch(client, JOBSETS, namespace=namespace, name=name)) as changes:
+async def _until_made(client: Client, manifest: Object) -> Object:
+    """Return the JobSet of a job as soon as there is one; that of an earlier job of its name may still be ending."""
+    about = manifest["metadata"]
+    async with contextlib.aclosing(watch(client, JOBSETS, namespace=about["namespace"], name=about["name"])) as changes:
         async for change in changes:
-            if change.type is ChangeType.ADDED:
+            if change.type in {ChangeType.ADDED, ChangeType.MODIFIED} and job_parts.is_own(manifest, change.object):
                 return change.object
     raise AssertionError("a watch ends only by an error")
 
 
-async def _get(client: Client, name: str, namespace: str) -> Object:
-    for resource in (PATHWAYS_JOBS, JOBSETS):
-        found = await objects.find(client, resource, name, namespace=namespace)
-        if found is not None and _is_job(resource, found):
-            return found
+async def _get(client: Client, name: str, namespace: str) -> tuple[Object, Object | None]:
+    """Return a job, and the JobSet of its name."""
+    kinds = (PATHWAYS_JOBS, JOBSETS)
+    found = await asyncio.gather(*(objects.find(client, each, name, namespace=namespace) for each in kinds))
+    for each in found:
+        if each is not None and is_job(each):
+            return each, found[1]
     raise ServiceError(f"There is no job {name} in namespace {namespace}.", hint=advice("{job_list} shows them."))
-
-
-def _is_job(resource: Resource, found: Object) -> bool:
-    # A JobSet with an owner is part of a PathwaysJob, which may have been deleted a moment ago.
-    metadata = found["metadata"]
-    expanded = expansion.JOB_LABEL in (metadata.get("labels") or {}) and not metadata.get("ownerReferences")
-    return resource is PATHWAYS_JOBS or expanded

@@ -180,10 +180,8 @@ def owners(lease: Object) -> tuple[str, ...]:
     return tuple(str(each.get("uid")) for each in found if each.get("name") == lease["metadata"].get("name"))
 
 
-async def fetch_reclaimable(client: Client, namespace: str, jobs: Iterable[Object]) -> dict[str, Reclaimable]:
-    """Get the reclaimable proxies among `jobs`, by their uids; sends no request while none of them has a relay.
-
-    Without the permission to list Leases, none is known.
+async def fetch_reclaimable(client: Client, namespace: str) -> dict[str, Reclaimable]:
+    """Get the reclaimable proxies, by the uids of their Jobs; without the permission to list Leases, none is known.
 
     Args:
       namespace: Empty for all.
@@ -191,13 +189,11 @@ async def fetch_reclaimable(client: Client, namespace: str, jobs: Iterable[Objec
     Raises:
       ClusterError: The server could not be reached.
     """
-    if not any(map(untrusted.keep_seconds, jobs)):
-        return {}
     return reclaimable(await _list_if_allowed(client, LEASES, namespace, names.SESSIONS), client.now())
 
 
 def is_stale(lease: Object, now: float) -> bool:
-    """Whether `lease` has expired."""
+    """Return whether `lease` has expired."""
     return now > end(lease, now)
 
 

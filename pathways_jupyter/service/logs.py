@@ -72,5 +72,5 @@ async def newest_pod(client: Client, namespace: str, labels: str, *, job: str | 
     """Return the newest pod with these labels that a JobSet, or the Job `job`, has made."""
     listed = await objects.list_(client, PODS, namespace=namespace, labels=labels)
     # Anyone who may create Jobs may give their pods these labels.
-    real = (each for each in listed.items if untrusted.Part.of(each) or untrusted.controller(each) == job)
+    real = (each for each in listed.items if untrusted.JobSetPosition.of(each) or untrusted.controller(each) == job)
     return objects.newest(real)

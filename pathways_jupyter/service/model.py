@@ -1,4 +1,4 @@
-"""What a service consists of: slices with their hosts, and the proxies that hold them.
+"""Model of a service: slices with their hosts, and the proxies that hold them.
 
 Nothing is guessed: a proxy whose log does not name its slices counts as the holder of a number of slices, but no slice
 is shown as held by it.
@@ -64,7 +64,7 @@ class Holder:
 
 
 @dataclass(frozen=True)
-class Host:
+class SliceHost:
     """A host of a slice.
 
     Attributes:
@@ -84,14 +84,14 @@ class Host:
 
 
 class Availability(StrEnum):
-    """Whether a session can have a slice now, in the word that all pictures use."""
+    """Availability of a slice to a session, in the word that all pictures use."""
 
     FREE = "free"
     IN_USE = "in use"
     RECLAIMABLE = "reclaimable"
     """Its session is silent: the next one that needs it gets it."""
     READY = "ready"
-    """Who holds it, if anyone does, is not known."""
+    """Ready; its holder, if there is one, is not known."""
     STARTING = "starting"
     DOWN = "down"
 
@@ -108,7 +108,7 @@ class Slice:
 
     index: int
     state: State
-    hosts: tuple[Host, ...]
+    hosts: tuple[SliceHost, ...]
     worker_job: str
     held_by: Holder | None = None
 

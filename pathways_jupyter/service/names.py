@@ -25,8 +25,6 @@ SERVICE_LABEL = "pathways-jupyter/service"
 """The service that the session uses."""
 SESSIONS = f"{MANAGED_BY_LABEL}={MANAGED_BY},{SESSION_LABEL}"
 """The label selector of what belongs to sessions."""
-USAGE_LABEL = "pathways-jupyter/usage"
-"""Of the operator's records of chip-hours."""
 CHIPS_QUEUE_LABEL = "pathways-jupyter/queue"
 """On a proxy and its Lease: the queue of Kueue's from which its service has its chips."""
 KERNEL_ANNOTATION = "pathways-jupyter/kernel"
@@ -37,6 +35,8 @@ CORDONED_ANNOTATION = "pathways-jupyter/cordoned"
 """On a node that is kept from new pods on purpose: the service, the slice, and the fault for which it is down."""
 HOST_ANNOTATION = "pathways-jupyter/host"
 """The machine that the notebook runs on."""
+SUSPEND_AFTER_ANNOTATION = "pathways-jupyter/suspend-after-seconds"
+"""Of a service: after how many seconds without use its sessions are suspended, unless their users want less."""
 KEEP_ANNOTATION = "pathways-jupyter/keep-seconds"
 """On a proxy Job with a relay, and on its Lease: how long after the last renewal it is kept unless it is needed."""
 RECLAIMED_ANNOTATION = "pathways-jupyter/reclaimed"
@@ -54,6 +54,9 @@ PROXY_PORT = 29000
 RESOURCE_MANAGER_PORT = 29001
 WORKER_PORT = 29005
 SIDECAR_PORT = 50051
+
+INSECURE_CREDENTIALS = "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS"
+"""Without it JAX's client and the proxy demand ALTS of each other, which only works inside Google Cloud."""
 
 # JobSet: what a Shared Pathways Service is made of.
 JOBSET_GROUP = "jobset.x-k8s.io"

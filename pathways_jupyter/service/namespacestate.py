@@ -1,4 +1,4 @@
-"""What is known of the objects of one namespace while they are watched: just enough to draw it.
+"""Known objects of one namespace while they are watched: just enough to draw it.
 
 A large service has thousands of pods and Jobs, so little is kept of each.
 """

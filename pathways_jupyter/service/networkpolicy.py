@@ -85,7 +85,7 @@ def covering(policies: Sequence[Mapping[str, Any]], labels: Mapping[str, str]) -
 
 
 def is_open(policy: Mapping[str, Any]) -> bool:
-    """Whether `policy` allows ingress from every pod of the cluster, at least to some port."""
+    """Return whether `policy` allows ingress from every pod of the cluster, at least to some port."""
     anyone: tuple[Manifest, ...] = (
         {"namespaceSelector": {}},
         {"ipBlock": {"cidr": "0.0.0.0/0"}},
@@ -108,7 +108,7 @@ def _policy(name: str, namespace: str, selector: Manifest, ingress: list[Manifes
 
 
 def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Whether a label selector matches these labels; an empty one matches everything."""
+    """Return whether a label selector matches these labels; an empty one matches everything."""
     wanted: Mapping[str, str] = selector.get("matchLabels") or {}
     if any(labels.get(key) != value for key, value in wanted.items()):
         return False

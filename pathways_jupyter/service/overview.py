@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
 from dataclasses import dataclass
 
 from pathways_jupyter.base.errors import ApiError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBS, JOBSETS, NAMESPACES, PODS
-from pathways_jupyter.service import discovery, names, status
+from pathways_jupyter.kube.objects import NAMESPACES
+from pathways_jupyter.service import names, status
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.images import of_image
 from pathways_jupyter.service.model import Service
@@ -63,11 +63,13 @@ async def overviews(client: Client, namespace: str = "", name: str = "") -> tupl
       ClusterError: The server could not be reached.
     """
     if name:
-        places: Sequence[str] = (names.service_of(name)[1] or namespace or client.namespace,)
+        place = names.service_of(name)[1] or namespace or client.namespace
+        found = await status.fetch_with_services(client, place, name)
+    elif namespace:
+        found = await status.fetch_with_services(client, namespace)
     else:
-        places = (namespace,) if namespace else await _readable(client)
-    found = await asyncio.gather(*(status.fetch_with_services(client, place, name) for place in places))
-    return tuple(_overview(*pair) for pairs in found for pair in pairs)
+        found = await _readable(client)
+    return tuple(_overview(*pair) for pair in found)
 
 
 def _overview(service: ServiceInfo, picture: Service) -> Overview:
@@ -91,31 +93,32 @@ def _overview(service: ServiceInfo, picture: Service) -> Overview:
     )
 
 
-async def _readable(client: Client) -> tuple[str, ...]:
-    """Return the namespaces whose services may be read; an empty name for all at once."""
-
-    async def may_read(namespace: str) -> bool:
-        kinds = (JOBSETS, PODS, JOBS)
-        return all(
-            await asyncio.gather(*(objects.allowed(client, "list", each, namespace=namespace) for each in kinds))
-        )
-
+async def _readable(client: Client) -> tuple[tuple[ServiceInfo, Service], ...]:
+    """Return the services of all namespaces if they may be read at once; otherwise of each in which they may."""
     try:
-        await objects.list_(client, JOBSETS)
-    except ApiError as error:
-        if error.status == 404:
-            raise discovery.no_jobsets(client) from error
-        if error.status != 403:
-            raise
-    else:
-        if await may_read(""):
-            return ("",)
-    try:
-        known = [str(each["metadata"]["name"]) for each in (await objects.list_(client, NAMESPACES)).items]
+        return await status.fetch_with_services(client, "")
     except ApiError as error:
         if error.status != 403:
             raise
-        # The usual case of a plain user: a Role in one namespace.
-        return (client.namespace,)
-    allowed = await asyncio.gather(*(may_read(each) for each in known))
-    return tuple(each for each, may in zip(known, allowed, strict=True) if may) or (client.namespace,)
+
+    async def known() -> list[str]:
+        # Forbidden in the usual case of a plain user: a Role in one namespace.
+        with contextlib.suppress(ApiError):
+            return [str(each["metadata"]["name"]) for each in (await objects.list_(client, NAMESPACES)).items]
+        return []
+
+    async def of(namespace: str) -> tuple[tuple[ServiceInfo, Service], ...] | ApiError:
+        try:
+            return await status.fetch_with_services(client, namespace)
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            return error
+
+    others, own = await asyncio.gather(known(), of(client.namespace))
+    rest = await asyncio.gather(*(of(each) for each in others if each != client.namespace))
+    found = [each for each in (own, *rest) if not isinstance(each, ApiError)]
+    if not found and isinstance(own, ApiError):
+        raise own
+    pairs = [pair for each in found for pair in each]
+    return tuple(sorted(pairs, key=lambda pair: (pair[0].namespace, pair[0].name)))

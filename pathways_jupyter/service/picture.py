@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathways_jupyter.kube.objects import Object, created, true_condition
 from pathways_jupyter.service import discovery, names, proxy_job, untrusted
 from pathways_jupyter.service.discovery import ServiceInfo
-from pathways_jupyter.service.model import Holder, Host, Reclaimable, Service, Slice
+from pathways_jupyter.service.model import Holder, Reclaimable, Service, Slice, SliceHost
 from pathways_jupyter.service.placement import Placement
 from pathways_jupyter.service.podindex import PodIndex
 from pathways_jupyter.service.podstate import State
@@ -79,7 +79,7 @@ def outline(service: ServiceInfo, jobs: Iterable[Object]) -> Service:
     }
     drawn = picture(replace(service, slices=0), pods=PodIndex(), jobs=listed)
     wanted = service.hosts_per_slice
-    hosts = {state: tuple(Host(host, state) for host in range(wanted)) for state in (State.READY, State.STARTING)}
+    hosts = {state: tuple(SliceHost(host, state) for host in range(wanted)) for state in (State.READY, State.STARTING)}
     slices = []
     for index in range(service.slices):
         worker_job = _worker_job(service, index)
@@ -123,9 +123,9 @@ def _slice(
     newest = {pod.part.host: pod for pod in workers if pod.part}
     absent = (State.DOWN, "no pod") if service.started else (State.STARTING, "not started yet")
     hosts = tuple(
-        Host(host, absent[0], reason=absent[1])
+        SliceHost(host, absent[0], reason=absent[1])
         if (pod := newest.get(host)) is None
-        else Host(host, pod.state, pod.name, pod.node, pod.reason, pod.restarts)
+        else SliceHost(host, pod.state, pod.name, pod.node, pod.reason, pod.restarts)
         for host in range(service.hosts_per_slice)
     )
     states = {host.state for host in hosts}

@@ -69,7 +69,7 @@ class Placement:
 
     @property
     def placed(self) -> int:
-        """How many slices are placed."""
+        """Number of placed slices."""
         return len(self.slices)
 
 

@@ -1,4 +1,4 @@
-"""What a picture needs of pods, found by what they are for.
+"""Facts about pods that a picture needs, found by the pods' purpose.
 
 A large service has thousands of pods of some hundred values each. Of these, only the few that a picture shows are kept,
 worked out once when a pod has changed. That makes a new picture cheap, and leaves little in memory.
@@ -19,7 +19,7 @@ _Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """What a picture needs of one pod.
+    """Facts about one pod that a picture needs.
 
     Attributes:
       created: In seconds since the epoch.
@@ -37,7 +37,7 @@ class PodFacts:
     reason: str
     restarts: int
     job: str
-    part: untrusted.Part | None
+    part: untrusted.JobSetPosition | None
 
     @classmethod
     def of(cls, pod: Object) -> PodFacts:
@@ -53,7 +53,7 @@ class PodFacts:
             reason=untrusted.text(reason),
             restarts=restarts(pod),
             job=untrusted.controller(pod),
-            part=untrusted.Part.of(pod),
+            part=untrusted.JobSetPosition.of(pod),
         )
 
     def groups(self) -> Iterator[_Key]:

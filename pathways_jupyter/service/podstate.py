@@ -71,10 +71,15 @@ def waiting(pod: Mapping[str, Any]) -> tuple[str, str]:
     found.sort(key=lambda each: each.get("reason") not in FATAL_REASONS)
     for each in status.get("conditions") or ():
         if each.get("type") == "PodScheduled" and each.get("status") == "False":
-            found.insert(0, {"reason": UNSCHEDULABLE, **each})
+            found.insert(0, {"reason": UNSCHEDULABLE, **each, "message": no_node(each)})
     if not found:
         return "", ""
     return untrusted.text(found[0].get("reason")), untrusted.text(found[0].get("message"))
+
+
+def no_node(scheduled: Mapping[str, Any]) -> str:
+    """Return the scheduler's message in the condition ``PodScheduled``, without what repeats it about preemption."""
+    return untrusted.text(scheduled.get("message")).partition(" preemption: ")[0]
 
 
 def explain(pod: Mapping[str, Any] | None, reason: str) -> str:

@@ -11,9 +11,9 @@ import math
 import re
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 from pathways_jupyter.base import setting_values
 from pathways_jupyter.base.config import ConnectConfig
@@ -54,6 +54,39 @@ class ProxyOptions:
     elastic_slices: int = 0
     host_network: bool = False
     flags: tuple[str, ...] = ()
+
+    @classmethod
+    def from_list(cls, options: Iterable[str] | None) -> Self:
+        """Parse ``sidecar:true``, ``num_elastic_slices:2``, ``xla_flags:--xla_a=1 --xla_b``, and plain flags.
+
+        Raises:
+          ConfigError: An option is unknown or malformed, or a flag is one that the session sets itself.
+        """
+        sidecar = host_network = False
+        elastic = 0
+        flags: list[str] = []
+        for option in filter(None, (each.strip() for each in options or ())):
+            if option.startswith("--"):
+                flags.append(_checked_flag(option))
+                continue
+            key, separator, value = (part.strip() for part in option.partition(":"))
+            if not separator or not value:
+                raise _bad_option(option, "it is not KEY:VALUE")
+            if key == "sidecar":
+                sidecar = _flag_value(option, value)
+            elif key == "host_network":
+                host_network = _flag_value(option, value)
+            elif key == "use_insecure_credentials":
+                # The tunnel ends outside of Google's network, where there is no ALTS, so `true` is the only value.
+                if not _flag_value(option, value):
+                    raise _bad_option(option, "a proxy behind a tunnel cannot use ALTS")
+            elif key == "num_elastic_slices" and value.isdecimal():
+                elastic = int(value)
+            elif key == "xla_flags":
+                flags.extend(_checked_flag(flag) for flag in value.strip("\"'").split())
+            else:
+                raise _bad_option(option, "there is no such option")
+        return cls(sidecar, elastic, host_network, tuple(flags))
 
 
 @dataclass(frozen=True)
@@ -225,39 +258,6 @@ def image_for(server_image: str) -> str:
     return str(Image(server.directory, fitting, server.tag))
 
 
-def parse_options(options: tuple[str, ...]) -> ProxyOptions:
-    """Parse ``sidecar:true``, ``num_elastic_slices:2``, ``xla_flags:--xla_a=1 --xla_b``, and plain flags.
-
-    Raises:
-      ConfigError: An option is unknown or malformed, or a flag is one that the session sets itself.
-    """
-    sidecar = host_network = False
-    elastic = 0
-    flags: list[str] = []
-    for option in filter(None, (each.strip() for each in options)):
-        if option.startswith("--"):
-            flags.append(_checked_flag(option))
-            continue
-        key, separator, value = (part.strip() for part in option.partition(":"))
-        if not separator or not value:
-            raise _bad_option(option, "it is not KEY:VALUE")
-        if key == "sidecar":
-            sidecar = _flag_value(option, value)
-        elif key == "host_network":
-            host_network = _flag_value(option, value)
-        elif key == "use_insecure_credentials":
-            # The tunnel ends outside of Google's network, where there is no ALTS, so `true` is the only value.
-            if not _flag_value(option, value):
-                raise _bad_option(option, "a proxy behind a tunnel cannot use ALTS")
-        elif key == "num_elastic_slices" and value.isdecimal():
-            elastic = int(value)
-        elif key == "xla_flags":
-            flags.extend(_checked_flag(flag) for flag in value.strip("\"'").split())
-        else:
-            raise _bad_option(option, "there is no such option")
-    return ProxyOptions(sidecar, elastic, host_network, tuple(flags))
-
-
 def virtual_slices(instances: Mapping[str, int]) -> str:
     """Return the value of the proxy's flag: one entry per slice."""
     return ",".join(name for name, count in instances.items() for _ in range(count))
@@ -278,7 +278,7 @@ def _pod(spec: ProxySpec) -> Object:
                 "args": _arguments(spec),
                 "env": [{"name": name, "value": value} for name, value in environment.items()],
                 "ports": [{"containerPort": spec.port, "protocol": "TCP"}],
-                "resources": {"limits": {"cpu": wanted.proxy_cpu or "16", "memory": wanted.proxy_memory or "100G"}},
+                "resources": {"limits": {"cpu": wanted.proxy_cpu, "memory": wanted.proxy_memory}},
                 "securityContext": objects.restricted(runAsNonRoot=True, runAsUser=1000, runAsGroup=1000),
             }
         ],

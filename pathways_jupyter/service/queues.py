@@ -39,6 +39,7 @@ _CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 _WEBHOOKS = Resource(
     "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False
 )
+_ASK = "Ask your cluster administrator."
 _POSITION_SECONDS = 30.0
 """Between two looks at the position, which cannot be watched; longer than Kueue takes to make a Workload."""
 _versions: WeakKeyDictionary[Client, dict[str, str]] = WeakKeyDictionary()
@@ -90,15 +91,25 @@ async def check(client: Client, namespace: str, queue: str, priority: str = "") 
     return by_name.get(queue)
 
 
-async def quota(client: Client, queue: Object) -> str:
-    """Return how many jobs a LocalQueue has, and how much of its ClusterQueue's quota is used."""
-    status, name = queue.get("status") or {}, str(queue["spec"]["clusterQueue"])
+async def usage(client: Client, queue: Object) -> str:
+    """Return how many jobs a LocalQueue has, and how much of its ClusterQueue's quota is used.
+
+    Raises:
+      ServiceError: The queue admits nothing, for the reason that Kueue gives, or because Kueue does not run.
+    """
+    status, local = queue.get("status") or {}, str(queue["metadata"]["name"])
+    name = untrusted.text(queue["spec"]["clusterQueue"])
+    _check_active(queue, f"Queue {local}")
     counts = f"{status.get('pendingWorkloads', 0)} pending, {status.get('admittedWorkloads', 0)} admitted"
     try:
         cluster = await objects.get(client, await served(client, CLUSTER_QUEUES), name)
     except ApiError as error:
-        why = "it is not there" if error.status == 404 else "it may not be read"
-        return f"{counts}; the quota of ClusterQueue {name} is not known: {why}"
+        if error.status == 404:
+            raise ServiceError(
+                f"Queue {local} admits nothing: its ClusterQueue {name} is not there.", hint=_ASK
+            ) from error
+        return f"{counts}; the quota of ClusterQueue {name} is not known: it may not be read"
+    _check_active(cluster, f"Queue {local} admits nothing: its ClusterQueue {name}")
     reserved = (cluster.get("status") or {}).get("flavorsReservation") or ()
     used = {(flavor["name"], each["name"]): each["total"] for flavor in reserved for each in flavor["resources"]}
     amounts = [
@@ -110,8 +121,18 @@ async def quota(client: Client, queue: Object) -> str:
     return untrusted.text(f"{counts}; in ClusterQueue {name} are used: {', '.join(amounts) or 'no resources'}")
 
 
+def _check_active(queue: Object, what: str) -> None:
+    conditions = (queue.get("status") or {}).get("conditions") or ()
+    active = next((each for each in conditions if each.get("type") == "Active"), None)
+    if active is None:
+        raise ServiceError(f"{what} has not been seen by Kueue, which does not seem to run.", hint=_ASK)
+    if active.get("status") != "True":
+        why = untrusted.text(active.get("message") or active.get("reason")).rstrip(".")
+        raise ServiceError(f"{what} is not active: {why}.", hint=_ASK)
+
+
 async def handles_jobsets(client: Client) -> bool | None:
-    """Whether Kueue handles JobSets, by its configuration or else by its webhook; None where neither may be read."""
+    """Return whether Kueue handles JobSets, by its configuration or its webhook; None where neither may be read."""
     with contextlib.suppress(ApiError, yaml.YAMLError, KeyError, TypeError):
         found = await objects.get(client, _CONFIG_MAPS, "kueue-manager-config", namespace="kueue-system")
         settings = yaml.safe_load(found["data"]["controller_manager_config.yaml"])
@@ -221,7 +242,7 @@ async def set_active(client: Client, job: Object, *, active: bool) -> None:
 
 
 def is_admitted(workload: Object) -> bool:
-    """Whether Kueue lets the job of a Workload run now."""
+    """Return whether Kueue lets the job of a Workload run now."""
     return objects.true_condition(workload, "Admitted") is not None and not objects.true_condition(workload, "Evicted")
 
 
@@ -292,5 +313,5 @@ async def _workloads(client: Client, namespace: str, uid: str) -> list[Object]:
 
 
 def _is_of(workload: Mapping[str, Any], uid: str) -> bool:
-    """Whether Kueue made the Workload for the job `uid`: the label alone could be anyone's."""
+    """Return whether Kueue made the Workload for the job `uid`: the label alone could be anyone's."""
     return any(each.get("uid") == uid for each in workload["metadata"].get("ownerReferences") or ())

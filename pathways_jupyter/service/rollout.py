@@ -23,17 +23,18 @@ from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.service import discovery, names, queues
 from pathways_jupyter.service.discovery import ServiceInfo
-from pathways_jupyter.service.model import Host, Service
+from pathways_jupyter.service.model import Service, SliceHost
+from pathways_jupyter.service.pathwaysjob.description import event_info
 from pathways_jupyter.service.picture import Drawn, picture
 from pathways_jupyter.service.podindex import PodIndex
 from pathways_jupyter.service.podstate import FATAL_REASONS, State, explain, pod_state
 
 TIMEOUT_SECONDS = 1800.0
-"""How long a start is followed; GKE may need a quarter of an hour to create the nodes of a slice."""
+"""Longest time that a start is followed; GKE may need a quarter of an hour to create the nodes of a slice."""
 
 _REGISTERED = re.compile(r"\*\*\* (?P<ready>\d+)/(?P<all>\d+) Pathways Slices Now Ready")
 _LOG_SECONDS = 60.0
-"""How long a service whose pods are all ready may take to say so in its log."""
+"""Longest time until a service whose pods are all ready says so in its log."""
 # Events of type Normal that explain a wait.
 _TELLING = {"Pulling", "TriggeredScaleUp", "NotTriggerScaleUp"}
 
@@ -50,7 +51,7 @@ class StepKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Step:
+class RolloutStep:
     """One step of a start.
 
     Attributes:
@@ -66,7 +67,7 @@ class Step:
 
 async def follow(
     client: Client, namespace: str, name: str, *, seconds: float = TIMEOUT_SECONDS
-) -> AsyncGenerator[Step, None]:
+) -> AsyncGenerator[RolloutStep, None]:
     """Yield the steps of service `name` until it is ready.
 
     Args:
@@ -86,7 +87,7 @@ async def follow(
             jobset = await objects.get(client, JOBSETS, found.name, namespace=found.namespace)
             async with contextlib.aclosing(queues.until_admitted(client, jobset, seconds=seconds)) as queued:
                 async for waits in queued:
-                    yield Step(StepKind.WAIT, waits, 0, found.slices)
+                    yield RolloutStep(StepKind.WAIT, waits, 0, found.slices)
             waits = ""
         # Closed at once: its tasks would watch on until the garbage collector finds it.
         async with contextlib.aclosing(_changes(client, found, deadline)) as changes:
@@ -121,7 +122,7 @@ class _Rollout:
 
     @property
     def ready(self) -> bool:
-        """Whether the head's and all workers' pods are ready."""
+        """Return whether the head's and all workers' pods are ready."""
         return self._synced and self.picture.head is State.READY and self.picture.ready == len(self.picture.slices)
 
     @property
@@ -130,7 +131,7 @@ class _Rollout:
         found = self._index.of_head(self.service.name)
         return found[-1].name if found else ""
 
-    def take(self, resource: Resource, change: ChangeType, item: Object) -> list[Step]:
+    def take(self, resource: Resource, change: ChangeType, item: Object) -> list[RolloutStep]:
         """Apply a change; return what is new.
 
         Raises:
@@ -167,7 +168,7 @@ class _Rollout:
         late = f"{len(waiting)} of {count(len(self.picture.slices), 'slice')} {are} not up"
         return f"{late}; slice {waiting[0].index}: {first}"
 
-    def _news(self) -> list[Step]:
+    def _news(self) -> list[RolloutStep]:
         pod, reason = self._pods.get(self.head), self.picture.reason or "no pod yet"
         why_head = explain(pod, reason) if pod is not None else "no pod yet" if reason == "no pod" else reason
         steps = self._said_once("head", self.picture.head is State.READY, "The head", why_head)
@@ -182,7 +183,7 @@ class _Rollout:
                 steps += self._said_once(f"slice {each.index}", late is None, f"Slice {each.index}", why)
         return steps
 
-    def _said_once(self, part: str, up: bool, title: str, why: str) -> list[Step]:
+    def _said_once(self, part: str, up: bool, title: str, why: str) -> list[RolloutStep]:
         """Return a step for a part, unless the same was said of it before."""
         words = "up" if up else why
         if self._said.get(part) == words:
@@ -191,14 +192,14 @@ class _Rollout:
         total = len(self.picture.slices)
         if up:
             of = f" ({self.picture.ready} of {total})" if part != "head" else ""
-            return [Step(StepKind.DONE, f"{title} is up{of}.", self.picture.ready, total)]
+            return [RolloutStep(StepKind.DONE, f"{title} is up{of}.", self.picture.ready, total)]
         kind = StepKind.WARN if any(text in why for text in FATAL_REASONS.values()) else StepKind.WAIT
-        return [Step(kind, f"{title}: {why}.", self.picture.ready, total)]
+        return [RolloutStep(kind, f"{title}: {why}.", self.picture.ready, total)]
 
-    def _why(self, host: Host) -> str:
+    def _why(self, host: SliceHost) -> str:
         return explain(self._pods.get(host.pod), host.reason or str(host.state))
 
-    def _event(self, event: Object) -> list[Step]:
+    def _event(self, event: Object) -> list[RolloutStep]:
         about = event.get("involvedObject") or {}
         name, kind, reason = str(about.get("name") or ""), str(about.get("kind") or ""), str(event.get("reason") or "")
         message = " ".join(str(event.get("message") or "").split())
@@ -208,6 +209,8 @@ class _Rollout:
             is_ours = pod is not None and pod_state(pod)[0] is not State.READY
         else:
             is_ours = kind in {"Job", "JobSet"} and f"{name}-".startswith(f"{self.service.name}-")
+            # Its Jobs had these names too, and who deploys may not watch Jobs, so that their uids are not known.
+            is_ours = is_ours and event_info(event).time >= self.service.created
         if not is_ours or (event.get("type") != "Warning" and reason not in _TELLING):
             return []
         if (kind, reason, message) in self._warned:
@@ -215,7 +218,7 @@ class _Rollout:
         self._warned.add((kind, reason, message))
         level = StepKind.WARN if event.get("type") == "Warning" else StepKind.WAIT
         text = f"{kind} {name}: {reason}: {message.rstrip('.')}."
-        return [Step(level, text, self.picture.ready, len(self.picture.slices))]
+        return [RolloutStep(level, text, self.picture.ready, len(self.picture.slices))]
 
 
 _News = tuple[Resource, ChangeType, Object]
@@ -260,7 +263,7 @@ async def _changes(client: Client, service: ServiceInfo, deadline: float) -> Asy
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _registered(client: Client, rollout: _Rollout) -> Step:
+async def _registered(client: Client, rollout: _Rollout) -> RolloutStep:
     """Follow the resource manager's log until all slices have registered; return the last step."""
     service, total = rollout.service, len(rollout.picture.slices)
     lines = logs(
@@ -276,11 +279,11 @@ async def _registered(client: Client, rollout: _Rollout) -> Step:
                 found = _REGISTERED.search(line)
                 if found is not None and found["ready"] == found["all"]:
                     text = f"Service {service.name} is ready: {count(total, 'slice')} at {service.address}."
-                    return Step(StepKind.DONE, text, total, total)
+                    return RolloutStep(StepKind.DONE, text, total, total)
         why = "its log ended"
     except TimeoutError:
         why = f"its log did not say so within {_LOG_SECONDS:g} s"
     except ClusterError as error:
         why = f"its log cannot be read: {error}"
     text = f"All pods of {service.name} are ready. Whether the slices have registered is not known: {why}."
-    return Step(StepKind.WARN, text, total, total)
+    return RolloutStep(StepKind.WARN, text, total, total)

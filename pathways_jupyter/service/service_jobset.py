@@ -6,6 +6,7 @@ Pathways' own tools, because those tools (and ours) find services by these names
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,7 +23,8 @@ MAX_NAME = 22
 name twice, and 19 more characters. A label has at most 63."""
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+"""On a Job of a JobSet and its pods: no other Job of any JobSet may be in the same domain of this topology key."""
 _SHARED_TMP = "shared-tmp"
 # Worker and sidecar pass large arrays to each other through files in memory.
 _SHARED_MEMORY = "shared-memory"
@@ -44,9 +46,12 @@ class ServiceSpec:
       max_restarts: How often the whole JobSet may be recreated after its head failed.
       max_slice_restarts: How often the workers of one slice may be restarted, per host.
       head_node_selector: Nodes on which the head may run, e.g. a node pool without TPUs.
+      resource_manager_flags: Additional flags of the resource manager.
+      worker_flags: Additional flags of the workers.
       host_network: Run the workers on their nodes' network. Then no NetworkPolicy applies to them.
       nodes: Address ranges of the nodes from which such workers connect, for the resource manager's NetworkPolicy.
       labels: Additional labels of the JobSet.
+      annotations: Its annotations.
     """
 
     instance_type: tpu.InstanceType
@@ -59,9 +64,12 @@ class ServiceSpec:
     max_restarts: int = 30
     max_slice_restarts: int = 1_000_000
     head_node_selector: Mapping[str, str] = field(default_factory=dict)
+    resource_manager_flags: tuple[str, ...] = ()
+    worker_flags: tuple[str, ...] = ()
     host_network: bool = False
     nodes: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 def head_host(name: str) -> str:
@@ -98,8 +106,7 @@ def manifest(spec: ServiceSpec) -> Manifest:
     pod: Manifest = {"restartPolicy": "Never", "containers": [_resource_manager(spec)]}
     if spec.head_node_selector:
         pod["nodeSelector"] = dict(spec.head_node_selector)
-    host = "kubernetes.io/hostname"
-    head = _replicated_job(names.HEAD_JOB, replicas=1, pods=1, backoff_limit=0, exclusive=host, pod=pod)
+    head = _replicated_job(names.HEAD_JOB, replicas=1, pods=1, backoff_limit=0, pod=pod)
     return {
         "apiVersion": f"{names.JOBSET_GROUP}/{names.JOBSET_VERSION}",
         "kind": "JobSet",
@@ -107,6 +114,7 @@ def manifest(spec: ServiceSpec) -> Manifest:
             "name": spec.name,
             "namespace": spec.namespace,
             "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY, **spec.labels},
+            **({"annotations": dict(spec.annotations)} if spec.annotations else {}),
         },
         "spec": {
             "coordinator": {"replicatedJob": names.HEAD_JOB},
@@ -147,19 +155,20 @@ def _workers(spec: ServiceSpec) -> Manifest:
 
 
 def _replicated_job(
-    name: str, *, replicas: int, pods: int, backoff_limit: int, exclusive: str, pod: Manifest
+    name: str, *, replicas: int, pods: int, backoff_limit: int, pod: Manifest, exclusive: str = ""
 ) -> Manifest:
+    marked = {"metadata": {"annotations": {EXCLUSIVE: exclusive}}} if exclusive else {}
     return {
         "name": name,
         "replicas": replicas,
         "template": {
-            "metadata": {"annotations": {_EXCLUSIVE: exclusive}},
+            **marked,
             "spec": {
                 "backoffLimit": backoff_limit,
                 "completionMode": "Indexed",
                 "completions": pods,
                 "parallelism": pods,
-                "template": {"metadata": {"annotations": {_EXCLUSIVE: exclusive}}, "spec": pod},
+                "template": {**copy.deepcopy(marked), "spec": pod},
             },
         },
     }
@@ -176,6 +185,7 @@ def _resource_manager(spec: ServiceSpec) -> Manifest:
             "--node_type=resource_manager",
             f"--instance_count={spec.slices}",
             f"--instance_type={spec.instance_type}",
+            *spec.resource_manager_flags,
         ],
         "env": [
             _from_field("REPLICATED_JOB_NAME", "annotations", names.REPLICATED_JOB_LABEL),
@@ -197,6 +207,7 @@ def _worker(spec: ServiceSpec) -> Manifest:
             f"--server_port={names.WORKER_PORT}",
             f"--resource_manager_address=$(PATHWAYS_HEAD):{names.RESOURCE_MANAGER_PORT}",
             f"--gcs_scratch_location={spec.gcs_scratch_location}",
+            *spec.worker_flags,
         ],
         "env": [
             {"name": "TPU_MIN_LOG_LEVEL", "value": "0"},

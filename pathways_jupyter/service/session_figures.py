@@ -58,7 +58,7 @@ class SessionFigures:
 
     @property
     def holds(self) -> bool:
-        """Whether it has slices, rather than waiting for them."""
+        """Return whether it has slices, rather than waiting for them."""
         return self.state.is_connected
 
     def to_json(self) -> str:

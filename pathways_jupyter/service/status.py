@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import replace
+from typing import Any
 
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import CapacityError, ClusterError, ServiceError
@@ -30,7 +31,7 @@ async def fetch(client: Client, namespace: str, wanted: str = "", *, logs: bool 
     Args:
       namespace: Empty for all namespaces.
       wanted: Only the service of this name or address.
-      logs: Read the proxies' logs, to learn which proxy holds which slice.
+      logs: Read the proxies' logs and Leases, to learn which proxy holds which slice, and which sessions are silent.
 
     Raises:
       ServiceError: The service does not exist, or the cluster has no JobSets.
@@ -54,16 +55,23 @@ async def fetch_with_services(
             else await discovery.list_services(client, namespace)
         )
 
+    return await draw_services(client, namespace, find(), logs=logs)
+
+
+async def draw_services(
+    client: Client, namespace: str, finding: Coroutine[Any, Any, tuple[ServiceInfo, ...]], *, logs: bool = True
+) -> tuple[tuple[ServiceInfo, Service], ...]:
+    """Draw the services that `finding` returns, while it reads their JobSets; raises as :func:`fetch` does."""
     async with tasks.group() as group:
-        found = group.create_task(find())
+        found = group.create_task(finding)
         pods = group.create_task(objects.list_(client, PODS, namespace=namespace))
         jobs = group.create_task(objects.list_(client, JOBS, namespace=namespace))
+        silent = group.create_task(leases.fetch_reclaimable(client, namespace)) if logs else None
     orphans = (proxy_job.of_orphan(each) for each in pods.result().items)
     services, listed = found.result(), [*jobs.result().items, *(each for each in orphans if each is not None)]
     indices: dict[str, PodIndex] = {}
     for pod in pods.result().items:
         indices.setdefault(str(pod["metadata"].get("namespace") or ""), PodIndex()).put(pod)
-    silent = await leases.fetch_reclaimable(client, namespace, listed)
 
     def draw(placements: Mapping[tuple[str, str], Placement]) -> list[Service]:
         return [
@@ -72,7 +80,7 @@ async def fetch_with_services(
                 pods=indices.get(each.namespace, PodIndex()),
                 jobs=[job for job in listed if job["metadata"].get("namespace") == each.namespace],
                 placements={pod: found for (place, pod), found in placements.items() if place == each.namespace},
-                reclaimable=silent,
+                reclaimable=silent.result() if silent is not None else {},
             )
             for each in services
         ]

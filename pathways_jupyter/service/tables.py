@@ -14,7 +14,7 @@ from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.feed import Row, difference
 from pathways_jupyter.service.images import Image
 from pathways_jupyter.service.model import Holder, Service, Slice
-from pathways_jupyter.service.pathwaysjob import description, expansion, fields
+from pathways_jupyter.service.pathwaysjob import description
 from pathways_jupyter.service.podstate import State
 
 Tables = dict[str, dict[str, Row]]
@@ -158,10 +158,8 @@ def _job(job: Object) -> Row:
     is_ours = (metadata.get("labels") or {}).get(names.MANAGED_BY_LABEL) == names.MANAGED_BY
     state, message = _job_state(job)
     name, namespace = str(metadata["name"]), str(metadata.get("namespace") or "")
-    # A JobSet with the label and without an owner was expanded by a client, on a cluster without the PathwaysJob API.
-    expanded = expansion.JOB_LABEL in (metadata.get("labels") or {}) and not metadata.get("ownerReferences")
     # A user's job, which can be suspended, resumed and deleted by its name.
-    runnable = kind == fields.KIND or expanded
+    runnable = kind != "Job" and description.is_job(job)
     return {
         "id": f"{kind}/{namespace}/{name}",
         "kind": "Proxy" if kind == "Job" and is_ours else kind,

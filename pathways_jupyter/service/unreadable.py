@@ -1,4 +1,4 @@
-"""What cannot be read of the objects of a namespace; see :mod:`.untrusted`.
+"""Unreadable objects of a namespace; see :mod:`.untrusted`.
 
 What cannot be read is left out of what people see, so it has to be counted and named somewhere.
 """
@@ -50,6 +50,7 @@ def name_of(item: Object) -> str:
 
 
 _ANNOTATIONS: Mapping[str, Callable[[Object, object], bool]] = {
+    names.SUSPEND_AFTER_ANNOTATION: lambda item, written: untrusted.suspend_after(item) > 0 or written == "0",
     names.KEEP_ANNOTATION: lambda item, written: untrusted.keep_seconds(item) > 0 or written == "0",
     names.FIGURES_ANNOTATION: lambda item, written: SessionFigures.read(item) is not None,
     names.NOTEBOOK_ANNOTATION: lambda item, written: untrusted.text(written) == written,

@@ -84,6 +84,11 @@ def keep_seconds(item: Mapping[str, Any]) -> float:
     return number(raw(item, names.KEEP_ANNOTATION), LONGEST_SECONDS) or 0.0
 
 
+def suspend_after(item: Mapping[str, Any]) -> float:
+    """Return after how many seconds without use a service's sessions are suspended; 0 for never."""
+    return number(raw(item, names.SUSPEND_AFTER_ANNOTATION), LONGEST_SECONDS) or 0.0
+
+
 def controller(pod: Mapping[str, Any]) -> str:
     """Return the name of the Job, or other object, that controls a pod; empty without one."""
     owners = pod["metadata"].get("ownerReferences") or ()
@@ -91,7 +96,7 @@ def controller(pod: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Part:
+class JobSetPosition:
     """The place of a pod in its JobSet.
 
     Attributes:
@@ -106,7 +111,7 @@ class Part:
     host: int
 
     @classmethod
-    def of(cls, pod: Mapping[str, Any]) -> Part | None:
+    def of(cls, pod: Mapping[str, Any]) -> JobSetPosition | None:
         """Read it from a pod's labels; None for a pod that no JobSet has made.
 
         Who may create Jobs may label a pod as a worker or the head of another's service. But the Job of a real one has

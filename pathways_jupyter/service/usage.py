@@ -1,4 +1,4 @@
-"""Who has held how many chip-hours, as far as the cluster still knows.
+"""Chip-hours by holder, as far as the cluster still knows.
 
 The sources are proxy Jobs and their Leases. Both are deleted with their session, and the cluster keeps no other record
 of them: what ended is counted only while its Job is still there, for example because its owner died a moment ago.
@@ -22,13 +22,13 @@ from pathways_jupyter.service.session_figures import SessionFigures
 
 NOT_RECORDED = (
     "Only proxies whose Job still exists are counted. A session's Job is deleted when the session ends, and the "
-    "cluster keeps no other record of it."
+    "cluster keeps no other record of it: chip-hours of the past come from Prometheus (docs/operations.md)."
 )
 
 
 @dataclass(frozen=True)
 class Held:
-    """What one proxy has held within the time that was asked about.
+    """Chip-hours of one proxy within the time that was asked about.
 
     Attributes:
       user: Its user label; empty for proxies that this package did not make.

@@ -8,8 +8,9 @@ from quiet_cluster import DEADLINE, QuietCluster
 
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.informer import Informers
 from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS, Resource
-from pathways_jupyter.operator.job_controller import JobController, Reconciles
+from pathways_jupyter.operator.job_controller import PathwaysJobController, Reconciles
 from pathways_jupyter.service.pathwaysjob import definition
 
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
@@ -26,7 +27,9 @@ class Bench(QuietCluster):
     async def controlled(self, client: Client):
         """Control jobs meanwhile; yields the lines of the controller's log."""
         lines = Log()
-        running = asyncio.create_task(JobController(client, say=lines.write, reconciles=Reconciles()).run())
+        running = asyncio.create_task(
+            PathwaysJobController(Informers(client), say=lines.write, reconciles=Reconciles()).run()
+        )
         try:
             yield lines
         finally:
@@ -62,7 +65,7 @@ def bench_type():
 @pytest.fixture
 def options():
     """The program's options."""
-    return argparse.Namespace(namespace="", interval=1e6, lease_seconds=3.0)
+    return argparse.Namespace(namespace="", own_namespace="", interval=1e6, lease_seconds=3.0)
 
 
 @pytest.fixture

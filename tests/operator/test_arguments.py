@@ -1,4 +1,4 @@
-"""What the operator's program makes of its arguments and of its standard streams."""
+"""Arguments and standard streams of the operator's program."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The dashboard and the alert rules ask for metrics and labels that the operator exports."""
+"""The dashboard, the alert rules and the query for chip-hours ask for metrics and labels that the operator exports."""
 
 import json
 import re
@@ -16,9 +16,10 @@ from pathways_jupyter.service.model import Service
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.service.session_figures import SessionFigures
 
-OPERATIONS = Path(__file__).parents[2] / "docs" / "operations"
+DOCS = Path(__file__).parents[2] / "docs"
+OPERATIONS = DOCS / "operations"
 GRAFANA = re.compile(r"\$(__\w+|\w+)|\[[^]]*\]")
-WORDS = {"sum", "by", "rate", "increase", "and", "or", "on", "max", "absent"}
+WORDS = {"sum", "by", "rate", "increase", "and", "or", "on", "max", "absent", "sum_over_time"}
 
 
 def expressions():
@@ -28,6 +29,12 @@ def expressions():
     for group in yaml.safe_load((OPERATIONS / "alerts.yaml").read_text())["groups"]:
         for rule in group["rules"]:
             yield rule["alert"], rule["expr"]
+    # No highlighter of the documentation knows queries in queries.
+    blocks = re.findall(r"```text\n(.*?)```", (DOCS / "operations.md").read_text(), re.DOTALL)
+    queries = [block for block in blocks if "pathways_" in block]
+    assert queries
+    for query in queries:
+        yield "docs/operations.md", query
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,14 @@ import asyncio
 import pytest
 from pathways_jobs import headless, training
 
-from pathways_jupyter.kube import auth, objects
+from pathways_jupyter.base.errors import ServiceError
+from pathways_jupyter.kube import auth, informer, objects
 from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.informer import Informers
 from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS, Resource
 from pathways_jupyter.local.apiserver import app
-from pathways_jupyter.operator import job_controller
-from pathways_jupyter.operator.job_controller import EVENTS, JobController, Reconciles
+from pathways_jupyter.operator.job_controller import EVENTS, PathwaysJobController, Reconciles
+from pathways_jupyter.service import jobs
 from pathways_jupyter.service.pathwaysjob import expansion
 
 
@@ -63,6 +65,24 @@ async def test_a_failed_job_stays_failed_when_its_jobset_is_gone(bench):
             assert await objects.find(client, JOBSETS, "t", namespace="default") is None
 
 
+async def test_a_job_is_suspended_by_its_own_jobset_and_not_by_that_of_an_earlier_job_of_its_name(bench, monkeypatch):
+    async with bench.client() as client:
+        await bench.install(client)
+        job = await objects.create(client, PATHWAYS_JOBS, training("t"))
+        owner, jobset = objects.owner(job, controller=True), expansion.expand(job)
+        jobset["metadata"]["ownerReferences"] = [{**owner, "uid": "of-an-earlier-job"}]
+        await objects.create(client, JOBSETS, jobset, namespace="default")
+        monkeypatch.setattr(jobs, "_CREATION_SECONDS", 0.5)
+        with pytest.raises(ServiceError, match="Job t has no JobSet"):
+            await jobs.suspend(client, "t", namespace="default")
+        assert not (await objects.find(client, JOBSETS, "t", namespace="default"))["spec"].get("suspend")
+        await objects.delete(client, JOBSETS, "t", namespace="default")
+        jobset["metadata"]["ownerReferences"] = [owner]
+        await objects.create(client, JOBSETS, jobset, namespace="default")
+        assert (await jobs.suspend(client, "t", namespace="default")).name == "t"
+        assert (await objects.find(client, JOBSETS, "t", namespace="default"))["spec"]["suspend"]
+
+
 async def test_a_jobset_of_another_owner_is_left_alone(bench):
     async with bench.client() as client:
         await bench.install(client)
@@ -99,7 +119,7 @@ async def test_a_job_older_than_the_rules_fails_with_the_reason(bench):
 
 
 async def test_the_controller_waits_for_the_api_to_be_installed(bench, monkeypatch):
-    monkeypatch.setattr(job_controller, "MISSING_SECONDS", 0.2)
+    monkeypatch.setattr(informer, "FIRST_PAUSE_SECONDS", 0.2)
     async with bench.client() as client, bench.controlled(client) as lines:
         await lines.until("there is no PathwaysJob API")
         await bench.install(client)
@@ -131,7 +151,7 @@ async def test_an_api_server_that_has_just_restarted_is_no_missing_permission(be
         bindings = Resource(*rbac, "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
         await objects.create(client, bindings, binding)
         await objects.create(client, PATHWAYS_JOBS, training("t"))
-        monkeypatch.setattr(job_controller, "MISSING_SECONDS", 1e6)
+        monkeypatch.setattr(informer, "FIRST_PAUSE_SECONDS", 1e6)
         async with bench.controlled(limited) as lines:
             await asyncio.wait_for(refusals.wait(), 30)
             await objects.create(client, Resource(*rbac, "clusterroles", "ClusterRole", namespaced=False), role)
@@ -177,7 +197,9 @@ async def test_a_controller_killed_at_any_write_is_continued_by_the_next(bench, 
             await objects.create(client, PATHWAYS_JOBS, training(name))
             async with Mortal(auth.load(bench.kubeconfig()), last, sent=sent) as mortal:
                 killed = asyncio.create_task(mortal.died.wait())
-                first = asyncio.create_task(JobController(mortal, say=lambda _: None, reconciles=Reconciles()).run())
+                first = asyncio.create_task(
+                    PathwaysJobController(Informers(mortal), say=lambda _: None, reconciles=Reconciles()).run()
+                )
                 life = asyncio.create_task(live(bench, client, name))
                 async with asyncio.timeout(60):
                     await asyncio.wait({killed, life}, return_when=asyncio.FIRST_COMPLETED)

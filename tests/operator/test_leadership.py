@@ -4,7 +4,10 @@ import json
 import os
 import signal
 import sys
+from collections import Counter
 
+import aiohttp
+import portpicker
 import yaml
 from click.testing import CliRunner
 from pathways_jobs import training
@@ -12,10 +15,13 @@ from program_log import Log
 
 from pathways_jupyter.cli import main as cli
 from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.informer import Informers
 from pathways_jupyter.kube.objects import JOBSETS, LEASES, PATHWAYS_JOBS, PODS
+from pathways_jupyter.kube.watch import watch
 from pathways_jupyter.operator import main
 from pathways_jupyter.operator.election import is_rival
 from pathways_jupyter.operator.job_controller import EVENTS
+from pathways_jupyter.service import leases, names
 from pathways_jupyter.service.pathwaysjob import definition, installation
 
 DEADLINE = 60.0
@@ -34,9 +40,10 @@ RIVAL = {
 }
 
 
-async def start(bench, *arguments):
+async def start(bench, *arguments, name="x"):
+    kubeconfig = bench.kubeconfig(name=name)
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "pathways_jupyter.operator.main", "--kubeconfig", bench.kubeconfig(), *arguments),
+        *(sys.executable, "-m", "pathways_jupyter.operator.main", "--kubeconfig", kubeconfig, *arguments),
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )
@@ -128,6 +135,48 @@ async def test_operators_that_are_killed_in_turn_handle_no_job_twice(bench):
         assert len(created) == len(set(created)), "two operators created the JobSet of a job"
 
 
+async def test_a_leader_with_metrics_opens_one_watch_of_each_kind(bench):
+    """They are counted once a job, a dead session and the metrics have shown that all its parts follow the cluster."""
+    watches, swept = Counter(), asyncio.Event()
+
+    def audit(user, question):
+        if user.name == "operator":
+            watches[question.resource] += question.verb == "watch"
+            if question.verb == "delete" and question.resource == "jobs":
+                swept.set()
+
+    async with bench.client() as client:
+        await bench.install(client)
+        bench.server.audit = audit
+        port = str(portpicker.pick_unused_port())
+        operator = await start(bench, "--metrics-port", port, name="operator")
+        await until_said(operator, "PathwaysJobs: controlling them")
+        await objects.create(client, PATHWAYS_JOBS, training("a"))
+        await bench.job_in(client, "a", "Pending")
+        await leases.create(client, await bench.proxy(client, "dead"), seconds=1)
+        await leases.create(client, await bench.proxy(client, "live"), seconds=3600)
+        await asyncio.wait_for(swept.wait(), DEADLINE)
+        async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}/metrics") as answer:
+            assert "pathways_up 1.0" in (await answer.text()).splitlines()
+        operator.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(operator.wait(), DEADLINE) == 0
+    assert +watches == Counter(["pathwaysjobs", "jobsets", "jobs", "pods", "leases"])
+
+
+async def test_its_lease_is_in_a_namespace_of_its_own_where_it_has_one(bench, options):
+    options.own_namespace = "kube-public"
+    async with bench.client() as client:
+        await bench.install(client)
+        stop = asyncio.Event()
+        running = asyncio.create_task(main.Operator(Informers(client), options).run(stop))
+        async with asyncio.timeout(DEADLINE):
+            async for change in watch(client, LEASES, namespace="kube-public"):
+                if change.object.get("metadata", {}).get("name") == names.OPERATOR_LEASE:
+                    break
+        stop.set()
+        await asyncio.wait_for(running, DEADLINE)
+
+
 async def test_it_stands_back_while_another_controller_runs(bench, options, monkeypatch):
     async with bench.client() as client:
         await bench.install(client)
@@ -136,8 +185,8 @@ async def test_it_stands_back_while_another_controller_runs(bench, options, monk
         await objects.create(client, namespaces, namespace)
         await objects.create(client, PODS, RIVAL)
         stop, log = asyncio.Event(), Log()
-        monkeypatch.setattr(main, "say", log.write)
-        running = asyncio.create_task(main.Operator(client, options).run(stop))
+        monkeypatch.setattr(main, "report", log.write)
+        running = asyncio.create_task(main.Operator(Informers(client), options).run(stop))
         await log.until("standing back")
         log.clear()
         await objects.create(client, PATHWAYS_JOBS, training("a"))
@@ -147,6 +196,26 @@ async def test_it_stands_back_while_another_controller_runs(bench, options, monk
         await log.until("standing back")
         stop.set()
         await asyncio.wait_for(running, DEADLINE)
+
+
+async def test_an_account_that_may_not_read_pods_controls_jobs_and_sweeps_them(bench, options, monkeypatch):
+    (role,) = (each for each in installation.permissions() if each["kind"] == "ClusterRole")
+    rules = [rule for rule in role["rules"] if "pods" not in rule["resources"]]
+    async with bench.client() as client, bench.client(name="operator", rules=rules) as limited:
+        await bench.install(client)
+        stop, log = asyncio.Event(), Log()
+        monkeypatch.setattr(main, "report", log.write)
+        running = asyncio.create_task(main.Operator(Informers(limited), options).run(stop))
+        await log.until("PathwaysJobs: controlling them")
+        await objects.create(client, PATHWAYS_JOBS, training("a"))
+        await bench.until(client, "a", bool, JOBSETS)
+        await leases.create(client, await bench.proxy(client, "dead"), seconds=1)
+        await log.until("(session dead of jane): its lease")
+        stop.set()
+        await asyncio.wait_for(running, DEADLINE)
+    # Only the look for other controllers needs them; it says so once.
+    refused = [line for line in log if "not allowed to list pods" in line]
+    assert [line.split(": ")[:2] for line in refused] == [["PathwaysJobs", "cannot look for other controllers"]]
 
 
 def test_the_manifests_need_no_edit_and_close_what_is_not_needed():
@@ -162,6 +231,8 @@ def test_the_manifests_need_no_edit_and_close_what_is_not_needed():
     (rule,) = made["NetworkPolicy"]["spec"]["ingress"]
     assert [each["port"] for each in rule["ports"]] == ports
     assert made["ServiceMonitor"]["spec"]["endpoints"][0]["port"] == made["Service"]["spec"]["ports"][0]["name"]
+    # Else Prometheus replaces a session's namespace and service by those of the operator.
+    assert made["ServiceMonitor"]["spec"]["endpoints"][0]["honorLabels"]
     # All of them are about the pods of the Deployment.
     labels = deployment["template"]["metadata"]["labels"].items()
     for selector in (
@@ -202,8 +273,8 @@ async def test_the_manifests_give_the_operator_all_it_needs_and_no_more(bench):
         await bench.install(client)
         async with bench.client(name="operator", rules=rules) as limited:
             stop = asyncio.Event()
-            options = argparse.Namespace(namespace="", interval=1e6, lease_seconds=3.0)
-            running = asyncio.create_task(main.Operator(limited, options).run(stop))
+            options = argparse.Namespace(namespace="", own_namespace="", interval=1e6, lease_seconds=3.0)
+            running = asyncio.create_task(main.Operator(Informers(limited), options).run(stop))
             await objects.create(client, PATHWAYS_JOBS, training("a"))
             await bench.job_in(client, "a", "Pending")
             stop.set()

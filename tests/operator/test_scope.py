@@ -9,10 +9,10 @@ from program_log import Log
 from quiet_cluster import DEADLINE
 
 from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.informer import Informers
 from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS
 from pathways_jupyter.operator import main
 from pathways_jupyter.operator.sweeper import Sweeper
-from pathways_jupyter.operator.usage_recorder import UsageRecorder
 from pathways_jupyter.service import leases
 
 
@@ -23,12 +23,12 @@ async def test_an_operator_of_one_namespace_stays_in_it(bench):
         if user.name == "operator":
             asked[question.verb, question.resource, question.namespace] += 1
 
-    options = argparse.Namespace(namespace="default", interval=1e6, lease_seconds=3.0)
+    options = argparse.Namespace(namespace="default", own_namespace="", interval=1e6, lease_seconds=3.0)
     async with bench.client() as client, bench.client(name="operator") as own:
         await bench.install(client)
         bench.server.audit = note
         stop = asyncio.Event()
-        running = asyncio.create_task(main.Operator(own, options).run(stop))
+        running = asyncio.create_task(main.Operator(Informers(own), options).run(stop))
         try:
             for number in range(3):
                 await objects.create(client, PATHWAYS_JOBS, training(f"t{number}"))
@@ -55,8 +55,8 @@ async def test_a_sweeper_lists_only_what_it_is_about_to_delete(bench):
     async with bench.client() as client, bench.client(name="operator") as own:
         await leases.create(client, await bench.proxy(client, "live"), seconds=3600)
         bench.server.audit = note
-        stop, recorder = asyncio.Event(), UsageRecorder(own, "default", say=lines.write)
-        running = asyncio.create_task(Sweeper(own, interval=0.05, recorder=recorder, say=lines.write).run(stop))
+        stop = asyncio.Event()
+        running = asyncio.create_task(Sweeper(Informers(own), interval=0.05, say=lines.write).run(stop))
         try:
             await leases.create(client, await bench.proxy(client, "dead"), seconds=1)
             await lines.until("(session dead of jane): its lease")

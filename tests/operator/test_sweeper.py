@@ -7,10 +7,10 @@ from program_log import Log
 from waits import wait_until
 
 from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.informer import Informers
 from pathways_jupyter.kube.objects import JOBS, LEASES
-from pathways_jupyter.operator.main import say
+from pathways_jupyter.operator.main import report
 from pathways_jupyter.operator.sweeper import Sweeper
-from pathways_jupyter.operator.usage_recorder import UsageRecorder
 from pathways_jupyter.service import leases
 from pathways_jupyter.tunnel.relay.container import RelaySpec
 
@@ -18,7 +18,7 @@ DEADLINE = 60.0
 
 
 def sweeper(client, interval, say):
-    return Sweeper(client, interval=interval, recorder=UsageRecorder(client, "default", say=say), say=say)
+    return Sweeper(Informers(client), interval=interval, say=say)
 
 
 async def until_jobs(bench, client, names):
@@ -35,7 +35,7 @@ async def test_an_expired_lease_is_noticed_without_polling(bench):
     """The interval is far beyond the test's deadline, so only watching the leases works."""
     async with bench.client() as client:
         stop = asyncio.Event()
-        running = asyncio.create_task(sweeper(client, 1e6, say).run(stop))
+        running = asyncio.create_task(sweeper(client, 1e6, report).run(stop))
         dead = await bench.proxy(client, "dead")
         live = await bench.proxy(client, "live")
         await leases.create(client, live, seconds=3600)
@@ -48,7 +48,7 @@ async def test_an_expired_lease_is_noticed_without_polling(bench):
 async def test_the_operator_goes_on_after_the_server_restarted(bench, capsys):
     async with bench.client() as client:
         stop = asyncio.Event()
-        running = asyncio.create_task(sweeper(client, 0.5, say).run(stop))
+        running = asyncio.create_task(sweeper(client, 0.5, report).run(stop))
         dead = await bench.proxy(client, "dead")
         await bench.server.stop()
         await bench.server.start()
@@ -98,7 +98,7 @@ async def test_a_session_whose_clock_was_set_back_is_not_swept(bench):
     """Another proxy's lease ends later, so that its removal shows that the first one was left alone."""
     async with bench.client() as client:
         stop = asyncio.Event()
-        running = asyncio.create_task(sweeper(client, 1e6, say).run(stop))
+        running = asyncio.create_task(sweeper(client, 1e6, report).run(stop))
         set_back, dead = await bench.proxy(client, "set-back"), await bench.proxy(client, "dead")
         await leases.create(client, set_back, seconds=3600)
         await bench.renewed_at(client, set_back, client.now() - 25 * 3600)

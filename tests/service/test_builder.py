@@ -1,4 +1,4 @@
-"""What `service deploy` writes, compared with what pathwaysutils' own builder writes for the same request."""
+"""Manifests of `service deploy`, compared with those of pathwaysutils' own builder for the same request."""
 
 import pytest
 
@@ -59,19 +59,25 @@ def comparable(manifest: dict) -> dict:
         "api": (manifest["apiVersion"], manifest["kind"]),
         "metadata": {key: manifest["metadata"][key] for key in ("name", "namespace")},
         "spec": spec,
+        # Without the head's annotation there, which keeps every other head off its node.
         "head": (head["name"], *job(head)),
-        "workers": job(workers),
+        "workers": (job(workers), annotations(workers)),
     }
 
 
 def job(replicated: dict) -> tuple:
-    """A replicated job; annotations are compared on its pods, where both sides have them."""
+    """A replicated job without annotations."""
     spec = dict(replicated["template"]["spec"])
     template = spec.pop("template")
     pod = dict(template["spec"])
     parts = [container(each) for kind in ("initContainers", "containers") for each in pod.pop(kind, ())]
     pod["volumes"] = by_name(pod.get("volumes", ()))
-    return replicated["replicas"], spec, template["metadata"]["annotations"], pod, parts
+    return replicated["replicas"], spec, pod, parts
+
+
+def annotations(replicated: dict) -> dict:
+    """Those of its pods, where both sides have them."""
+    return replicated["template"]["spec"]["template"]["metadata"]["annotations"]
 
 
 def container(given: dict) -> dict:

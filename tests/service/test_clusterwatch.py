@@ -152,7 +152,7 @@ async def test_no_more_than_so_many_logs_are_followed_and_the_other_holders_are_
 
 
 def holds(number, session):
-    """Whether a message says who holds a slice; empty for a free slice."""
+    """Match messages that say who holds a slice; empty for a free slice."""
     return lambda message: any(
         row["number"] == number and (row["holder"] or {}).get("session", "") == session
         for row in message.get("put", {}).get("slices", ())

@@ -1,10 +1,11 @@
-"""What is checked before a deployment, against a real API server."""
+"""Checks before a deployment, against a real API server."""
 
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import NODES
 from pathways_jupyter.local.controllers.nodes import nodes_for
 from pathways_jupyter.service import deploychecks, deployment, names
 from pathways_jupyter.service.checks import Level
+from pathways_jupyter.service.service_jobset import EXCLUSIVE
 
 
 async def checked(client) -> dict:
@@ -37,12 +38,16 @@ async def create_nodes(client, nodes) -> None:
 
 
 async def embedded_nodes(client) -> None:
-    """The nodes of an embedded cluster of one slice, with the head of another service on the only one for heads."""
+    """The nodes of an embedded cluster of one slice, with a head that shares its node with no other on the only one."""
     await create_nodes(client, nodes_for({"tpuv6e:2x2": 1}, cpu_nodes=1))
     head = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "theirs-head", "labels": {names.REPLICATED_JOB_LABEL: names.HEAD_JOB}},
+        "metadata": {
+            "name": "theirs-head",
+            "labels": {names.REPLICATED_JOB_LABEL: names.HEAD_JOB},
+            "annotations": {EXCLUSIVE: "kubernetes.io/hostname"},
+        },
         "spec": {"nodeName": "cpu-0", "containers": [{"name": "main", "image": "busybox"}]},
     }
     await objects.create(client, objects.PODS, head, namespace="default")

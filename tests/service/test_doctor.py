@@ -112,6 +112,35 @@ async def test_a_missing_service_is_reported(bench):
     assert "no Pathways service" in found["service"].message
 
 
+async def test_services_among_which_the_type_decides_are_no_problem(bench):
+    async with bench.client() as client:
+        await service(client)
+        wide = service_jobset.ServiceSpec(tpu.parse_instance_type("tpuv5e:4x4"), 1, "r/server:jax-0.10.2", name="wide")
+        await objects.create(client, JOBSETS, service_jobset.manifest(wide))
+        await bench.running(client, ready("head", names.HEAD_JOB, names.RESOURCE_MANAGER_CONTAINER), "sleep", "600")
+        await bench.running(client, ready("worker", names.WORKER_JOB, names.WORKER_CONTAINER), "sleep", "600")
+        config = ConnectConfig(kubeconfig=bench.kubeconfig())
+        found = await doctor.examine(config, versions=HERE)
+        choice, *about = [each for each in found if each.name in {"service", "slices"}]
+        assert choice.level is Level.OK
+        listed = "pathways-cluster (tpuv6e:2x2), wide (tpuv5e:4x4)"
+        assert choice.message == f"There are 2 services: {listed}. Connecting chooses by the type of slice."
+        # The other one is not up, and the first can be used.
+        assert [each.level for each in about] == [Level.OK, Level.OK, Level.WARN, Level.WARN]
+        for instances, level in (
+            ({"tpuv6e:2x2": 1}, Level.OK),
+            ({"tpuv5e:4x4": 1}, Level.FAIL),
+            ({"tpuv6e:2x2": 2}, Level.FAIL),
+        ):
+            chosen = await examine(bench, config=dataclasses.replace(config, instances=instances))
+            assert chosen["service"].level is level, chosen["service"]
+        twin = service_jobset.ServiceSpec(tpu.parse_instance_type("tpuv6e:2x2"), 1, "r/server:jax-0.10.2", name="twin")
+        await objects.create(client, JOBSETS, service_jobset.manifest(twin))
+        choice = next(each for each in await doctor.examine(config, versions=HERE) if each.name == "service")
+        assert choice.level is Level.WARN
+        assert "The type of slice does not decide between all of them." in choice.message
+
+
 async def test_a_service_that_is_not_up_is_reported(bench):
     async with bench.client() as client:
         await service(client)

@@ -3,8 +3,10 @@
 import subprocess
 import sys
 
+import foreign_jobsets
 import pytest
 
+from pathways_jupyter.service import discovery
 from pathways_jupyter.service.pathwaysjob import description
 
 
@@ -28,6 +30,20 @@ def test_the_last_error_of_a_real_traceback(program, said):
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     found = description.last_error((ran.stdout + ran.stderr).splitlines())
     assert found.startswith(said) if said else not found
+
+
+def test_without_a_traceback_the_exit_code_is_said_with_what_the_log_says_last():
+    program = description.ContainerFailure("p", "main", "", "exit code 1")
+    missing = "/usr/bin/python3: No module named MaxText"
+    assert program.reason([missing]) == f"exit code 1; its log says: {missing}"
+    # Launchers say a few words after their program.
+    assert program.reason(["step 3", missing, "", "XPK End: Thu Nov 26", "EXIT_CODE=1", ""]).endswith(missing)
+    assert program.reason(["step 3", "saved"]) == "exit code 1; its log says: saved"
+    assert program.reason([]) == "exit code 1"
+    handled = ["Traceback (most recent call last):", '  File "t.py", line 1', "OSError: tried again", "step 4"]
+    assert program.reason(handled) == "OSError: tried again"
+    killed = description.failure([pod("pathways-head", main=[("main", 137, "05")])], "", main="main")
+    assert killed.reason(handled) == "exit code 137 (SIGKILL)"
 
 
 def pod(role, *, job="t-pathways-head-0", sidecars=(), init=(), main=(), **status):
@@ -60,6 +76,62 @@ def test_the_container_that_failed_first_is_the_reason_and_no_sidecar_that_was_s
     assert (found.container, found.reason([])) == ("main", "exit code 3")
     data = pod("pathways-head", init=[("data", 1, "02")])
     assert description.failure([data], "", main="main").reason([]) == "head, container data: exit code 1"
+
+
+def test_a_program_that_never_started_is_the_reason_and_no_sidecar_that_was_stopped():
+    waiting = {"name": "main", "state": {"waiting": {"reason": "CreateContainerError", "message": "no such\nuser"}}}
+    sidecars = [("pathways-rm", 143, "05"), ("pathways-proxy", 143, "04")]
+    never = pod("pathways-head", sidecars=sidecars, containerStatuses=[waiting])
+    found = description.failure([never], "", main="main")
+    assert (found.place, found.has_log) == ("", False)
+    assert found.reason([]).startswith("it never started (CreateContainerError: no such")
+    # An init container that failed keeps all others waiting.
+    behind = pod("pathways-head", init=[("data", 1, "02")], containerStatuses=[waiting])
+    assert description.failure([behind], "", main="main").container == "data"
+    # The kubelet has ended the pod: its reason comes first.
+    evicted = {"reason": "Evicted", "message": "The node was low on resource: memory."}
+    full = pod("pathways-head", sidecars=sidecars, main=[("main", 137, "05")], **evicted)
+    said = description.failure([full], "", main="main").reason([])
+    assert said == "Evicted, The node was low on resource: memory., exit code 137 (SIGKILL)"
+
+
+def test_of_two_containers_that_failed_in_one_second_the_program_is_the_reason():
+    both = pod("pathways-head", main=[("helper", 1, "05"), ("main", 3, "05")])
+    assert description.failure([both], "", main="main").container == "main"
+
+
+def test_a_part_that_cannot_be_made_is_the_last_warning_about_what_lacks_it():
+    def warning(uid, message, time, type="Warning"):
+        about = {"kind": "Job", "name": "t-worker-0", "uid": uid}
+        return {"metadata": {}, "involvedObject": about, "type": type, "reason": "FailedCreate", "message": message,
+                "lastTimestamp": f"2026-01-01T00:00:{time}Z"}  # fmt: skip
+
+    events = [warning("a", "first", "01"), warning("a", "second", "03"), warning("b", "of another", "04")]
+    (since,) = (description.event_info(each).time for each in [warning("", "", "02")])
+    assert description.refused(events, {"a": since}) == "Job t-worker-0: FailedCreate: second"
+    assert description.refused(events[:1], {"a": since}) == "", "a part was made since"
+    assert description.refused([warning("a", "made", "03", "Normal")], {"a": 0.0}) == ""
+
+
+def test_jobsets_of_googles_tools_are_jobs_by_their_shape():
+    for name, made in foreign_jobsets.HEADLESS.items():
+        headless, program = made(slices=2), made("train", "python", "-c", "0")
+        info = description.job_info(headless)
+        assert (info.headless, info.slices, info.instance_type, info.kind) == (True, 2, "tpuv6e:2x2", "JobSet")
+        assert info.maker == foreign_jobsets.MAKERS[name]
+        assert not description.job_info(program).headless
+        assert description.main_container(program) in {"workload-container", "jax-tpu"}
+        for each in (headless, program):
+            assert description.is_job(each)
+            assert discovery.describe(each) is None, "it is no service"
+    service = foreign_jobsets.shared_service()
+    assert not description.is_job(service)
+    assert discovery.describe(service) is not None
+    # Part of a PathwaysJob, which is the job.
+    owned = foreign_jobsets.xpk()
+    owned["metadata"]["ownerReferences"] = [{"kind": "PathwaysJob"}]
+    assert not description.is_job(owned)
+    assert not description.is_job({"kind": "JobSet", "metadata": {"name": "other"}})
 
 
 def test_the_pods_of_the_job_that_the_cluster_names_are_the_reason():

@@ -42,7 +42,7 @@ def test_an_elastic_job_expands_field_by_field():
     assert spec["successPolicy"] == {"operator": "All", "targetReplicatedJobs": ["pathways-head"]}
 
     assert (head["name"], head["replicas"], head["template"]["spec"]["backoffLimit"]) == ("pathways-head", 1, 0)
-    assert head["template"]["metadata"]["annotations"] == {EXCLUSIVE: "kubernetes.io/hostname"}
+    assert EXCLUSIVE not in head["template"]["metadata"]["annotations"]
     manager, proxy = head_pod["initContainers"]
     assert (manager["restartPolicy"], proxy["restartPolicy"]) == ("Always", "Always")
     assert manager["image"] == "us-docker.pkg.dev/cloud-tpu-v2-images/pathways/server:latest"
@@ -197,11 +197,18 @@ def test_annotations_of_the_job_are_on_the_jobset_the_head_and_its_pods():
     jobset = expansion.expand(job)
     head, workers, *_ = parts(jobset)
     assert jobset["metadata"]["annotations"] == {"note": "job"}
-    exclusive = {EXCLUSIVE: "kubernetes.io/hostname"}
-    assert head["template"]["metadata"]["annotations"] == {"note": "job", **exclusive}
+    assert head["template"]["metadata"]["annotations"] == {"note": "job"}
     pod = head["template"]["spec"]["template"]["metadata"]["annotations"]
-    assert pod == {"note": "job", "mine": "x", **exclusive}
+    assert pod == {"note": "job", "mine": "x"}
     assert "note" not in workers["template"]["metadata"]["annotations"]
+
+
+def test_a_head_on_its_nodes_network_has_the_node_to_itself():
+    job = training()
+    job["spec"]["controller"]["template"]["spec"]["hostNetwork"] = True
+    head, *_ = parts(expansion.expand(job))
+    for part in (head["template"], head["template"]["spec"]["template"]):
+        assert part["metadata"]["annotations"] == {EXCLUSIVE: "kubernetes.io/hostname"}
 
 
 def test_a_job_can_start_suspended():

@@ -1,6 +1,7 @@
 """The API server refuses what the definition forbids, with the path of the field."""
 
 import copy
+import json
 import re
 
 import pytest
@@ -61,6 +62,7 @@ async def test_the_usual_jobs_are_accepted_as_they_are(client, manifest):
 
 SIDECAR = {"componentType": "colocated_python_sidecar"}
 TWO = [{"componentType": "worker", "image": "a"}, {"componentType": "worker", "image": "b"}]
+MAIN = "spec.controller.template.spec.containers[0]"
 INVALID = {
     "spec.workers": [
         ("spec.workers", None),
@@ -87,6 +89,11 @@ INVALID = {
         ("spec.controller.template.spec.containers", [{"name": "pathways-rm"}, {"name": "main"}])
     ],
     "spec.controller.template.spec.restartPolicy": [("spec.controller.template.spec.restartPolicy", "Always")],
+    f"{MAIN}.env[0].value": [("spec.controller.template.spec.containers.0.env", [{"name": "A", "value": 8}])],
+    f"{MAIN}.resources.limits.memory": [
+        ("spec.controller.template.spec.containers.0.resources", {"limits": {"memory": "100GB"}})
+    ],
+    "spec.controller.template.spec.hostNetwork": [("spec.controller.template.spec.hostNetwork", "true")],
     "spec.customComponents": [("spec.customComponents", [SIDECAR] * 5)],
     "spec.customComponents[1]": [("spec.customComponents", TWO)],
     "spec.customComponents[0].componentType": [("spec.customComponents", [{"componentType": "brain"}])],
@@ -105,6 +112,20 @@ async def test_an_invalid_job_is_refused_with_the_path_of_the_field(client, wher
         await objects.create(client, PATHWAYS_JOBS, changed(training("bad"), path, value), namespace="default")
     assert refusal.value.status == 422
     assert re.search(rf"(^|[ \[]){re.escape(where)}: ", str(refusal.value)), str(refusal.value)
+
+
+async def test_a_wrong_type_is_called_as_by_a_real_api_server(client):
+    job = changed(training("bad"), "spec.workers.0.numSlices", "two")
+    with pytest.raises(ApiError) as refusal:
+        await objects.create(client, PATHWAYS_JOBS, job, namespace="default")
+    field = "spec.workers[0].numSlices"
+    said = f'{field}: Invalid value: "string": {field} in body must be of type integer: "string"'
+    assert str(refusal.value).endswith(said)
+
+
+async def test_the_definition_can_be_applied_with_kubectl(client):
+    """It keeps what was applied in an annotation, of at most 256 KiB."""
+    assert len(json.dumps(definition.definition())) < 128 * 1024
 
 
 def own_rules(schema):

@@ -20,6 +20,7 @@ DIFFERENCES = {
     r"/pathways-proxy/env/IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS/": "ALTS",
     r"/pathways-proxy/args/--sidecar_name|/shared-memory/|idecar_shm_directory|SIDECAR_SHM": "colocated sidecar",
     r"/colocated-python-sidecar/env/GRPC_SERVER_ADDRESS/value": "colocated sidecar",
+    r"pathways-head/.*/metadata/annotations/alpha": "exclusive placement of the head",
     r"worker/template/metadata/annotations": "exclusive placement of the workers",
 }
 

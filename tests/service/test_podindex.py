@@ -1,4 +1,4 @@
-"""What a picture needs of pods: found by what they are for, and only worked out again when it has changed."""
+"""Facts about pods: found by the pods' purpose, and only worked out again when they have changed."""
 
 import random
 

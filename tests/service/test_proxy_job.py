@@ -106,7 +106,7 @@ def test_an_image_that_says_nothing_of_the_proxys_is_refused(server):
 
 
 def test_options_are_read_in_either_spelling():
-    options = proxy_job.parse_options(
+    options = proxy_job.ProxyOptions.from_list(
         (
             "sidecar:true",
             "num_elastic_slices:2",
@@ -133,13 +133,15 @@ def test_options_are_read_in_either_spelling():
 )  # fmt: skip
 def test_an_option_that_cannot_be_is_refused_by_name(option):
     with pytest.raises(ConfigError) as raised:
-        proxy_job.parse_options((option,))
+        proxy_job.ProxyOptions.from_list((option,))
     assert "Proxy option" in str(raised.value)
     assert raised.value.hint
 
 
 def test_the_node_network_can_be_asked_for():
-    pod = proxy_job.job(spec(options=proxy_job.parse_options(("host_network:true",))))["spec"]["template"]["spec"]
+    pod = proxy_job.job(spec(options=proxy_job.ProxyOptions.from_list(("host_network:true",))))["spec"]["template"][
+        "spec"
+    ]
     assert pod["hostNetwork"] is True
 
 

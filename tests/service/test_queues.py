@@ -1,4 +1,4 @@
-"""What is read from Kueue's objects, as Kueue writes them, on an API server without Kueue's controller."""
+"""Facts from Kueue's objects, as Kueue writes them, on an API server without Kueue's controller."""
 
 import asyncio
 import contextlib
@@ -8,6 +8,7 @@ from kinds import CRDS
 
 from pathways_jupyter.base.errors import ServiceError
 from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS
 from pathways_jupyter.service import checks, names, proxy_job, queues
 from pathways_jupyter.service.checks import Level
@@ -122,17 +123,14 @@ async def test_a_cluster_without_kueue_is_named_before_anything_is_made(bench):
     ("frameworks", "said"),
     [
         ("integrations: {frameworks: [batch/job]}", "Kueue does not handle JobSets"),
-        ("integrations: {frameworks: [jobset.x-k8s.io/jobset]}", "Kueue handles JobSets"),
+        ("integrations: {frameworks: [jobset.x-k8s.io/jobset]}", "it handles JobSets"),
         ("frameworks: [", "is not known"),
         (None, "is not known"),
     ],
 )
 async def test_whether_kueue_handles_jobsets_is_read_from_its_configuration(bench, frameworks, said):
     client = bench.client()
-    kind = queues.QUEUES
-    about = {"name": "team", "namespace": "default"}
-    queue = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": about, "spec": {"clusterQueue": "all"}}
-    await objects.create(client, kind, queue)
+    await local_queue(client)
     if frameworks is not None:
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kueue-system"}}
         await objects.create(client, objects.NAMESPACES, space)
@@ -140,9 +138,71 @@ async def test_whether_kueue_handles_jobsets_is_read_from_its_configuration(benc
         data = {"controller_manager_config.yaml": frameworks}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": data}
         await objects.create(client, CONFIG_MAPS, body)
-    quota, handled = await checks.queue(client, "default", "team")
-    assert "the quota of ClusterQueue all is not known: it is not there" in quota.message
+    _, handled = await checks.queue(client, "default", "team")
     assert said in handled.message
+
+
+async def local_queue(client, active=None, spec=None, kind=queues.QUEUES, name="team"):
+    """A queue, and what Kueue says of it."""
+    about = {"name": name, **({"namespace": "default"} if kind.namespaced else {})}
+    body = {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": about,
+        "spec": spec or {"clusterQueue": "all"},
+    }
+    await objects.create(client, kind, body)
+    if active is not None:
+        change = {"status": {"conditions": [active]}}
+        path = kind.item(about.get("namespace", ""), name, "status")
+        await client.request("PATCH", path, body=change, content_type="application/merge-patch+json")
+
+
+ACTIVE, INACTIVE = (
+    condition("Active", "True"),
+    condition("Active", "False", "Can't submit new workloads: it is stopped."),
+)
+
+
+@pytest.mark.parametrize(
+    ("local", "cluster", "said"),
+    [
+        (None, ACTIVE, "Queue team has not been seen by Kueue, which does not seem to run."),
+        (INACTIVE, ACTIVE, "Queue team is not active: Can't submit new workloads: it is stopped."),
+        (condition("Active", "Unknown", "being deleted"), ACTIVE, "Queue team is not active: being deleted."),
+        (ACTIVE, None, "Queue team admits nothing: its ClusterQueue all is not there."),
+        (ACTIVE, INACTIVE, "its ClusterQueue all is not active: Can't submit new workloads: it is stopped."),
+    ],
+)
+async def test_a_queue_that_admits_nothing_is_a_problem(bench, local, cluster, said):
+    client = bench.client()
+    await local_queue(client, local)
+    if cluster is not None:
+        groups = {"resourceGroups": [], "namespaceSelector": {}}
+        await local_queue(client, cluster, groups, queues.CLUSTER_QUEUES, "all")
+    found, _ = await checks.queue(client, "default", "team")
+    assert (found.level, found.message.endswith(said)) == (Level.FAIL, True), found
+    assert found.hint
+
+
+async def test_whether_kueue_runs_is_read_from_its_lease(bench, monkeypatch):
+    client = bench.client()
+    await local_queue(client, ACTIVE)
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kueue-system"}}
+    await objects.create(client, objects.NAMESPACES, space)
+    spec = {"leaseDurationSeconds": 15, "renewTime": "2020-01-01T00:00:00.000000Z", "holderIdentity": "kueue-0"}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": spec}
+    await objects.create(
+        client, objects.LEASES, {**lease, "metadata": {"name": "c1f6bfd2.kueue.x-k8s.io"}}, namespace="kueue-system"
+    )
+    _, found = await checks.queue(client, "default", "team")
+    assert (found.level, found.message.startswith("Kueue runs; ")) == (Level.OK, True)
+    # The client's clock is the only fake part.
+    now = Client.now
+    monkeypatch.setattr(Client, "now", lambda self: now(self) + 7200)
+    _, found = await checks.queue(client, "default", "team")
+    assert found.level is Level.FAIL, found
+    assert found.message == "Kueue does not run: Lease kueue-system/c1f6bfd2.kueue.x-k8s.io is not renewed."
 
 
 def test_a_queue_is_a_label_of_the_job_of_its_jobset_and_of_a_proxy_but_not_of_its_pod():

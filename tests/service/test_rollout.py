@@ -14,7 +14,9 @@ ADDED, DELETED, SYNCED = ChangeType.ADDED, ChangeType.DELETED, ChangeType.SYNCED
 
 def manifest():
     spec = service_jobset.ServiceSpec(tpu.parse_instance_type("tpuv6e:2x2"), 2, "r/server:1", name=SERVICE)
-    return service_jobset.manifest(spec)
+    made = service_jobset.manifest(spec)
+    made["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    return made
 
 
 @pytest.fixture
@@ -30,7 +32,9 @@ def said(steps):
 
 
 def unscheduled(job, index):
-    conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes fit."}]
+    # As the scheduler writes it; what it says of preemption repeats the rest.
+    why = "0/3 nodes fit. preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+    conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}]
     return pod(job, index, phase="Pending", conditions=conditions)
 
 
@@ -39,9 +43,15 @@ def waiting(job, index, reason, message):
     return pod(job, index, phase="Pending", ready=False, **status)
 
 
-def event(kind, name, reason, message, *, type_="Warning"):
+def event(kind, name, reason, message, *, type_="Warning", time="2026-01-01T00:00:01Z"):
     about = {"kind": kind, "name": name}
-    return {"type": type_, "reason": reason, "message": message, "involvedObject": about}
+    return {
+        "metadata": {"creationTimestamp": time},
+        "type": type_,
+        "reason": reason,
+        "message": message,
+        "involvedObject": about,
+    }
 
 
 def test_each_part_is_said_once_and_slices_only_after_the_head(start):
@@ -79,6 +89,7 @@ def test_events_count_for_pods_that_are_there_and_not_ready_and_for_the_services
         event("Pod", ready, "Unhealthy", "probe failed"),
         event("Pod", f"{SERVICE}-worker-9-0-gone", "BackOff", "of a former service"),
         event("Job", f"{SERVICE}2-worker-0", "FailedCreate", "another service"),
+        event("Job", f"{SERVICE}-worker-0", "FailedCreate", "of a former service", time="2025-12-31T23:59:59Z"),
         event("Pod", late, "Scheduled", "of no interest", type_="Normal"),
     ):
         assert start.take(EVENTS, ADDED, other) == []

@@ -2,7 +2,7 @@ import pytest
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.service import names, service_jobset
+from pathways_jupyter.service import deployment, discovery, names, service_jobset
 
 
 def spec(instance="tpuv6e:2x2", slices=2, **options):
@@ -86,3 +86,17 @@ def test_two_manifests_share_no_mutable_part():
     one, other = service_jobset.manifest(spec()), service_jobset.manifest(spec())
     replicated(one, names.WORKER_JOB)["template"]["spec"]["completions"] = 99
     assert replicated(other, names.WORKER_JOB)["template"]["spec"]["completions"] == 1
+
+
+@pytest.mark.parametrize(("given", "seconds"), [({}, 0.0), ({"suspend_after": "4h"}, 14400.0)])
+def test_when_its_sessions_are_suspended_is_written_and_read(given, seconds):
+    planned = deployment.plan({"name": "team", "tpu": "tpuv6e:2x2", "slices": 1, "local": True, **given}, jax="0.10.2")
+    (found,) = discovery.of_jobsets([service_jobset.manifest(planned)])
+    assert found.suspend_after == seconds
+
+
+@pytest.mark.parametrize("written", ["-1", "soon", "inf", "1e99", ""])
+def test_a_limit_that_cannot_be_read_suspends_nothing(written):
+    manifest = service_jobset.manifest(spec(annotations={names.SUSPEND_AFTER_ANNOTATION: written}))
+    (found,) = discovery.of_jobsets([manifest])
+    assert found.suspend_after == 0.0

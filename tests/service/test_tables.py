@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
+import foreign_jobsets
 import pathways_jobs
 
 from pathways_jupyter.service import tables
 from pathways_jupyter.service.discovery import ServiceInfo
-from pathways_jupyter.service.model import Holder, Host, Reclaimable, Service, Slice
-from pathways_jupyter.service.pathwaysjob import expansion
+from pathways_jupyter.service.model import Holder, Reclaimable, Service, Slice, SliceHost
 from pathways_jupyter.service.podstate import State
 
 INFO = ServiceInfo("svc", "ns", "svc:29001", "tpuv6e:4x4", 2, 4, "r/server:jax-1", started=True)
@@ -18,7 +18,7 @@ def holder(user="jane"):
 
 
 def hosts(state):
-    return tuple(Host(index, state, f"w-{index}", "n", "") for index in range(4))
+    return tuple(SliceHost(index, state, f"w-{index}", "n", "") for index in range(4))
 
 
 def service(held=None, state=State.READY):
@@ -55,7 +55,7 @@ def test_a_row_that_is_kept_is_made_again_when_its_holder_becomes_known():
 
 
 def test_a_service_without_a_ready_slice_is_not_ready_and_says_why():
-    pending = tuple(Host(index, State.STARTING, f"w-{index}", "", "Unschedulable") for index in range(4))
+    pending = tuple(SliceHost(index, State.STARTING, f"w-{index}", "", "Unschedulable") for index in range(4))
     unusable = tuple(Slice(index, State.STARTING, pending, f"w-{index}") for index in range(500))
     (row,) = drawn(replace(service(), slices=unusable))["services"].values()
     assert (row["health"], row["reason"]) == ("starting", "0 of 500 slices ready (Unschedulable)")
@@ -114,15 +114,15 @@ def test_the_state_of_a_job_is_one_word():
 
 
 def test_only_users_jobs_can_be_acted_on():
-    def runnable(kind, labels=(), **metadata):
-        metadata = {"name": "train", "namespace": "ns", "labels": dict.fromkeys(labels, "train"), **metadata}
-        return tables._job({"kind": kind, "metadata": metadata})["runnable"]
+    def runnable(job, **metadata):
+        return tables._job({**job, "metadata": {**job["metadata"], **metadata}})["runnable"]
 
-    assert runnable("PathwaysJob")
-    assert runnable("JobSet", [expansion.JOB_LABEL])
-    assert not runnable("JobSet", [expansion.JOB_LABEL], ownerReferences=[{"kind": "PathwaysJob"}])
-    assert not runnable("JobSet")
-    assert not runnable("Job")
+    jobset, service = foreign_jobsets.toolkit(), foreign_jobsets.shared_service()
+    assert runnable(pathways_jobs.headless())
+    assert runnable(jobset)
+    assert not runnable(jobset, ownerReferences=[{"kind": "PathwaysJob"}])
+    assert not runnable(service)
+    assert not runnable({"kind": "Job", "metadata": {"name": "train", "namespace": "ns"}})
 
 
 def test_a_notebook_can_attach_to_headless_jobs_only():

@@ -1,4 +1,4 @@
-"""What other users write into the cluster: every reader of its objects, fed with what an API server would store."""
+"""Input of other users: every reader of the cluster's objects, fed with what an API server would store."""
 
 import json
 import math
@@ -187,7 +187,7 @@ QUICK = settings(max_examples=150, deadline=None)
 
 
 def dump(value):
-    """What goes out as JSON has to be JSON."""
+    """Return `value` as strict JSON."""
     return json.dumps(value, allow_nan=False, default=str)
 
 

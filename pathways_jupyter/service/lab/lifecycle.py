@@ -24,12 +24,12 @@ from pathways_jupyter.service.lab.manifests import CLAIMS, LabSpec
 from pathways_jupyter.service.podstate import FATAL_REASONS, State, explain, pod_state, waiting
 from pathways_jupyter.tunnel import portforward
 from pathways_jupyter.tunnel.carrier import Carrier
-from pathways_jupyter.tunnel.portforward import Forward, PortRefused, Target
+from pathways_jupyter.tunnel.portforward import Forward, PodPort, PortRefused
 
 START_SECONDS = 600.0
 """Longest wait for a lab's pod: a node may have to be made first, and a large image pulled."""
 ANSWER_SECONDS = 120.0
-"""How long JupyterLab may take from the start of its container to its first answer."""
+"""Longest time from the start of JupyterLab's container to its first answer."""
 END_SECONDS = 90.0
 
 _MADE = (manifests.ROLE_BINDINGS, manifests.ROLES, manifests.SERVICE_ACCOUNTS, manifests.SECRETS)
@@ -41,7 +41,7 @@ LAB_NEEDS: tuple[Need, ...] = (
     Need(PODS, ("list", "watch"), level=Level.WARN, purpose="follow the pod of a lab"),
     Need(PODS, ("create", "get"), "portforward", level=Level.WARN, purpose="open a lab in the browser"),
 )
-"""What the user of ``pathways-jupyter lab`` has to be allowed, besides the rules of the Role that the lab gets."""
+"""Permissions that the user of ``pathways-jupyter lab`` needs, besides the rules of the Role that the lab gets."""
 
 
 async def up(client: Client, spec: LabSpec, *, progress: Callable[[str], None] = lambda words: None) -> str:
@@ -114,11 +114,11 @@ async def forwarded(client: Client, namespace: str, name: str, *, port: int = 0)
       ClusterError: The lab has no pod, the port is in use, a permission is missing, or the server could not be reached.
     """
 
-    async def target() -> Target:
+    async def target() -> PodPort:
         # The present pod, for each connection: the cluster replaces it when its node is lost.
         if (pod := await current_pod(client, namespace, name)) is None:
             raise ClusterError(f"Lab {name} has no pod.", hint="Start it: pathways-jupyter lab up.")
-        return Target(client, namespace, pod["metadata"]["name"], manifests.PORT)
+        return PodPort(client, namespace, pod["metadata"]["name"], manifests.PORT)
 
     async def open_stream() -> Carrier:
         return await Carrier.open(await target())

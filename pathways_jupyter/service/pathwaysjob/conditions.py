@@ -67,7 +67,7 @@ def current(job: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 
 
 def _conditions(before: Mapping[str, Any], state: str, source: Mapping[str, Any], now: str) -> list[dict[str, Any]]:
-    """The conditions of a job in `state`: that one is True, those that held earlier are False, others are absent."""
+    """Return the conditions of a job in `state`: that one is True, earlier ones are False, others are absent."""
     known = {each["type"]: each for each in before.get("conditions") or ()}
     found = []
     for kind in CONDITIONS:

@@ -1,22 +1,21 @@
 """The CustomResourceDefinition of PathwaysJob: its schema, defaults and rules.
 
-All validation is here, so that every API server enforces it; :func:`check` is for a job that is expanded into a JobSet
-without one, and leaves out the rules that relate fields. Rules that relate fields, and immutability, are CEL. A
-transition rule on an optional field is not evaluated when the field is added or removed, so a second rule on its
-parent covers that. Every list and string that a rule reads is bounded, because an API server refuses rules whose
-estimated cost is too high.
+All validation is here, so that every API server enforces it; what a client says of a job before it sends it
+(:mod:`pathways_jupyter.service.pathwaysjob.validation`) leaves out the rules that relate fields. The pod template has
+the schema of Kubernetes' own.
+
+Rules that relate fields, and immutability, are CEL. A transition rule on an optional field is not evaluated when the
+field is added or removed, so a second rule on its parent covers that. Every list and string that a rule reads is
+bounded, because an API server refuses rules whose estimated cost is too high.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import functools
 from typing import Any
 
 from pathways_jupyter.base import tpu
-from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.service import names, service_jobset
+from pathways_jupyter.service import builtin_kinds, names, service_jobset
 from pathways_jupyter.service.pathwaysjob import fields
 
 Schema = dict[str, Any]
@@ -24,17 +23,9 @@ Schema = dict[str, Any]
 _STRING: Schema = {"type": "string"}
 _TEXT: Schema = {"type": "string", "maxLength": 1024}
 _COUNT: Schema = {"type": "integer", "format": "int32", "minimum": 0}
-_STRINGS: Schema = {"type": "object", "additionalProperties": _STRING}
+_OPEN = "x-kubernetes-preserve-unknown-fields"
 # Multiples of four in decimal: the last two digits decide.
 _BY_FOUR = "([48]|[2468][048]|[13579][26]|[1-9][0-9]*([02468][048]|[13579][26]))"
-_SHOWN = 10
-_NOUNS: Mapping[str, tuple[type, str]] = {
-    "object": (dict, "a mapping"),
-    "array": (list, "a list"),
-    "string": (str, "a text"),
-    "integer": (int, "a whole number"),
-    "boolean": (bool, "true or false"),
-}
 
 
 def definition() -> dict[str, Any]:
@@ -66,11 +57,12 @@ def definition() -> dict[str, Any]:
     }
 
 
+@functools.cache
 def schema() -> Schema:
-    """Return the schema of a whole job, with those parts of its metadata and its pod that the expansion reads."""
+    """Return the schema of a whole job, with its metadata, which an API server checks by itself."""
     root = _root()
-    metadata = _open(("name",), name=_STRING, namespace=_STRING, labels=_STRINGS, annotations=_STRINGS)
-    return {**root, "properties": {**root["properties"], "metadata": metadata, "status": _open()}}
+    metadata = {**builtin_kinds.schema("ObjectMeta"), "required": ["name"], _OPEN: True}
+    return {**root, "properties": {**root["properties"], "metadata": metadata, "status": {_OPEN: True}}}
 
 
 def _columns() -> list[Schema]:
@@ -148,7 +140,7 @@ def _worker() -> Schema:
     }
 
 
-def _topology_rule(machine: tpu.Machine) -> Schema:
+def _topology_rule(machine: tpu.MachineType) -> Schema:
     listed = ", ".join(f"'{each}'" for each in machine.topologies)
     valid = f"self.topology in [{listed}]"
     more = ""
@@ -164,24 +156,24 @@ def _topology_rule(machine: tpu.Machine) -> Schema:
 
 def _controller() -> Schema:
     own = "', '".join((names.RESOURCE_MANAGER_CONTAINER, names.PROXY_CONTAINER))
-    # Of a pod, what is read when the job is expanded. The API server checks the rest when the pod is made.
-    variables = {"type": "array", "items": _open(("name",), name=_STRING)}
+    container = builtin_kinds.schema("Container")
     container = {
-        **_open(("name",), name={"type": "string", "maxLength": 63}, env=variables),
+        **container,
+        "properties": {**container["properties"], "name": {"type": "string", "maxLength": 63}},
         "x-kubernetes-validations": [
             _rule(f"!(self.name in ['{own}'])", "the name is that of one of Pathways' own containers", ".name")
         ],
     }
-    pod = _open(
-        ("containers",),
+    pod = builtin_kinds.schema("PodSpec")
+    parts = {
+        **pod["properties"],
         # A Job's pods; Kubernetes refuses "Always" there, but only after the job has been accepted.
-        restartPolicy={"type": "string", "enum": ["Never", "OnFailure"]},
-        containers={"type": "array", "minItems": 1, "maxItems": 32, "items": container},
-        initContainers={"type": "array", "items": _open(("name",), name=_STRING)},
-        tolerations={"type": "array", "items": _open()},
-        affinity=_open(),
-    )
-    template = _open(("spec",), metadata=_open(labels=_STRINGS, annotations=_STRINGS), spec=pod)
+        "restartPolicy": {"type": "string", "enum": ["Never", "OnFailure"]},
+        "containers": {"type": "array", "minItems": 1, "maxItems": 32, "items": container},
+    }
+    # They are added to pods that run; no template may have them.
+    del parts["ephemeralContainers"]
+    template = _object(("spec",), metadata=builtin_kinds.schema("ObjectMeta"), spec={**pod, "properties": parts})
     return {
         **_object(
             ("deploymentMode",),
@@ -205,17 +197,16 @@ def _controller() -> Schema:
 
 
 def _component() -> Schema:
+    variable = builtin_kinds.schema("EnvVar")
+    name = {"type": "string", "minLength": 1, "maxLength": 253}
+    variable = {**variable, "properties": {**variable["properties"], "name": name}}
     return {
         **_object(
             ("componentType",),
             componentType={"type": "string", "enum": list(fields.COMPONENTS)},
             image=_TEXT,
             customFlags={"type": "array", "maxItems": 256, "items": {"type": "string", "maxLength": 4096}},
-            customEnv={
-                "type": "array",
-                "maxItems": 256,
-                "items": _open(("name",), name={"type": "string", "minLength": 1, "maxLength": 253}),
-            },
+            customEnv={"type": "array", "maxItems": 256, "items": variable},
         ),
         "x-kubernetes-validations": [
             _rule(
@@ -249,11 +240,6 @@ def _object(required: tuple[str, ...] = (), **properties: Schema) -> Schema:
     return {"type": "object", "properties": properties, **({"required": list(required)} if required else {})}
 
 
-def _open(required: tuple[str, ...] = (), **properties: Schema) -> Schema:
-    """An object that may have other fields too."""
-    return {**_object(required, **properties), "x-kubernetes-preserve-unknown-fields": True}
-
-
 def _keyed(items: Schema, key: str, *, minimum: int = 0, maximum: int = 0) -> Schema:
     return {
         "type": "array",
@@ -276,63 +262,3 @@ def _kept(optional: tuple[str, ...]) -> list[Schema]:
 
 def _rule(rule: str, message: str, path: str) -> Schema:
     return {"rule": rule, "message": message, **({"fieldPath": path} if path else {})}
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Something that is wrong with a job: the path of the field, empty if none is named, and why."""
-
-    path: str
-    message: str
-
-
-class InvalidJob(ConfigError):
-    """The job is refused; `problems` says where."""
-
-    def __init__(self, message: str, problems: Sequence[Problem], *, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.problems = tuple(problems)
-
-
-def check(manifest: Mapping[str, Any], *, strict: bool = False) -> None:
-    """Check that a job fits the schema of its definition.
-
-    Args:
-      strict: Refuse fields that the definition does not have.
-
-    Raises:
-      InvalidJob: It does not.
-    """
-    found = list(_problems(schema(), dict(manifest), "", strict))[:_SHOWN]
-    if found:
-        raise InvalidJob("; ".join(f"{each.path}: {each.message}" for each in found) + ".", found)
-
-
-def _problems(schema: Schema, value: Any, path: str, strict: bool) -> Iterator[Problem]:
-    kind, noun = _NOUNS[schema["type"]]
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        yield Problem(path, f"must be {noun}")
-    elif isinstance(value, int) and kind is int:
-        least, most = schema.get("minimum", 0), 2 ** (31 if schema["format"] == "int32" else 63) - 1
-        if not least <= value <= most:
-            yield Problem(path, f"must be from {least} to {most}")
-    elif "enum" in schema and value not in schema["enum"]:
-        yield Problem(path, f"must be one of {', '.join(schema['enum'])}")
-    elif "pattern" in schema and not re.search(schema["pattern"], str(value)):
-        yield Problem(path, f"must match {schema['pattern']}")
-    elif isinstance(value, list):
-        for number, each in enumerate(value):
-            yield from _problems(schema["items"], each, f"{path}[{number}]", strict)
-    elif isinstance(value, dict):
-        # A null counts as absent, as it does for an API server.
-        given = {key: each for key, each in value.items() if each is not None}
-        for key in schema.get("required", ()):
-            if key not in given:
-                yield Problem(f"{path}.{key}".lstrip("."), "is missing")
-        known, others = schema.get("properties") or {}, schema.get("additionalProperties")
-        for key, each in given.items():
-            inner = known.get(key, others)
-            if inner is not None:
-                yield from _problems(inner, each, f"{path}.{key}".lstrip("."), strict)
-            elif strict and not schema.get("x-kubernetes-preserve-unknown-fields"):
-                yield Problem(f"{path}.{key}".lstrip("."), "unknown field")

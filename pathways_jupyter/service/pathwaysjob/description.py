@@ -1,4 +1,4 @@
-"""What a user is shown of a job, its pods and their events, and why it does not run, read from their objects.
+"""Description of a job, its pods and their events, and why it does not run, read from their objects.
 
 A job's own status only says that a pod has failed; its pods say why.
 """
@@ -9,11 +9,11 @@ import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
-from pathways_jupyter.base import tpu
+from pathways_jupyter.base import text, tpu
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.base.text import count
 from pathways_jupyter.kube.objects import JOBSETS, created
 from pathways_jupyter.service import discovery, names, queues, untrusted
 from pathways_jupyter.service.pathwaysjob import conditions, fields
@@ -21,8 +21,15 @@ from pathways_jupyter.service.podstate import FATAL_REASONS, UNSCHEDULABLE, cont
 
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r"^ *[|+] ")
-"""What is drawn in front of the lines of an exception group."""
+"""Frame that is drawn in front of the lines of an exception group."""
 _ERROR = re.compile(r"[A-Za-z_][\w.]*(:|$)")
+_LAST_LINES = 10
+"""Lines of a log without a traceback that can say what went wrong: launchers say a few words after their program."""
+_KILLED = frozenset({128 + signal.SIGKILL, 128 + signal.SIGTERM})
+"""Exit codes of a program that was ended from outside, whatever errors it had logged before."""
+_PROGRAMS = frozenset({names.RESOURCE_MANAGER_CONTAINER, names.PROXY_CONTAINER})
+_TOOLS = {"xpk.google.com/workload": "xpk", "gcluster.google.com/workload": "the Cluster Toolkit"}
+"""The tools of Google's that make JobSets of this shape, by a label that each puts on them."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +41,10 @@ class JobInfo:
       reason: Why it is in that state, in the cluster's words; :func:`pathways_jupyter.service.jobs.picture` adds what
         its pods say.
       headless: Whether a notebook can attach to its proxy.
-      kind: ``PathwaysJob``, or ``JobSet`` for a job that was expanded by a client.
+      kind: ``PathwaysJob``, or ``JobSet`` for a job that is nothing but its JobSet.
       created: Seconds since the epoch.
       queue: The queue of Kueue's that it is in; empty for none.
+      maker: The tool that made its JobSet; empty for a PathwaysJob, and for this package.
     """
 
     name: str
@@ -50,6 +58,7 @@ class JobInfo:
     kind: str
     created: float
     queue: str = ""
+    maker: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,8 +83,23 @@ class EventInfo:
     warning: bool
 
 
+def is_job(manifest: Mapping[str, Any]) -> bool:
+    """Return whether a PathwaysJob or a JobSet is a job that users know by its name.
+
+    A JobSet is one by its parts, whichever tool made it: a head with a resource manager and a proxy, which no service
+    has, and workers. With an owner it is part of a PathwaysJob, which may have been deleted a moment ago.
+    """
+    if manifest["kind"] == fields.KIND:
+        return True
+    if manifest["metadata"].get("ownerReferences"):
+        return False
+    parts = {str(each.get("name")) for each in (manifest.get("spec") or {}).get("replicatedJobs") or ()}
+    missing = _PROGRAMS - {str(each.get("name")) for each in _containers(_head_pod(manifest))}
+    return not missing and not parts.isdisjoint(names.WORKER_JOBS)
+
+
 def job_info(manifest: Mapping[str, Any]) -> JobInfo:
-    """Describe a job by its PathwaysJob, or by the JobSet that a client expanded it into."""
+    """Describe a job by its PathwaysJob, or by the JobSet that it is; see :func:`is_job`."""
     metadata, status = manifest["metadata"], manifest.get("status") or {}
     whole = manifest["kind"] == fields.KIND
     if not whole:
@@ -94,11 +118,19 @@ def job_info(manifest: Mapping[str, Any]) -> JobInfo:
         kind=fields.KIND if whole else JOBSETS.kind,
         created=created(manifest),
         queue=queues.queue_of(manifest),
+        maker="" if whole else _maker(manifest),
     )
 
 
+def _maker(jobset: Mapping[str, Any]) -> str:
+    if untrusted.label(jobset, names.MANAGED_BY_LABEL) == names.MANAGED_BY:
+        return ""
+    labels = jobset["metadata"].get("labels") or {}
+    return next((tool for label, tool in _TOOLS.items() if label in labels), "another tool")
+
+
 def is_headless(manifest: Mapping[str, Any]) -> bool:
-    """Whether a notebook can attach to a job's proxy; see :func:`job_info` for `manifest`."""
+    """Return whether a notebook can attach to a job's proxy; see :func:`job_info` for `manifest`."""
     return (_read_job if manifest["kind"] == fields.KIND else _read_jobset)(manifest)[2]
 
 
@@ -114,8 +146,7 @@ def _read_job(manifest: Mapping[str, Any]) -> tuple[str, int, bool]:
 
 def _read_jobset(jobset: Mapping[str, Any]) -> tuple[str, int, bool]:
     pod = _head_pod(jobset)
-    containers = [*(pod.get("initContainers") or ()), *(pod.get("containers") or ())]
-    managers = [each for each in containers if each.get("name") == names.RESOURCE_MANAGER_CONTAINER]
+    managers = [each for each in _containers(pod) if each.get("name") == names.RESOURCE_MANAGER_CONTAINER]
     said = discovery.flags(managers[0]) if managers else {}
     headless = any(each.get("name") == names.PROXY_CONTAINER for each in pod.get("containers") or ())
     slices = untrusted.count(said.get("instance_count"), untrusted.MOST_SLICES) or 0
@@ -132,12 +163,18 @@ def _head_pod(jobset: Mapping[str, Any]) -> Mapping[str, Any]:
     return {}
 
 
+def _containers(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*(pod.get("initContainers") or ()), *(pod.get("containers") or ())]
+
+
 def main_container(manifest: Mapping[str, Any]) -> str:
     """Return the name of the container of the job's own program."""
     if manifest["kind"] == fields.KIND:
         controller = (manifest.get("spec") or {}).get("controller") or {}
         return str(controller.get("mainContainerName") or fields.MAIN_CONTAINER)
     found = [str(each.get("name")) for each in _head_pod(manifest).get("containers") or ()]
+    # Other tools give it a name of their own.
+    found = [each for each in found if each not in _PROGRAMS]
     return found[0] if found and fields.MAIN_CONTAINER not in found else fields.MAIN_CONTAINER
 
 
@@ -167,10 +204,11 @@ def event_info(event: Mapping[str, Any]) -> EventInfo:
 
 def role(pod: Mapping[str, Any]) -> str:
     """Return what a pod is in its job: ``head``, or ``slice 1 host 0``."""
-    if untrusted.label(pod, names.REPLICATED_JOB_LABEL) == names.HEAD_JOB:
+    part = untrusted.label(pod, names.REPLICATED_JOB_LABEL)
+    if part == names.HEAD_JOB:
         return "head"
     index, host = (untrusted.label(pod, each) or "?" for each in (names.JOB_INDEX_LABEL, names.POD_INDEX_LABEL))
-    return f"slice {index} host {host}"
+    return f"{'slice' if part in names.WORKER_JOBS else part} {index} host {host}"
 
 
 def stuck(pods: Iterable[Mapping[str, Any]]) -> str:
@@ -183,32 +221,52 @@ def stuck(pods: Iterable[Mapping[str, Any]]) -> str:
             found.append((reason not in FATAL_REASONS, role(pod), f"{reason}: {explanation}".removesuffix(": ")))
     if not found:
         return ""
-    _, which, text = min(found)
-    others = f" (and {count(len(found) - 1, 'more pod')})" if len(found) > 1 else ""
-    return f"{which}: {text}{others}"
+    _, which, why = min(found)
+    others = f" (and {text.count(len(found) - 1, 'more pod')})" if len(found) > 1 else ""
+    return f"{which}: {why}{others}"
+
+
+def refused(events: Sequence[Mapping[str, Any]], lacking: Mapping[str, float]) -> str:
+    """Return why parts of a job cannot be made: the last warning about an object that lacks some; empty without one.
+
+    Args:
+      events: In order.
+      lacking: The uids of these objects, and when each made its last part; a warning from before that is settled.
+    """
+    for each in reversed(events):
+        found, uid = event_info(each), str((each.get("involvedObject") or {}).get("uid"))
+        if found.warning and uid in lacking and found.time >= lacking[uid]:
+            return f"{found.about}: {found.reason}: {found.message}"
+    return ""
 
 
 @dataclass(frozen=True)
-class Failure:
+class ContainerFailure:
     """The container that made a job fail.
 
     Attributes:
       place: Where it was, empty for the job's own program.
       ended: How it ended, in words.
+      has_log: Whether it ran and ended by itself, so that its log says why.
     """
 
     pod: str
     container: str
     place: str
     ended: str
+    has_log: bool = True
 
     def reason(self, log: Sequence[str]) -> str:
-        """Return the reason: the last error of its log, or else how it ended."""
-        said = untrusted.text(last_error(log) or self.ended)
-        return f"{self.place}: {said}" if self.place else said
+        """Return the reason: the last error of its log, or else how it ended and what its log says last."""
+        said = self.ended
+        if self.has_log and (error := last_error(log)):
+            said = error
+        elif self.has_log and (line := text.reason("\n".join(list(filter(str.strip, log))[-_LAST_LINES:]))):
+            said = f"{self.ended}; its log says: {line}"
+        return untrusted.text(f"{self.place}: {said}" if self.place else said)
 
 
-def failure(pods: Iterable[Mapping[str, Any]], message: str, *, main: str) -> Failure | None:
+def failure(pods: Iterable[Mapping[str, Any]], message: str, *, main: str) -> ContainerFailure | None:
     """Return which container made a job fail; None if no pod is left that says so.
 
     Args:
@@ -218,6 +276,7 @@ def failure(pods: Iterable[Mapping[str, Any]], message: str, *, main: str) -> Fa
     found = []
     for pod in pods:
         named = (untrusted.label(pod, "job-name") or "-") in message
+        phase = (pod.get("status") or {}).get("phase")
         sidecars = {
             each["name"] for each in pod["spec"].get("initContainers") or () if each.get("restartPolicy") == "Always"
         }
@@ -225,17 +284,39 @@ def failure(pods: Iterable[Mapping[str, Any]], message: str, *, main: str) -> Fa
             ended = state.get("terminated") or {}
             if ended.get("exitCode"):
                 # Sidecars are ended after the others, and then often with a code too.
-                found.append((not named, name in sidecars, str(ended.get("finishedAt")), name, pod, ended))
+                rank = _Rank.SIDECAR if name in sidecars else _Rank.ENDED
+            elif state.get("waiting") and phase == "Failed" and name not in sidecars:
+                # Behind an init container that failed, all others wait too.
+                rank = _Rank.NEVER_STARTED
+            else:
+                continue
+            found.append((not named, rank, str(ended.get("finishedAt")), name != main, name, pod, state))
     if not found:
         return None
-    *_, name, pod, ended = min(found, key=lambda each: each[:4])
-    where, code = role(pod), int(ended["exitCode"])
+    *_, name, pod, state = min(found, key=lambda each: each[:5])
+    where = role(pod)
+    place = "" if where == "head" and name == main else f"{where}, container {name}"
+    # The kubelet's own reason to end a pod, such as Evicted, explains the exit codes of its containers.
+    known = [(pod.get("status") or {}).get(each) for each in ("reason", "message")]
+    ended, waits = state.get("terminated") or {}, state.get("waiting") or {}
+    if not ended:
+        why = ": ".join(filter(None, (untrusted.text(waits.get("reason")), untrusted.text(waits.get("message")))))
+        said = ", ".join(filter(None, (*known, f"it never started ({why or 'no reason is known'})")))
+        return ContainerFailure(pod["metadata"]["name"], name, place, said, has_log=False)
+    code = int(ended["exitCode"])
     number = code - 128
     named_signal = f" ({signal.Signals(number).name})" if number in {*signal.Signals} else ""
-    known = [ended.get("reason") if ended.get("reason") != "Error" else "", ended.get("message")]
+    known += [ended.get("reason") if ended.get("reason") != "Error" else "", ended.get("message")]
     said = ", ".join(filter(None, (*known, f"exit code {code}{named_signal}")))
-    place = "" if where == "head" and name == main else f"{where}, container {name}"
-    return Failure(pod["metadata"]["name"], name, place, said)
+    return ContainerFailure(pod["metadata"]["name"], name, place, said, has_log=code not in _KILLED)
+
+
+class _Rank(IntEnum):
+    """Rank of a failed pod's containers as the cause of the failure, the likeliest first."""
+
+    ENDED = 0
+    NEVER_STARTED = 1
+    SIDECAR = 2
 
 
 def last_error(log: Sequence[str]) -> str:

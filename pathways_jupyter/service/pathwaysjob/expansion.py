@@ -14,17 +14,16 @@ from typing import Any
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.service import names, service_jobset
-from pathways_jupyter.service.pathwaysjob import definition, fields
-from pathways_jupyter.service.pathwaysjob.definition import InvalidJob, Problem
+from pathways_jupyter.service.pathwaysjob import fields, validation
 from pathways_jupyter.service.pathwaysjob.fields import Manifest
+from pathways_jupyter.service.pathwaysjob.validation import Problem, refusal
 
 JOB_LABEL = "pathways-jupyter/pathwaysjob"
 """On the JobSet: the name of its PathwaysJob."""
 
 RIGID_RESTARTS = 4
-"""How often each worker of a job that is not elastic may be restarted."""
+"""Restarts that are allowed for each worker of a job that is not elastic."""
 
-_EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _METRICS = "--enable_metrics_collection=true"
 _COORDINATOR = {"fieldRef": {"fieldPath": f"metadata.labels['{names.COORDINATOR_LABEL}']"}}
@@ -40,7 +39,7 @@ def expand(manifest: Mapping[str, Any], *, strict: bool = False) -> Manifest:
       ConfigError: The job cannot be run: it does not fit its schema, its TPU type does not exist, or its name is too
         long for its pods' names.
     """
-    definition.check(manifest, strict=strict)
+    validation.check(manifest, strict=strict)
     metadata, spec = manifest["metadata"], manifest["spec"]
     name, controller = str(metadata.get("name") or ""), spec["controller"]
     if len(spec["workers"]) != 1:
@@ -115,24 +114,24 @@ def _finish_head(
         # After the job's own flags: of two with one name the last counts, and that has to be `elasticSlices`.
         programs[1]["args"].append(f"--num_elastic_slices={controller['elasticSlices']}")
     colocated = controller.get("deploymentMode") == fields.COLOCATE_MODE
-    # Beside its own workers, the head must not have a host to itself.
-    own = {} if colocated else {_EXCLUSIVE: "kubernetes.io/hostname"}
+    pod: Manifest = {"restartPolicy": "Never", "containers": programs}
+    if user is not None:
+        pod = _user_pod(user, controller.get("mainContainerName") or fields.MAIN_CONTAINER, programs)
+    # Only on the host's network two heads compete for ports, and beside its own workers a head has no host to itself.
+    own = {service_jobset.EXCLUSIVE: "kubernetes.io/hostname"} if pod.get("hostNetwork") and not colocated else {}
     head["template"]["metadata"] = {"annotations": {**annotations, **own}}
     theirs = (user or {}).get("metadata") or {}
     template["metadata"] = {
         "annotations": {**(theirs.get("annotations") or {}), **annotations, **own},
         **({"labels": dict(theirs["labels"])} if theirs.get("labels") else {}),
     }
-    pod: Manifest = {"restartPolicy": "Never", "containers": programs}
-    if user is not None:
-        pod = _user_pod(user, controller.get("mainContainerName") or fields.MAIN_CONTAINER, programs)
     if colocated:
         _colocate(pod, name, worker_nodes)
     template["spec"] = pod
 
 
 def _user_pod(template: Mapping[str, Any], main: str, programs: list[Manifest]) -> Manifest:
-    """The user's pod with Pathways' programs as sidecars, which start before the user's containers and end after."""
+    """Return the user's pod with Pathways' programs as sidecars, which start before the containers and end after."""
     pod: Manifest = copy.deepcopy(template.get("spec") or {})
     pod.setdefault("restartPolicy", "Never")
     sidecars = [{**program, "restartPolicy": "Always"} for program in programs]
@@ -141,7 +140,7 @@ def _user_pod(template: Mapping[str, Any], main: str, programs: list[Manifest]) 
     mains = [each for each in pod["containers"] if each["name"] == main]
     if not mains:
         path, problem = "spec.controller.mainContainerName", f"the template has no container {main!r}"
-        raise InvalidJob(f"{path}: {problem}.", [Problem(path, problem)])
+        raise refusal([Problem(path, problem)])
     for container in mains:
         _set_environment(container)
     return pod
@@ -175,7 +174,7 @@ def _proxy(spec: Mapping[str, Any]) -> Manifest:
         "args": arguments,
         "env": [
             {"name": "PATHWAYS_HEAD", "valueFrom": copy.deepcopy(_COORDINATOR)},
-            {"name": "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS", "value": "true"},
+            {"name": names.INSECURE_CREDENTIALS, "value": "true"},
         ],
         "ports": [{"containerPort": names.PROXY_PORT, "protocol": "TCP"}],
         "resources": {"limits": {"cpu": "16", "memory": "100G"}},

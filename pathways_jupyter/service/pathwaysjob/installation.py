@@ -16,7 +16,7 @@ NAME = "pathways-operator"
 NAMESPACE = "pathways-system"
 REPLICAS = 2
 PORT = 9090
-"""Where an operator serves its metrics, and says whether it is alive and ready."""
+"""Port where an operator serves its metrics, and says whether it is alive and ready."""
 COMMAND = ("python", "-m", "pathways_jupyter.operator.main")
 USER = 65532
 """The user that it runs as; none of the base image's."""
@@ -53,7 +53,8 @@ def manifests(
         made.append(
             _made("v1", "Service", namespace, selector={"app": NAME}, ports=[{"name": "metrics", "port": PORT}])
         )
-        endpoints = [{"port": "metrics"}]
+        # The namespace and the service of a series are those of its session, not those of the operator.
+        endpoints = [{"port": "metrics", "honorLabels": True}]
         made.append(
             _made("monitoring.coreos.com/v1", "ServiceMonitor", namespace, selector=selector, endpoints=endpoints)
         )
@@ -66,7 +67,7 @@ def _made(version: str, kind: str, namespace: str, **spec: Any) -> Manifest:
 
 
 def permissions(namespace: str = NAMESPACE) -> list[Manifest]:
-    """Return the service account, its roles and their bindings."""
+    """Return the service account, its role and the binding."""
     account = {"name": NAME, "namespace": namespace}
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {**account, "labels": _LABELS}},
@@ -95,20 +96,6 @@ def permissions(namespace: str = NAMESPACE) -> list[Manifest]:
             "kind": "ClusterRoleBinding",
             "metadata": {"name": NAME, "labels": _LABELS},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME},
-            "subjects": [{"kind": "ServiceAccount", **account}],
-        },
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "Role",
-            "metadata": {**account, "labels": _LABELS},
-            # The records of chip-hours.
-            "rules": [_rule("", "configmaps", "get", "list", "create", "update", "delete")],
-        },
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "RoleBinding",
-            "metadata": {**account, "labels": _LABELS},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": NAME},
             "subjects": [{"kind": "ServiceAccount", **account}],
         },
     ]

@@ -19,7 +19,7 @@ _PACKAGE = "pathways_jupyter"
 _IMPORTED = frozenset(
     ["aiohttp", "google-auth", "jupyter-core", "kubernetes", "prometheus-client", "pyyaml", "requests", "yarl"]
 )
-"""What the operator imports of this package's requirements."""
+"""Requirements of this package that the operator imports."""
 
 
 def plan(*, push: str = "", wheel: Path | None = None, base: str = DEFAULT_IMAGE, folder: Path) -> image_build.Plan:

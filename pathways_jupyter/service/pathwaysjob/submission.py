@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -12,13 +13,15 @@ from pathways_jupyter.base.errors import ApiError, ConfigError, ServiceError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS, Object, Resource
+from pathways_jupyter.kube.objects import JOBS, JOBSETS, PATHWAYS_JOBS, Object, Resource
 from pathways_jupyter.service import names, queues, service_jobset, untrusted
-from pathways_jupyter.service.pathwaysjob import expansion, fields
-from pathways_jupyter.service.pathwaysjob.definition import InvalidJob, Problem
+from pathways_jupyter.service.pathwaysjob import expansion, fields, validation
+from pathways_jupyter.service.pathwaysjob.validation import InvalidJob, Problem
 
-_PATH = re.compile(r"(?<![\w.])((?:spec|metadata)(?:\.\w+|\[\d+\])*)(?=[:\"])")
-_EXTRA = re.compile(r'((?:unknown|duplicate) field) "([^"]+)"')
+_PATH = re.compile(r"(?<![\w.])((?:spec|metadata)(?:\.[\w/-]+|\[[^\]\s]*\])*)(?=[:\"])")
+_EXTRA = re.compile(r'(?:unknown|duplicate) field "([^"]+)"')
+_POD_OF_JOB = re.compile(r"(?<![\w.])spec\.template(?=[.:\"])")
+_TEMPLATE = "spec.controller.template"
 
 
 def new(
@@ -75,12 +78,12 @@ async def apply(
     labels: Mapping[str, str] | None = None,
     dry_run: bool = False,
 ) -> str:
-    """Create a job; return ``created``, or ``unchanged`` when the same job is there already.
+    """Create a job; return ``created``, or ``unchanged`` when the same job is there already, or ``valid``.
 
     Args:
       as_jobset: Create the JobSet that the job expands into, for clusters without the PathwaysJob API.
       labels: Labels to add, such as that of a queue.
-      dry_run: Only have the API server check it.
+      dry_run: Only have the API server check it, and its pod too, which it would see only when the job starts.
 
     Raises:
       InvalidJob: The API server refuses it, for example because fields of the existing job cannot change.
@@ -93,8 +96,16 @@ async def apply(
     name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
     if queue := queues.queue_of(body):
         await queues.check(client, namespace, queue, untrusted.label(body, names.PRIORITY_LABEL))
+    unchecked, checks = "", []
+    if dry_run and (template := manifest["spec"]["controller"].get("template")) is not None:
+        checks.append(_check_pod(client, name, namespace, template, query))
+    post = client.request("POST", resource.path(namespace), query=query, body=body)
+    *checked, posted = await asyncio.gather(*checks, post, return_exceptions=True)
     try:
-        await client.request("POST", resource.path(namespace), query=query, body=body)
+        for each in (*checked, posted):
+            if isinstance(each, BaseException):
+                raise each
+            unchecked = each if isinstance(each, str) else unchecked
     except ApiError as error:
         if error.status == 404:
             # The API server answers so for the namespace and for the kind.
@@ -103,10 +114,40 @@ async def apply(
                     f"There is no namespace {namespace}.", hint="Correct metadata.namespace, or create it first."
                 ) from error
             raise await _not_installed(client, as_jobset) from error
-        if error.status == 409:
-            return await _replace(client, resource, name, body, query)
-        raise _invalid(error) from error
-    return "created"
+        if error.status != 409:
+            raise _invalid(error) from error
+        done = await _replace(client, resource, name, body, query)
+    else:
+        done = "created"
+    if dry_run:
+        return f"valid, but its pod could not be checked ({unchecked})" if unchecked else "valid"
+    return done
+
+
+async def _check_pod(
+    client: Client, name: str, namespace: str, template: Mapping[str, Any], query: Mapping[str, str]
+) -> str:
+    """Have the API server check a job's pod as that of a Job, which is not created; return why it could not, else "".
+
+    The definitions of PathwaysJob and JobSet know the types of a pod's fields. Its rules (two containers of one name, a
+    mount of no volume, a port of 70000) and the fields of this version of Kubernetes, only the kinds with pods know.
+
+    Raises:
+      InvalidJob: It refuses something of the pod.
+    """
+    policy = template["spec"].get("restartPolicy") or "Never"
+    pod = {**template, "spec": {**template["spec"], "restartPolicy": policy}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"generateName": f"{name}-"}, "spec": {"template": pod}}
+    try:
+        await client.request("POST", JOBS.path(namespace), query=query, body=job)
+    except ApiError as error:
+        refused = _invalid(error, pod_of_job=True)
+        problems = refused.problems if isinstance(refused, InvalidJob) else ()
+        if found := [each for each in problems if each.path.startswith(_TEMPLATE)]:
+            raise validation.refusal(found) from error
+        # For example because the user may not create Jobs: that is no fault of the pod.
+        return str(error).rstrip(".")
+    return ""
 
 
 def _without_empty(values: Mapping[str, Any]) -> Object:
@@ -123,15 +164,12 @@ def _sendable(manifest: Mapping[str, Any], namespace: str, as_jobset: bool, labe
     metadata = manifest.get("metadata")
     if not isinstance(metadata, Mapping) or not metadata.get("name"):
         raise InvalidJob("The job has no name.", [Problem("metadata", "it has no name")], hint="Add metadata.name.")
-    for key in ("name", "namespace"):
-        # They are in the path of the request.
-        if not isinstance(metadata.get(key) or "", str):
-            path = f"metadata.{key}"
-            raise InvalidJob(f"{path} must be a text.", [Problem(path, "must be a text")], hint="Quote it.")
+    validation.check(manifest)
+    if found := list(validation.unreplaced(manifest)):
+        raise validation.refusal(found)
     body = {**manifest, "metadata": {**metadata, "namespace": metadata.get("namespace") or namespace}}
-    # What is no mapping is left for the API server to refuse.
-    if labels and isinstance(own := metadata.get("labels") or {}, Mapping):
-        body["metadata"]["labels"] = {**own, **labels}
+    if labels:
+        body["metadata"]["labels"] = {**(metadata.get("labels") or {}), **labels}
     return expansion.expand(body, strict=True) if as_jobset else body
 
 
@@ -140,7 +178,8 @@ async def _replace(client: Client, resource: Resource, name: str, body: Object, 
     namespace = body["metadata"]["namespace"]
     before = await objects.get(client, resource, name, namespace=namespace)
     if resource is JOBSETS and expansion.JOB_LABEL not in (before["metadata"].get("labels") or {}):
-        raise ServiceError(f"There is a JobSet {name} already, which is no job.", hint="Choose another name.")
+        what = f"There is a JobSet {name} already, which job apply has not made."
+        raise ServiceError(what, hint="Choose another name.")
     change = {
         "metadata": {key: body["metadata"][key] for key in ("labels", "annotations") if key in body["metadata"]},
         "spec": body["spec"],
@@ -156,16 +195,25 @@ async def _replace(client: Client, resource: Resource, name: str, body: Object, 
     return "unchanged" if same else "updated"
 
 
-def _invalid(error: ApiError) -> ApiError | InvalidJob:
-    """Return the refusal with the fields that the server's message names; all of it where it names none."""
+def _invalid(error: ApiError, *, pod_of_job: bool = False) -> ApiError | InvalidJob:
+    """Return the refusal with the fields that the server's message names; all of it where it names none.
+
+    Args:
+      pod_of_job: The server was asked about a Job with the pod: name the fields of the PathwaysJob.
+    """
     if error.status not in {400, 422}:
         return error
     text = str(error)
-    problems = [Problem(path, what) for what, path in _EXTRA.findall(text)]
+    # A list is in brackets; it ends with a remark where rules were not evaluated because of what is named before.
+    listed = text.removesuffix("]").partition(", <nil>: ")[0] if ": [" in text else text
+    if pod_of_job:
+        listed = _POD_OF_JOB.sub(_TEMPLATE, listed)
+    problems = [Problem(path, validation.unknown_field(path)) for path in _EXTRA.findall(listed)]
     if not problems:
-        starts = [*((found.start(), found[1]) for found in _PATH.finditer(text)), (len(text), "")]
+        starts = [*((found.start(), found[1]) for found in _PATH.finditer(listed)), (len(listed), "")]
         problems = [
-            Problem(path, text[start + len(path) : end].strip(' :,"[]')) for (start, path), (end, _) in pairwise(starts)
+            Problem(path, re.sub(r"[, \[]+\"?$", "", listed[start + len(path) : end]).lstrip(' :"'))
+            for (start, path), (end, _) in pairwise(starts)
         ]
     if not problems or not all(each.message for each in problems):
         problems = [Problem("", text)]

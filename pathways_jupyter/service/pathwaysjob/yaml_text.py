@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -13,11 +12,50 @@ from pathways_jupyter.base.errors import ConfigError
 
 MOST = 4_000_000
 """Characters of a job; an API server takes less."""
-_STEP = re.compile(r"\w+|\[\d+\]")
+_DEEPEST = 100
+_MOST_VALUES = 200_000
+_MERGE = "tag:yaml.org,2002:merge"
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads a date as text, as kubectl does: JSON has none."""
+    """Reads a date as text, as kubectl does: JSON has none. Refuses what is no job, before it costs anything."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = 0
+        self._sizes: dict[yaml.Node, int] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            self._refuse("it is nested too deeply", getattr(parent, "start_mark", None))
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        if node is not None and node not in self._sizes:
+            if isinstance(node, yaml.MappingNode):
+                self._check_keys(node)
+            # An alias counts as all that it stands for.
+            self._sizes[node] = 1 + sum(self._sizes.get(each, 1) for each in _parts(node))
+            if self._sizes[node] > _MOST_VALUES:
+                self._refuse(f"it has more than {_MOST_VALUES} values", node.start_mark)
+        return node
+
+    def fetch_flow_collection_start(self, TokenClass: Any) -> None:
+        # The scanner is a line ahead of the rest, in a time that grows with the square of the open brackets.
+        if self.flow_level > _DEEPEST:
+            self._refuse("it is nested too deeply", self.get_mark())
+        super().fetch_flow_collection_start(TokenClass)
+
+    def _check_keys(self, node: yaml.MappingNode) -> None:
+        lines: dict[str, int] = {}
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
+                if key.value in lines:
+                    self._refuse(f"{key.value} is here and in line {lines[key.value]}; remove one", key.start_mark)
+                lines[key.value] = key.start_mark.line + 1
+
+    def _refuse(self, problem: str, mark: Any) -> None:
+        raise yaml.composer.ComposerError(None, None, problem, mark)
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -40,11 +78,9 @@ def parse(text: str) -> dict[str, Any]:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error)
         where = f"Line {mark.line + 1}: " if mark is not None else ""
-        raise ConfigError(f"{where}{problem}.", hint="Check indentation and quotation marks.") from None
-    except RecursionError:
-        raise ConfigError("The YAML is nested too deeply.", hint="Check its brackets.") from None
-    except (TypeError, ValueError) as error:
-        # Also of a number that is too long for Python.
+        raise ConfigError(f"{where}{problem}.", hint="Check indentation, brackets and quotation marks.") from None
+    except (RecursionError, TypeError, ValueError) as error:
+        # Also of aliases within aliases, and of a number that is too long for Python.
         raise ConfigError(f"The YAML has a value that cannot be read: {error}.", hint="Quote it.") from None
     if len(documents) != 1 or not isinstance(documents[0], dict):
         raise ConfigError("This is not one PathwaysJob.", hint="Give one YAML document that begins with apiVersion.")
@@ -59,24 +95,30 @@ def dump(manifest: Mapping[str, Any]) -> str:
 def line_of(text: str, path: str) -> int:
     """Return the line, counted from 1, of a field such as ``spec.workers[0].type``, or of the nearest one above it."""
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        node = yaml.compose(text, Loader=_Loader)
     except (yaml.YAMLError, RecursionError):
         return 1
-    line = 1
-    for step in _STEP.findall(path):
-        key, node = _child(node, step)
-        if key is None:
-            break
+    line, rest = 1, f".{path}"
+    while (found := _child(node, rest)) is not None:
+        key, node, rest = found
         line = key.start_mark.line + 1
     return line
 
 
-def _child(node: Any, step: str) -> tuple[Any, Any]:
-    if step.startswith("["):
-        items = node.value if isinstance(node, yaml.SequenceNode) else ()
-        index = int(step[1:-1])
-        return (items[index], items[index]) if index < len(items) else (None, None)
-    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
-        if key.value == step:
-            return key, value
-    return None, None
+def _child(node: Any, path: str) -> tuple[Any, Any, str] | None:
+    """Return the key and the value to which a path leads first, and the rest of the path."""
+    found = []
+    if isinstance(node, yaml.SequenceNode):
+        found = [(f"[{number}]", each, each) for number, each in enumerate(node.value)]
+    elif isinstance(node, yaml.MappingNode):
+        # Of a map, API servers write a key in brackets too; a key may have dots.
+        found = [(step, key, each) for key, each in node.value for step in (f".{key.value}", f"[{key.value}]")]
+    for step, key, value in sorted(found, key=lambda each: -len(each[0])):
+        if path.startswith(step) and path[len(step) : len(step) + 1] in ("", ".", "["):
+            return key, value, path[len(step) :]
+    return None
+
+
+def _parts(node: yaml.Node) -> Iterator[yaml.Node]:
+    for each in node.value if isinstance(node, yaml.CollectionNode) else ():
+        yield from each if isinstance(each, tuple) else (each,)
