@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 _ROUNDS = 3
 _SMALL_MB, _LARGE_MB = 2, 64
 _SLOW_MB_PER_SECOND = 4.0
-"""Where a small array moves slower than this, no large one is moved."""
+"""Throughput of a small array below which no large one is moved."""
 _LOSS_AT, _STEPS_AFTER = 12, 8
 _RATE = 0.05
 
 
 @dataclasses.dataclass
-class Kernel:
-    """What the checks of one process share."""
+class CheckContext:
+    """State that the checks of one process share."""
 
     config: ConnectConfig
     connected: Session | None = None
@@ -42,7 +42,7 @@ class Kernel:
         return self.connected
 
     def slices(self) -> dict[int, tuple[Any, ...]]:
-        """The devices by slice; the check is skipped where there is one slice only."""
+        """Return the devices by slice; the check is skipped where there is one slice only."""
         slices = self.session.slices()
         if len(slices) < 2:
             raise Skipped("the session has one slice only")
@@ -70,7 +70,7 @@ class Kernel:
             raise Skipped(f"the Role pathways-jupyter-faults is needed: {error}") from error
 
 
-def connect(kernel: Kernel) -> Iterator[str]:
+def connect(kernel: CheckContext) -> Iterator[str]:
     """Connect, and see the slices that were asked for."""
     from pathways_jupyter.session.kernel import session
 
@@ -87,7 +87,7 @@ def connect(kernel: Kernel) -> Iterator[str]:
     _claim(len(kernel.session.slices()) == wanted, f"JAX sees {len(kernel.session.slices())} of {wanted} slices.")
 
 
-def compute(kernel: Kernel) -> Iterator[str]:
+def compute(kernel: CheckContext) -> Iterator[str]:
     """Compare a product of each chip with NumPy's."""
     import jax
     import jax.numpy as jnp
@@ -102,7 +102,7 @@ def compute(kernel: Kernel) -> Iterator[str]:
     yield f"128 × 256 by 256 × 128 on each of {count(len(devices), 'chip')}: as NumPy's"
 
 
-def all_reduce(kernel: Kernel) -> Iterator[str]:
+def all_reduce(kernel: CheckContext) -> Iterator[str]:
     """Add up one row of each chip, and read the sum on every chip."""
     import jax
     from jax.sharding import NamedSharding, PartitionSpec
@@ -121,7 +121,7 @@ def all_reduce(kernel: Kernel) -> Iterator[str]:
     yield f"16 KiB from each of {mesh.size} chips on {count(len(mesh.devices), 'slice')}, in {1000 * took:.1f} ms"
 
 
-def transfer(kernel: Kernel) -> Iterator[str]:
+def transfer(kernel: CheckContext) -> Iterator[str]:
     """Measure both directions of the tunnel."""
     import jax
 
@@ -144,7 +144,7 @@ def transfer(kernel: Kernel) -> Iterator[str]:
             return
 
 
-def colocated(kernel: Kernel) -> Iterator[str]:
+def colocated(kernel: CheckContext) -> Iterator[str]:
     """Run a cell on the hosts, on their own shards."""
     import jax
     from jax.sharding import NamedSharding, PartitionSpec
@@ -169,7 +169,7 @@ def colocated(kernel: Kernel) -> Iterator[str]:
     yield f"on {count(len(seen), 'host')}, each with its own shards of an array: {seen} of {len(devices)}"
 
 
-def interruption(kernel: Kernel) -> Iterator[str]:
+def interruption(kernel: CheckContext) -> Iterator[str]:
     """Cut the connection while a step is on its way; go on with the same arrays."""
     import jax
 
@@ -193,7 +193,7 @@ def interruption(kernel: Kernel) -> Iterator[str]:
     yield f"cut {_ROUNDS} times; every array survived, and was read {listed} s later"
 
 
-def slice_lost(kernel: Kernel) -> Iterator[str]:
+def slice_lost(kernel: CheckContext) -> Iterator[str]:
     """Lose a slice: its arrays fail, the others stay, and it comes back."""
     import jax
 
@@ -219,7 +219,7 @@ def slice_lost(kernel: Kernel) -> Iterator[str]:
     _claim(float(again.sum()) == 16, "The slice computes wrongly.")
 
 
-def elastic(kernel: Kernel) -> Iterator[str]:
+def elastic(kernel: CheckContext) -> Iterator[str]:
     """Train; continue on fewer slices, and grow again."""
     import jax
 
@@ -259,13 +259,13 @@ def elastic(kernel: Kernel) -> Iterator[str]:
     used = [note.slices for note in record.steps]
     first, *_, last = (result.metrics[number]["loss"] for number in range(result.step))
     without, applied = used.count(len(slices) - 1), int(result.state["steps"])
-    yield f"{result.step} steps, {without} of them without the slice: loss {first:.3g} -> {last:.3g}"
+    yield f"{count(result.step, 'step')}, {without} of them without the slice: loss {first:.3g} -> {last:.3g}"
     _claim(applied == result.step, f"The state has had {applied} of {result.step} steps.")
     _claim({len(slices), len(slices) - 1} == set(used), f"The steps used {sorted(set(used))} slices.")
     _claim(last < first / 2, "Training did not lower the loss.")
 
 
-def disconnect(kernel: Kernel) -> Iterator[str]:
+def disconnect(kernel: CheckContext) -> Iterator[str]:
     """Disconnect; JAX is as it was."""
     import jax
 
@@ -279,7 +279,7 @@ def _claim(holds: bool, otherwise: str) -> None:
         raise Broken(otherwise)
 
 
-CHECKS: Mapping[str, Callable[[Kernel], Iterator[str]]] = {
+CHECKS: Mapping[str, Callable[[CheckContext], Iterator[str]]] = {
     each.__name__.replace("_", "-"): each
     for each in (connect, compute, all_reduce, transfer, colocated, interruption, slice_lost, elastic, disconnect)
 }

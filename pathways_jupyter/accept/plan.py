@@ -50,7 +50,7 @@ CHECKS = (
 
 
 class Outcome(StrEnum):
-    """What a check came to."""
+    """Outcome of a check."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -58,8 +58,8 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class Result:
-    """What one check came to.
+class CheckResult:
+    """Result of one check.
 
     Attributes:
       seconds: How long it took.

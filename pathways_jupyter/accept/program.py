@@ -35,7 +35,7 @@ def main() -> None:
 
     from pathways_jupyter.accept import kernel_checks
 
-    kernel = kernel_checks.Kernel(protocol.config_from_json(requests.get()))
+    kernel = kernel_checks.CheckContext(protocol.config_from_json(requests.get()))
     while True:
         check = kernel_checks.CHECKS[requests.get()]
         try:

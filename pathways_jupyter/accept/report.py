@@ -1,4 +1,4 @@
-"""What a run came to, in a form that can be attached to an issue: without names of users, addresses and tokens."""
+"""Report of a run, in a form that can be attached to an issue: without names of users, addresses and tokens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pathways_jupyter.accept.plan import Outcome, Result
+from pathways_jupyter.accept.plan import CheckResult, Outcome
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.tpu import format_instances
 from pathways_jupyter.kube.cluster_access import Cluster
@@ -35,7 +35,7 @@ _SECRETS = {
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What a run came to.
+    """Report of a run.
 
     Attributes:
       at: When it began, in seconds since the epoch.
@@ -46,7 +46,7 @@ class Report:
 
     at: float
     seconds: float
-    results: tuple[Result, ...]
+    results: tuple[CheckResult, ...]
     left: tuple[str, ...]
     interrupted: bool
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -57,7 +57,7 @@ class Report:
 
     @property
     def failed(self) -> bool:
-        """Whether a check failed, or something is left behind."""
+        """Return whether a check failed, or something is left behind."""
         return bool(self.left) or self.count(Outcome.FAILED) > 0
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 from pathways_jupyter.accept.kernel import Kernel
-from pathways_jupyter.accept.plan import CHECKS, CONNECT, DISCONNECT, Broken, Check, Outcome, Result, Skipped
+from pathways_jupyter.accept.plan import CHECKS, CONNECT, DISCONNECT, Broken, Check, CheckResult, Outcome, Skipped
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import PathwaysError
@@ -28,7 +28,7 @@ from pathways_jupyter.session.registry import SessionRecord
 _LEASE_SECONDS = 10.0
 """The shortest that a session may ask for."""
 _WAIT_SECONDS = 60.0
-"""How long a session may wait for the slices of the one before."""
+"""Longest time that a session waits for the slices of the previous one."""
 _LIFETIME_SECONDS = 2 * 3600.0
 _GONE_SECONDS = 120.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 1.0
@@ -71,7 +71,7 @@ class Acceptance:
         self._records: dict[str, SessionRecord] = {}
         self._kernels: list[Kernel] = []
 
-    def run(self, *, begin: Callable[[Check], None], end: Callable[[Result], None]) -> None:
+    def run(self, *, begin: Callable[[Check], None], end: Callable[[CheckResult], None]) -> None:
         """Run all checks.
 
         Args:
@@ -85,7 +85,7 @@ class Acceptance:
         try:
             for check in CHECKS:
                 if check.name in self._left_out:
-                    end(Result(check.name, check.title, Outcome.SKIPPED, 0.0, (self._left_out[check.name],)))
+                    end(CheckResult(check.name, check.title, Outcome.SKIPPED, 0.0, (self._left_out[check.name],)))
                     continue
                 if check.in_kernel and kernel is None:
                     kernel = self._kernel()
@@ -110,7 +110,7 @@ class Acceptance:
                 found.append(f"session {record.id}: {error}")
         return found
 
-    def _run(self, check: Check, kernel: Kernel | None) -> Result:
+    def _run(self, check: Check, kernel: Kernel | None) -> CheckResult:
         lines, outcome, began = list[str](), Outcome.PASSED, time.monotonic()
         try:
             for line in self._lines(check, kernel):
@@ -121,7 +121,7 @@ class Acceptance:
         except PathwaysError as error:
             outcome = Outcome.FAILED
             lines.append(f"{error} {error.advice(Face.TERMINAL)}".strip())
-        return Result(check.name, check.title, outcome, round(time.monotonic() - began, 3), tuple(lines))
+        return CheckResult(check.name, check.title, outcome, round(time.monotonic() - began, 3), tuple(lines))
 
     def _lines(self, check: Check, kernel: Kernel | None) -> Iterator[str]:
         if (own := self._own.get(check.name)) is not None:

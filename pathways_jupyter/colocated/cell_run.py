@@ -51,7 +51,7 @@ def run_cell(
       follow: Called with the call's id and hosts when the call starts; what it returns is closed at the end.
       warn: Called with a line of warning before the cell is sent.
       unpickle: Trust the hosts to run code in this process: objects of any kind come back from them. Default: the
-        session's setting. Otherwise arrays, numbers, text, bytes, containers of them, values of NumPy and pandas, and
+        session's setting. Otherwise arrays, numbers, text, bytes, containers of them, values of NumPy, and
         dataclasses and named tuples that this program has defined come back, and nothing else.
 
     Returns:
@@ -186,7 +186,7 @@ def _interrupted(answers: tuple[Answer, ...] | None, to: Sequence[Host]) -> Inte
 
 
 def trusts(unpickle: bool | None) -> bool:
-    """Whether hosts may run code here: as the caller says, else as the session's settings do."""
+    """Return whether hosts may run code here: as the caller says, else as the session's settings do."""
     from pathways_jupyter.session.kernel.session import current
 
     session = current()

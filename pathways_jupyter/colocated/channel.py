@@ -36,7 +36,7 @@ _STATUS_CODE = re.compile(r"^[A-Z_]+: ")
 
 @dataclass(frozen=True)
 class Answer:
-    """What one host answered: JSON values and binary parts."""
+    """Answer of one host: JSON values and binary parts."""
 
     host: Host
     head: dict[str, Any]
@@ -75,10 +75,15 @@ class Channel:
           ColocatedError: The hosts could not be reached, were lost meanwhile, or could not read the request.
         """
         head.setdefault("call", uuid.uuid4().hex[:8])
+        sent: list[jax.Array] = []
         try:
-            rows = self._per_host(self._serve(self.request(head, blobs), *inputs), ROW_BYTES)
+            sent.append(self.request(head, blobs))
+            rows = self._per_host(self._serve(*sent, *inputs), ROW_BYTES)
             return self._answers(self._rest(head["call"], rows))
         except Exception as error:
+            # The error would hold it for as long as the notebook remembers it, as an array that no variable reaches.
+            for each in sent:
+                each.delete()
             raise explain(error) from error
 
     def read(self, rows: jax.Array) -> tuple[Answer, ...]:
@@ -189,7 +194,7 @@ class Channel:
 
 
 class _Channels:
-    """What is dropped when JAX drops its clients, so that no old one is kept alive: channels by devices, and others'.
+    """Caches that are dropped when JAX drops its clients, so that no old one stays alive: channels and others'.
 
     Attributes:
       on_clear: Called then.
@@ -247,7 +252,8 @@ def explain(error: Exception) -> ColocatedError:
     if "no colocated Python sidecars" in first:
         return CheckError(
             "The service's workers have no colocated Python sidecar, so nothing can run on its hosts.",
-            hint="Add one: pathways-jupyter sidecar build --help, or pathways-jupyter local up --sidecar.",
+            hint="Add one: pathways-jupyter sidecar build --help. An embedded cluster has them unless it was started "
+            "with --no-sidecar.",
         )
     if "sidecar" in first:
         return LostError(

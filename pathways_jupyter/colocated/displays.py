@@ -1,4 +1,4 @@
-"""What a display of a host shows in a page without running anything there.
+"""Safe forms of a host's displays: nothing in them runs in the page.
 
 A page that shows a host's HTML runs its scripts with the rights of the notebook's user, and these include running code
 in the kernel. So HTML is written anew from a list of elements that only lay text out, a drawing becomes a picture,

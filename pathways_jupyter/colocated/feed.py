@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Make = Callable[[int, int], Iterable[Any]]
 
 
-class Batches(Iterator[Any]):
+class BatchIterator(Iterator[Any]):
     """Global batches from a data-loading iterator that runs on every host of a sharding's devices.
 
     ::
@@ -138,7 +138,7 @@ class Batches(Iterator[Any]):
         MEMORY.release(self._key)
 
 
-iterator = Batches
+iterator = BatchIterator
 
 
 def _targets(answers: Sequence[Answer], sharding: Any) -> list[tuple[tuple[int, ...], Any, Any]]:

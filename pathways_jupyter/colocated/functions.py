@@ -32,7 +32,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Where:
-    """Where a function runs, and what becomes of its results.
+    """Hosts of a function, and the handling of its results.
 
     Attributes:
       slices: Only hosts of these slices; default: the hosts of the arguments' arrays, or all.

@@ -10,10 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pathways_jupyter.base.events import find_slice
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import parse_ranges
 from pathways_jupyter.colocated import loss
 from pathways_jupyter.colocated.errors import CheckError
+from pathways_jupyter.session.kernel import process
 
 if TYPE_CHECKING:
     import jax
@@ -82,7 +84,8 @@ def choose(
 
     Args:
       among: Hosts to choose from.
-      slices: Slice indices, or text such as ``0,1`` or ``0-3``.
+      slices: Numbers of slices, or text such as ``0,1`` or ``0-3``; as everywhere the service's numbers, or the
+        session's own where the session holds no slice of that number.
       hosts: Host indices in the same forms.
       once: Only the first.
 
@@ -99,8 +102,11 @@ def choose(
             hint = f"For example: --{kind}s 0,1 or --{kind}s 0-3."
             raise CheckError(f"{requested!r} does not name a {kind}.", hint=hint) from error
         known = {host.slice if kind == "slice" else host.index for host in among}
+        held = process.slices() if kind == "slice" else ()
+        numbers = {each if (found := find_slice(held, each)) is None else found.index for each in numbers}
         if absent := sorted(numbers - known):
-            listed = ", ".join(map(str, sorted(known)))
+            names = {each.index: each.numbers for each in held}
+            listed = ", ".join(names.get(each, str(each)) for each in sorted(known))
             raise CheckError(f"There is no {kind} {', '.join(map(str, absent))}.", hint=f"This session has: {listed}.")
         chosen = tuple(host for host in chosen if (host.slice if kind == "slice" else host.index) in numbers)
     if not chosen:

@@ -14,7 +14,7 @@ from pathways_jupyter.colocated.host import Host, choose, hosts
 from pathways_jupyter.colocated.memory import MEMORY
 
 _RESTART_SECONDS = 60.0
-"""How long new processes may take: a kubelet backs off when a container ends again and again."""
+"""Longest time for new processes: a kubelet backs off when a container ends again and again."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.2, 2.0
 
 

@@ -1,15 +1,20 @@
-"""What a notebook shows of calls of JAX's own ``@colocated_python``, which do not go through this package."""
+"""Display of calls of JAX's own ``@colocated_python``, which do not go through this package."""
 
 from __future__ import annotations
 
+import functools
 import re
 import secrets
 import sys
 import traceback
+import warnings
+from typing import Any
 
+from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.colocated.errors import printable
 from pathways_jupyter.colocated.remote.failures import ADVICE, ELSEWHERE
+from pathways_jupyter.session.kernel import jax_internals
 
 _MODULE = "jax.experimental.colocated_python.func"
 _FRAME = re.compile(r'File "([^"]*)", line (\d+), in (\S+)')
@@ -38,18 +43,45 @@ def leave_behind(error: BaseException) -> str:
     Nothing can stop it from here: JAX sends a host no request to end a call.
 
     Returns:
-      A line for the user; empty if it was not a colocated call that was interrupted.
+      A line for the user; empty if it was not a colocated call that was interrupted. That JAX lacks a name is one too.
     """
     if _MODULE not in sys.modules:
         return ""
-    from jaxlib import _jax
-
     frames = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
     # A later call returns at once, and the wait for its result is anywhere in JAX.
     if any("/jax/" in name.replace("\\", "/") for name in frames):
-        _jax.set_execution_stream_id(1 + secrets.randbelow(2**60))
+        try:
+            jax_internals.load_calls().streams.set_execution_stream_id(1 + secrets.randbelow(2**60))
+        except SessionError as error:
+            return str(error)
     if not any("colocated_python" in name for name in frames):
         return ""
     return advice(
         "The colocated call may still run on its hosts; later calls do not wait for it. {colocated_restart} ends it."
     )
+
+
+def leave_interrupted_calls() -> None:
+    """In a script, where no cell's end is reported, do as :func:`leave_behind` does when a call itself is interrupted.
+
+    A function's first call waits for its host, which says what the result looks like; later calls return at once.
+    Warns if this version of JAX lacks a name that this needs.
+    """
+    try:
+        func = jax_internals.load_calls().colocated
+    except SessionError as error:
+        warnings.warn(str(error), stacklevel=2)
+        return
+    wait = func._deserialize_specs
+    if hasattr(wait, "__wrapped__"):
+        return
+
+    @functools.wraps(wait)
+    def wait_or_leave(*arguments: Any) -> Any:
+        try:
+            return wait(*arguments)
+        except KeyboardInterrupt as error:
+            leave_behind(error)
+            raise
+
+    func._deserialize_specs = wait_or_leave

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _AFTER_SECONDS = 0.5
 """Age of a call at which its logs are opened: most calls have ended by then and need no requests."""
 _LOOK_BACK_SECONDS = 5
-"""How far before the call the logs are read, since the node's clock may differ a little."""
+"""Time before the call from which the logs are read, since the node's clock may differ a little."""
 _END_SECONDS = 2.0
 """Longest wait for the follower's thread when the call has ended."""
 _NEWS_SECONDS = 1.0
@@ -37,7 +37,7 @@ _NEWS_SECONDS = 1.0
 logger = logging.getLogger(__name__)
 
 
-class Follower:
+class LogFollower:
     """Follow the logs of one call, in a thread of its own, because the caller's thread waits for the call's result.
 
     Args:
@@ -53,7 +53,7 @@ class Follower:
         self._following: tasks.Call | None = None
         self.shown: dict[int, list[str]] = {}
 
-    def start(self, call: str, to: Sequence[Host]) -> Follower:
+    def start(self, call: str, to: Sequence[Host]) -> LogFollower:
         """Start following `call`; no-op without a session in this process, as its cluster is unknown then."""
         from pathways_jupyter.session.kernel.session import current
 
@@ -68,7 +68,7 @@ class Follower:
         """Stop following; nothing is shown afterwards."""
         if self._following is not None:
             self._following.cancel()
-            self._following.join(_END_SECONDS)
+            self._following.wait_for_end(_END_SECONDS)
             if isinstance(error := self._following.error, Exception) and not isinstance(error, PathwaysError):
                 logger.warning("the logs of the call were not followed", exc_info=error)
         # If the thread is stuck in a slow credential plugin, its late lines must not appear after the result.

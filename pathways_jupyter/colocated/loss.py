@@ -27,6 +27,7 @@ _ENDED = {SessionState.CLOSING, SessionState.CLOSED}
 _RECONNECT = advice(
     "Arrays on TPUs and names on the hosts are gone. {reconnect} gets a new proxy with the same settings."
 )
+_RESUME = advice("{resume} brings its arrays back; names on the hosts are gone.")
 _CONNECT = advice("Arrays on TPUs and names on the hosts are gone. {connect} starts another session.")
 
 
@@ -79,7 +80,7 @@ def require_session() -> None:
     """Fail if this process's session has lost its proxy.
 
     Raises:
-      CheckError: The session was lost and has not been reconnected; the message gives the reason.
+      CheckError: The session was lost and has not been reconnected, or is suspended; the message gives the reason.
     """
     from pathways_jupyter.session.kernel.session import current
 
@@ -88,12 +89,14 @@ def require_session() -> None:
     for event in reversed(session.events() if session is not None else []):
         if event.kind in LOSSES or event.data.get("state") in _LOST:
             raise CheckError(f"The session is lost: {event.message}", hint=_RECONNECT)
+        if event.data.get("state") == SessionState.SUSPENDED:
+            raise CheckError("The session is suspended.", hint=_RESUME)
         if "state" in event.data:
             return
 
 
 def is_reported(event: Event) -> bool:
-    """Whether a call that runs, or has just run, ends because of this event and reports it as its error."""
+    """Return whether a call that runs, or has just run, ends because of this event and reports it as its error."""
     with _lock:
         # Both, because this runs in another thread than `_follow`, which may see the event later or earlier: a call
         # that is still registered will report it, and one that has ended already is in `_reported`.
@@ -128,6 +131,8 @@ def _ending(event: Event, slices: frozenset[int]) -> LostError | None:
         )
     if event.kind in LOSSES or state in _LOST:
         return LostError(f"The call ended because the session was lost: {event.message}", hint=_RECONNECT)
+    if state == SessionState.SUSPENDED:
+        return LostError("The call ended because the session was suspended.", hint=_RESUME)
     if state in _ENDED:
         return LostError("The call ended because the session was ended from outside.", hint=_CONNECT)
     if state == SessionState.STARTING:

@@ -1,4 +1,4 @@
-"""What this process remembers of the hosts of its session; the facts are forgotten when JAX drops its clients."""
+"""Cache of facts about the hosts of a session; it is cleared when JAX drops its clients."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class _Memory:
         return self._named.setdefault(current() or self, {})
 
     def is_first(self, what: Hashable) -> bool:
-        """Whether this is the first call with `what`, so that a notice about it is shown once."""
+        """Return whether this is the first call with `what`, so that a notice about it is shown once."""
         with self._lock:
             new = what not in self._notified
             self._notified.add(what)

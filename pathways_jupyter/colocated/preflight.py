@@ -1,4 +1,4 @@
-"""What is checked before anything is sent to a host, so that a mistake leaves no half-run cell behind."""
+"""Checks before anything is sent to a host, so that a mistake leaves no half-run cell behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call brought back, host by host: output in order, value, arrays, and failures; or why it was interrupted."""
+"""Results of a call, host by host: output in order, value, arrays, and failures; or why it was interrupted."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class HostResult:
 
     @property
     def text(self) -> str:
-        """What was printed, as far as it came along."""
+        """Printed text, as far as it came along."""
         return "".join(item.text for item in self.items if isinstance(item, Text))
 
     @functools.cached_property

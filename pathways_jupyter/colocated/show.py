@@ -58,7 +58,7 @@ class Values(Mapping[int, Any]):
 
     @property
     def rich(self) -> bool:
-        """Whether some host's value is more than text."""
+        """Return whether some host's value is more than text."""
         return any(shown is not None and set(shown.data) != {"text/plain"} for _, shown in self._shown)
 
     def pieces(self) -> Iterator[Piece]:

@@ -34,7 +34,7 @@ class Inputs:
 
     @property
     def pickled(self) -> Mapping[str, Any]:
-        """What has to be pickled, by name."""
+        """Values that have to be pickled, by name."""
         return {**self.values, **{name: (tree, leaves) for name, (tree, leaves, _) in self.trees.items()}}
 
 
@@ -113,7 +113,7 @@ def agree(values: Mapping[str, Mapping[int, Any]]) -> dict[str, Any]:
 
 
 def equal(one: Any, other: Any) -> bool:
-    """Whether two values are the same, as far as that can be known."""
+    """Return whether two values are the same, as far as that can be known."""
     import jax
 
     try:

@@ -13,7 +13,6 @@ import dataclasses
 import datetime
 import inspect
 import math
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType, MemberDescriptorType
@@ -23,12 +22,6 @@ from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.colocated import host_versions, preflight
 from pathways_jupyter.colocated.errors import ColocatedError
 from pathways_jupyter.colocated.remote import codec
-
-_COLUMN_DTYPE = re.compile(
-    r"U?Int\d+|Float\d+|boolean|str|string|datetime64\[\w+, [\w/+:-]+\]"
-    r"|[a-z]+\d*(\[\w+(, tz=[\w/+:-]+)?\])?\[pyarrow\]"
-)
-"""The dtypes of pandas' own that are built: none of them names a size, of which one value could fill the memory."""
 
 
 def own_modules() -> list[str]:
@@ -112,8 +105,6 @@ class Reader:
             return self._numpy(kind, rest)
         if kind in ("namedtuple", "dataclass"):
             return self._object(kind, rest)
-        if kind == "pandas":
-            return self._pandas(rest)
         if kind == "pickle" and self._unpickle:
             return self._unpickled(rest)
         if kind not in ("pickle", "other"):
@@ -144,11 +135,7 @@ class Reader:
             for place, each in enumerate(items):
                 array[place] = self._read(each)
             return array.reshape([int(size) for size in shape])
-        if isinstance(rest[0], str):
-            dtype = np.dtype(rest[0])
-        else:
-            fields = [(_text(name), np.dtype(_text(base)), tuple(map(int, shape))) for name, base, shape in rest[0]]
-            dtype = np.dtype(fields)
+        dtype = np.dtype(_text(rest[0]))
         if kind == "dtype":
             return dtype
         if dtype.hasobject or not dtype.itemsize:
@@ -187,45 +174,6 @@ class Reader:
                 raise ValueError(f"{name} computes its field {each}")
             object.__setattr__(found, each, self._read(part))
         return found
-
-    def _pandas(self, rest: Sequence[Any]) -> Any:
-        import pandas
-
-        kind, *parts = rest
-        if kind in ("NaT", "<NA>"):
-            return pandas.NaT if kind == "NaT" else pandas.NA
-        if kind == "Timestamp":
-            found, zone = pandas.Timestamp(_text(parts[0])), parts[1]
-            return found if zone is None else found.tz_localize("UTC").tz_convert(_text(zone))
-        if kind == "Timedelta":
-            return pandas.Timedelta(_text(parts[0]))
-        if kind == "MultiIndex":
-            return pandas.MultiIndex.from_arrays(self._read(parts[0]))
-        if kind == "Index":
-            return pandas.Index(self._column(*parts[:2]), name=self._read(parts[2]))
-        if kind == "Series":
-            column, index, name = self._column(*parts[:2]), self._read(parts[2]), self._read(parts[3])
-            return pandas.Series(column, index=index, name=name)
-        if kind == "DataFrame":
-            columns, index, names = parts[0], self._read(parts[1]), self._read(parts[2])
-            made = {place: pandas.Series(self._column(*each), index=index) for place, each in enumerate(columns)}
-            frame = pandas.DataFrame(made, index=index)
-            frame.columns = names
-            return frame
-        raise ValueError(f"no {kind} of pandas")
-
-    def _column(self, dtype: Any, values: Any) -> Any:
-        import pandas
-
-        if dtype == "category":
-            codes, categories, ordered = map(self._read, values)
-            return pandas.Categorical.from_codes(codes, categories, ordered=ordered)
-        if dtype == "numpy":
-            return self._read(values)
-        extension = pandas.api.extensions.ExtensionDtype
-        if not _COLUMN_DTYPE.fullmatch(_text(dtype)) or not isinstance(pandas.api.types.pandas_dtype(dtype), extension):
-            raise ValueError(f"no column of {dtype[:100]}")
-        return pandas.array(self._read(values), dtype=dtype)
 
     def _unpickled(self, rest: Sequence[Any]) -> Any:
         import jax

@@ -211,7 +211,7 @@ class Batches:
 
     @property
     def _has_ended(self) -> bool:
-        """Whether the iterator was seen to have no more batches."""
+        """Return whether the iterator was seen to have no more batches."""
         return any(batch is _END for batch in self._buffer.values())
 
     def _ended_too_early(self) -> ElasticRuntimeError:

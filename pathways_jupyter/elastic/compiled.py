@@ -22,7 +22,7 @@ class _Promise:
 
     step: Any = None
     error: Exception | None = None
-    ready: interrupts.Event = field(default_factory=interrupts.Event)
+    ready: interrupts.InterruptibleEvent = field(default_factory=interrupts.InterruptibleEvent)
 
 
 class CompiledSteps:

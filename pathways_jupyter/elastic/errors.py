@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.elastic.arguments import check_whole
 
 _SLICE_DOWN = ("DATA_LOSS", "DEADLINE_EXCEEDED", "NOT_FOUND", "INTERNAL")
 """The last three Pathways may answer while it notices that a worker is gone; pathwaysutils reads them as a loss too."""
+_NAMED = re.compile(r"\bworkers? of slices? (\d+(?:(?:, | and |, and )\d+)*)\b")
 _PROXY_GONE = ("UNAVAILABLE", "Connection to IFRT proxy server was terminated")
 
 
@@ -46,6 +49,13 @@ def is_slice_down(error: BaseException) -> bool:
     import jax
 
     return isinstance(error, jax.errors.JaxRuntimeError) and any(kind in str(error) for kind in _SLICE_DOWN)
+
+
+def slices_named(error: BaseException) -> frozenset[int]:
+    """Return the slices, by JAX's index, whose data `error` says are lost; none where it does not say."""
+    text = str(error)
+    found = _NAMED.findall(text) if "DATA_LOSS" in text else ()
+    return frozenset(int(number) for each in found for number in re.findall(r"\d+", each))
 
 
 def is_proxy_gone(error: BaseException) -> bool:

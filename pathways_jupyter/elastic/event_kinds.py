@@ -6,6 +6,7 @@ from collections.abc import Collection
 from enum import StrEnum
 
 from pathways_jupyter.base.sentences import Sentence, say
+from pathways_jupyter.session.kernel import process
 
 
 class Kind(StrEnum):
@@ -28,7 +29,7 @@ class Kind(StrEnum):
 
 
 class Phase(StrEnum):
-    """What a run does at a moment."""
+    """Phase of a run."""
 
     TRAINING = "training"
     RECOVERING = "recovering"
@@ -52,14 +53,19 @@ PHASES = {
 
 
 def listed(slices: Collection[int]) -> Sentence:
-    """Return slices for people, for the end of a sentence."""
-    numbers = ", ".join(map(str, sorted(slices))) or "none"
+    """Return slices, which are given by JAX's index, for people: for the end of a sentence."""
+    numbers = _numbers(slices)
     return say("slice {number}", number=numbers) if len(slices) == 1 else say("slices {numbers}", numbers=numbers)
+
+
+def _numbers(slices: Collection[int]) -> str:
+    known = process.slice_numbers()
+    return ", ".join(known.get(index, str(index)) for index in sorted(slices)) or "none"
 
 
 def lost_words(lost: Collection[int], error: BaseException | None) -> Sentence:
     """Return the sentence for slices that were lost, or for `error` if none was."""
-    numbers = ", ".join(map(str, sorted(lost)))
+    numbers = _numbers(lost)
     if lost:
         return (
             say("Slice {number} lost.", number=numbers)

@@ -1,4 +1,4 @@
-"""Which workers a fault may hit: those of one session's slices, or those of one job, and no others."""
+"""Workers that a fault may hit: those of one session's slices, or those of one job, and no others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
-from pathways_jupyter.base.events import Event, EventKind
+from pathways_jupyter.base.events import Event, EventKind, SessionSlice, find_slice
 from pathways_jupyter.elastic.event_kinds import Kind
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Workers:
-    """The workers of a service or a job: its JobSet's name, its namespace, and their replicated job in it.
+    """The workers of a service or a job: its JobSet's name and its namespace.
 
     Attributes:
       slices: How many slices there are.
@@ -36,7 +36,6 @@ class Workers:
 
     name: str
     namespace: str
-    job: str
     slices: int
     embedded: bool
 
@@ -52,20 +51,20 @@ class Workers:
 
 
 @dataclass(frozen=True)
-class Target:
+class FaultTarget:
     """The workers that may be hit.
 
     Attributes:
       where: The session, or the cluster of a job.
       jobset: The name of the service, or of the job (or its JobSet).
-      slices: The numbers of the slices that may be hit; None for all of a job or a service.
+      held: The slices that may be hit; None for all of a job or a service.
       is_service: Whether it is a service with all its slices, also those that no session holds; `where` then only says
         where the cluster is.
     """
 
     where: Where
     jobset: str
-    slices: frozenset[int] | None = None
+    held: tuple[SessionSlice, ...] | None = None
     is_service: bool = False
 
     def ask(self, question: Callable[[Client, str], Awaitable[Answer]]) -> Answer:
@@ -73,18 +72,26 @@ class Target:
         return clusters.ask(self.where, question)
 
     def holds(self, number: int) -> bool:
-        """Whether a slice may be hit."""
-        return self.slices is None or number in self.slices
+        """Return whether the slice that the service numbers so may be hit."""
+        return self.held is None or any(each.number == number for each in self.held)
 
-    def check(self, number: int) -> None:
-        """Refuse a slice that may not be hit.
+    def find(self, number: int) -> int:
+        """Return the service's number of the slice that a user names by that, or by the session's own.
 
         Raises:
           ConfigError: It is not one of the session's.
         """
-        if not self.holds(number):
-            listed = ", ".join(map(str, sorted(self.slices or ()))) or "none"
+        if self.held is None:
+            return number
+        found = find_slice(self.held, number)
+        if found is None or found.number is None:
+            listed = ", ".join(each.numbers for each in self.held if each.number is not None) or "none"
             raise ConfigError(f"Slice {number} is not one of this session's.", hint=f"This session holds: {listed}.")
+        return found.number
+
+    def name(self, number: int) -> str:
+        """Return the slice that the service numbers so for people, such as ``6 (your 0)``."""
+        return next((each.numbers for each in self.held or () if each.number == number), str(number))
 
     async def workers(self, client: Client, namespace: str, *, yes: bool) -> Workers:
         """Return the workers of the service or the job.
@@ -97,10 +104,10 @@ class Target:
         if isinstance(self.where, SessionRecord) or self.is_service:
             service = await discovery.find(client, namespace, self.jobset)
             is_here = is_here or bool(service.embedded)
-            found = Workers(service.name, service.namespace, service.worker_job, service.slices, is_here)
+            found = Workers(service.name, service.namespace, service.slices, is_here)
         else:
             job = await jobs.find(client, self.jobset, namespace=namespace)
-            found = Workers(job.name, job.namespace, names.WORKER_JOB, job.slices, is_here)
+            found = Workers(job.name, job.namespace, job.slices, is_here)
         if not (found.embedded or yes):
             raise ConfigError(
                 f"{client.cluster.name} is a real cluster: its worker would be hit.", hint="Add --yes to do it."
@@ -122,10 +129,9 @@ def embedded(where: Where) -> clusters.Embedded | None:
     return clusters.Embedded.of(where if isinstance(where, ConnectConfig) else protocol.config_from_json(where.config))
 
 
-def of_record(record: SessionRecord) -> Target:
+def of_record(record: SessionRecord) -> FaultTarget:
     """Return the slices of a session of this machine."""
-    held = frozenset(each.number for each in record.slices if each.number is not None)
-    return Target(record, record.service, held)
+    return FaultTarget(record, record.service, record.slices)
 
 
 async def running(client: Client, of: Workers, number: int) -> list[Object]:
@@ -137,7 +143,7 @@ async def running(client: Client, of: Workers, number: int) -> list[Object]:
     labels = ",".join(
         (
             f"{names.JOBSET_NAME_LABEL}={of.name}",
-            f"{names.REPLICATED_JOB_LABEL}={of.job}",
+            f"{names.REPLICATED_JOB_LABEL} in ({','.join(names.WORKER_JOBS)})",
             f"{names.JOB_INDEX_LABEL}={number}",
         )
     )
@@ -160,7 +166,7 @@ def to_json(where: Where) -> str:
 
 
 def from_json(text: str) -> Where:
-    """The inverse of :func:`to_json`."""
+    """Parse what :func:`to_json` writes."""
     value: Mapping[str, Any] = json.loads(text)
     if "session" in value:
         return SessionRecord.from_json(value["session"])

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pathways_jupyter.base.errors import ConfigError, SessionError
+from pathways_jupyter.base.text import reason
 from pathways_jupyter.elastic import cordons, fault_targets
-from pathways_jupyter.elastic.fault_targets import Target, running
+from pathways_jupyter.elastic.fault_targets import FaultTarget, running
 from pathways_jupyter.kube import execute, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import Object
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pathways_jupyter.session.kernel.session import Session
 
 DRAIN_SECONDS = SLOW_SECONDS = 30.0
-"""How long a drained node stays cordoned, and a slow slice slow, by default."""
+"""Default time that a drained node stays cordoned, and a slow slice slow."""
 _SIGNAL = "ILL"
 """The signal that Pathways' own example of a hardware failure sends."""
 _SLOW = 'echo {seconds:g} > "$TMPDIR/slow" && kill -s USR1 1'
@@ -36,6 +37,7 @@ class Fault:
     Attributes:
       what: ``slice-down``, ``drain-node`` or ``slow``.
       number: The service's number of the slice.
+      name: Its numbers for people.
       pods: The workers that were hit.
       nodes: The nodes that were cordoned.
       seconds: How long it lasts; 0 until the worker is back.
@@ -43,6 +45,7 @@ class Fault:
 
     what: str
     number: int
+    name: str
     pods: tuple[str, ...]
     nodes: tuple[str, ...] = ()
     seconds: float = 0.0
@@ -51,22 +54,22 @@ class Fault:
         hit = ", ".join(self.pods)
         if self.what == "slow":
             still = "stands still" if len(self.pods) == 1 else "stand still"
-            return f"Slice {self.number} is slow for {self.seconds:g} s ({hit} {still} most of the time)."
+            return f"Slice {self.name} is slow for {self.seconds:g} s ({hit} {still} most of the time)."
         if self.what == "drain-node":
             lasts = f"{self.seconds:g} s"
             if not self.nodes:
-                return f"Slice {self.number} was drained (evicted {hit}); its nodes had been cordoned before."
+                return f"Slice {self.name} was drained (evicted {hit}); its nodes had been cordoned before."
             nodes, were, take = ("node", "was", "takes") if len(self.nodes) == 1 else ("nodes", "were", "take")
-            return f"The {nodes} of slice {self.number} {were} drained (evicted {hit}) and {take} no pods for {lasts}."
+            return f"The {nodes} of slice {self.name} {were} drained (evicted {hit}) and {take} no pods for {lasts}."
         held = f" and stays down for {self.seconds:g} s" if self.seconds else ""
-        return f"Slice {self.number} was taken down{held} (killed {hit})."
+        return f"Slice {self.name} was taken down{held} (killed {hit})."
 
 
-def slice_down(target: Session | Target, number: int, *, seconds: float = 0.0, yes: bool = False) -> Fault:
+def slice_down(target: Session | FaultTarget, number: int, *, seconds: float = 0.0, yes: bool = False) -> Fault:
     """Kill the workers of a slice.
 
     Args:
-      number: The service's number of the slice.
+      number: The service's number of the slice, or the session's own.
       seconds: Keep it down for this long.
       yes: Do it on a real cluster too.
 
@@ -77,7 +80,9 @@ def slice_down(target: Session | Target, number: int, *, seconds: float = 0.0, y
     return _inject(target, "slice-down", number, seconds, yes=yes)
 
 
-def drain_node(target: Session | Target, number: int, *, seconds: float = DRAIN_SECONDS, yes: bool = False) -> Fault:
+def drain_node(
+    target: Session | FaultTarget, number: int, *, seconds: float = DRAIN_SECONDS, yes: bool = False
+) -> Fault:
     """Cordon the nodes of a slice and evict its workers, as ``kubectl drain`` does; other pods there stay.
 
     Args:
@@ -89,7 +94,7 @@ def drain_node(target: Session | Target, number: int, *, seconds: float = DRAIN_
     return _inject(target, "drain-node", number, seconds, yes=yes)
 
 
-def slow(target: Session | Target, number: int, *, seconds: float = SLOW_SECONDS) -> Fault:
+def slow(target: Session | FaultTarget, number: int, *, seconds: float = SLOW_SECONDS) -> Fault:
     """Make a slice slow: its workers stand still four fifths of the time, for `seconds`.
 
     On the embedded cluster only: in a container of a real one, Linux ignores a signal that stops the first process.
@@ -101,16 +106,16 @@ def slow(target: Session | Target, number: int, *, seconds: float = SLOW_SECONDS
     return _inject(target, "slow", number, seconds, yes=True)
 
 
-def heal(target: Session | Target, number: int | None = None) -> tuple[str, ...]:
+def heal(target: Session | FaultTarget, number: int | None = None) -> tuple[str, ...]:
     """End the faults of a slice (default: of all) at once; return the nodes that take pods again.
 
     Raises:
       ConfigError: It is another user's slice, or there is none with this number.
       PathwaysError: The cluster could not be reached, or refused.
     """
-    aim = target if isinstance(target, Target) else fault_targets.of_record(target.record)
+    aim = target if isinstance(target, FaultTarget) else fault_targets.of_record(target.record)
     if number is not None:
-        aim.check(number)
+        number = aim.find(number)
 
     async def end(client: Client, namespace: str) -> tuple[str, ...]:
         of = await aim.workers(client, namespace, yes=True)
@@ -129,9 +134,9 @@ def heal(target: Session | Target, number: int | None = None) -> tuple[str, ...]
     return aim.ask(end)
 
 
-def _inject(target: Session | Target, what: str, number: int, seconds: float, *, yes: bool) -> Fault:
-    aim = target if isinstance(target, Target) else fault_targets.of_record(target.record)
-    aim.check(number)
+def _inject(target: Session | FaultTarget, what: str, number: int, seconds: float, *, yes: bool) -> Fault:
+    aim = target if isinstance(target, FaultTarget) else fault_targets.of_record(target.record)
+    number = aim.find(number)
 
     async def inject(client: Client, namespace: str) -> Fault:
         of = await aim.workers(client, namespace, yes=yes)
@@ -157,7 +162,9 @@ def _inject(target: Session | Target, what: str, number: int, seconds: float, *,
                 name = str(pod["metadata"]["name"])
                 eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
                 await client.post(objects.PODS.path(of.namespace, name, "eviction"), eviction)
-        return Fault(what, number, tuple(str(pod["metadata"]["name"]) for pod in found), nodes, seconds)
+        return Fault(
+            what, number, aim.name(number), tuple(str(pod["metadata"]["name"]) for pod in found), nodes, seconds
+        )
 
     fault = aim.ask(inject)
     aim.note(f"On purpose: {str(fault)[:1].lower()}{str(fault)[1:]}")
@@ -181,8 +188,8 @@ async def _slow_down(client: Client, pod: Object, seconds: float) -> None:
     command = ["/bin/sh", "-c", _SLOW.format(seconds=seconds)]
     ran = await execute.run(client, name, command, namespace=namespace, container=names.WORKER_CONTAINER)
     if ran.exit_code:
-        said = ran.stderr.decode(errors="replace").strip()[-200:]
+        said = reason(ran.stderr, f"exit code {ran.exit_code}")
         raise SessionError(
-            f"{name} could not be {'slowed down' if seconds else 'released'}: {said}",
+            f"{name} could not be {'slowed down' if seconds else 'released'}: {said}.",
             hint="Wait until it is up.",
         )

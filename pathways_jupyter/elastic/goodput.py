@@ -1,4 +1,4 @@
-"""Where the time of a training run went, in the categories of ml-goodput-measurement.
+"""Time of a training run, in the categories of ml-goodput-measurement.
 
 At every moment the run is in exactly one category, so that the sum of all is the time that has passed.
 """
@@ -40,7 +40,7 @@ Writer = Literal["hosts", "notebook"]
 
 @dataclass
 class SnapshotCost:
-    """What one snapshot cost.
+    """Cost of one snapshot.
 
     Attributes:
       step: The state before this step.
@@ -98,14 +98,14 @@ class Goodput:
         self._switch(Spent.STEP)
 
     def step(self, number: int) -> None:
-        """The time since the last step was step `number`; if it was done before, the earlier time was wasted."""
+        """Count the time since the last step as step `number`; if that was done before, the earlier time was wasted."""
         self._switch(self._now_in)
         with self._lock:
             self._spent[Spent.WASTED_PROGRESS] += self._steps.get(number, 0.0)
             self._steps[number], self._spent[Spent.STEP] = self._spent[Spent.STEP], 0.0
 
     def waste(self) -> None:
-        """The time since the last step was in vain."""
+        """Count the time since the last step as wasted."""
         self._switch(self._now_in)
         with self._lock:
             self._spent[Spent.WASTED_PROGRESS] += self._spent[Spent.STEP]

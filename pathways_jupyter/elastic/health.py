@@ -1,4 +1,4 @@
-"""Which slices can be used: from the session's events at once, by asking the devices where there is no session.
+"""Usable slices: from the session's events at once, by asking the devices where there is no session.
 
 A slice that comes back after a loss is trusted only after a settle time, which doubles with each loss: moving a
 training run to a slice that is about to fail again costs more than waiting for it.
@@ -7,6 +7,7 @@ training run to a slice that is about to fail again costs more than waiting for 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,6 +18,7 @@ from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.events import LOSSES, SLICE_EVENTS, EventKind
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.elastic.errors import ProxyLostError, is_slice_down
+from pathways_jupyter.session.kernel import process
 
 if TYPE_CHECKING:
     import jax
@@ -28,22 +30,26 @@ SETTLE_SECONDS = 1.0
 LONGEST_SETTLE_SECONDS = 300.0
 _FORGIVE_SECONDS = 600.0
 """A loss that is older does not make a slice flapping."""
+_REPORT_SECONDS = 30.0
+"""Time after an error in which the session's event about the same loss may come."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass
 class _Slice:
-    """What is known of one slice.
+    """State of one slice.
 
     Attributes:
       trusted_from: Monotonic time from which on it is trusted, if it is up.
       losses: Monotonic times of its losses.
+      unreported: Monotonic time of a loss that an error has named, and of which the session's event is still to come.
     """
 
     up: bool = True
     trusted_from: float = 0.0
     losses: list[float] = field(default_factory=list)
+    unreported: float = -math.inf
 
 
 class Health:
@@ -67,7 +73,7 @@ class Health:
         self._settle_seconds = settle_seconds
         self._slices = {index: _Slice() for index in slices}
         self._changed = interrupts.Changes()
-        self._closed: interrupts.Event | None = None
+        self._closed: interrupts.InterruptibleEvent | None = None
         self.listeners: list[Callable[[int, bool, str], None]] = []
         """Called with a slice's index, whether it is up, and a sentence, after every change."""
 
@@ -79,7 +85,7 @@ class Health:
         """
         if self._closed is not None:
             return
-        closed = self._closed = interrupts.Event()
+        closed = self._closed = interrupts.InterruptibleEvent()
         if (session := self._session) is not None:
             # Before the states are read, so that no change between the two is missed.
             since = session.event_count
@@ -100,7 +106,7 @@ class Health:
 
     @property
     def is_watching(self) -> bool:
-        """Whether it was started, and not closed since."""
+        """Return whether it was started, and not closed since."""
         return self._closed is not None
 
     @property
@@ -125,6 +131,20 @@ class Health:
         for index in probed:
             self._set(index, index in answered)
         return answered
+
+    def lose(self, indices: Iterable[int], *, since: float) -> None:
+        """Note the loss of slices that an error has named, also if they are back before anyone asks them.
+
+        Args:
+          since: Monotonic time from which on they were used: a loss after it that is known already is the same one.
+        """
+        for index in indices:
+            with self._changed.lock:
+                known = self._slices[index]
+                is_new = known.up and not any(at >= since for at in known.losses)
+            if is_new:
+                self._set(index, False)
+                known.unreported = time.monotonic() if self._session is not None else -math.inf
 
     def wait_for(self, count: int, *, timeout: float | None = None) -> frozenset[int]:
         """Wait until at least `count` slices are trusted; return them.
@@ -154,10 +174,15 @@ class Health:
         return frozenset(index for index, each in self._slices.items() if each.up and each.trusted_from <= now)
 
     def _set(self, index: int, up: bool) -> None:
-        now = time.monotonic()
+        now, number = time.monotonic(), process.slice_numbers().get(index, str(index))
         with self._changed.lock:
             known = self._slices.get(index)
-            if known is None or known.up == up:
+            if known is None:
+                return
+            is_reported = not up and now - known.unreported < _REPORT_SECONDS
+            if not up:
+                known.unreported = -math.inf
+            if known.up == up:
                 return
             known.up = up
             if up:
@@ -165,10 +190,10 @@ class Health:
                 settle = min(LONGEST_SETTLE_SECONDS, self._settle_seconds * 2 ** max(0, len(recent) - 1))
                 known.losses, known.trusted_from = recent, now + settle
                 often = f" after {len(recent)} losses" if len(recent) > 1 else ""
-                sentence = f"Slice {index} is up again{often}; it is used when it has been up for {settle:g} s."
+                sentence = f"Slice {number} is up again{often}; it is used when it has been up for {settle:g} s."
             else:
-                known.losses.append(now)
-                sentence = f"Slice {index} is down."
+                known.losses += [] if is_reported else [now]
+                sentence = f"Slice {number} is down."
             self._changed.notify_all()
         logger.info(sentence)
         for listener in tuple(self.listeners):
@@ -178,7 +203,7 @@ class Health:
                 # A listener's error must not end the watch.
                 logger.exception("a listener of slice health")
 
-    def _follow(self, session: Session, since: int, closed: interrupts.Event) -> None:
+    def _follow(self, session: Session, since: int, closed: interrupts.InterruptibleEvent) -> None:
         """Apply the session's events; they arrive on a thread of their own, however busy the main thread is."""
         for event in session.follow(since):
             if closed.is_set():
@@ -189,7 +214,7 @@ class Health:
                 for index in self._slices:
                     self._set(index, False)
 
-    def _poll(self, seconds: float, closed: interrupts.Event) -> None:
+    def _poll(self, seconds: float, closed: interrupts.InterruptibleEvent) -> None:
         while not closed.wait(seconds):
             try:
                 self.check()

@@ -14,6 +14,7 @@ import contextlib
 import functools
 import sys
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,7 +27,13 @@ from pathways_jupyter.elastic.arguments import (
     check_slices,
     check_whole,
 )
-from pathways_jupyter.elastic.errors import ElasticRuntimeError, ScaleUpSignalError, is_proxy_gone, is_slice_down
+from pathways_jupyter.elastic.errors import (
+    ElasticRuntimeError,
+    ScaleUpSignalError,
+    is_proxy_gone,
+    is_slice_down,
+    slices_named,
+)
 from pathways_jupyter.elastic.event_kinds import Kind, listed, lost_words, paused_words
 from pathways_jupyter.elastic.goodput import Spent
 from pathways_jupyter.elastic.health import SETTLE_SECONDS, Health, by_slice
@@ -134,7 +141,7 @@ class Manager:
         ids = {device.id for device in managed}
         self._manage([device for device in jax.devices() if device.id in ids], listeners)
         self.health.start()
-        return tuple(each.name for each in unusable)
+        return tuple(each.name for each in unusable if each.name)
 
     def start_monitoring(self, poll_interval: float = 10) -> None:
         """Start to watch the slices; `poll_interval` is in seconds, and counts only where there is no session."""
@@ -164,7 +171,7 @@ class Manager:
                 f"active_slice_indices has {sorted(unknown)}, which are not this manager's.",
                 hint=f"Its slices are {sorted(self.all_slice_indices)}.",
             )
-        self._active = frozenset(indices)
+        self._active, self._active_since = frozenset(indices), time.monotonic()
 
     @property
     def inactive_slice_indices(self) -> frozenset[int]:
@@ -220,20 +227,23 @@ class Manager:
     def note_loss(self, error: Exception | None = None) -> frozenset[int]:
         """Find out which active slices are gone, after `error` said that some are; return the remaining ones."""
         record, before = self.own_record(), self._active
-        remaining = self.find_loss()
+        remaining = self.find_loss(error)
         if record.latest is not None:
             # Otherwise it is not known what of the time so far was in vain.
             record.goodput.waste()
         record.add(Kind.DETECTED, lost_words(before - remaining, error), slices=tuple(sorted(remaining)))
         return remaining
 
-    def find_loss(self) -> frozenset[int]:
-        """The same as :meth:`note_loss`, for a loop that keeps a record of its own."""
+    def find_loss(self, error: Exception | None = None) -> frozenset[int]:
+        """Do as :meth:`note_loss`, for a loop that keeps a record of its own."""
         self.elastic_down_event_count += 1
+        # A worker that was restarted in its place may answer again, but what was on its slice is lost.
+        named = slices_named(error) & self._active if error is not None else frozenset()
+        self.health.lose(named, since=self._active_since)
         # The error may be faster than the event, so ask the devices.
-        answered = self.health.check(self._active)
-        self.active_slice_indices = answered
-        return answered
+        remaining = (self.health.check(self._active) & self.health.trusted) - named
+        self.active_slice_indices = remaining
+        return remaining
 
     def note_step(self, step: int, **metrics: float) -> None:
         """Note that step number `step` of the user's own loop is complete, for its record, the log and the panel."""

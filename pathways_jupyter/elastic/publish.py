@@ -49,8 +49,8 @@ class Publisher:
         self._stale = True
         self._closed = False
         # A daemon, so that a supervisor that does not answer cannot keep the process from exiting.
-        self._thread = threading.Thread(target=self._run, name="elastic-publish", daemon=True)
-        self._thread.start()
+        self._ended = interrupts.InterruptibleEvent()
+        threading.Thread(target=self._run, name="elastic-publish", daemon=True).start()
 
     def changed(self, event: Event | None = None) -> None:
         """Send the run's state soon, and `event` at once; returns immediately."""
@@ -66,9 +66,15 @@ class Publisher:
         with self._changed.lock:
             self._closed = self._urgent = True
             self._changed.notify_all()
-        self._thread.join(_CLOSE_SECONDS)
+        self._ended.wait(_CLOSE_SECONDS)
 
     def _run(self) -> None:
+        try:
+            self._send_all()
+        finally:
+            self._ended.set()
+
+    def _send_all(self) -> None:
         failed, closed, attempts = False, False, _LAST_ATTEMPTS
         while True:
             # After a failure a pause, also if more has happened: the supervisor may be starting again.

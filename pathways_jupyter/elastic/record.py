@@ -1,4 +1,4 @@
-"""What happened during an elastic run: events with their times, for the log, the panel and traces.
+"""Events of an elastic run with their times, for the log, the panel and traces.
 
 The log has a line per step in the form of pathwaysutils' elastic examples
 (``step=12 elastic_manager.elastic_down_event_count=1 elastic_manager.good_slice_count=2``), which their scripts read.
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base.events import Event, EventKind
+from pathways_jupyter.base.text import count
 from pathways_jupyter.elastic.event_kinds import PHASES, Phase
 from pathways_jupyter.elastic.event_kinds import Kind as Kind
 from pathways_jupyter.elastic.goodput import Goodput
@@ -33,11 +34,11 @@ logger = logging.getLogger("pathways_jupyter.elastic")
 _SLICE_CHANGES = 1000
 """Changes of the number of slices that are kept."""
 _LOGGED_BEFORE = frozenset({Kind.SLICE_DOWN, Kind.SLICE_UP})
-"""What :class:`~pathways_jupyter.elastic.health.Health` has logged."""
+"""Events that :class:`~pathways_jupyter.elastic.health.Health` has logged."""
 _CURVE_POINTS = 400
 """Points of a curve; more cannot be seen at the width of a notebook."""
 _SENT_CHANGES, _SENT_POINTS, _SENT_METRICS, _NAME_CHARACTERS = 100, 60, 8, 40
-"""How much of a run the session's log gets: what a small picture needs."""
+"""Bounds of a run's entry in the session's log: enough for a small picture."""
 _RUNS = 20
 """Ended runs of this process that are listed."""
 _SHORT = 10
@@ -245,9 +246,10 @@ class Record:
             },
             "runs": list(runs.values()),
         }
-        of = f" of {self.total_steps}" if self.total_steps is not None else ""
+        done, whole = data["step"], self.total_steps
+        said = count(done, "step") if whole is None else f"{done} of {count(whole, 'step')}"
         # A loop of one's own need not note its steps.
-        steps = f"{data['step']}{of} steps, " if self.done or self.total_steps is not None else ""
+        steps = f"{said}, " if self.done or self.total_steps is not None else ""
         message = f"Elastic training is {self.phase}: {steps}goodput {data['goodput']:.1%}."
         return Event(EventKind.ELASTIC_RUN, message, time.time(), data)
 

@@ -1,4 +1,4 @@
-"""What a training run does after an error: find out what was lost, wait if it must, and go back to a snapshot.
+"""Recovery of a training run after an error: find out what was lost, wait if it must, and go back to a snapshot.
 
 A slice may be lost at any moment, also while this is under way, and so may the proxy. So each part may fail with the
 same errors as a step, and then all of it begins again with the new error. Errors that are about neither, or that come
@@ -38,7 +38,7 @@ _MOST_FAILURES_ON_HOSTS = 5
 """Failures in a row after which a snapshot on the hosts is not tried again."""
 _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
 _RECONNECT_SECONDS = 600.0
-"""How long a new proxy is tried for, if the run has no time limit of its own."""
+"""Time limit for a new proxy, if the run has none of its own."""
 _OVER = frozenset({SessionState.CLOSING, SessionState.CLOSED})
 
 logger = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class Recovery:
             return isinstance(error, ProxyLostError)
         # Arrays of a proxy that was lost may be deleted by now, which raises other errors than a lost connection.
         session = self.manager.session
-        is_lost = session is not None and session.state is SessionState.LOST
+        is_lost = session is not None and session.state in {SessionState.LOST, SessionState.SUSPENDED}
         return is_proxy_gone(error) or (is_lost and isinstance(error, RuntimeError))
 
     def after(self, error: Exception, *, done: int) -> Restored:
@@ -115,6 +115,11 @@ class Recovery:
         """Update the active slices after `error`, or get a new proxy; there may be too few slices then."""
         if not self.handles(error):
             raise error
+        if self.manager.session is not None and self.manager.session.is_suspended:
+            raise ElasticRuntimeError(
+                "The session is suspended; its arrays are saved.",
+                hint=advice("{resume} brings them back, then call train_loop again."),
+            ) from error
         if done > self._furthest:
             self._furthest, self._failures = done, 0
         if self._proxy_is_gone(error):
@@ -122,14 +127,15 @@ class Recovery:
             self._failures = 0
             return
         before = self.manager.active_slice_indices
-        remaining = self.manager.find_loss()
+        remaining = self.manager.find_loss(error)
         lost = before - remaining
         self.record.add(Kind.DETECTED, lost_words(lost, error), step=done, slices=tuple(sorted(remaining)))
-        self._failures = 0 if lost else self._failures + 1
+        # One that answers again may have been named because of an array of the program's own that was lost for good.
+        self._failures = 0 if lost - self.manager.health.up else self._failures + 1
         if self._failures >= _MOST_FAILURES:
             raise error
         if not lost and len(remaining) >= self.minimum:
-            # The devices may answer a moment longer than the arrays on them last, or be back already.
+            # The devices may answer a moment longer than the arrays on them last.
             if self._failures == 1:
                 self._pauses.reset()
             self._pauses.sleep()
@@ -215,7 +221,7 @@ class Recovery:
             self.record.add(
                 Kind.RESTORED,
                 say(
-                    "The state before step {step} is on {slices}; {number} steps are repeated.",
+                    "The state before step {step} is on {slices}; steps repeated: {number}.",
                     step=snapshot.step,
                     slices=listed(active),
                     number=repeated,

@@ -159,7 +159,7 @@ def _key(index: tuple[slice, ...], shape: tuple[int, ...]) -> Index:
 
 @dataclass(frozen=True)
 class Form:
-    """What a state's arrays are, apart from their numbers.
+    """Shapes, types and shardings of a state's arrays.
 
     Attributes:
       structure: The tree that the arrays are the leaves of.

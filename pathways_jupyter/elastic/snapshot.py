@@ -46,8 +46,8 @@ class Snapshot:
     saved: Checkpoints | None = None
     error: BaseException | None = None
     problem: str = ""
-    ready: interrupts.Event = field(default_factory=interrupts.Event, repr=False)
-    finished: interrupts.Event = field(default_factory=interrupts.Event, repr=False)
+    ready: interrupts.InterruptibleEvent = field(default_factory=interrupts.InterruptibleEvent, repr=False)
+    finished: interrupts.InterruptibleEvent = field(default_factory=interrupts.InterruptibleEvent, repr=False)
     cost: SnapshotCost = field(default_factory=SnapshotCost, repr=False)
 
     def wait(self, *, everywhere: bool = False) -> None:

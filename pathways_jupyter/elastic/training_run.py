@@ -33,7 +33,7 @@ BatchRule = Literal["keep", "scale"]
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a run.
+    """Result of a run.
 
     Attributes:
       state: The last state, on the slices that are up.
@@ -162,7 +162,8 @@ class TrainingRun:
         if lost := active - self.manager.health.up:
             # The event came before any array failed: do not start a step that cannot succeed.
             raise jax.errors.JaxRuntimeError(f"DATA_LOSS: {listed(lost)} down")
-        if self.manager.available_inactive_slices:
+        # After a loss a step runs on what is left first, so that a slice that fails again and again stops no progress.
+        if self.manager.available_inactive_slices and not (self.resuming and self.in_flight is None):
             self._grow()
         before, self.in_flight = self.in_flight, None
         if self.next_step < self.steps:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
 from pathways_jupyter.base.packages import require
 from pathways_jupyter.base.sentences import advice
@@ -25,7 +26,7 @@ _HINTS: Mapping[int, str] = {
     409: "Choose another name, or delete the existing one.",
     429: "Ask for more quota for this TPU type in this zone, use fewer or smaller nodes, or another tier (--spot).",
 }
-"""What to do about an error of the Cloud TPU API, by its status code."""
+"""Advice for an error of the Cloud TPU API, by its status code."""
 
 
 def client(project: str, zone: str) -> tuple[Any, str]:
@@ -65,7 +66,8 @@ def explained(what: str) -> Iterator[None]:
     import requests
 
     try:
-        yield
+        with interrupts.raise_sigint():
+            yield
     except google.api_core.exceptions.GoogleAPICallError as error:
         status = int(error.code or 0)
         raise ApiError(

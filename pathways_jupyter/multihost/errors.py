@@ -13,11 +13,11 @@ class PackError(MultihostError):
     """The directory cannot be packed as it is; nothing was sent."""
 
 
-class HostError(MultihostError):
+class RemoteHostError(MultihostError):
     """Something failed on one host; the message names it."""
 
 
-class HostUnreachable(HostError):
+class HostUnreachable(RemoteHostError):
     """A host could not be reached, or the connection to it was lost; it may work again later."""
 
 

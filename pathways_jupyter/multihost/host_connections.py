@@ -18,7 +18,7 @@ from typing import Any
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.packages import require
-from pathways_jupyter.multihost.errors import HostError
+from pathways_jupyter.multihost.errors import RemoteHostError
 from pathways_jupyter.multihost.program import Connect, Connection, Program
 from pathways_jupyter.multihost.targets import Selection, Target, from_hosts
 
@@ -56,12 +56,12 @@ class Connections:
 
         Raises:
           HostUnreachable: The host cannot be reached.
-          HostError: It refuses the login.
+          RemoteHostError: It refuses the login.
         """
         connection = None if self._idle is None else self._idle.free.pop((self._login, target), None)
         if connection is not None:
             # A connection that was idle may have been lost without a sign.
-            with contextlib.suppress(HostError, TimeoutError):
+            with contextlib.suppress(RemoteHostError, TimeoutError):
                 async with asyncio.timeout(_IDLE_START_SECONDS):
                     return await _started(target, connection)
         return await _started(target, await self._connect(target))

@@ -11,19 +11,20 @@ from typing import IO, Any, TypeVar
 
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.tasks import Backoff
-from pathways_jupyter.multihost.errors import HostError, HostUnreachable
+from pathways_jupyter.base.text import some
+from pathways_jupyter.multihost.errors import HostUnreachable, RemoteHostError
 from pathways_jupyter.multihost.host_connections import Connections
 from pathways_jupyter.multihost.output import HostLog
 from pathways_jupyter.multihost.pack import Sending
 from pathways_jupyter.multihost.program import Program, frame
 from pathways_jupyter.multihost.remote import run as remote
-from pathways_jupyter.multihost.run_events import Changed, Event, HostStatus, Output, Phase
+from pathways_jupyter.multihost.run_events import Changed, Event, HostPhase, HostStatus, Note, Output
 from pathways_jupyter.multihost.targets import Target
 
 Answer = TypeVar("Answer")
 
 PATIENCE_SECONDS = 120.0
-"""How long a dropped connection is tried again."""
+"""Time for which a dropped connection is tried again."""
 _HURRIED_SECONDS = 10.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.3, 5.0
 _PROGRESS_SECONDS = 0.2
@@ -71,13 +72,13 @@ class HostRun:
         Raises:
           PackError: A file has changed since it was packed.
         """
-        await self._change(phase=Phase.CONNECTING)
+        await self._change(phase=HostPhase.CONNECTING)
 
         async def work(program: Program) -> None:
             if sending is None:
                 return
             packed = await sending.packed()
-            await self._change(phase=Phase.SENDING)
+            await self._change(phase=HostPhase.SENDING)
             answer = await program.ask("sync", packed.manifest, directory=directory, name=self._run)
             missing = tuple(answer["missing"])
             await self._change(sent=0, total=sum(packed.contents[each].size for each in missing))
@@ -88,20 +89,23 @@ class HostRun:
 
         try:
             await self._steadily(work)
-        except HostError as error:
+        except RemoteHostError as error:
             await self.fail(error)
             return False
-        await self._change(phase=Phase.READY)
+        await self._change(phase=HostPhase.READY)
         return True
 
     async def start(self, spec: dict[str, Any]) -> bool:
         """Start the command; return whether it runs. A second request after a lost answer does not start it twice."""
         try:
-            await self._steadily(lambda program: program.ask("start", run=self._run, spec=spec))
-        except HostError as error:
+            answer = await self._steadily(lambda program: program.ask("start", run=self._run, spec=spec))
+        except RemoteHostError as error:
             await self.fail(error)
             return False
-        await self._change(phase=Phase.RUNNING, began=time.time())
+        if held := answer["held"]:
+            now = "held the TPU chips, and was ended." if spec["free"] else "holds the TPU chips; --free-chips ends it."
+            await self._publish(Note(f"{self.target.name}: {some(held)} {now}"))
+        await self._change(phase=HostPhase.RUNNING, began=time.time())
         return True
 
     async def follow(self, stopping: asyncio.Event | None = None) -> None:
@@ -121,11 +125,11 @@ class HostRun:
         async def work(program: Program) -> dict[str, Any] | None:
             state = await program.ask("follow", run=self._run, offset=self._log.size, once=stopping is None)
             if not state["known"]:
-                await self._change(phase=Phase.FAILED, began=0.0, message="It was not started on this host.")
+                await self._change(phase=HostPhase.FAILED, began=0.0, message="It was not started on this host.")
                 return None
-            if state["running"] and self.status.phase is not Phase.RUNNING:
+            if state["running"] and self.status.phase is not HostPhase.RUNNING:
                 # Its end may have come while no one followed it.
-                await self._change(phase=Phase.RUNNING)
+                await self._change(phase=HostPhase.RUNNING)
             signs = asyncio.create_task(send_signs(program, stopping)) if stopping is not None else None
             try:
                 while "outcome" not in (part := await program.answer()):
@@ -140,21 +144,21 @@ class HostRun:
 
         try:
             outcome = await self._steadily(work, stopping)
-        except HostError as error:
-            await self._change(phase=Phase.LOST, ended=time.time(), message=str(error), hint=error.hint)
+        except RemoteHostError as error:
+            await self._change(phase=HostPhase.LOST, ended=time.time(), message=str(error), hint=error.hint)
             return
         if outcome is not None:
             await self._show(self._log.close())
             await self._finish(**outcome)
 
-    async def fail(self, error: HostError) -> None:
+    async def fail(self, error: RemoteHostError) -> None:
         """Set the status of a host that could not start."""
-        await self._change(phase=Phase.FAILED, ended=time.time(), message=str(error), hint=error.hint)
+        await self._change(phase=HostPhase.FAILED, ended=time.time(), message=str(error), hint=error.hint)
 
     async def stopped(self) -> None:
         """Set the status of a host on which nothing was started, because the run was stopped."""
         if not self.status.phase.over:
-            await self._change(phase=Phase.STOPPED, ended=time.time())
+            await self._change(phase=HostPhase.STOPPED, ended=time.time())
 
     async def close(self) -> None:
         """Close connection and log; what runs on the host goes on."""
@@ -178,7 +182,7 @@ class HostRun:
                 await self._change()
 
     async def _finish(self, code: int, why: str, seconds: float | None = None) -> None:
-        phase = {"exited": Phase.EXITED, "stopped": Phase.STOPPED}.get(why, Phase.LOST)
+        phase = {"exited": HostPhase.EXITED, "stopped": HostPhase.STOPPED}.get(why, HostPhase.LOST)
         message = _REASONS.get(why, "").format(self.target.name)
         # By the host's clock, because this one may have come back to the run long after its end.
         ended = self.status.began + seconds if self.status.began and seconds is not None else time.time()
@@ -191,7 +195,7 @@ class HostRun:
 
         Raises:
           HostUnreachable: It is out of reach, or was never reached.
-          HostError: The work failed.
+          RemoteHostError: The work failed.
         """
         give_up_at, pauses = 0.0, Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         while True:
@@ -214,7 +218,7 @@ class HostRun:
                 give_up_at = give_up_at or time.monotonic() + patience
                 if time.monotonic() > give_up_at:
                     raise
-            await self._change(phase=Phase.RECONNECTING)
+            await self._change(phase=HostPhase.RECONNECTING)
             await pauses.wait()
 
     async def _show(self, lines: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""What is sent: the files of a directory with the hash of each, without what .gitignore and ``--exclude`` name."""
+"""Files for the hosts: those of a directory that may leave this machine, with the hash of each."""
 
 from __future__ import annotations
 
@@ -10,21 +10,18 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
-from pathways_jupyter.base.packages import require
+from pathways_jupyter.base import outgoing
+from pathways_jupyter.base.outgoing import LeftOut
 from pathways_jupyter.multihost.errors import PackError
 from pathways_jupyter.multihost.program import frame
 from pathways_jupyter.multihost.remote.sync import DIRECTORY, FILE, LINK
 
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
-
-ALWAYS_EXCLUDED = (".git/", "__pycache__/", ".ipynb_checkpoints/", "/multihost-runs/")
 _READ_BYTES = 1024 * 1024
 _ATTEMPTS = 3
 _THREADS = 4
@@ -32,7 +29,6 @@ _LEVEL = 4
 """Half as long again as level 1 here, once; on every host, the 16 % that it saves are received and read faster."""
 
 _new_hash = functools.partial(hashlib.blake2b, digest_size=20)
-_Rules = Sequence[tuple[str, "GitIgnoreSpec"]]
 
 
 @dataclass(frozen=True)
@@ -57,12 +53,12 @@ class Packed:
     """A directory as it was when it was packed.
 
     Attributes:
-      skipped: What was left out because it cannot be sent, with the reason: links that lead out, sockets, devices.
+      left_out: What stays here although nothing that the user wrote says so.
     """
 
     root: Path
     entries: tuple[Entry, ...]
-    skipped: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def files(self) -> tuple[Entry, ...]:
@@ -79,40 +75,46 @@ class Packed:
         """Bytes of all files."""
         return sum(each.size for each in self.files)
 
+    @property
+    def reasons(self) -> dict[str, list[str]]:
+        """The paths that stay here, by the reason."""
+        found: dict[str, list[str]] = {}
+        for each in sorted(self.left_out, key=lambda left: left.path):
+            found.setdefault(each.reason, []).append(each.path)
+        return found
+
     @functools.cached_property
     def manifest(self) -> bytes:
         """The entries as hosts read them; made once for all of them."""
         return frame([[each.path, each.kind, each.mode, each.content, each.size] for each in self.entries])
 
 
-def pack(root: Path, exclude: Sequence[str] = ()) -> Packed:
-    """List and hash the files below `root`; blocks.
+def pack(root: Path, exclude: Sequence[str] = (), own: Sequence[Path] = ()) -> Packed:
+    """List and hash the files below `root` that may leave this machine; blocks.
 
     Args:
       exclude: Patterns as in .gitignore; they win over the files' own.
+      own: What this command writes.
 
     Raises:
       PackError: There is no such directory, a file cannot be read, or a file changes all the time.
       ConfigError: A package is missing here.
     """
-    require("hosts", "Sending a directory", "pathspec")
-    import pathspec
-
     root = root.expanduser().resolve()
     if not root.is_dir():
         raise PackError(f"There is no directory {root}.", hint="Name the directory of your code with --dir.")
-    rules = [("", pathspec.GitIgnoreSpec.from_lines([*ALWAYS_EXCLUDED, *exclude]))]
-    skipped: list[str] = []
+    left_out: list[LeftOut] = []
     try:
-        found = list(_walk(root, "", rules, skipped))
+        found = list(outgoing.choose(root, exclude, own, left_out))
         with ThreadPoolExecutor(_THREADS) as threads:
-            entries = threads.map(lambda each: _hashed(root, each) if each.kind == FILE else each, found)
-            return Packed(root, tuple(entries), tuple(skipped))
+            entries = list(threads.map(lambda each: _entry(root, each), found))
     except OSError as error:
         raise PackError(
             f"{error.filename} cannot be read: {error.strerror}.",
             hint="Fix its permissions, or leave it out: --exclude.",
         ) from error
+    left_out += [LeftOut(each.path, outgoing.SECRET) for each, made in zip(found, entries, strict=True) if made is None]
+    return Packed(root, tuple(each for each in entries if each is not None), tuple(left_out))
 
 
 class Sending:
@@ -121,9 +123,9 @@ class Sending:
     Most hosts lack the same, so that there are fewer archives than hosts.
     """
 
-    def __init__(self, root: Path, exclude: Sequence[str] = ()) -> None:
+    def __init__(self, root: Path, exclude: Sequence[str] = (), own: Sequence[Path] = ()) -> None:
         # It begins at once, unlike a task: beside what is imported, and beside connecting.
-        self._packing = asyncio.get_running_loop().run_in_executor(None, pack, root, exclude)
+        self._packing = asyncio.get_running_loop().run_in_executor(None, pack, root, exclude, own)
         self._made: dict[tuple[str, ...], asyncio.Future[IO[bytes]]] = {}
 
     async def packed(self) -> Packed:
@@ -177,60 +179,24 @@ def _archive(packed: Packed, contents: tuple[str, ...]) -> IO[bytes]:
     return file
 
 
-def _walk(root: Path, folder: str, rules: _Rules, skipped: list[str]) -> Iterator[Entry]:
-    """Yield what is in `folder`, sorted; ignored directories are not entered."""
-    here = root / folder
-    ignoring = here / ".gitignore"
-    if ignoring.is_file():
-        import pathspec
-
-        text = ignoring.read_text(encoding="utf-8", errors="replace")
-        rules = [*rules, (folder, pathspec.GitIgnoreSpec.from_lines(text.splitlines()))]
-    for each in sorted(os.scandir(here), key=lambda found: found.name):
-        path = f"{folder}/{each.name}" if folder else each.name
-        is_folder = each.is_dir(follow_symlinks=False)
-        if _ignored(f"{path}/" if is_folder else path, rules):
-            continue
-        if each.is_symlink():
-            target = os.readlink(each.path)
-            inside = os.path.relpath(os.path.realpath(os.path.join(here, target)), root)
-            if inside == ".." or inside.startswith("../"):
-                skipped.append(f"{path} (a link out of the directory)")
-            else:
-                # By way of names outside, such as that of the directory itself, it would lead elsewhere on a host.
-                if os.path.isabs(target) or os.path.normpath(os.path.join(folder, target)).startswith(".."):
-                    target = os.path.relpath(os.path.join(root, inside), here)
-                yield Entry(path, LINK, content=target)
-        elif is_folder:
-            yield Entry(path, DIRECTORY)
-            yield from _walk(root, path, rules, skipped)
-        elif each.is_file(follow_symlinks=False):
-            yield Entry(path, FILE)
-        else:
-            skipped.append(f"{path} (not a file)")
-
-
-def _ignored(path: str, rules: _Rules) -> bool:
-    # What the command line excludes comes first; of the files, the one closest to the path decides, as in git.
-    first, *rest = rules
-    for base, spec in (first, *reversed(rest)):
-        included = spec.check_file(path[len(base) + 1 :] if base else path).include
-        if included is not None:
-            return included
-    return False
-
-
-def _hashed(root: Path, entry: Entry) -> Entry:
-    """Return `entry` with mode, hash and size of its file as it is now."""
-    path = root / entry.path
+def _entry(root: Path, found: outgoing.Found) -> Entry | None:
+    """Return what is sent of one file, link or directory, as it is now; None for a private key."""
+    if found.folder:
+        return Entry(found.path, DIRECTORY)
+    if found.link:
+        return Entry(found.path, LINK, content=found.link)
+    path = root / found.path
     for _ in range(_ATTEMPTS):
         with path.open("rb", buffering=0) as file:
             before = os.fstat(file.fileno())
+            if not found.named and outgoing.is_key(file.read(outgoing.KEY_BYTES)):
+                return None
+            file.seek(0)
             digest = hashlib.file_digest(file, _new_hash)
             after = os.fstat(file.fileno())
             size = file.seek(0, os.SEEK_CUR)
         if (before.st_mtime_ns, size) == (after.st_mtime_ns, after.st_size):
-            return replace(entry, mode=stat.S_IMODE(after.st_mode) & 0o777, content=digest.hexdigest(), size=size)
+            return Entry(found.path, FILE, stat.S_IMODE(after.st_mode) & 0o777, digest.hexdigest(), size)
     raise _changing(path)
 
 

@@ -13,7 +13,7 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.execute import Execution, execute
 from pathways_jupyter.kube.objects import JOBSETS, PODS
-from pathways_jupyter.multihost.errors import HostError, HostUnreachable
+from pathways_jupyter.multihost.errors import HostUnreachable, RemoteHostError
 from pathways_jupyter.multihost.targets import Target, ordered
 from pathways_jupyter.service import discovery, names, untrusted
 
@@ -44,7 +44,7 @@ async def find(
     listing = await objects.list_(client, PODS, namespace=namespace, labels=f"{names.JOBSET_NAME_LABEL}={jobset}")
     found = []
     for pod in listing.items:
-        part, metadata = untrusted.Part.of(pod), pod["metadata"]
+        part, metadata = untrusted.JobSetPosition.of(pod), pod["metadata"]
         running = (pod.get("status") or {}).get("phase") == "Running" and not metadata.get("deletionTimestamp")
         if not running or part is None or part.replicated_job not in names.WORKER_JOBS:
             continue
@@ -97,7 +97,7 @@ class PodConnection:
 
 @dataclass(frozen=True)
 class PodChannel:
-    """A program in a pod; see :class:`~pathways_jupyter.multihost.program.Channel` for its methods."""
+    """A program in a pod; see :class:`~pathways_jupyter.multihost.program.RemoteProcess` for its methods."""
 
     target: Target
     execution: Execution
@@ -126,6 +126,6 @@ def _explained(target: Target) -> Iterator[None]:
     try:
         yield
     except ApiError as error:
-        raise HostError(f"{target.name}: {error}", hint=error.hint) from error
+        raise RemoteHostError(f"{target.name}: {error}", hint=error.hint) from error
     except ClusterError as error:
         raise HostUnreachable(f"The connection to {target.name} was lost: {error}", hint=error.hint) from error

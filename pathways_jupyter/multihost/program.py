@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from pathways_jupyter.base import packages
-from pathways_jupyter.multihost.errors import HostError, HostUnreachable
+from pathways_jupyter.base.text import reason
+from pathways_jupyter.multihost.errors import HostUnreachable, RemoteHostError
 from pathways_jupyter.multihost.targets import Target
 
 PACKAGE = "pathways_jupyter.multihost.remote"
@@ -41,7 +42,7 @@ _HINTS = {
 }
 
 
-class Channel(Protocol):
+class RemoteProcess(Protocol):
     """A running program on a host, with bytes in and out.
 
     Its methods raise :class:`~pathways_jupyter.multihost.errors.HostUnreachable` when the connection is lost.
@@ -63,11 +64,11 @@ class Channel(Protocol):
 class Connection(Protocol):
     """A connection to a host that starts programs there."""
 
-    async def start(self, command: list[str]) -> Channel:
+    async def start(self, command: list[str]) -> RemoteProcess:
         """Start a program, given as its arguments.
 
         Raises:
-          HostError: It cannot be started.
+          RemoteHostError: It cannot be started.
           HostUnreachable: The connection is lost.
         """
 
@@ -97,7 +98,7 @@ class Program:
       answered: Whether it has written anything; connecting alone is no progress.
     """
 
-    def __init__(self, target: Target, connection: Connection, channel: Channel) -> None:
+    def __init__(self, target: Target, connection: Connection, channel: RemoteProcess) -> None:
         self.target, self.connection = target, connection
         self.answered = False
         self.write, self.close = channel.write, channel.close
@@ -109,7 +110,7 @@ class Program:
         """Start it on a host; the connection stays open also when that fails.
 
         Raises:
-          HostError: It cannot be started.
+          RemoteHostError: It cannot be started.
           HostUnreachable: The connection is lost.
         """
         channel = await connection.start(["python3", "-I", "-S", "-c", _BOOTSTRAP])
@@ -141,7 +142,7 @@ class Program:
         """Return its next answer.
 
         Raises:
-          HostError: The step has failed on the host.
+          RemoteHostError: The step has failed on the host.
           HostUnreachable: The connection is lost.
         """
         while (end := self._received.find(b"\n")) < 0:
@@ -151,13 +152,13 @@ class Program:
             found = json.loads(line)
             error = found.get("error", "")
         except (ValueError, AttributeError) as problem:
-            raise HostError(
+            raise RemoteHostError(
                 f"{self.target.name} does not answer as expected: {line[:60]!r}.",
                 hint="A login script there must print nothing when no terminal is connected.",
             ) from problem
         if error:
             path = f" ({found['path']})" if found["path"] else ""
-            raise HostError(f"{self.target.name}: {found['message']}{path}.", hint=_HINTS.get(error, ""))
+            raise RemoteHostError(f"{self.target.name}: {found['message']}{path}.", hint=_HINTS.get(error, ""))
         return dict(found)
 
     async def receive(self, size: int) -> bytes:
@@ -174,9 +175,9 @@ class Program:
             self._received += data
             return
         # A shell that finds no python3 has ended too, and says why; that does not get better by trying again.
-        complaint = (await self._channel.complaint()).decode(errors="replace").strip().rpartition("\n")[2][:200]
+        complaint = reason(await self._channel.complaint())
         name = self.target.name
         if "not found" in complaint or "No such file" in complaint:
-            raise HostError(f"{name} has no python3: {complaint}.", hint="Install Python 3.9 or later there.")
-        reason = f": {complaint}" if complaint else ""
-        raise HostUnreachable(f"The connection to {name} was lost{reason}.", hint="Check the network.")
+            raise RemoteHostError(f"{name} has no python3: {complaint}.", hint="Install Python 3.9 or later there.")
+        why = f": {complaint}" if complaint else ""
+        raise HostUnreachable(f"The connection to {name} was lost{why}.", hint="Check the network.")

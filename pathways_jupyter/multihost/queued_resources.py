@@ -54,7 +54,7 @@ class Queued:
 
     @property
     def usable(self) -> bool:
-        """Whether all of its nodes are ready."""
+        """Return whether all of its nodes are ready."""
         return self.state == "ACTIVE" and bool(self.nodes) and all(each.state == "READY" for each in self.nodes)
 
 

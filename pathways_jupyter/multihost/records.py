@@ -1,4 +1,4 @@
-"""What this machine knows about its runs: one file each, so that another process can come back to them.
+"""Records of this machine's runs: one file each, so that another process can come back to them.
 
 The process that follows a run keeps the states of the hosts in it up to date, so that others (the sidebar's server, for
 one) can show them without connecting to any host. Their age matters as much as their content: without a process that
@@ -35,7 +35,7 @@ _ENDING = re.compile(r"-[0-9a-f]{8}\Z")
 
 
 @dataclass(frozen=True)
-class Record:
+class RunRecord:
     """One run.
 
     Attributes:
@@ -72,7 +72,7 @@ class Record:
 
     @property
     def attended(self) -> bool:
-        """Whether a process of this machine follows the run now."""
+        """Return whether a process of this machine follows the run now."""
         return runtime_files.is_held(_path(self.id).with_suffix(".lock"))
 
     @property
@@ -105,7 +105,7 @@ class Record:
             scratch.unlink(missing_ok=True)
             raise ConfigError(f"{path} cannot be written: {error.strerror}.") from error
 
-    def with_states(self, hosts: Sequence[HostStatus], **values: Any) -> Record:
+    def with_states(self, hosts: Sequence[HostStatus], **values: Any) -> RunRecord:
         """Write and return the record with the states of its hosts as they are now, and other new `values`.
 
         Raises:
@@ -117,7 +117,7 @@ class Record:
 
     @property
     def stop_requested(self) -> bool:
-        """Whether another process has asked the one that follows the run to end it."""
+        """Return whether another process has asked the one that follows the run to end it."""
         return _path(self.id).with_suffix(".stop").exists()
 
     def request_stop(self) -> None:
@@ -175,7 +175,7 @@ def new_id(name: str) -> str:
     return f"{name}-{secrets.token_hex(4)}"
 
 
-def runs() -> list[Record]:
+def runs() -> list[RunRecord]:
     """Return all runs of this machine, the newest first; records of old ones that ended are removed."""
     found = []
     for path in _folder().glob("*.json"):
@@ -187,7 +187,7 @@ def runs() -> list[Record]:
     return sorted(found, key=lambda each: each.started, reverse=True)
 
 
-def find(wanted: str = "") -> Record:
+def find(wanted: str = "") -> RunRecord:
     """Return the newest run whose name or id begins with `wanted`, or the newest of all.
 
     Raises:
@@ -204,7 +204,7 @@ def find(wanted: str = "") -> Record:
     raise UnknownRun(f"There is no run {wanted!r}.", hint=f"Runs on this machine: {names}.")
 
 
-def read(run: str) -> Record:
+def read(run: str) -> RunRecord:
     """Return the run with exactly this id, which may come from a page.
 
     Raises:
@@ -218,7 +218,7 @@ def read(run: str) -> Record:
 
 
 def goes_on(run: str) -> bool:
-    """Whether the run with this id may still produce output; false once its end is known, or its record is gone."""
+    """Return whether the run with this id may still produce output; false once it has ended or its record is gone."""
     record = _read(_path(run))
     return record is not None and record.code is None
 
@@ -233,12 +233,12 @@ def fingerprint(followed: Iterable[str]) -> object:
     return runtime_files.fingerprint(_folder()), abandoned
 
 
-def _read(path: Path) -> Record | None:
+def _read(path: Path) -> RunRecord | None:
     """Return the record in a file; None if another version wrote it, or it is gone by now."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         targets = tuple(Target(**each) for each in data["targets"])
-        return Record(**{**data, "targets": targets, "hosts": tuple(map(HostStatus.from_json, data["hosts"]))})
+        return RunRecord(**{**data, "targets": targets, "hosts": tuple(map(HostStatus.from_json, data["hosts"]))})
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

@@ -12,28 +12,32 @@ from typing import Any, TypeVar
 
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.base.text import count, size
+from pathways_jupyter.base.text import count, size, some
 from pathways_jupyter.multihost.host_connections import Connections
 from pathways_jupyter.multihost.hostrun import HostRun
 from pathways_jupyter.multihost.output import HostLog
-from pathways_jupyter.multihost.pack import Sending
-from pathways_jupyter.multihost.records import Record
-from pathways_jupyter.multihost.run_events import Ended, Event, HostStatus, Note, Phase, worst
+from pathways_jupyter.multihost.pack import Packed, Sending
+from pathways_jupyter.multihost.records import RunRecord
+from pathways_jupyter.multihost.run_events import Event, HostPhase, HostStatus, Note, RunEnded, worst
 
 Answer = TypeVar("Answer")
 
 LOG_FOLDER = "multihost-runs"
 LEASE_SECONDS = 180.0
 """Longer than a client tries to reconnect."""
+CHIPS = ("/dev/accel", "/dev/vfio/")
+"""Prefixes of the paths of TPU chips."""
 OUTPUT_BYTES = 1024**3
 """The most output that is kept on a host."""
+_LARGE_BYTES = 100_000_000
+"""More than code; what is named then is often data that was not meant."""
 _QUEUED_EVENTS = 64
 _STOP_SECONDS = 30.0
 _WRITE_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Request:
+class RunRequest:
     """A run that the user wants.
 
     Attributes:
@@ -44,6 +48,7 @@ class Request:
       logs: Parent of the directory with the logs.
       keep_going: Whether one host's failure leaves the others running.
       grace: Seconds between SIGTERM and SIGKILL.
+      free_chips: Whether to end what holds the hosts' TPU chips first.
       lease: Seconds that a run which is not detached goes on on a host without a client.
     """
 
@@ -57,6 +62,7 @@ class Request:
     detach: bool = False
     grace: float = 10.0
     lease: float = LEASE_SECONDS
+    free_chips: bool = False
 
 
 class Runner:
@@ -66,7 +72,7 @@ class Runner:
       stopping: Set it to end the run everywhere.
     """
 
-    def __init__(self, record: Record, connections: Connections, request: Request | None = None) -> None:
+    def __init__(self, record: RunRecord, connections: Connections, request: RunRequest | None = None) -> None:
         self.record = record
         self.stopping = asyncio.Event()
         self._request = request
@@ -137,18 +143,19 @@ class Runner:
             elif not await self._begin(self._request):
                 self._finish()
             elif self.record.detached:
-                await self._publish(Ended(self.hosts, None))
+                await self._publish(RunEnded(self.hosts, None))
                 return
             else:
                 await self._follow()
-            await self._publish(Ended(self.hosts, self.record.code))
+            await self._publish(RunEnded(self.hosts, self.record.code))
         finally:
             await asyncio.gather(*(host.close() for host in self._hosts), return_exceptions=True)
             await self._queue.put(None)
 
-    async def _begin(self, request: Request) -> bool:
+    async def _begin(self, request: RunRequest) -> bool:
         """Prepare all hosts, and only then start on all; return whether something runs."""
-        with Sending(request.directory, request.exclude) if request.send else contextlib.nullcontext() as sending:
+        logs = (request.logs, Path(self.record.logs))
+        with Sending(request.directory, request.exclude, logs) if request.send else contextlib.nullcontext() as sending:
             work = [host.prepare(sending, self.record.name) for host in self._hosts]
             prepared, _ = await tasks.first_done(_all([self._announce(sending), *work]), self.stopping.wait())
             _, *ready = prepared.result() if prepared is not None else [True]
@@ -175,9 +182,10 @@ class Runner:
         if sending is not None:
             packed = await sending.packed()
             sent = f"{count(len(packed.files), 'file')}, {size(packed.size)}"
-            await self._publish(Note(f"{packed.root}: {sent}, to {count(len(self._hosts), 'host')}."))
-            for each in packed.skipped:
-                await self._publish(Note(f"Not sent: {each}"))
+            most = f" Largest: {_largest(packed)}." if packed.size > _LARGE_BYTES else ""
+            await self._publish(Note(f"{packed.root}: {sent}, to {count(len(self._hosts), 'host')}.{most}"))
+            for reason, paths in packed.reasons.items():
+                await self._publish(Note(f"Not sent, {reason}: {some(paths)}"))
         return True
 
     async def _follow(self) -> None:
@@ -193,13 +201,13 @@ class Runner:
 
     def _finish(self) -> None:
         # Where it was lost it may still run, and can be attached to again.
-        lost = any(host.phase is Phase.LOST and host.code is None for host in self.hosts)
+        lost = any(host.phase is HostPhase.LOST and host.code is None for host in self.hosts)
         self._save(code=worst(self.hosts), ended=0.0 if lost else time.time())
 
     def _save(self, **values: Any) -> None:
         self.record = self.record.with_states(self.hosts, **values)
 
-    def _spec(self, host: HostRun, request: Request) -> dict[str, Any]:
+    def _spec(self, host: HostRun, request: RunRequest) -> dict[str, Any]:
         targets = self.record.targets
         return {
             "command": request.command,
@@ -214,6 +222,9 @@ class Runner:
             "grace": self.record.grace,
             "lease": 0.0 if self.record.detached else request.lease,
             "limit": OUTPUT_BYTES,
+            # In a pod of a service, the worker has them, and must keep them.
+            "chips": () if host.target.pod else CHIPS,
+            "free": request.free_chips,
         }
 
     async def _abandon(self, work: asyncio.Task[None]) -> None:
@@ -245,6 +256,11 @@ class Runner:
     async def _publish(self, event: Event) -> None:
         if not self._muted:
             await self._queue.put(event)
+
+
+def _largest(packed: Packed) -> str:
+    largest = sorted(packed.files, key=lambda each: -each.size)[:3]
+    return ", ".join(f"{each.path} ({size(each.size)})" for each in largest)
 
 
 async def _all(work: Iterable[Coroutine[Any, Any, Answer]]) -> list[Answer]:

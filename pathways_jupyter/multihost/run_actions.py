@@ -1,4 +1,4 @@
-"""What the magics and the command line do with runs: start, attach, stop, status, logs."""
+"""Commands on runs, for the magics and the command line: start, attach, stop, status, logs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.multihost import host_connections, records
 from pathways_jupyter.multihost.errors import MultihostError, RunIsFollowed
 from pathways_jupyter.multihost.host_connections import Hosts, IdleConnections
-from pathways_jupyter.multihost.records import Record
-from pathways_jupyter.multihost.run import Request, Runner
-from pathways_jupyter.multihost.run_events import Ended, Event, HostStatus
+from pathways_jupyter.multihost.records import RunRecord
+from pathways_jupyter.multihost.run import Runner, RunRequest
+from pathways_jupyter.multihost.run_events import Event, HostStatus, RunEnded
 
 _POLL_SECONDS = 0.1
 _STOP_SECONDS = 60.0
@@ -21,8 +21,8 @@ _STOP_SECONDS = 60.0
 
 
 async def start(
-    hosts: Hosts, request: Request, idle: IdleConnections | None = None
-) -> AsyncGenerator[Event | Record, None]:
+    hosts: Hosts, request: RunRequest, idle: IdleConnections | None = None
+) -> AsyncGenerator[Event | RunRecord, None]:
     """Start a run; yield its record, and then its events.
 
     Args:
@@ -33,7 +33,7 @@ async def start(
       ConfigError: The request is not valid.
     """
     name = request.name or time.strftime("%Y-%m-%d-%H-%M-%S")
-    record = Record(
+    record = RunRecord(
         id=records.new_id(name),
         name=name,
         command=request.command,
@@ -52,7 +52,7 @@ async def start(
                 yield event
 
 
-async def attach(record: Record, *, stop: bool = False) -> AsyncGenerator[Event, None]:
+async def attach(record: RunRecord, *, stop: bool = False) -> AsyncGenerator[Event, None]:
     """Continue to follow a run, and end it if `stop`.
 
     Raises:
@@ -67,7 +67,7 @@ async def attach(record: Record, *, stop: bool = False) -> AsyncGenerator[Event,
                 yield event
 
 
-async def stop(record: Record) -> tuple[HostStatus, ...]:
+async def stop(record: RunRecord) -> tuple[HostStatus, ...]:
     """End a run on all hosts, fetch the rest of its output, and return how it ended.
 
     Raises:
@@ -76,7 +76,7 @@ async def stop(record: Record) -> tuple[HostStatus, ...]:
     hosts: tuple[HostStatus, ...] = ()
     if not record.attended:
         async for event in attach(record, stop=True):
-            if isinstance(event, Ended):
+            if isinstance(event, RunEnded):
                 hosts = event.hosts
         return hosts
     # The process that follows the run has its log files open; it ends the run and keeps the output.
@@ -93,7 +93,7 @@ async def stop(record: Record) -> tuple[HostStatus, ...]:
     return await refresh(records.read(record.id))
 
 
-async def refresh(record: Record) -> tuple[HostStatus, ...]:
+async def refresh(record: RunRecord) -> tuple[HostStatus, ...]:
     """Bring states and logs of a run up to date, unless another process does so all the time; return the states."""
     if not record.attended and not record.ended:
         with contextlib.suppress(RunIsFollowed):

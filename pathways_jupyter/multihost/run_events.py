@@ -1,4 +1,4 @@
-"""What a run reports while it goes on."""
+"""Events of a run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ UNREACHABLE = 255
 """The exit code that stands for a host without one, as in ssh."""
 
 
-class Phase(StrEnum):
-    """What a host is doing."""
+class HostPhase(StrEnum):
+    """Phase of a host."""
 
     WAITING = "waiting"
     CONNECTING = "connecting"
@@ -32,8 +32,8 @@ class Phase(StrEnum):
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will happen on the host."""
-        return self in {Phase.EXITED, Phase.STOPPED, Phase.FAILED, Phase.LOST}
+        """Return whether nothing more will happen on the host."""
+        return self in {HostPhase.EXITED, HostPhase.STOPPED, HostPhase.FAILED, HostPhase.LOST}
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class HostStatus:
     """
 
     target: Target
-    phase: Phase = Phase.WAITING
+    phase: HostPhase = HostPhase.WAITING
     sent: int = 0
     total: int = 0
     last_line: str = ""
@@ -63,14 +63,14 @@ class HostStatus:
     @property
     def exit_code(self) -> int | None:
         """The exit code as a shell gives it, 128 and more for signals; 255 if the host failed; None before the end."""
-        if self.phase in {Phase.FAILED, Phase.LOST}:
+        if self.phase in {HostPhase.FAILED, HostPhase.LOST}:
             return UNREACHABLE
         return self.code if self.code is None or self.code >= 0 else 128 - self.code
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> HostStatus:
         """Return the status whose fields are in `found` as JSON values."""
-        return cls(**{**found, "target": Target(**found["target"]), "phase": Phase(found["phase"])})
+        return cls(**{**found, "target": Target(**found["target"]), "phase": HostPhase(found["phase"])})
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Ended:
+class RunEnded:
     """The last event.
 
     Attributes:
@@ -107,12 +107,12 @@ class Ended:
     code: int | None
 
 
-Event = Output | Changed | Note | Ended
+Event = Output | Changed | Note | RunEnded
 
 
 def worst(hosts: Sequence[HostStatus]) -> int:
     """Return the worst exit code. A host that was stopped because of another one does not count."""
-    codes = [each.exit_code or 0 for each in hosts if each.phase is not Phase.STOPPED]
-    if not any(codes) and any(each.phase is Phase.STOPPED for each in hosts):
+    codes = [each.exit_code or 0 for each in hosts if each.phase is not HostPhase.STOPPED]
+    if not any(codes) and any(each.phase is HostPhase.STOPPED for each in hosts):
         return 128 + signal.SIGTERM
     return max(codes, default=0)

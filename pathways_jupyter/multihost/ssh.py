@@ -11,9 +11,9 @@ from pathlib import Path
 
 import asyncssh
 
-from pathways_jupyter.base import config
+from pathways_jupyter.base import setting_sources
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.multihost.errors import HostError, HostUnreachable
+from pathways_jupyter.multihost.errors import HostUnreachable, RemoteHostError
 from pathways_jupyter.multihost.targets import SSH_PORT, Target
 
 _CONNECT_SECONDS = 20.0
@@ -47,7 +47,7 @@ class Ssh:
     def __init__(self, keys: Sequence[str] = (), known_hosts: str = "", accept_new: bool = False) -> None:
         self._accept_new = accept_new
         self._handshakes = asyncio.Semaphore(_HANDSHAKES)
-        self._ours = config.profiles_path().with_name("pathways_known_hosts")
+        self._ours = setting_sources.profiles_path().with_name("pathways_known_hosts")
         if known_hosts:
             self._ours = Path(known_hosts).expanduser()
         theirs = [] if known_hosts else [Path.home() / ".ssh" / name for name in _KNOWN_HOSTS]
@@ -62,7 +62,7 @@ class Ssh:
         """Log in to `target`.
 
         Raises:
-          HostError: The host's key is unknown or has changed, or the host refuses the login.
+          RemoteHostError: The host's key is unknown or has changed, or the host refuses the login.
           HostUnreachable: It cannot be reached.
         """
         login = _Login(self, target)
@@ -88,7 +88,7 @@ class Ssh:
         return SshConnection(target, connection)
 
     def known(self, target: Target, host: str, address: str) -> bool:
-        """Whether a key of this host is known, right or wrong."""
+        """Return whether a key of this host is known, right or wrong."""
         port = None if target.port == SSH_PORT else target.port
         # Addresses of VMs are given to others later, so where there is another name, only that counts.
         return any(self._known.match(host, "" if target.key_alias else address, port)[0])
@@ -164,7 +164,7 @@ class SshConnection:
 
 
 class SshChannel:
-    """A program on a host; see :class:`~pathways_jupyter.multihost.program.Channel` for its methods."""
+    """A program on a host; see :class:`~pathways_jupyter.multihost.program.RemoteProcess` for its methods."""
 
     def __init__(self, target: Target, process: asyncssh.SSHClientProcess[bytes]) -> None:
         self._target, self._process = target, process
@@ -201,25 +201,25 @@ class SshChannel:
             raise HostUnreachable(lost, hint="Check the network.") from error
 
 
-def _refused(target: Target, login: _Login, error: BaseException) -> HostError:
+def _refused(target: Target, login: _Login, error: BaseException) -> RemoteHostError:
     where = target.name
     if isinstance(error, asyncssh.HostKeyNotVerifiable) and login.changed:
-        return HostError(
+        return RemoteHostError(
             f"The host key of {where} has changed; it is now {login.seen}.",
             hint="If the host was made anew, remove its old key: ssh-keygen -R HOST. If not, do not connect.",
         )
     if isinstance(error, asyncssh.HostKeyNotVerifiable):
-        return HostError(
+        return RemoteHostError(
             f"The host key of {where} is not known: {login.seen or error}.",
             hint="Compare it with the host's own, then add --accept-new, or connect once with ssh.",
         )
     if isinstance(error, asyncssh.PermissionDenied):
-        return HostError(
+        return RemoteHostError(
             f"{where} refused the login{f' of {target.user}' if target.user else ''}: none of the keys is accepted.",
             hint="Name the key with --key and the user with --user; add the public key to the host.",
         )
     if isinstance(error, (asyncssh.KeyImportError, asyncssh.KeyEncryptionError)):
-        return HostError(
+        return RemoteHostError(
             f"The key for {where} cannot be read: {error}.", hint="Use ssh-agent for a key with a password."
         )
     if isinstance(error, TimeoutError):

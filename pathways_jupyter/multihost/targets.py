@@ -15,7 +15,7 @@ from pathways_jupyter.base.errors import ConfigError
 
 @dataclass(frozen=True)
 class Selection:
-    """What the user says about hosts; exactly one of the first five is given.
+    """The user's selection of hosts; exactly one of the first five is given.
 
     Attributes:
       hosts: An inventory file, or a list such as ``a,b``.

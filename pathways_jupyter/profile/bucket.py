@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from pathways_jupyter.base import packages
+from pathways_jupyter.base.bucket import open_bucket
 from pathways_jupyter.base.errors import ConfigError, PathwaysError
 from pathways_jupyter.base.text import count
 from pathways_jupyter.profile import summary, xplane
 
 LIMIT_BYTES = 256 << 20
-"""What is read of a trace at most: in the kernel's memory, events need about ten times as much."""
+"""Largest part of a trace that is read: in the kernel's memory, events need about ten times as much."""
 _BLOCK_BYTES = 4 << 20
 
 
@@ -45,12 +46,10 @@ def summarize(location: str, progress: Callable[[str], None]) -> summary.Summary
     Raises:
       PathwaysError: There are none, or they cannot be read.
     """
-    import gcsfs
     from gcsfs.retry import HttpError
     from google.auth.exceptions import GoogleAuthError
 
-    # Without what was listed before, perhaps in another storage.
-    bucket = gcsfs.GCSFileSystem(use_listings_cache=False, skip_instance_cache=True)
+    bucket = open_bucket()
     try:
         found = sorted(bucket.find(location.removeprefix("gs://"), detail=True).items())
         files = [(name, about["size"]) for name, about in found if name.endswith(".xplane.pb")]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from pathways_jupyter.profile.xplane import Event, Host
+from pathways_jupyter.profile.xplane import TraceEvent, TraceHost
 
 BINS = 120
 """Number of equal pieces of the trace's time that a chip's picture has."""
@@ -28,8 +28,8 @@ _INPUT = re.compile(r"infeed|outfeed", re.IGNORECASE)
 _NANOSECONDS = 1e-9
 
 
-class Spent(StrEnum):
-    """What a chip's time was spent on."""
+class ChipActivity(StrEnum):
+    """Kinds of a chip's time."""
 
     COMPUTING = "computing"
     NETWORK = "network"
@@ -39,7 +39,7 @@ class Spent(StrEnum):
 
 @dataclass(frozen=True)
 class Operation:
-    """What one operation of a program cost, on all chips together.
+    """Cost of one operation of a program, on all chips together.
 
     Attributes:
       name: Its name in the compiled program, such as ``fusion.12``.
@@ -70,7 +70,7 @@ class Chip:
     """
 
     name: str
-    shares: dict[Spent, float]
+    shares: dict[ChipActivity, float]
     computing: tuple[float, ...]
     network: tuple[float, ...]
 
@@ -86,7 +86,7 @@ class Module:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a trace says.
+    """Summary of a trace.
 
     Attributes:
       location: Directory of its files.
@@ -101,7 +101,7 @@ class Summary:
     location: str
     seconds: float
     chips: tuple[Chip, ...]
-    shares: dict[Spent, float]
+    shares: dict[ChipActivity, float]
     operations: tuple[Operation, ...]
     modules: tuple[Module, ...]
     left_out: str = ""
@@ -116,7 +116,7 @@ def from_json(value: Mapping[str, Any]) -> Summary:
     return Summary(**{**value, "chips": chips, "operations": operations, "modules": modules})
 
 
-def summarize(hosts: Iterable[Host], location: str, left_out: str = "") -> Summary:
+def summarize(hosts: Iterable[TraceHost], location: str, left_out: str = "") -> Summary:
     """Sum up the files of a trace; without any event on a chip, `seconds` is 0."""
     hosts = list(hosts)
     costs: dict[tuple[str, str, str, str], list[float]] = defaultdict(list)
@@ -135,7 +135,7 @@ def summarize(hosts: Iterable[Host], location: str, left_out: str = "") -> Summa
             (max(first, begin), min(last, end)) for first, last in host.transfers if first < end and last > begin
         ]
         for chip in host.chips:
-            intervals: dict[Spent, list[tuple[float, float]]] = {each: [] for each in Spent}
+            intervals: dict[ChipActivity, list[tuple[float, float]]] = {each: [] for each in ChipActivity}
             for event, own in _own_time(chip.operations):
                 about, spent = event.about, _spent(event)
                 intervals[spent] += own
@@ -156,24 +156,30 @@ def summarize(hosts: Iterable[Host], location: str, left_out: str = "") -> Summa
         (end - begin) * _NANOSECONDS,
         # TPU:2 comes before TPU:10.
         tuple(sorted(chips, key=lambda each: [part.zfill(6) for part in re.split(r"(\d+)", each.name)])),
-        {spent: sum(each.shares[spent] for each in chips) / max(len(chips), 1) for spent in Spent},
+        {spent: sum(each.shares[spent] for each in chips) / max(len(chips), 1) for spent in ChipActivity},
         tuple(sorted(operations, key=lambda each: -each.seconds)),
         tuple(sorted(ran, key=lambda each: -each.runs * each.seconds)),
         left_out,
     )
 
 
-def _spent(event: Event) -> Spent:
+def _spent(event: TraceEvent) -> ChipActivity:
     kind = f"{event.about.category} {event.name}"
-    return Spent.NETWORK if _NETWORK.search(kind) else Spent.INPUT if _INPUT.search(kind) else Spent.COMPUTING
+    return (
+        ChipActivity.NETWORK
+        if _NETWORK.search(kind)
+        else ChipActivity.INPUT
+        if _INPUT.search(kind)
+        else ChipActivity.COMPUTING
+    )
 
 
-def _own_time(events: Sequence[Event]) -> Iterator[tuple[Event, list[tuple[float, float]]]]:
+def _own_time(events: Sequence[TraceEvent]) -> Iterator[tuple[TraceEvent, list[tuple[float, float]]]]:
     """Yield each event with the times in which none of the events inside it ran, such as a loop's body in the loop."""
     # Each open event, with its own times so far and the moment up to which they are known.
-    within: list[tuple[Event, list[tuple[float, float]], float]] = []
+    within: list[tuple[TraceEvent, list[tuple[float, float]], float]] = []
 
-    def close() -> tuple[Event, list[tuple[float, float]]]:
+    def close() -> tuple[TraceEvent, list[tuple[float, float]]]:
         event, own, known = within.pop()
         if event.end > known:
             own.append((known, event.end))
@@ -197,19 +203,23 @@ def _own_time(events: Sequence[Event]) -> Iterator[tuple[Event, list[tuple[float
 
 def _chip(
     name: str,
-    intervals: dict[Spent, list[tuple[float, float]]],
+    intervals: dict[ChipActivity, list[tuple[float, float]]],
     transfers: Sequence[tuple[float, float]],
     begin: float,
     end: float,
 ) -> Chip:
     length = (end - begin) or 1.0
-    computing, network = (_binned(intervals[each], begin, end) for each in (Spent.COMPUTING, Spent.NETWORK))
+    computing, network = (
+        _binned(intervals[each], begin, end) for each in (ChipActivity.COMPUTING, ChipActivity.NETWORK)
+    )
     busy = _union(interval for each in intervals.values() for interval in each)
     # A transfer beside an operation made no chip wait.
     waiting = _length(_union([*busy, *transfers])) - _length(busy)
-    shares = {each: _length(_union(intervals[each])) / length for each in (Spent.COMPUTING, Spent.NETWORK)}
-    shares[Spent.INPUT] = (_length(_union(intervals[Spent.INPUT])) + waiting) / length
-    shares[Spent.HOST] = max(0.0, 1.0 - sum(shares.values()))
+    shares = {
+        each: _length(_union(intervals[each])) / length for each in (ChipActivity.COMPUTING, ChipActivity.NETWORK)
+    }
+    shares[ChipActivity.INPUT] = (_length(_union(intervals[ChipActivity.INPUT])) + waiting) / length
+    shares[ChipActivity.HOST] = max(0.0, 1.0 - sum(shares.values()))
     return Chip(name, shares, computing, network)
 
 

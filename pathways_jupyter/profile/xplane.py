@@ -23,7 +23,7 @@ _SHORT = re.compile(r"%?([\w.\-]+)")
 
 @dataclass(frozen=True)
 class About:
-    """What a file says once about all events of an operation: its HLO category, place in the source, JAX's name."""
+    """Facts about all events of an operation, once in a file: HLO category, place in the source, JAX's name."""
 
     category: str = ""
     source: str = ""
@@ -31,7 +31,7 @@ class About:
 
 
 @dataclass(frozen=True)
-class Event:
+class TraceEvent:
     """Something that took time on a chip.
 
     Attributes:
@@ -46,7 +46,7 @@ class Event:
 
 
 @dataclass
-class Chip:
+class ChipTrace:
     """One chip's events, each kind in the order of their begin.
 
     Attributes:
@@ -54,23 +54,23 @@ class Chip:
     """
 
     name: str
-    operations: list[Event] = field(default_factory=list)
-    modules: list[Event] = field(default_factory=list)
+    operations: list[TraceEvent] = field(default_factory=list)
+    modules: list[TraceEvent] = field(default_factory=list)
 
 
 @dataclass
-class Host:
-    """What one file says.
+class TraceHost:
+    """Content of one file.
 
     Attributes:
       transfers: When data was brought to the chips, as begin and end.
     """
 
-    chips: list[Chip] = field(default_factory=list)
+    chips: list[ChipTrace] = field(default_factory=list)
     transfers: list[tuple[float, float]] = field(default_factory=list)
 
 
-def read(content: bytes) -> Host:
+def read(content: bytes) -> TraceHost:
     """Read a file.
 
     Raises:
@@ -78,7 +78,7 @@ def read(content: bytes) -> Host:
     """
     import jax
 
-    host = Host()
+    host = TraceHost()
     try:
         about = _about_operations(memoryview(content))
         planes = list(jax.profiler.ProfileData.from_serialized_xspace(content).planes)
@@ -89,7 +89,7 @@ def read(content: bytes) -> Host:
             for line in plane.lines:
                 host.transfers += ((e.start_ns, e.end_ns) for e in line.events if _TRANSFER.search(e.name))
             continue
-        chip = Chip(f"{plane.name.removeprefix('/device:')} {dict(plane.stats).get('slice', '')}".rstrip())
+        chip = ChipTrace(f"{plane.name.removeprefix('/device:')} {dict(plane.stats).get('slice', '')}".rstrip())
         for line in plane.lines:
             kept = {OPERATIONS: chip.operations, MODULES: chip.modules}.get(line.name)
             if kept is None:
@@ -98,7 +98,7 @@ def read(content: bytes) -> Host:
             for event in line.events:
                 found = known.get(event.name) or _from_stats(dict(event.stats))
                 short = _SHORT.match(event.name)
-                kept.append(Event(short[1] if short else event.name, event.start_ns, event.end_ns, found))
+                kept.append(TraceEvent(short[1] if short else event.name, event.start_ns, event.end_ns, found))
             # A parent before what is in it.
             kept.sort(key=lambda each: (each.begin, -each.end))
         host.chips.append(chip)

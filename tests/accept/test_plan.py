@@ -1,4 +1,4 @@
-"""Which checks run."""
+"""Selection of checks."""
 
 import pytest
 

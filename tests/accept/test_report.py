@@ -2,11 +2,12 @@
 
 import pytest
 
-from pathways_jupyter.accept.plan import Outcome, Result
+from pathways_jupyter.accept.plan import CheckResult, Outcome
 from pathways_jupyter.accept.report import Report, markdown, publishable
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.kube.credentials import Fixed
+from pathways_jupyter.render import acceptance
 from pathways_jupyter.service.names import current_user
 
 SERVER = "https://gke-1a2b.us-east5.gke.goog"
@@ -14,7 +15,7 @@ CONFIG = ConnectConfig(context="gke_acme-tpus_us-east5_big", project="acme-tpus"
 CLUSTER = Cluster("big", SERVER, "default", Fixed(hint=""))
 
 
-def report(*results: Result, left=()) -> Report:
+def report(*results: CheckResult, left=()) -> Report:
     return Report(0.0, 1.0, results, left, interrupted=False)
 
 
@@ -24,7 +25,7 @@ def home(monkeypatch):
 
 
 def masked(line: str) -> str:
-    made = report(Result("connect", "", Outcome.FAILED, 1.0, (line,)), left=(line,))
+    made = report(CheckResult("connect", "", Outcome.FAILED, 1.0, (line,)), left=(line,))
     made = publishable(made, CONFIG, CLUSTER)
     assert made.left == made.results[0].lines
     return made.left[0]
@@ -56,9 +57,13 @@ def test_names_addresses_and_tokens_are_replaced(line, said):
 
 
 def test_the_file_has_each_check_and_why_one_was_skipped():
-    passed = Result("connect", "get a proxy", Outcome.PASSED, 1.24, ("first", "two\nlines"))
-    skipped = Result("lease", "kill it", Outcome.SKIPPED, 0.0, ("not chosen",))
+    passed = CheckResult("connect", "get a proxy", Outcome.PASSED, 1.24, ("first", "two\nlines"))
+    skipped = CheckResult("lease", "kill it", Outcome.SKIPPED, 0.0, ("not chosen",))
     said = markdown(report(passed, skipped, left=("session 1",)), "1 passed")
+    too = CheckResult("elastic", "train", Outcome.SKIPPED, 0.0, ("not chosen",))
+    shown = acceptance.view(report(passed, skipped, too)).text
+    assert "1 passed, 2 skipped" in shown
+    assert "Skipped: lease, elastic (not chosen)." in shown
     assert "| connect | passed | 1.2 | get a proxy |" in said
     assert "| lease | skipped: not chosen | 0.0 | kill it |" in said
     assert "Left behind: session 1." in said

@@ -259,7 +259,7 @@ began = time.monotonic()
 while not os.path.exists({str(go)!r}) and time.monotonic() < began + 60: time.sleep(0.05)
 os.path.exists({str(go)!r})
 """
-    assert values(source, once=True, follow=live_output.Follower(show).start) == {0: True}
+    assert values(source, once=True, follow=live_output.LogFollower(show).start) == {0: True}
     assert shown == ["[host 0] early\n"]
 
 

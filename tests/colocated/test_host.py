@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from pathways_jupyter.base.events import SessionSlice
 from pathways_jupyter.colocated.errors import CheckError, name_hosts
 from pathways_jupyter.colocated.host import Host, choose
+from pathways_jupyter.session.kernel import process
 
 HOSTS = tuple(Host(index, index // 2, index % 2, (), ()) for index in range(6))
 
@@ -28,6 +30,15 @@ def test_all_hosts_are_chosen_when_nothing_is_said() -> None:
 )
 def test_hosts_are_chosen_by_slice_by_index_and_once(where, expected) -> None:
     assert indices(**where) == expected
+
+
+def test_a_slice_is_named_by_the_services_number_and_else_by_the_sessions_own(monkeypatch) -> None:
+    held = (SessionSlice(1, 0, True), SessionSlice(2, 1, True), SessionSlice(6, 2, True))
+    monkeypatch.setattr(process, "slices", lambda: held)
+    assert [indices(slices=str(number)) for number in (1, 2, 6, 0)] == [[0, 1], [2, 3], [4, 5], [0, 1]]
+    with pytest.raises(CheckError, match="There is no slice 7") as caught:
+        choose(HOSTS, slices="7")
+    assert "1 (your 0), 2 (your 1), 6 (your 2)" in caught.value.hint
 
 
 @pytest.mark.parametrize(

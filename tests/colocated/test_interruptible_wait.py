@@ -6,15 +6,15 @@ import threading
 import pytest
 from presses import pressing
 
-from pathways_jupyter.base import interrupts
+from pathways_jupyter.base import interrupts, tasks
 from pathways_jupyter.colocated import interruptible_wait
 
-LINES = 40
+LINES = 60
 """More lines than the wait executes before it blocks."""
 
 
 class Interrupted(Exception):
-    """What a wait raises after an interrupt."""
+    """Exception of a wait after an interrupt."""
 
     def __init__(self, result: object) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ def test_two_interrupts_at_any_line_end_the_wait_and_none_gets_out_of_it(line: i
     bound = threading.Timer(0.1, work.end.set)
     bound.start()
     try:
-        with pressing(line, interruptible_wait, interrupts, times=2) as presses:
+        with pressing(line, interruptible_wait, tasks, interrupts, times=2) as presses:
             interruptible_wait.wait((), work, lambda: None, Interrupted)
     except KeyboardInterrupt:
         assert not work.begun or work.end.is_set()

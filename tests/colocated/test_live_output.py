@@ -8,7 +8,7 @@ import yaml
 
 import pathways_jupyter
 from pathways_jupyter.colocated import cell_run
-from pathways_jupyter.colocated.live_output import Follower, pod_of
+from pathways_jupyter.colocated.live_output import LogFollower, pod_of
 from pathways_jupyter.colocated.memory import Facts
 from pathways_jupyter.service import names
 
@@ -63,6 +63,6 @@ def test_the_logs_of_a_call_are_those_of_its_sessions_cluster_after_another_cont
         # So that the cell ends also where nothing is shown.
         end = threading.Timer(20, go.touch)
         end.start()
-        assert cell_run.run_cell(source, once=True, follow=Follower(show).start).error() is None
+        assert cell_run.run_cell(source, once=True, follow=LogFollower(show).start).error() is None
         end.cancel()
     assert shown == ["[host 0] early\n"]

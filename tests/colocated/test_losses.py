@@ -42,7 +42,7 @@ def connected(cluster, machine, shared_notebook):
 
 
 class World:
-    """What can be done to a session from outside its notebook."""
+    """Actions on a session from outside its notebook."""
 
     def __init__(self, connected, machine, kubeconfig) -> None:
         self.machine = machine
@@ -181,7 +181,14 @@ def test_after_a_loss_a_cell_says_that_the_session_is_lost_and_reconnecting_fixe
 
 def test_an_array_that_was_lost_is_named(connected) -> None:
     connected.run("import jax\nx = jax.numpy.arange(3)\ny = {'w': jax.device_put(x, jax.devices()[0])}")
-    assert connected.run("%pathways reconnect").status == "ok"
+    # Nothing is lost without a question.
+    request = connected.begin("%pathways reconnect")
+    question = connected.client.get_stdin_msg(timeout=60)["content"]["prompt"]
+    assert re.search(r"works\. A new proxy costs its \d arrays \(\d+ bytes\) on TPUs\. Reconnect\?", question)
+    connected.client.input("n")
+    assert "Not reconnected." in connected.finish(request).text
+    assert connected.run("print(int(x.sum()))").text.strip() == "3"
+    assert connected.run("%pathways reconnect --yes").status == "ok"
     for name, inside in (("x", "x"), ("y", "y['w']")):
         cell = connected.run(f"%%colocated --in {name}\n1")
         assert cell.error == "CheckError"
@@ -202,7 +209,7 @@ def test_where_no_cell_has_run_neither_a_new_session_nor_a_new_proxy_takes_names
     connected.run("%pathways disconnect")
     assert connected.run(CONNECT).status == "ok"
     assert connected.run("%%colocated --hosts 0\nkept = 1\nkept").text.splitlines() == ["[host 0] 1"]
-    assert connected.run("%pathways reconnect").status == "ok"
+    assert connected.run("%pathways reconnect --yes").status == "ok"
     cell = connected.run("%%colocated\nkept")
     assert cell.error == "HostError"
     assert "[host 0] The session was reconnected: names of earlier cells are gone." in cell.text

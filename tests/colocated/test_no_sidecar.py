@@ -1,5 +1,6 @@
 """A service whose workers have no sidecar."""
 
+import jax
 import pytest
 
 import pathways_jupyter
@@ -26,3 +27,5 @@ def test_nothing_runs_elsewhere_instead() -> None:
     with pytest.raises(CheckError, match="have no colocated Python sidecar") as caught:
         function(lambda: 1)()
     assert "sidecar build" in caught.value.hint
+    # The error does not hold what was sent, which a suspend would name as an array that cannot be kept.
+    assert jax.live_arrays() == []

@@ -67,9 +67,8 @@ def deploy(local_cluster, path: str) -> None:
         "metadata": {key: jobset["metadata"][key] for key in ("name", "namespace", "labels")},
         "spec": jobset["spec"],
     }
-    pods = kubectl(local_cluster, "get", "pods", "-o", "name").split()
-    kubectl(local_cluster, "delete", "jobset", SERVICE)
-    kubectl(local_cluster, "wait", "--for=delete", "--timeout=60s", *pods)
+    # Returns when its Jobs are gone too: while one is left, it may replace a worker that was deleted before it.
+    kubectl(local_cluster, "delete", "jobset", SERVICE, "--cascade=foreground", "--timeout=60s")
     kubectl(local_cluster, "create", "-f", "-", given=json.dumps(again))
 
 

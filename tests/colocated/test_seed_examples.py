@@ -16,7 +16,7 @@ WORKER = "pathways-cluster-worker-{}-{}"
 
 
 async def read_in_worker(cluster, slice_index: int, host: int, path: str) -> bytes:
-    """What ``kubectl exec <worker pod> -- cat PATH`` prints."""
+    """Return the output of ``kubectl exec <worker pod> -- cat PATH``."""
     from pathways_jupyter.kube.objects import PODS, list_
 
     async with Client(auth.load(str(cluster.kubeconfig), cluster.context)) as client:

@@ -1,4 +1,4 @@
-"""What is sent to hosts loads there from its source alone."""
+"""Shipped functions load on the hosts from their source alone."""
 
 from __future__ import annotations
 

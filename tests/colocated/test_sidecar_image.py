@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from pathways_jupyter.actions import images
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.cli import main
 from pathways_jupyter.colocated import preflight, sidecar_image
@@ -43,7 +44,8 @@ def test_the_build_context_installs_the_requirements_on_the_released_sidecar(pla
     written = {path.name: path.read_text() for path in image_build.write(planned)}
     assert written["requirements.txt"] == "six==1.17.0\n"
     assert written["Dockerfile"].startswith(f"FROM {planned.base}\n")
-    assert "--constraint sidecar.txt --requirements requirements.txt" in written["Dockerfile"]
+    assert "--constraint /tmp/sidecar.txt --requirements /tmp/requirements.txt" in written["Dockerfile"]
+    assert "COPY" not in written["Dockerfile"], "it would be in a layer"
 
 
 def test_a_missing_file_is_named_before_anything_is_written(tmp_path) -> None:
@@ -55,13 +57,101 @@ def test_a_missing_file_is_named_before_anything_is_written(tmp_path) -> None:
 def test_an_unknown_jax_version_says_which_are_known(wanted) -> None:
     with pytest.raises(ConfigError, match=r"0\.4\.1") as caught:
         sidecar_image.plan(wanted, "0.4.1")
-    assert "0.10.0" in caught.value.hint
+    assert "JAX 0.10.0" in str(caught.value)
     assert "--base-image" in caught.value.hint
+
+
+def test_of_two_released_sidecars_the_one_with_the_newer_jax_is_used(monkeypatch) -> None:
+    monkeypatch.setattr(sidecar_image, "RELEASES", {"0.10.9": "", "0.10.10": "", "0.9.2": ""})
+    assert sidecar_image.suitable("0.10.3") == "0.10.10"
+    with pytest.raises(ConfigError, match=re.escape("0.9.2, 0.10.9, 0.10.10.")):
+        sidecar_image.plan(Path("requirements.txt"), "0.11.0")
 
 
 def test_a_base_image_of_another_jax_is_refused(wanted) -> None:
     with pytest.raises(ConfigError, match=r"has JAX 0\.9\.1, not 0\.10\.0"):
         sidecar_image.plan(wanted, "0.10.0", base="example.dev/sidecar:2026-python_3.12-jax_0.9.1")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("six\n\n-r nothere.txt\n", r"line 3: -r nothere\.txt names another file, which the build does not have"),
+        ("-cpins.txt", "line 1: -cpins.txt names another file"),
+        ("-e .", "line 1: -e . is on this machine, where the build cannot read it"),
+        ("./dist/mine.whl", "is on this machine"),
+        ("mine @ file:///home/me/mine", "is on this machine"),
+        ("--find-links wheels", "is on this machine"),
+        ("import numpy as np\nprint(1)", "'import numpy as np' is not a requirement, line 2: 'print"),
+        ("--extra-index-url https://me:SECRET@x.dev/simple", "token for https://x.dev/simple would be readable"),
+        ("a @ git+https://SECRET@github.com/a/b", "--netrc"),
+        ("--index-url https://${TOKEN_HOST}/simple", "names an environment variable"),
+        ("six\njax==0.9.0 \\\n  --hash=sha256:aa", "line 2: jax==0.9.0 contradicts the sidecar, which has JAX 0.10.0"),
+        ("jaxlib>=0.10.2", "contradicts the sidecar"),
+    ],
+)
+def test_a_line_that_cannot_be_built_is_named_and_nothing_is_written(text, said, tmp_path) -> None:
+    (tmp_path / "wanted.txt").write_text(text)
+    with pytest.raises(ConfigError, match=said) as caught:
+        sidecar_image.plan(tmp_path / "wanted.txt", "0.10.0", folder=tmp_path / "image")
+    assert "SECRET" not in str(caught.value)
+    assert not (tmp_path / "image").exists()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_what_can_be_built_is_written_as_utf_8_without_a_mark(encoding, tmp_path) -> None:
+    text = (
+        "--index-url https://x.dev/simple\n# -r commented.txt\nsix ; python_version < '3'\njax[tpu]>=0.10\n"
+        "jax==0.9 ; python_version < '3.11'\nnumpy~=2.0  # why\nb @ git+ssh://git@github.com/a/b\nhttps://x.dev/a.whl\n"
+    )
+    (tmp_path / "wanted.txt").write_text(text, encoding=encoding)
+    planned = sidecar_image.plan(tmp_path / "wanted.txt", "0.10.0", folder=tmp_path / "image")
+    assert planned.files["requirements.txt"] == text
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path) -> None:
+    (tmp_path / "wanted.txt").write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(ConfigError, match="is not text"):
+        sidecar_image.plan(tmp_path / "wanted.txt", "0.10.0", folder=tmp_path / "image")
+
+
+def test_passwords_of_an_index_are_mounted_and_in_no_layer(wanted, tmp_path) -> None:
+    (tmp_path / "netrc").write_text("machine x.dev login me password SECRET")
+    planned = sidecar_image.plan(wanted, "0.10.0", netrc=tmp_path / "netrc", folder=tmp_path / "image")
+    assert f"--secret id=netrc,src={tmp_path}/netrc" in planned.how()[0]
+    assert "--mount=type=secret,id=netrc,required=true" in planned.files["Dockerfile"]
+    assert not any("SECRET" in str(text) for text in planned.files.values())
+
+
+def test_a_folder_with_other_files_is_not_sent_to_the_build(wanted, tmp_path) -> None:
+    (tmp_path / ".env").write_text("SECRET")
+    with pytest.raises(ConfigError, match=r"has other files, which would go to the build: \.env"):
+        sidecar_image.plan(wanted, "0.10.0", folder=tmp_path)
+    assert not (tmp_path / "Dockerfile").exists()
+
+
+def test_hadolint_finds_nothing_in_the_dockerfile(wanted, tmp_path) -> None:
+    (tmp_path / "netrc").touch()
+    planned = sidecar_image.plan(wanted, "0.10.0", netrc=tmp_path / "netrc", folder=tmp_path / "image")
+    image_build.write(planned)
+    hadolint = Path(sys.executable).with_name("hadolint")
+    # The pipe's first program cannot fail, and the sidecar's own shell is not known.
+    done = subprocess.run(
+        [hadolint, "--ignore", "DL4006", planned.folder / "Dockerfile"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_by_default_the_sidecar_has_the_minor_version_of_the_installed_jax(wanted, tmp_path, monkeypatch) -> None:
+    arguments = ["sidecar", "build", "--requirements", str(wanted), "--folder", str(tmp_path / "image"), "--dry-run"]
+    monkeypatch.setattr(images, "version", lambda name: "0.10.2")
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, done.output
+    assert "JAX 0.10.2 is installed here, and the released sidecar has 0.10.0" in done.output
+    monkeypatch.setattr(images, "version", lambda name: "0.12.0")
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 1
+    assert "No sidecar with JAX 0.12.0 is known here; released are those of JAX 0.10.0" in done.output
 
 
 def build_on(path: str, wanted, folder) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""What a host that lies can do to the notebook that uses it: send wrong values, and nothing else."""
+"""A host that lies can send a notebook wrong values, and do nothing else to it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import NamedTuple
 import cloudpickle
 import jax
 import numpy as np
+import pandas
 import pytest
 from jax.experimental import colocated_python
 from jax.experimental.colocated_python import serialization
@@ -293,11 +294,11 @@ HOSTILE = {
     "a kind that is an attribute": ["__class__", 1],
     "an object": {"a": 1},
     "bytes as objects": ["numpy", "|O", [1], 0],
-    "bytes as an object in a field": ["numpy", [["a", "|O", []]], [1], 0],
+    "bytes as an object in a field": ["numpy", "i4,O", [1], 0],
+    "fields": ["numpy", [["a", "<f4", []]], [1], 0],
     "more than the bytes": ["numpy", "<f8", [2], 0],
     "a size below nothing": ["numpy", "<f8", [-1, -1], 0],
     "items without a size, so many that copying them never ends": ["numpy", "|V0", [10**15], 2],
-    "a structure without fields, likewise": ["numpy", [], [10**15], 2],
     "one part as many values": ["list", [["bytearray", 0], ["bytearray", 0]]],
     "a field that is a property": ["dataclass", "__main__", "Computed", [["rate", 1]]],
     "a part that is not there": ["bytes", 7],
@@ -315,8 +316,7 @@ HOSTILE = {
     "an array by no name": ["array", "w"],
     "a number as text": ["datetime", 5],
     "another library": ["pandas", "read_pickle", "/etc/passwd"],
-    "a dtype of pandas": ["pandas", "Series", "object", ["pickle", 1, "3", []], None, None],
-    "a dtype whose one value fills the memory": ["pandas", "Series", "S2000000000", ["list", [""]], None, None],
+    "a dtype whose one value fills the memory": ["numpy", "S2000000000", [1], 0],
 }
 
 
@@ -371,25 +371,10 @@ display(Page(), Drawing())
     assert "image/svg+xml" in drawing.data
 
 
-def test_tables_come_back_where_the_notebook_has_pandas(no_pickles) -> None:
-    import pandas
-
-    source = """
-import numpy as np, pandas as pd
-times = pd.to_datetime(["2026-01-01", "2026-07-01"]).tz_localize("Europe/Berlin")
-table = pd.DataFrame(
-    {"n": [1, 2], "f": [0.5, np.nan], "s": ["a", None], "c": pd.Categorical(["x", "y"], ["y", "x"], ordered=True),
-     "i": pd.array([1, None], "Int64"), "t": times, "d": pd.to_timedelta([1, 2], "s")},
-    index=pd.MultiIndex.from_tuples([("a", 1), ("b", 2)], names=["l", "k"]),
-)
-series, when = table["f"].reset_index(drop=True), times[0]
-"""
-    names: dict = {}
-    exec(source, names)
-    found = cell_run.run_cell(source, outputs=["table", "series", "when"], once=True).outputs
-    pandas.testing.assert_frame_equal(found["table"], names["table"])
-    pandas.testing.assert_series_equal(found["series"], names["series"])
-    assert found["when"] == names["when"]
+def test_tables_come_back_from_hosts_that_are_trusted() -> None:
+    source = "import pandas as pd\ntable = pd.DataFrame({'n': [1, 2], 's': ['a', None]})"
+    found = cell_run.run_cell(source, outputs=["table"], once=True, unpickle=True).outputs
+    pandas.testing.assert_frame_equal(found["table"], pandas.DataFrame({"n": [1, 2], "s": ["a", None]}))
 
 
 def test_a_host_that_claims_an_endless_answer_is_not_fetched_from() -> None:

@@ -44,7 +44,7 @@ def runtime(at_home) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def cluster(at_home) -> Iterator[local.Cluster]:
+def cluster(at_home) -> Iterator[local.LocalCluster]:
     """The cluster that these files share, as far as one process runs them."""
     name = f"e{uuid.uuid4().hex[:6]}"
     with at_home():

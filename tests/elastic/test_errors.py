@@ -1,4 +1,4 @@
-"""Which errors a run survives, and which arguments it refuses before it has changed anything."""
+"""Errors that a run survives, and arguments that it refuses before it has changed anything."""
 
 import jax
 import pytest

@@ -1,4 +1,4 @@
-"""Which slices can be used, with a session's events and without them."""
+"""Usable slices, with a session's events and without them."""
 
 from __future__ import annotations
 

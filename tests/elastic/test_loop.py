@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from small_training import Data, Positioned, check, first_state, step
 
 from pathways_jupyter import elastic
+from pathways_jupyter.base.events import EventKind
 from pathways_jupyter.elastic import faults
 from pathways_jupyter.elastic import record as records
 from pathways_jupyter.elastic.record import Kind, Record
+from pathways_jupyter.session.kernel import process
 
 
 @pytest.mark.parametrize(("source", "where"), [(Data, "notebook"), (Positioned, "hosts")])
@@ -58,6 +62,29 @@ def test_with_too_few_slices_a_run_pauses_and_says_so(session, take_down, caplog
     # As a warning, which a cell shows without the panel too.
     assert paused.message in [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
     assert result.goodput.seconds()["ELASTIC_SLICE_DOWN"] > 0
+
+
+def test_a_worker_that_is_back_before_the_run_asks_was_lost_all_the_same(session, take_down, monkeypatch):
+    """As in a job, where no events say so: a step runs on what is left, and then the slice is used again."""
+    monkeypatch.setattr(process, "session", lambda: None)
+    data, manager, record = Data(), elastic.Manager(settle_seconds=0.05), Record()
+
+    def down_and_up():
+        since = session.event_count
+        take_down(1)
+        kinds = (event.kind for event in session.follow(since) if event.data.get("slice") == 1)
+        assert list(itertools.islice(kinds, 2)) == [EventKind.SLICE_DOWN, EventKind.SLICE_HEALED]
+
+    data.at[13] = down_and_up
+    # No probe comes between.
+    manager.start_monitoring(poll_interval=3600)
+    try:
+        check(elastic.train_loop(step, first_state(), data, steps=60, manager=manager, record=record), 60)
+    finally:
+        manager.close()
+    counts = [slices for _, slices in record.slices]
+    assert [count for count, _ in itertools.groupby(counts)] == [3, 2, 3]
+    assert manager.elastic_down_event_count == 1
 
 
 @pytest.mark.soak

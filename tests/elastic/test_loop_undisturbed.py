@@ -1,4 +1,4 @@
-"""What a training run does to which no slice is lost: its end, its errors, its log, and going on after an Interrupt."""
+"""A training run that loses no slice: its end, its errors, its log, and going on after an Interrupt."""
 
 from __future__ import annotations
 

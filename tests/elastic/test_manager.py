@@ -7,6 +7,7 @@ import logging
 
 import numpy as np
 import pytest
+from waits import wait_until
 
 from pathways_jupyter import elastic
 from pathways_jupyter.base.errors import ConfigError
@@ -15,6 +16,7 @@ from pathways_jupyter.elastic import faults
 from pathways_jupyter.elastic import record as records
 from pathways_jupyter.elastic.event_kinds import Kind
 from pathways_jupyter.elastic.record import Record
+from pathways_jupyter.session.kernel import process
 
 
 @pytest.fixture(params=["ours", "theirs"])
@@ -163,6 +165,53 @@ def test_a_slice_that_flaps_is_trusted_later_each_time(session, caplog):
     assert manager.health.trusted == {0, 2}
     with pytest.raises(TimeoutError, match="Only 2 of 3 slices"):
         manager.health.wait_for(3, timeout=0.01)
+
+
+@pytest.mark.parametrize("in_job", [False, True], ids=["session", "job"])
+def test_a_worker_that_is_back_before_anyone_asks_was_lost_all_the_same(session, take_down, monkeypatch, in_job):
+    """In a job no events say what happened; with a session they have said so before the error comes."""
+    import jax
+
+    if in_job:
+        monkeypatch.setattr(process, "session", lambda: None)
+    manager, said = elastic.Manager(settle_seconds=30), []
+    manager.health.listeners.append(lambda index, up, sentence: said.append(sentence))
+    everywhere = jax.sharding.NamedSharding(
+        jax.sharding.Mesh(np.array(jax.devices()), "x"), jax.sharding.PartitionSpec()
+    )
+    for settle in ("is up again; it is used when it has been up for 30 s.", "after 2 losses; it is used when it has"):
+        value = jax.device_put(np.float32(1), everywhere)
+        if not in_job:
+            manager.start_monitoring()
+        since = session.event_count
+        take_down(1)
+        kinds = (event.kind for event in session.follow(since) if event.data.get("slice") == 1)
+        assert list(itertools.islice(kinds, 2)) == [EventKind.SLICE_DOWN, EventKind.SLICE_HEALED]
+        with pytest.raises(jax.errors.JaxRuntimeError, match="the worker of slice 1 is gone") as error:
+            jax.jit(lambda x: x + 0)(value).block_until_ready()
+        assert manager.note_loss(error.value) == manager.active_slice_indices == {0, 2}
+        assert (manager.health.up, manager.health.trusted) == ({0, 1, 2}, {0, 2})
+        wait_until(lambda: len(said) == 2, 60)
+        assert said[0] == "Slice 1 is down."
+        assert settle in said[1], "counted once"
+        said.clear()
+        # Some time later.
+        manager.active_slice_indices = {0, 1, 2}
+    manager.close()
+
+
+def test_the_sessions_event_about_a_loss_that_an_error_has_named_is_no_second_one(session):
+    manager, said = elastic.Manager(settle_seconds=30), []
+    manager.health.listeners.append(lambda index, up, sentence: said.append(sentence))
+    assert manager.note_loss(RuntimeError("DATA_LOSS: slice down: the worker of slice 1, 2 is gone")) == {0}
+    manager.health._set(1, False)
+    manager.health._set(1, True)
+    assert said[-1] == "Slice 1 is up again; it is used when it has been up for 30 s."
+    manager.health._set(1, False)
+    manager.health._set(1, True)
+    assert "after 2 losses" in said[-1]
+    # Other errors name none.
+    assert manager.note_loss(RuntimeError("INTERNAL: cannot take slice 0 of an array")) == {0}
 
 
 def test_the_steps_of_a_loop_of_ones_own_are_in_its_record(session):

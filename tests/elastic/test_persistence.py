@@ -154,7 +154,7 @@ assert list(result.metrics) == [15]
 """
 
 
-def run(cluster: local.Cluster, slices: int, test: str, code: str) -> None:
+def run(cluster: local.LocalCluster, slices: int, test: str, code: str) -> None:
     begin = BEGIN.format(instances={TYPE: slices}, kubeconfig=str(cluster.kubeconfig), test=test)
     script = begin + textwrap.dedent(code) + "\nsession.disconnect()\nprint('done')\n"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SUPPORT), *filter(None, sys.path)])}

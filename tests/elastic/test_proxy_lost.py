@@ -10,7 +10,7 @@ from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.elastic.record import Kind, Record
 from pathways_jupyter.kube import objects
 from pathways_jupyter.session import clusters
-from pathways_jupyter.session.kernel.supervisor_link import Link
+from pathways_jupyter.session.kernel.supervisor_link import SupervisorLink
 
 
 @pytest.fixture
@@ -82,15 +82,15 @@ def test_interrupted_without_a_proxy_it_gets_one_when_it_is_called_again(session
 
 @pytest.mark.soak
 def test_interrupted_while_it_reconnects_it_resumes_when_it_is_called_again(session, lose, monkeypatch):
-    data, snapshots, watch = Data(), elastic.Snapshots(), Link.watch
+    data, snapshots, watch = Data(), elastic.Snapshots(), SupervisorLink.watch
 
     def interrupted(self, since=0, *, until=None):
         if until is not None:
-            monkeypatch.setattr(Link, "watch", watch)
+            monkeypatch.setattr(SupervisorLink, "watch", watch)
             raise KeyboardInterrupt
         return watch(self, since)
 
-    monkeypatch.setattr(Link, "watch", interrupted)
+    monkeypatch.setattr(SupervisorLink, "watch", interrupted)
     data.at[15] = lambda: lose(session.record.pod)
     with pytest.raises(KeyboardInterrupt, match=f"Reconnecting was interrupted; session {session.id} has"):
         elastic.train_loop(step, first_state(), data, steps=30, snapshots=snapshots)
@@ -111,3 +111,14 @@ def test_a_run_that_is_called_again_at_the_moment_of_a_loss_gets_a_new_proxy(ses
     result = elastic.train_loop(step, state, data, steps=10, snapshots=snapshots, manager=manager)
     assert result.step == 10
     assert any("A new proxy is connected" in event.message for event in result.record.events)
+
+
+def test_a_run_whose_session_is_suspended_says_so_at_once(session):
+    data = Data()
+    data.at[7] = lambda: session.suspend({}, yes=True)
+    try:
+        with pytest.raises(elastic.ElasticRuntimeError, match="is suspended") as caught:
+            elastic.train_loop(step, first_state(), data, steps=20, snapshots=elastic.Snapshots(where="notebook"))
+        assert "resume" in caught.value.hint
+    finally:
+        session.resume()

@@ -1,4 +1,4 @@
-"""What happens to a run is in the session's log, whether the kernel's cell is still there or not."""
+"""Events of a run are in the session's log, whether the kernel's cell is still there or not."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_run_that_fails_is_shown_as_stopped_and_what_is_not_finite_as_unknown(
 
 
 def test_a_supervisor_that_never_answers_holds_nothing_up(session, tmp_path):
-    """What cannot be sent is dropped; neither the steps nor the end of the run wait for it."""
+    """Events that cannot be sent are dropped; neither the steps nor the end of the run wait for them."""
     with socket.socket(socket.AF_UNIX) as deaf:
         deaf.bind(str(tmp_path / "s"))
         deaf.listen()

@@ -1,4 +1,4 @@
-"""Which copies of a state are still there; what training does with them is in test_loop.py and test_proxy_lost.py."""
+"""Copies of a state that are left; what training does with them is in test_loop.py and test_proxy_lost.py."""
 
 from types import SimpleNamespace
 from typing import Any, cast

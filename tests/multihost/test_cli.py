@@ -12,7 +12,9 @@ import pytest
 from waits import wait_until
 
 from pathways_jupyter.multihost import records
-from pathways_jupyter.multihost.run_events import Phase
+from pathways_jupyter.multihost.run_events import HostPhase
+
+KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\n" + "A" * 64 + "\n-----END OPENSSH PRIVATE KEY-----\n"
 
 
 @pytest.fixture
@@ -20,11 +22,11 @@ def cli(lab):
     """Run ``pathways-jupyter multihost`` in the directory of the code."""
     login = ["--hosts", str(lab.farm.inventory), "--key", str(lab.farm.key), "--known-hosts", str(lab.farm.known_hosts)]
 
-    def run(*arguments, on_hosts=False, **options):
+    def run(*arguments, on_hosts=False, cwd=lab.code, **options):
         first, *rest = arguments
         return subprocess.run(
             [sys.executable, "-m", "pathways_jupyter", "multihost", first, *(login if on_hosts else ()), *rest],
-            cwd=lab.code,
+            cwd=cwd,
             env=os.environ,
             capture_output=True,
             text=True,
@@ -135,7 +137,7 @@ def test_interrupting_attach_to_a_run_that_is_not_detached_says_when_it_ends(cli
         [*program, "attach", "left"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as attached:
         wait_until(lambda: records.find("left").state == "running")
-        wait_until(lambda: all(each.phase is Phase.RUNNING for each in records.find("left").hosts))
+        wait_until(lambda: all(each.phase is HostPhase.RUNNING for each in records.find("left").hosts))
         attached.send_signal(signal.SIGINT)
         _, said = attached.communicate(timeout=60)
     assert attached.returncode == 130
@@ -176,6 +178,45 @@ def test_mistakes_are_explained(cli):
     both = cli("--COMMAND", "true", "runs")
     assert both.returncode == 2
     assert "replace a command" in both.stderr
+
+
+def test_the_home_directory_is_sent_only_by_name_and_never_with_secrets(cli, lab, monkeypatch):
+    home = lab.directory
+    monkeypatch.setenv("KUBECONFIG", str(home / "clusters" / "mine"))
+    # The record of this very run changes while the directory is packed.
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(home / "code" / "jupyter"))
+    secret = {".ssh/id_ed25519", ".kube/config", ".config/gcloud/token", ".netrc", "code/.env", "clusters/mine"}
+    for path in (*secret, "code/venv/pyvenv.cfg", "code/venv/bin/python"):
+        (home / path).parent.mkdir(parents=True, exist_ok=True)
+        (home / path).write_text("fake")
+    (home / "code" / "notes.txt").write_text(KEY)
+    refused = cli("run", "--", "true", on_hosts=True, cwd=home)
+    assert refused.returncode == 1
+    assert "is your home directory, which is not sent unless it is named" in refused.stderr
+    assert "--dir" in refused.stderr
+    assert "is your home directory" in cli("--TPU_PREFIX", "any", "--COMMAND", "true", cwd=home).stderr
+    done = cli("run", "--dir", "~", "--run-name", "all", "--", "find . -type f", on_hosts=True, cwd=home)
+    assert done.returncode == 0, done.stderr
+    sent = {line.removeprefix("[0-0] ./") for line in done.stdout.splitlines() if line.startswith("[0-0] ./")}
+    assert "code/main.py" in sent
+    assert not {each for each in sent if each in secret or "venv" in each or "jupyter" in each or "notes" in each}
+    assert "Not sent, a secret: .config/gcloud/, .kube/, .netrc, .ssh/, clusters/mine and 2 more" in done.stderr
+    listed = json.loads(cli("run", "--dir", "~", "--dry-run", "--json", cwd=home).stdout)
+    left = {each["path"]: each["reason"] for each in listed["left_out"]}
+    assert left.items() >= {".ssh/": "a secret", "code/.env": "a secret", "code/notes.txt": "a secret"}.items()
+    assert left["code/venv/"] == "a virtual environment"
+
+
+def test_what_would_be_sent_is_listed_with_sizes_and_nothing_is_started(cli, lab):
+    (lab.code / ".pathwaysignore").write_text("*.npz\n!keep.npz\n")
+    for name in ("large.npz", "keep.npz"):
+        (lab.code / name).write_bytes(b"1" * 2000)
+    shown = cli("run", "--dry-run")
+    assert shown.returncode == 0, shown.stderr
+    assert f"{lab.code}: 3 files, 2.0 kB" in shown.stdout
+    assert "keep.npz" in shown.stdout
+    assert "large.npz" not in shown.stdout
+    assert cli("runs", "--json").stdout.strip() == "[]"
 
 
 def test_every_command_has_examples(cli):

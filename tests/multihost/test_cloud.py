@@ -237,6 +237,18 @@ def test_the_guides_commands_work_as_they_are_written(lab, seed):
     assert again.stdout.count("[0-0] train.py\n") == 2, again.stderr
 
 
+def test_the_scripts_last_flag_is_taken_and_tmp_stays_here(lab, seed):
+    _, shell = seed
+    (lab.code / "tmp").mkdir()
+    (lab.code / "tmp" / "large").touch()
+    last = shell("python3 multihost_runner.py --TPU_PREFIX=my-tpu --SCP_TIMEOUT_SECS=60 --COMMAND='ls tmp || true'")
+    assert last.returncode == 0, last.stderr
+    assert "SCP_TIMEOUT_SECS is not used" in last.stderr
+    assert "large" not in last.stdout
+    alone = shell("python3 multihost_runner.py --TPU_PREFIX=my-tpu")
+    assert (alone.returncode, "Add --COMMAND" in alone.stderr) == (2, True)
+
+
 def test_the_guides_queued_resources_are_made_listed_and_deleted(seed):
     api, shell = seed
     api.nodes.clear()
@@ -249,7 +261,13 @@ def test_the_guides_queued_resources_are_made_listed_and_deleted(seed):
     assert "reserved" in made.stdout
     listed = shell("gcloud alpha compute tpus queued-resources list --filter=$QR_ID")
     assert "2 nodes: 2 not created yet" in listed.stdout
-    deleted = shell("gcloud alpha compute tpus queued-resources delete $QR_ID --force --async")
+    line = "gcloud alpha compute tpus queued-resources delete $QR_ID --force --async"
+    unasked = shell(line)
+    assert unasked.returncode == 1
+    assert "2 TPU VMs: my-tpu-0, my-tpu-1" in unasked.stderr
+    assert "Answer on a terminal, or add --yes" in unasked.stderr
+    assert api.queued
+    deleted = shell(f"{line} --yes")
     assert deleted.returncode == 0, deleted.stderr
     assert api.queued == {}
 

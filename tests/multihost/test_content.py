@@ -1,4 +1,4 @@
-"""What is sent to the hosts: once, whole, and nothing else than what was meant."""
+"""Files for the hosts: once, whole, and nothing else than what was meant."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ import pytest
 
 from pathways_jupyter.multihost.errors import PackError
 from pathways_jupyter.multihost.pack import Sending, pack
-from pathways_jupyter.multihost.run_events import Phase
+from pathways_jupyter.multihost.run_events import HostPhase
 
 UNPRIVILEGED = 65534
 
@@ -60,7 +60,7 @@ def test_links_are_never_followed_out_of_the_directory(tmp_path):
     packed = pack(root)
     links = {each.path: each.content for each in packed.entries if each.kind == "link"}
     assert links == {"inside": "real", "absolute": "real/a"}
-    assert {each.split()[0] for each in packed.skipped} == {"outside", "far"}
+    assert {each.path for each in packed.left_out} == {"outside", "far"}
     assert not any("key" in each.path for each in packed.entries)
 
 
@@ -177,12 +177,12 @@ async def test_after_a_connection_that_is_cut_while_files_are_sent_all_are_sent_
     cut = []
 
     def break_it(seen):
-        if Phase.SENDING in seen.phases.get("0-0", ()) and seen.sent["0-0"] and not cut:
+        if HostPhase.SENDING in seen.phases.get("0-0", ()) and seen.sent["0-0"] and not cut:
             cut.append(lab.farm.hosts[0].cut())
 
     done = await lab.run("sha256sum < large", 2, until=break_it)
     assert cut[0]
-    assert Phase.RECONNECTING in done.phases["0-0"]
+    assert HostPhase.RECONNECTING in done.phases["0-0"]
     assert done.code == 0
     assert done.lines["0-0"] == done.lines["0-1"]
     await asyncio.to_thread(wait_until_nothing_is_left_over, lab.farm.hosts[0].home)

@@ -1,6 +1,5 @@
 """Connections that stay open between the runs of one notebook."""
 
-import contextlib
 import time
 
 import psutil
@@ -9,7 +8,7 @@ from runs import DEADLINE
 
 from pathways_jupyter.base import tasks
 from pathways_jupyter.multihost import host_connections, run_actions
-from pathways_jupyter.multihost.run_events import Ended, Output
+from pathways_jupyter.multihost.run_events import Output, RunEnded
 
 
 @pytest.fixture
@@ -23,14 +22,13 @@ def connections(lab):
 def run(lab, connections, command, **given):
     """Run a command as a notebook does; return how it ended, and its lines."""
     hosts = tasks.run(host_connections.find(lab.selection(2)))
-    request = run_actions.Request(command, lab.code, logs=lab.directory / "logs", grace=0.5, **given)
+    request = run_actions.RunRequest(command, lab.code, logs=lab.directory / "logs", grace=0.5, **given)
     lines = []
-    events = tasks.iterate(lambda: run_actions.start(hosts, request, connections), connections.background)
-    with contextlib.closing(events):
+    with tasks.iterate(lambda: run_actions.start(hosts, request, connections), connections.background) as events:
         for event in events:
             if isinstance(event, Output):
                 lines += event.lines
-            if isinstance(event, Ended):
+            if isinstance(event, RunEnded):
                 return event, sorted(lines)
     raise AssertionError("the run did not end")
 
@@ -68,10 +66,9 @@ def test_a_connection_that_broke_meanwhile_is_made_again(lab, connections):
 
 def test_a_run_that_is_left_ends_on_the_hosts(lab, connections):
     hosts = tasks.run(host_connections.find(lab.selection(2)))
-    request = run_actions.Request("echo up; sleep 300", lab.code, logs=lab.directory / "logs", grace=0.5)
-    events = tasks.iterate(lambda: run_actions.start(hosts, request, connections), connections.background)
-    for event in events:
-        if isinstance(event, Output):
-            break
-    events.close()
+    request = run_actions.RunRequest("echo up; sleep 300", lab.code, logs=lab.directory / "logs", grace=0.5)
+    with tasks.iterate(lambda: run_actions.start(hosts, request, connections), connections.background) as events:
+        for event in events:
+            if isinstance(event, Output):
+                break
     assert lab.commands() == []

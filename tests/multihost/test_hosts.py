@@ -1,4 +1,4 @@
-"""Which hosts are meant, whether they are the right ones, and what a run does to them before it starts."""
+"""Selection of hosts, their identity, and what a run does to them before it starts."""
 
 import os
 import pwd
@@ -8,8 +8,8 @@ import sshd
 
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.multihost import targets
-from pathways_jupyter.multihost.errors import HostError
-from pathways_jupyter.multihost.run_events import Phase
+from pathways_jupyter.multihost.errors import RemoteHostError
+from pathways_jupyter.multihost.run_events import HostPhase
 from pathways_jupyter.multihost.ssh import Ssh
 from pathways_jupyter.multihost.targets import Target
 
@@ -70,7 +70,7 @@ async def test_a_changed_host_key_is_refused_even_with_accept_new(lab):
         assert done.code == 255
         assert "host key of 127.0.0.1" in done.status("0-0").message
         assert "has changed" in done.status("0-0").message
-        assert Phase.RUNNING not in done.phases["0-1"]
+        assert HostPhase.RUNNING not in done.phases["0-1"]
         assert lab.farm.known_hosts.read_text() == before
     finally:
         lab.farm.write()
@@ -102,7 +102,7 @@ async def test_a_key_that_gcloud_has_accepted_is_known_by_the_vms_own_name(lab):
     ssh = Ssh([str(lab.farm.key)])
     connection = await ssh.connect(Target("vm", address="127.0.0.1", port=host.port, key_alias="tpu.2000-0"))
     await connection.close()
-    with pytest.raises(HostError, match="has changed"):
+    with pytest.raises(RemoteHostError, match="has changed"):
         await ssh.connect(Target("vm", address="127.0.0.1", port=lab.farm.hosts[1].port, key_alias="tpu.2000-0"))
 
 
@@ -142,5 +142,5 @@ async def test_accepting_one_host_does_not_forget_the_keys_of_others(lab):
     ssh = Ssh([str(lab.farm.key)], accept_new=True)
     channel = await ssh.connect(Target("new", address="127.0.0.1", port=new.port))
     await channel.close()
-    with pytest.raises(HostError, match="has changed"):
+    with pytest.raises(RemoteHostError, match="has changed"):
         await ssh.connect(Target("changed", address="127.0.0.1", port=changed.port))

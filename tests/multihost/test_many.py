@@ -15,17 +15,18 @@ PROGRAM = """
     import asyncio, json, resource, sys
     from pathlib import Path
     from pathways_jupyter.multihost import host_connections, run_actions
-    from pathways_jupyter.multihost.run_events import Ended, Output
+    from pathways_jupyter.multihost.run_events import RunEnded, Output
     from pathways_jupyter.multihost.targets import Selection
 
     async def main():
         hosts, key, known_hosts, code, logs = sys.argv[1:]
         found = await host_connections.find(Selection(hosts=hosts, keys=(key,), known_hosts=known_hosts))
         lines = []
-        async for event in run_actions.start(found, run_actions.Request("wc -c < large", Path(code), logs=Path(logs))):
+        request = run_actions.RunRequest("wc -c < large", Path(code), logs=Path(logs))
+        async for event in run_actions.start(found, request):
             if isinstance(event, Output):
                 lines += event.lines
-            if isinstance(event, Ended):
+            if isinstance(event, RunEnded):
                 used = resource.getrusage(resource.RUSAGE_SELF)
                 seconds = used.ru_utime + used.ru_stime
                 print(json.dumps({"code": event.code, "lines": lines, "kib": used.ru_maxrss, "seconds": seconds}))

@@ -1,4 +1,4 @@
-"""Where there is no sshd, the tests of many hosts are skipped with the reason, instead of failing."""
+"""Without an sshd, the tests of many hosts are skipped with the reason, instead of failing."""
 
 import pytest
 import sshd

@@ -110,7 +110,7 @@ def test_interrupting_a_cell_before_anything_runs_says_so(machine, notebook):
 
 def test_tab_completes_runs_and_options(monkeypatch, tmp_path):
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
-    records.Record(records.new_id("my-run"), "my-run", "true", (), str(tmp_path), started=1.0).save()
+    records.RunRecord(records.new_id("my-run"), "my-run", "true", (), str(tmp_path), started=1.0).save()
     assert complete("multihost st", MAGIC)[1] == ["status", "stop"]
     assert complete("multihost status m", MAGIC)[1] == ["my-run"]
     assert "--service" in complete("multihost run --s", MAGIC)[1]

@@ -9,13 +9,13 @@ import pytest
 from waits import wait_until
 
 from pathways_jupyter.multihost import host_connections, hostrun
-from pathways_jupyter.multihost.errors import HostError, HostUnreachable
+from pathways_jupyter.multihost.errors import HostUnreachable, RemoteHostError
 from pathways_jupyter.multihost.output import HostLog
 from pathways_jupyter.multihost.pack import Sending
 from pathways_jupyter.multihost.program import Program
 from pathways_jupyter.multihost.remote import keeper
 from pathways_jupyter.multihost.remote.run import ALIVE, STOP
-from pathways_jupyter.multihost.run_events import HostStatus, Phase
+from pathways_jupyter.multihost.run_events import HostPhase, HostStatus
 from pathways_jupyter.multihost.targets import Target
 
 DEADLINE = 60.0
@@ -78,6 +78,7 @@ class Machine:
     async def start_run(self, command, **spec):
         (self.home / "run").mkdir(exist_ok=True)
         spec = {"cwd": "run", "env": {}, "grace": 0.5, "lease": 0.0, "limit": 64 << 20, "command": command, **spec}
+        spec |= {"chips": [], "free": False}
         async with self.program() as program:
             await program.ask("start", run="id", spec=spec)
 
@@ -120,7 +121,7 @@ async def test_a_directory_is_sent_and_then_only_what_differs(machine, code, tmp
     states = await send(machine, code, tmp_path)
     sent = [each.sent for each in states]
     assert sent == sorted(sent)
-    assert (states[-1].phase, states[-1].sent, states[-1].total) == (Phase.READY, 2_400_000, 2_400_000)
+    assert (states[-1].phase, states[-1].sent, states[-1].total) == (HostPhase.READY, 2_400_000, 2_400_000)
     (code / "file3").write_text("changed")
     assert (await send(machine, code, tmp_path))[-1].total == len("changed")
     assert (await send(machine, code, tmp_path))[-1].total == 0
@@ -131,8 +132,8 @@ async def test_a_directory_is_sent_and_then_only_what_differs(machine, code, tmp
 async def test_after_a_connection_that_is_cut_the_next_one_sends_all(machine, code, tmp_path):
     machine.room = 1_500_000
     states = await send(machine, code, tmp_path)
-    assert Phase.RECONNECTING in {each.phase for each in states}
-    assert states[-1].phase is Phase.READY
+    assert HostPhase.RECONNECTING in {each.phase for each in states}
+    assert states[-1].phase is HostPhase.READY
     assert states[-1].total == 2_400_000
     assert len(list((machine.home / "run").iterdir())) == 8
 
@@ -140,15 +141,15 @@ async def test_after_a_connection_that_is_cut_the_next_one_sends_all(machine, co
 async def test_what_cannot_be_written_is_said(machine, code, tmp_path):
     (machine.home / "run").write_text("a file where the directory belongs")
     states = await send(machine, code, tmp_path)
-    assert states[-1].phase is Phase.FAILED
+    assert states[-1].phase is HostPhase.FAILED
     assert states[-1].message.startswith("here: File exists (")
     (machine.home / "run").unlink()
-    assert (await send(machine, code, tmp_path))[-1].phase is Phase.READY
+    assert (await send(machine, code, tmp_path))[-1].phase is HostPhase.READY
 
 
 async def test_a_run_is_started_followed_and_found_again(machine, tmp_path):
     gate = tmp_path / "gate"
-    with pytest.raises(HostError, match="there is no such directory"):
+    with pytest.raises(RemoteHostError, match="there is no such directory"):
         await machine.start_run("true", cwd="nowhere")
     await machine.start_run(f"echo up; while [ ! -e {gate} ]; do sleep 0.05; done; printf end; exit 3")
     follow = {"run": "id", "offset": 0, "once": False}
@@ -193,6 +194,6 @@ async def test_what_is_no_answer_is_explained(machine):
         async def close(self):
             pass
 
-    with pytest.raises(HostError, match="Welcome to this host!") as error:
+    with pytest.raises(RemoteHostError, match="Welcome to this host!") as error:
         await Program(HERE, None, Greeting()).answer()
     assert "must print nothing" in error.value.hint

@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 from runs import DEADLINE
 
-from pathways_jupyter.multihost import output, records, run_actions
+from pathways_jupyter.multihost import output, records, run, run_actions
 from pathways_jupyter.multihost.errors import MultihostError
-from pathways_jupyter.multihost.run_events import Phase
+from pathways_jupyter.multihost.run_events import HostPhase
 
 IGNORES = "trap '' TERM; echo ready; (trap '' TERM; setsid sleep 300) & while true; do sleep 1; done"
 
@@ -34,7 +34,7 @@ async def test_one_failure_ends_the_others_and_gives_its_exit_code(lab):
     done = await lab.run("echo up; [ $WORKER = 1 ] && exit 7; sleep 300", 3)
     assert done.code == 7
     assert done.status("0-1").code == 7
-    assert {done.status("0-0").phase, done.status("0-2").phase} == {Phase.STOPPED}
+    assert {done.status("0-0").phase, done.status("0-2").phase} == {HostPhase.STOPPED}
     assert any("failed; the others are ended" in note for note in done.notes)
     assert lab.farm.left() == []
 
@@ -59,7 +59,7 @@ async def test_what_a_handler_of_sigterm_starts_is_left_alone_until_the_grace_is
     # Closing it once it is up ends it.
     seen = await lab.run(saves, 1, until=lambda seen: seen.lines, grace=30.0)
     (host,) = records.read(seen.record.id).hosts
-    assert (host.phase, host.code) == (Phase.STOPPED, 3)
+    assert (host.phase, host.code) == (HostPhase.STOPPED, 3)
     assert seen.log().endswith(b"saved\n")
     assert lab.farm.left() == []
 
@@ -73,7 +73,7 @@ async def test_a_hosts_clock_that_is_set_does_not_end_the_run(lab):
 
     command = "echo up; for second in 1 2 3; do sleep 1; echo $second; done"
     done = await lab.run(command, 1, until=set_the_clock, lease=60.0)
-    assert (done.status("0-0").phase, done.code) == (Phase.EXITED, 0)
+    assert (done.status("0-0").phase, done.code) == (HostPhase.EXITED, 0)
 
 
 async def test_a_command_that_ends_leaves_nothing_in_the_background(lab):
@@ -122,7 +122,7 @@ async def test_all_hosts_start_only_when_the_slowest_is_ready(lab):
     early = []
 
     def release_it(seen):
-        if not gate.exists() and all(seen.phases.get(each, [0])[-1] is Phase.READY for each in ("0-0", "0-2")):
+        if not gate.exists() and all(seen.phases.get(each, [0])[-1] is HostPhase.READY for each in ("0-0", "0-2")):
             early.extend(lab.commands())
             gate.touch()
 
@@ -144,7 +144,11 @@ async def test_a_dropped_connection_neither_ends_the_command_nor_starts_it_twice
     def break_it(seen):
         if len(seen.lines) == 2 and not cut:
             cut.extend(host.cut() for host in lab.farm.hosts[:2])
-        if cut and not release.exists() and all(Phase.RECONNECTING in seen.phases[label] for label in ("0-0", "0-1")):
+        if (
+            cut
+            and not release.exists()
+            and all(HostPhase.RECONNECTING in seen.phases[label] for label in ("0-0", "0-1"))
+        ):
             # Only the connections were gone: the commands still run.
             assert len(lab.commands()) == 2
             release.touch()
@@ -170,7 +174,7 @@ async def test_a_host_that_goes_away_for_good_ends_the_others(lab, monkeypatch):
     done = await lab.run("echo up; sleep 300", 2, lease=5.0, until=break_it)
     host.start()
     assert done.code == 255
-    assert (done.status("0-0").phase, done.status("0-1").phase) == (Phase.STOPPED, Phase.LOST)
+    assert (done.status("0-0").phase, done.status("0-1").phase) == (HostPhase.STOPPED, HostPhase.LOST)
     assert "cannot be reached" in done.status("0-1").message
     # Without its client the lost host ends the run itself.
     assert lab.farm.left(30) == []
@@ -187,7 +191,7 @@ async def test_a_detached_run_goes_on_alone_and_is_found_again(lab):
     assert started.code is None
     record = records.find("alone")
     assert record.state == "detached"
-    assert {each.phase for each in await run_actions.refresh(record)} == {Phase.RUNNING}
+    assert {each.phase for each in await run_actions.refresh(record)} == {HostPhase.RUNNING}
     release.touch()
     done = await lab.follow(run_actions.attach(record))
     assert done.code == 1
@@ -202,7 +206,7 @@ async def test_a_detached_run_is_stopped_and_its_logs_fetched(lab):
         while [record.log(target).read_text() for target in record.targets] != ["up\nready\n"] * 2:
             await run_actions.refresh(record)
         ended = await run_actions.stop(record)
-    assert {each.phase for each in ended} == {Phase.STOPPED}
+    assert {each.phase for each in ended} == {HostPhase.STOPPED}
     assert lab.farm.left() == []
     assert records.find("detached").state == "ended"
 
@@ -216,7 +220,7 @@ async def test_leaving_off_a_detached_run_does_not_end_it(lab):
             if "up" in str(event):
                 break
         await attached.aclose()
-        assert {each.phase for each in await run_actions.refresh(record)} == {Phase.RUNNING}
+        assert {each.phase for each in await run_actions.refresh(record)} == {HostPhase.RUNNING}
         await run_actions.stop(record)
 
 
@@ -230,7 +234,7 @@ def test_a_run_whose_client_was_killed_ends_on_the_hosts(lab):
 
         async def main():
             selection = Selection(hosts=sys.argv[1], keys=(sys.argv[2],), known_hosts=sys.argv[3])
-            request = run_actions.Request("echo up; sleep 300", Path(sys.argv[4]), "killed", lease=5.0)
+            request = run_actions.RunRequest("echo up; sleep 300", Path(sys.argv[4]), "killed", lease=5.0)
             async for event in run_actions.start(await host_connections.find(selection), request):
                 if isinstance(event, Output):
                     print("up", flush=True)
@@ -268,7 +272,7 @@ async def test_a_killed_keeper_is_noticed_and_leaves_nothing(lab):
 
 async def test_stop_waits_for_the_grace_of_a_run_that_another_process_follows(lab, monkeypatch):
     monkeypatch.setattr(run_actions, "_STOP_SECONDS", 0.3)
-    short = records.Record(records.new_id("short"), "short", "true", (), str(lab.directory))
+    short = records.RunRecord(records.new_id("short"), "short", "true", (), str(lab.directory))
     long = replace(short, id=records.new_id("long"), grace=DEADLINE)
     short.save()
     with short.attending(), pytest.raises(MultihostError, match="has not ended it after 0 s"):
@@ -288,3 +292,25 @@ async def test_two_cannot_follow_one_run(lab):
     with record.attending(), pytest.raises(MultihostError, match="Another process follows run one"):
         await lab.follow(run_actions.attach(record))
     await run_actions.stop(record)
+
+
+async def test_processes_that_hold_the_chips_are_named_and_ended_on_request(lab, monkeypatch):
+    chip = lab.directory / "accel0"
+    chip.touch()
+    monkeypatch.setattr(run, "CHIPS", (str(chip),))
+    program = f"import sys, time; file = open({str(chip)!r}); print(flush=True); time.sleep(300)"
+    stale = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
+    try:
+        await stale.stdout.readline()
+        left = await lab.run("true", 1)
+        (note,) = [each for each in left.notes if "TPU chips" in each]
+        assert f"(process {stale.pid}) holds the TPU chips; --free-chips ends it." in note
+        assert stale.returncode is None
+        ended = await lab.run("true", 1, free_chips=True)
+        assert any(f"(process {stale.pid}) held the TPU chips, and was ended." in each for each in ended.notes)
+        assert ended.code == 0
+        assert await asyncio.wait_for(stale.wait(), DEADLINE) != 0
+    finally:
+        if stale.returncode is None:
+            stale.kill()
+            await stale.wait()

@@ -1,10 +1,10 @@
-"""What a trace of known content says: whose time, spent on what, and by which operations."""
+"""Summary of a trace of known content: whose time, spent on what, and by which operations."""
 
 import jax
 import pytest
 
 from pathways_jupyter.profile import xplane
-from pathways_jupyter.profile.summary import BINS, Spent, summarize
+from pathways_jupyter.profile.summary import BINS, ChipActivity, summarize
 from pathways_jupyter.render import profile
 
 MICROSECOND = 1_000_000
@@ -59,7 +59,7 @@ def test_time_is_computing_network_input_or_waiting_for_the_host():
     summary = summarize([read(chip(0, operations), transfer(55, 70))], "gs://b/t")
     assert summary.seconds == pytest.approx(100e-6)
     assert summary.shares == pytest.approx(
-        {Spent.COMPUTING: 0.5, Spent.NETWORK: 0.2, Spent.INPUT: 0.1, Spent.HOST: 0.2}
+        {ChipActivity.COMPUTING: 0.5, ChipActivity.NETWORK: 0.2, ChipActivity.INPUT: 0.1, ChipActivity.HOST: 0.2}
     )
     (only,) = summary.chips
     assert only.shares == pytest.approx(summary.shares)
@@ -83,7 +83,7 @@ def test_chips_of_all_files_are_in_one_picture_in_the_order_of_their_numbers():
     files = [read(chip(10, [(2, 0, 10)]), chip(2, [(2, 0, 5)])), read(chip(1, [(2, 5, 10)], [(6, 0, 10)]))]
     summary = summarize(files, "gs://b/t")
     assert [each.name for each in summary.chips] == ["TPU:1 slice 0", "TPU:2 slice 0", "TPU:10 slice 0"]
-    assert [each.shares[Spent.COMPUTING] for each in summary.chips] == pytest.approx([0.5, 0.5, 1.0])
+    assert [each.shares[ChipActivity.COMPUTING] for each in summary.chips] == pytest.approx([0.5, 0.5, 1.0])
     (module,) = summary.modules
     assert (module.name, module.runs, module.seconds) == ("jit_step", pytest.approx(1 / 3), pytest.approx(10e-6))
 

@@ -88,7 +88,7 @@ def open_feed(head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...],
 
     def work() -> tuple[Any, list[dict[str, Any]]]:
         make = namespaces.placed(serialization._deserialize(blobs[0]), head["filename"])
-        feed = store.objects[head["object"]] = feeds.Feed(lambda: make(host, len(counts)), head["ahead"])
+        feed = store.objects[head["object"]] = feeds.Prefetcher(lambda: make(host, len(counts)), head["ahead"])
         try:
             leaves, tree = jax.tree_util.tree_flatten(feed.first())
         except StopIteration:

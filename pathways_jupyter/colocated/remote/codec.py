@@ -1,4 +1,4 @@
-"""How a request and a reply are written as bytes, since only arrays travel between a notebook and its hosts.
+"""Encoding of requests and replies as bytes, since only arrays travel between a notebook and its hosts.
 
 JSON with a table of binary parts, not a pickle: what a host answers is read without running anything. Values of hosts
 are written as JSON by `value_writer.py` and read by the notebook; both name the kinds of values as here.

@@ -10,7 +10,7 @@ from typing import Any
 _OF_CELLS = re.compile(r"^colocated_\w+\.", re.MULTILINE)
 """The module prefix in the names of exceptions that a cell defined; the user did not choose it."""
 ELSEWHERE = "Unknown PjRt global device ID"
-"""What JAX says where code on one host computes with an array that lies on others too."""
+"""JAX's message where code on one host computes with an array that lies on others too."""
 ADVICE = (
     "It computed with an array that lies on other hosts too. Use this host's part:"
     " [shard.data for shard in array.addressable_shards]."

@@ -15,7 +15,7 @@ from . import failures, outputs
 _END = object()
 
 
-class Feed:
+class Prefetcher:
     """Runs an iterator ahead of its reader.
 
     Args:
@@ -82,7 +82,7 @@ class Feed:
         return False
 
 
-def step(feed: Feed, targets: list[tuple[tuple[int, ...], Any, Any]]) -> tuple[dict[str, Any], list[jax.Array]]:
+def step(feed: Prefetcher, targets: list[tuple[tuple[int, ...], Any, Any]]) -> tuple[dict[str, Any], list[jax.Array]]:
     """Return the next batch as this host's part of global arrays.
 
     Args:

@@ -1,4 +1,4 @@
-"""What goes back to the notebook: a cell's variables, taken apart into arrays and the rest, and where the arrays lie.
+"""Outputs of a cell for the notebook: its variables, taken apart into arrays and the rest, and where the arrays lie.
 
 Arrays travel as arrays, everything else in a variable as `value_writer.py` writes it. A number that is a variable by
 itself counts as an array, so that every host's makes one array in the notebook; a number inside of something else is
@@ -157,12 +157,12 @@ def rows(shape: tuple[int, ...], sharding: Any) -> int:
 
 
 def is_array(value: Any) -> bool:
-    """Whether a variable, or what is inside of one, goes back as an array."""
+    """Return whether a variable, or what is inside of one, goes back as an array."""
     return isinstance(value, jax.Array) or (isinstance(value, np.ndarray) and _has_dtype(value))
 
 
 def _has_dtype(array: Any) -> bool:
-    """Whether JAX has arrays of this kind; text becomes one that it has."""
+    """Return whether JAX has arrays of this kind; text becomes one that it has."""
     if isinstance(array.dtype, np.dtypes.StringDType) or array.dtype.kind == "U":
         return bool(array.ndim)
     try:
@@ -189,7 +189,7 @@ def _local(name: str, value: Any) -> tuple[dict[str, Any], Any]:
 
 
 def is_wide(array: np.ndarray) -> bool:
-    """Whether 32 bits cannot hold what is in an array of 64 bits; the rounding of fractions does not count."""
+    """Return whether 32 bits cannot hold what is in an array of 64 bits; the rounding of fractions does not count."""
     if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
         bounds = np.iinfo(np.int32 if array.dtype.kind == "i" else np.uint32)
         return bool(array.min() < bounds.min or array.max() > bounds.max)

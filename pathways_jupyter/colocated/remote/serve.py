@@ -75,7 +75,7 @@ def feed(row_bytes: int, targets: list[Any], request: jax.Array) -> list[jax.Arr
 def _answer(head: dict[str, Any], blobs: list[bytes], inputs: tuple[jax.Array, ...], mesh: Any) -> bytes:
     for key in head.get("released", ()):
         dropped = store.objects.pop(key, None)
-        if isinstance(dropped, feeds.Feed):
+        if isinstance(dropped, feeds.Prefetcher):
             dropped.close()
         # The object goes now, and not when the call that follows has ended.
         del dropped

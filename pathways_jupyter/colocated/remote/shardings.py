@@ -1,4 +1,4 @@
-"""How an array lies on devices, as JSON; both the notebook and its hosts write and read it."""
+"""Shardings of arrays as JSON; both the notebook and its hosts write and read it."""
 
 from __future__ import annotations
 

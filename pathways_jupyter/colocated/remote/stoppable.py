@@ -15,7 +15,7 @@ import traceback
 from collections import OrderedDict
 from collections.abc import Callable
 
-GRACE_SECONDS = 2.0
+GRACE_SECONDS = 1.5
 _KEPT = 256
 _EXIT_SECONDS = 0.2
 
@@ -33,7 +33,9 @@ class Job:
 
     def __init__(self, call: str) -> None:
         self.call = call
+        # Set when the thread has ended, or is to be stopped; and when it has ended.
         self._changed = threading.Event()
+        self._ended = threading.Event()
         # Protects the next two: an exception is sent only while the call's own code runs. In Python's code that starts
         # or ends a thread it would leave a lock taken, and the call would never be answered.
         self._lock = threading.Lock()
@@ -43,7 +45,7 @@ class Job:
         self._error: BaseException | None = None
 
     def run(self, work: Callable[[], object], filename: str) -> None:
-        """Runs `work` to its end, or until :func:`cancel`.
+        """Run `work` to its end, or until :func:`cancel`.
 
         Raises:
           KeyboardInterrupt: It was cancelled.
@@ -59,8 +61,7 @@ class Job:
             self._thread.name = f"colocated-{self.call}"
             self._thread.start()
             self._changed.wait()
-            self._thread.join(GRACE_SECONDS)
-            if self._thread.is_alive():
+            if not self._ended.wait(GRACE_SECONDS):
                 raise Stopped(_where(self._thread, filename))
         finally:
             with _lock:
@@ -69,7 +70,7 @@ class Job:
             raise self._error
 
     def cancel(self) -> None:
-        """Raises KeyboardInterrupt in the thread, at once or as soon as it begins."""
+        """Raise KeyboardInterrupt in the thread, at once or as soon as it begins."""
         with self._lock:
             self._is_cancelled = True
             if self._is_working and self._thread is not None:
@@ -92,6 +93,7 @@ class Job:
         except BaseException as error:
             self._error = error
         finally:
+            self._ended.set()
             self._changed.set()
 
 
@@ -103,7 +105,7 @@ def _where(thread: threading.Thread, filename: str) -> str:
 
 
 def cancel(call: str) -> None:
-    """Stops a call; one that has not begun yet ends as it begins."""
+    """Stop a call; one that has not begun yet ends as it begins."""
     with _lock:
         job = _running.get(call)
         if job is None:
@@ -115,7 +117,7 @@ def cancel(call: str) -> None:
 
 
 def end_process() -> None:
-    """Ends this process, and whatever still runs in it, as soon as the answer to this request is out."""
+    """End this process, and whatever still runs in it, as soon as the answer to this request is out."""
     timer = threading.Timer(_EXIT_SECONDS, os._exit, (0,))
     timer.daemon = True
     timer.start()

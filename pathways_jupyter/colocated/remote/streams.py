@@ -1,4 +1,4 @@
-"""Which call a printed line belongs to: several calls run in one process at once.
+"""Streams that attribute each printed line to its call: several calls run in one process at once.
 
 `sys.stdout` and `sys.stderr` are replaced once, for good, by objects that look up the call of the writing thread. A
 thread that a cell started belongs to the call that started last; without a call, text goes where it went before.
@@ -69,7 +69,7 @@ class Routed(io.TextIOBase):
         return len(text)
 
     def writable(self) -> bool:
-        """Always."""
+        """Return True, always."""
         return True
 
     def flush(self) -> None:

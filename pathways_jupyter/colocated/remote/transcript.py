@@ -1,4 +1,4 @@
-"""What one call printed and displayed on this host, in order and at a bounded memory.
+"""Transcript of one call on this host: prints and displays, in order and at a bounded memory.
 
 The first bytes travel with the result, and so does the end. What is between them is only counted.
 """
@@ -11,18 +11,18 @@ from collections import deque
 from typing import IO, Any
 
 LIVE_BYTES = 256 * 1024
-"""How much of one call is repeated in the container's log, line by line."""
+"""Output of one call that is repeated in the container's log, line by line."""
 PROGRESS_SECONDS = 5.0
-"""How often a line that is written over and over, as progress bars are, is repeated there."""
+"""Interval at which a line that is overwritten, as progress bars are, is repeated there."""
 ERROR = "!"
 """Marks a line of the log that was written to ``stderr``."""
 NEWS = "~"
 """Marks a line of the log that is not one of the output's lines."""
 TEXT_BYTES = 256 << 10
-"""How much text of one call travels with its result, besides the end: it is stored in the file of a notebook."""
+"""Text of one call that travels with its result, besides the end: it is stored in the file of a notebook."""
 TAIL_BYTES = 16 * 1024
 DISPLAY_BYTES = 8 << 20
-"""How much of a call's displays does."""
+"""Displays of a call that travel with its result."""
 
 
 class Transcript:

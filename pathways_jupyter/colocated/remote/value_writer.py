@@ -112,7 +112,7 @@ class Writer:
         if isinstance(value, io.IOBase):
             # A pickler would read all of it.
             raise TypeError(f"{place} is an open file, which stays where it is.")
-        found = self._numpy(value, place) or self._fields(value, place) or self._pandas(value, place)
+        found = self._numpy(value, place) or self._fields(value, place)
         return found or self._other(value, place)
 
     def _pairs(self, value: dict[Any, Any], place: str) -> list[Any]:
@@ -166,45 +166,6 @@ class Writer:
         written = [[each, self._write(part, f"{place}.{each}")] for each, part in pairs]
         return [name, module, kind.__qualname__, written]
 
-    def _pandas(self, value: Any, place: str) -> list[Any] | None:
-        """Write a table, a column or an index of pandas, column by column, or one of its times."""
-        kind = type(value)
-        if str(getattr(kind, "__module__", "")).partition(".")[0] != "pandas":
-            return None
-        import pandas
-
-        if value is pandas.NaT or value is pandas.NA:
-            return ["pandas", str(value)]
-        if kind is pandas.Timestamp:
-            utc = value.tz_convert("UTC").tz_localize(None) if value.tz is not None else value
-            return ["pandas", "Timestamp", utc.isoformat(), None if value.tz is None else str(value.tz)]
-        if kind is pandas.Timedelta:
-            return ["pandas", "Timedelta", value.isoformat()]
-        if kind is pandas.MultiIndex:
-            levels = [value.get_level_values(level) for level in range(value.nlevels)]
-            return ["pandas", "MultiIndex", self._write(levels, place)]
-        if isinstance(value, pandas.Index):
-            return ["pandas", "Index", *self._column(value, place), self._write(value.name, place)]
-        if kind is pandas.Series:
-            index, name = self._write(value.index, place), self._write(value.name, place)
-            return ["pandas", "Series", *self._column(value, place), index, name]
-        if kind is pandas.DataFrame:
-            columns = [self._column(value.iloc[:, at], f"{place}[{name!r}]") for at, name in enumerate(value.columns)]
-            return ["pandas", "DataFrame", columns, self._write(value.index, place), self._write(value.columns, place)]
-        return None
-
-    def _column(self, values: Any, place: str) -> list[Any]:
-        """Return dtype and values, whole and not as an array of JAX's; categories are their numbers and names."""
-        import pandas
-
-        if isinstance(values.dtype, pandas.CategoricalDtype):
-            array = values.array
-            codes, categories = self._numpy(array.codes, place), self._write(array.categories, place)
-            return ["category", [codes, categories, array.ordered]]
-        if isinstance(values.dtype, np.dtype):
-            return ["numpy", self._numpy(values.to_numpy(), place)]
-        return [str(values.dtype), self._write(list(values.astype(object)), place)]
-
     def _other(self, value: Any, place: str) -> list[Any]:
         """Write what has no kind: pickled, but for the arrays in it, if the notebook's user trusts this host."""
         if not self._unpickle:
@@ -245,16 +206,12 @@ class Writer:
             raise TooLargeError
 
 
-def _described(dtype: np.dtype) -> Any:
-    """Return a dtype as JSON: its code, its name if it is one of JAX's, or its fields; None if none of these is it."""
-    if dtype.names is None:
-        return next((each for each in (dtype.str, dtype.name) if _is(each, dtype)), None)
-    found = [[name, _described(dtype[name].base), list(dtype[name].shape)] for name in dtype.names]
-    fields: Any = [(name, np.dtype(base), tuple(shape)) for name, base, shape in found if isinstance(base, str)]
-    return found if len(fields) == len(found) and _is(fields, dtype) else None
+def _described(dtype: np.dtype) -> str | None:
+    """Return the code of a dtype, or its name if it is one of JAX's; None if neither is it, as for one with fields."""
+    return next((each for each in (dtype.str, dtype.name) if _is(each, dtype)), None)
 
 
-def _is(described: Any, dtype: np.dtype) -> bool:
+def _is(described: str, dtype: np.dtype) -> bool:
     try:
         return bool(np.dtype(described) == dtype)
     except TypeError:

@@ -70,7 +70,7 @@ def start(directory: str, spec: dict[str, Any]) -> bool:
 
 
 def is_running(directory: str) -> bool:
-    """Whether the run's keeper is alive: it holds the lock, which the system releases however it ends."""
+    """Return whether the run's keeper is alive: it holds the lock, which the system releases however it ends."""
     try:
         file = os.open(f"{directory}/{LOCK}", os.O_RDWR)
     except OSError:

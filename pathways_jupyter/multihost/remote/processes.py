@@ -44,6 +44,27 @@ def descendants() -> set[int]:
     return found
 
 
+def holders(devices: Iterable[str]) -> dict[int, str]:
+    """Return the commands of the processes that have a device open whose path begins like one of `devices`, by pid.
+
+    Those of other users are seen by root alone.
+    """
+    beginnings = tuple(devices)
+    # Most hosts have no such device, and are not searched.
+    folders = {os.path.dirname(each) for each in beginnings}
+    there = [f"{folder}/{name}" for folder in folders if os.path.isdir(folder) for name in os.listdir(folder)]
+    found: dict[int, str] = {}
+    if not any(each.startswith(beginnings) for each in there):
+        return found
+    for pid in _all():
+        # A process may end meanwhile.
+        with contextlib.suppress(OSError):
+            opened = (os.readlink(f"/proc/{pid}/fd/{each}") for each in os.listdir(f"/proc/{pid}/fd"))
+            if _runs(pid) and any(each.startswith(beginnings) for each in opened):
+                found[pid] = _read(f"/proc/{pid}/cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
+    return found
+
+
 def end(find: Callable[[], Iterable[int]], grace: float, between: Callable[[], object] = lambda: None) -> None:
     """End the processes that `find` returns: SIGTERM to those that run now, after `grace` seconds SIGKILL to all.
 

@@ -9,7 +9,7 @@ import select
 import sys
 import time
 
-from pathways_jupyter.multihost.remote import keeper
+from pathways_jupyter.multihost.remote import keeper, processes
 from pathways_jupyter.multihost.remote.step import HOME, STATE, answer, explained, remove_old
 from pathways_jupyter.multihost.remote.sync import synchronize
 
@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 ALIVE, STOP = b".", b"!"
-"""What a client that follows a run sends: that it is there, or that the run shall end."""
+"""Messages of a client that follows a run: a sign of life, and the request to end the run."""
 RUNS = f"{STATE}/runs"
+_TPU_LOCK = "/tmp/libtpu_lockfile"
+"""File that a killed process leaves, and that libtpu's next process then waits for."""
+_COMMAND_LENGTH = 100
 _RUN_SECONDS = 30 * 24 * 3600.0
 _SEND_BYTES = 256 * 1024
 _QUICK_SECONDS, _IDLE_SECONDS = 0.005, 0.2
@@ -46,13 +49,23 @@ def main(take: Callable[[], Any]) -> None:
 
 
 def start(run: str, spec: dict[str, Any]) -> None:
-    """Start a run; no-op if it was started before. See :func:`keeper.start`."""
+    """Start a run; no-op if it was started before. See :func:`keeper.start`.
+
+    Answers with the processes that hold the TPU chips, and ends them first if `spec` says so.
+    """
     cwd = f"{HOME}/{spec['cwd']}"
     if not os.path.isdir(cwd):
         answer(error="directory", message="there is no such directory", path=cwd)
         return
+    chips, free = spec.pop("chips"), spec.pop("free")
+    # A second request must not take the chips from what the first has started.
+    held = {} if os.path.isdir(f"{RUNS}/{run}") else processes.holders(chips)
+    if held and free:
+        processes.end(lambda: processes.holders(chips), spec["grace"])
+        with contextlib.suppress(OSError):
+            os.unlink(_TPU_LOCK)
     keeper.start(f"{RUNS}/{run}", {**spec, "cwd": cwd, "run": run})
-    answer()
+    answer(held=[f"{command[:_COMMAND_LENGTH]} (process {pid})" for pid, command in held.items()])
     remove_old(RUNS, _RUN_SECONDS, keeper.is_running)
 
 

@@ -1,4 +1,4 @@
-"""What the programs share: answers to the client as lines of JSON, and the directory of their own files."""
+"""Parts that the programs share: answers to the client as lines of JSON, and the directory of their own files."""
 
 from __future__ import annotations
 

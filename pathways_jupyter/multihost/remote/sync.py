@@ -37,7 +37,7 @@ _OTHER_RUNS = 8
 """In how many directories of other runs content is looked for."""
 _RECORD_SECONDS = 30 * 24 * 3600.0
 _ARRIVED_SECONDS = 24 * 3600.0
-"""When what a killed program has received is removed; none works so long."""
+"""Age at which files that a killed program has received are removed; none works so long."""
 _COPY_BYTES = 1024 * 1024
 _SILENCE_SECONDS = 600.0
 """Longer than a client needs to make an archive."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pathways_jupyter.colocated.remote import feeds
-from pathways_jupyter.colocated.remote.feeds import Feed
+from pathways_jupyter.colocated.remote.feeds import Prefetcher
 
 DEADLINE = 30.0
 
@@ -25,7 +25,7 @@ def batches(*rows: int):
 
 
 def test_the_first_batch_is_seen_before_and_comes_again() -> None:
-    feed = Feed(lambda: iter("abc"), ahead=1)
+    feed = Prefetcher(lambda: iter("abc"), ahead=1)
     assert feed.first() == "a"
     assert [feed.next() for _ in range(3)] == ["a", "b", "c"]
     for _ in range(2):
@@ -45,7 +45,7 @@ def test_it_reads_no_further_ahead_than_it_may_and_not_at_all_when_it_is_closed(
         finally:
             is_over.set()
 
-    feed = Feed(make, ahead=2)
+    feed = Prefetcher(make, ahead=2)
     assert feed.next() == 0
     feed.close()
     assert is_over.wait(DEADLINE)
@@ -54,13 +54,13 @@ def test_it_reads_no_further_ahead_than_it_may_and_not_at_all_when_it_is_closed(
 
 
 def test_a_smaller_last_batch_ends_it_and_another_shape_is_an_error() -> None:
-    feed = Feed(lambda: batches(4, 3), ahead=1)
+    feed = Prefetcher(lambda: batches(4, 3), ahead=1)
     state, (array,) = feeds.step(feed, targets(4))
     assert state == {"end": False, "error": None}
     assert np.asarray(array).tolist() == [[4.0, 4.0]] * 4
     state, (array,) = feeds.step(feed, targets(4))
     assert (state["end"], np.asarray(array).tolist()) == (True, [[0.0, 0.0]] * 4)
-    state, _ = feeds.step(Feed(lambda: batches(5), ahead=1), targets(4))
+    state, _ = feeds.step(Prefetcher(lambda: batches(5), ahead=1), targets(4))
     assert state["error"]["message"] == "A batch has shape [5, 2], the first one had [4, 2]."
 
 
@@ -69,7 +69,7 @@ def test_an_error_of_the_iterator_comes_every_time() -> None:
         raise OSError("no such file")
         yield
 
-    feed = Feed(make, ahead=1)
+    feed = Prefetcher(make, ahead=1)
     for _ in range(2):
         state, arrays = feeds.step(feed, targets(4))
         assert (state["error"]["type"], state["error"]["message"]) == ("OSError", "no such file")

@@ -1,4 +1,4 @@
-"""What an object offers a notebook is shown, as far as it is text or bytes."""
+"""Rich displays of objects, as far as they are text or bytes."""
 
 from __future__ import annotations
 
