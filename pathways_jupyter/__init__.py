@@ -36,16 +36,21 @@ from pathways_jupyter.base.errors import (
     CapacityError,
     ClusterError,
     ConfigError,
+    ConnectionLost,
     LocalClusterError,
+    NoKubeconfigError,
     PathwaysError,
     ServiceError,
     SessionError,
+    Unreachable,
 )
 
 if TYPE_CHECKING:
     from pathways_jupyter import colocated, elastic
     from pathways_jupyter.base.events import Event, EventKind, SessionSlice, SessionState
     from pathways_jupyter.profile.summary import Summary
+    from pathways_jupyter.saved.saves import Save, Saves
+    from pathways_jupyter.saved.suspension import Suspension
     from pathways_jupyter.session.kernel.attachment import Ended
     from pathways_jupyter.session.kernel.jax_switch import Switched
     from pathways_jupyter.session.kernel.session import Session
@@ -58,12 +63,16 @@ __all__ = [
     "CapacityError",
     "ClusterError",
     "ConfigError",
+    "ConnectionLost",
     "Ended",
     "Event",
     "EventKind",
     "LocalClusterError",
     "NamedArray",
+    "NoKubeconfigError",
     "PathwaysError",
+    "Save",
+    "Saves",
     "ServiceError",
     "Session",
     "SessionError",
@@ -71,8 +80,10 @@ __all__ = [
     "SessionSlice",
     "SessionState",
     "Summary",
+    "Suspension",
     "Switched",
     "Trace",
+    "Unreachable",
     "colocated",
     "connect",
     "current_session",
@@ -86,33 +97,42 @@ _TYPES = {
     "Event": "base.events",
     "EventKind": "base.events",
     "NamedArray": "session.kernel.user_arrays",
+    "Save": "saved.saves",
+    "Saves": "saved.saves",
     "Session": "session.kernel.session",
     "SessionRecord": "session.registry",
     "SessionSlice": "base.events",
     "SessionState": "base.events",
     "Summary": "profile.summary",
+    "Suspension": "saved.suspension",
     "Switched": "session.kernel.jax_switch",
     "Trace": "session.kernel.trace",
 }
 """The module of each type of a session and of what its methods return."""
+_OF_THE_PEER = {"DEFAULT_PROXY_IMAGE": None, "PROXY_FILEPATH": None, "PROXY_SERVER_PORT": 29000}
+"""Constants of pathwaysutils' ``isc_pathways``: here the service's version is the default, and no file the template."""
 
 
 def connect(
     *,
     tpu: Mapping[str, int] | str | None = None,
     service: str | None = None,
-    cluster: str | None = None,
-    project: str | None = None,
-    region: str | None = None,
-    gcs_bucket: str | None = None,
+    local: bool | None = None,
     context: str | None = None,
     kubeconfig: str | os.PathLike[str] | None = None,
     namespace: str | None = None,
+    cluster: str | None = None,
+    project: str | None = None,
+    region: str | None = None,
     profile: str | None = None,
-    local: bool | None = None,
-    job: str | None = None,
+    yes: bool | None = None,
     wait: bool | float | None = None,
+    at_least: int | None = None,
+    queue: str | None = None,
+    priority: str | None = None,
+    gcs_bucket: str | None = None,
     linger: float | None = None,
+    suspend_after: float | str | None = None,
     max_lifetime: float | None = None,
     lease_seconds: float | None = None,
     relay: bool | None = None,
@@ -120,7 +140,7 @@ def connect(
     relay_image: str | None = None,
     timeout: float | None = None,
     tunnel: bool | None = None,
-    unpickle: bool | None = None,
+    job: str | None = None,
     proxy_image: str | None = None,
     proxy_options: Sequence[str] | None = None,
     proxy_xla_flags: Sequence[str] | str | None = None,
@@ -132,9 +152,7 @@ def connect(
     proxy_service_account: str | None = None,
     proxy_labels: Mapping[str, str] | Sequence[str] | None = None,
     proxy_env: Mapping[str, str] | Sequence[str] | None = None,
-    queue: str | None = None,
-    priority: str | None = None,
-    at_least: int | None = None,
+    unpickle: bool | None = None,
     progress: bool | None = None,
     pathways_service: str | None = None,
     expected_tpu_instances: Mapping[str, int] | str | None = None,
@@ -153,48 +171,52 @@ def connect(
     The keywords of pathwaysutils' ``isc_pathways.connect`` are accepted as well.
 
     Args:
-      tpu: Number of slices per instance type; also as a string, ``"tpuv6e:2x2=2"``.
-      service: The Shared Pathways Service: its name, or ``host:port`` of its resource manager; may be omitted if
-        the namespace has only one.
-      cluster: GKE cluster; reached without a kubeconfig, by `project` and `region`.
+      tpu: Slices per instance type, ``TYPE=COUNT[,TYPE=COUNT]``, such as ``tpuv6e:2x2=2``.
+      service: The Shared Pathways Service: its name, or ``host:port`` of its resource manager. Default: the only one in
+        the namespace.
+      local: Use the embedded cluster on this machine.
+      context: Context in the kubeconfig, if not the current one; the file is never modified.
+      kubeconfig: Another kubeconfig file.
+      namespace: Kubernetes namespace of the service, if not the context's.
+      cluster: GKE cluster, reached without a kubeconfig; with its project and region.
       project: Google Cloud project of the cluster.
       region: Region or zone of the cluster.
-      gcs_bucket: Scratch location of the proxy, ``gs://...``.
-      context: Context in the kubeconfig; the file is never modified.
-      kubeconfig: Another kubeconfig file.
-      namespace: Kubernetes namespace of the service.
-      profile: Name of a profile in ``pathways.toml``.
-      local: Use the embedded cluster of this machine.
-      job: Name of a headless PathwaysJob: attach to its proxy, whose slices it has, instead of making one. The job
-        stays when this session ends.
-      wait: Wait for taken slices: True for ever, or a number of seconds. Default: fail at once.
-      linger: Seconds the proxy outlives this process. Default: 0.
-      max_lifetime: Seconds after which the cluster ends the proxy, even if it is in use; at least 60. Default: 86400
-        (24 h).
-      lease_seconds: Seconds the proxy stays when this machine is unreachable; at least 10. Default: 60.
+      profile: Name of a profile in ``pathways.toml``, if not the one named ``default``.
+      yes: Let the embedded cluster have more hosts than this machine runs well, without a question.
+      wait: Seconds to wait for taken slices; true, or the flag alone, for no limit. Default: 0, fail at once.
+      at_least: Take fewer slices if not all are free, but at least so many. Default: all or none.
+      queue: Wait in this queue of Kueue's for quota.
+      priority: Its WorkloadPriorityClass in that queue. Default: none, which is 0.
+      gcs_bucket: Scratch location of the proxy, ``gs://BUCKET/PATH``. Default: none; on the embedded cluster its own.
+      linger: Seconds that the proxy outlives the kernel or script. Default: 0, not at all.
+      suspend_after: Save the arrays of a notebook and free its slices when nothing was computed for so long: seconds,
+        or ``2h``, ``90m``. Default: 0, never.
+      max_lifetime: Seconds after which the cluster ends the proxy, even if it is in use; at least 60, ``inf`` for no
+        limit. Default: 86400, which is 24 h.
+      lease_seconds: Seconds that the proxy stays when this machine is unreachable, at least 10; with a relay those of
+        ``keep``, unless its slices are needed. Default: 60.
       relay: Put a relay beside the proxy, so that the session and its arrays outlive interruptions of the network.
-        Default: wherever the way leads through an API server, except for that of the embedded cluster.
-      keep: Seconds for which the relay keeps arrays without a connection. Default: 7200 (2 h).
-      relay_image: Image of the relay, any with Python 3.9 or later. Default:
+        Default: true where the connection goes through an API server, except on the embedded cluster.
+      keep: Seconds for which the relay keeps arrays without a connection. Default: 7200, which is 2 h.
+      relay_image: Image of the relay, any with Python 3.9 or later, such as that of the colocated sidecar. Default:
         ``mirror.gcr.io/library/python:3.13-slim``.
-      timeout: Seconds for the proxy's pod to start. Default: 300.
-      tunnel: In a pod of the cluster: use a tunnel through the API server instead of connecting directly.
-      unpickle: Trust the TPU hosts to run code here: take any object, and show any HTML, that colocated code sends
-        back.
+      timeout: Seconds that the proxy's pod may take to start. Default: 300.
+      tunnel: In a pod of the cluster: go through the API server instead of connecting directly.
+      job: Attach to the proxy of this headless job, which stays, instead of making one.
       proxy_image: Image of the proxy. Default: the one of the service's version.
       proxy_options: Additional flags for the proxy.
-      proxy_xla_flags: Flags of XLA for the proxy, ``--xla_...``.
-      proxy_cpu: CPUs that the proxy may use, a quantity of Kubernetes. Default: 16.
-      proxy_memory: Memory that it may use, such as ``"32G"``. Default: 100G.
-      proxy_node_selector: Labels of the nodes that it may run on.
-      proxy_tolerations: Taints that it tolerates, each ``"KEY[=VALUE][:EFFECT]"``.
-      proxy_priority_class: Its priority class.
-      proxy_service_account: The Kubernetes account with which it uses the bucket. Default: the namespace's default.
-      proxy_labels: Additional labels of its Job and pod.
-      proxy_env: Additional variables of its program.
-      queue: Wait in this queue of Kueue's until there is quota for the proxy's CPU and memory.
-      priority: Its priority class there. Default: none.
-      at_least: Take fewer slices if not all are free, but at least so many. Default: all or none.
+      proxy_xla_flags: Flags of XLA for the proxy, each ``--xla_NAME=VALUE``.
+      proxy_cpu: CPUs that the proxy may use. Default: 16.
+      proxy_memory: Memory that the proxy may use. Default: 100G.
+      proxy_node_selector: Labels of the nodes that the proxy may run on, each ``KEY=VALUE``.
+      proxy_tolerations: Taints that the proxy tolerates, each ``KEY[=VALUE][:EFFECT]``.
+      proxy_priority_class: Priority class of the proxy's pod.
+      proxy_service_account: The Kubernetes account with which the proxy uses the bucket. Default: the namespace's
+        default.
+      proxy_labels: Labels for the proxy's Job and pod, each ``KEY=VALUE``.
+      proxy_env: Variables of the proxy's program, each ``NAME=VALUE``.
+      unpickle: Trust the TPU hosts to run code here: take any object, and show any HTML, that colocated code sends
+        back.
       progress: Show each stage and its duration. Default: in a notebook, and in a script whose standard error is a
         terminal.
       pathways_service: Another name of `service`.
@@ -209,12 +231,9 @@ def connect(
       CapacityError: The slices are taken; the message says by whom.
       SessionError: The proxy did not start, and was removed.
     """
-    # Must stay the first statement, so that locals() holds the arguments only.
-    asked = dict(locals())
-    del asked["progress"]
-    from pathways_jupyter.magics import function
-
-    return function.connect(asked, progress=progress)
+    # In one statement: a traceback shows this frame and one of the package, and `locals` are the keywords alone.
+    made: Session = importlib.import_module("pathways_jupyter.magics.function").connect(**locals())
+    return made
 
 
 def prepare() -> None:
@@ -258,11 +277,14 @@ def current_session() -> Session | None:
 
 def __getattr__(name: str) -> Any:
     # Import what takes long on first use only.
-    if name in _TYPES:
-        return getattr(importlib.import_module(f"pathways_jupyter.{_TYPES[name]}"), name)
+    module = "service.proxy_job" if name == "ProxyOptions" else _TYPES.get(name)
+    if module is not None:
+        return getattr(importlib.import_module(f"pathways_jupyter.{module}"), name)
     if name == "isc_pathways":
         # A script written for pathwaysutils runs with only the package in its import changed.
         return sys.modules[__name__]
+    if name in _OF_THE_PEER:
+        return _OF_THE_PEER[name]
     if name in {"colocated", "elastic"}:
         return importlib.import_module(f"pathways_jupyter.{name}")
     if name == "__version__":

@@ -1,4 +1,4 @@
-"""What each command does, once for magics, command line, server and Python calls.
+"""Implementation of each command, once for magics, command line, server and Python calls.
 
 Each command that :mod:`pathways_jupyter.commands` declares has one action here; the shells parse, call it, and show its
 result. What acts on a notebook itself, such as ``connect``, belongs to the magics.
@@ -23,6 +23,8 @@ def action_of(command: str) -> Action:
             from pathways_jupyter.actions.logs import ACTIONS
         case "doctor":
             from pathways_jupyter.actions.doctor import ACTIONS
+        case "explain":
+            from pathways_jupyter.actions.explain import ACTIONS
         case "elastic":
             from pathways_jupyter.actions.elastic import ACTIONS
         case "lab":
@@ -33,6 +35,8 @@ def action_of(command: str) -> Action:
             from pathways_jupyter.actions.multihost import ACTIONS
         case "profile":
             from pathways_jupyter.actions.profile import ACTIONS
+        case "saved":
+            from pathways_jupyter.actions.saved import ACTIONS
         case "sessions" | "clean":
             from pathways_jupyter.actions.sessions import ACTIONS
         case "sidecar":

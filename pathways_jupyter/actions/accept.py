@@ -11,12 +11,12 @@ from pathlib import Path
 import psutil
 
 from pathways_jupyter.accept import plan, report
-from pathways_jupyter.accept.plan import Broken, Outcome, Result
+from pathways_jupyter.accept.plan import Broken, CheckResult, Outcome
 from pathways_jupyter.accept.report import Report
 from pathways_jupyter.accept.run import Acceptance, private_runtime_directory
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.doctor import examine
-from pathways_jupyter.actions.shell import INTERRUPTED, Action, Live, Shell, Values
+from pathways_jupyter.actions.shell import INTERRUPTED, Action, LiveDisplay, Shell, Values
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
@@ -51,7 +51,10 @@ def accept(shell: Shell, values: Values) -> View:
         return picture.planned(left_out)
     own = {option.name for option in OWN}
     path = _report_path(values)
-    config = cluster.locate(cluster.resolve({name: value for name, value in values.items() if name not in own}))
+    requested = cluster.resolve({name: value for name, value in values.items() if name not in own})
+    with cluster.Located(requested, confirm=shell.confirm if shell.can_answer else None) as config:
+        # The checks connect one after the other.
+        pass
     config = dataclasses.replace(config, relay=config.relay is not False)
     reached = tasks.run(clusters.resolve(config))
     config = clusters.ask(config, lambda *where: _sized(config, *where))
@@ -101,11 +104,11 @@ def demo(shell: Shell, values: Values) -> View:
     return _view(dataclasses.replace(made, left=left), _NEXT)
 
 
-def _run(shell: Shell, live: Live, acceptance: Acceptance) -> Report:
+def _run(shell: Shell, live: LiveDisplay, acceptance: Acceptance) -> Report:
     """Run the checks, and show each of them."""
-    at, results, interrupted = time.time(), list[Result](), False
+    at, results, interrupted = time.time(), list[CheckResult](), False
 
-    def end(result: Result) -> None:
+    def end(result: CheckResult) -> None:
         results.append(result)
         if result.lines != (plan.NOT_CHOSEN,):
             live.line(picture.ended(result))
@@ -115,7 +118,7 @@ def _run(shell: Shell, live: Live, acceptance: Acceptance) -> Report:
     except KeyboardInterrupt:
         interrupted = True
         shell.say("Interrupted; what was created is being removed.")
-        results += [Result(each.name, each.title, Outcome.SKIPPED, 0.0, ("interrupted",)) for each in plan.CHECKS][
+        results += [CheckResult(each.name, each.title, Outcome.SKIPPED, 0.0, ("interrupted",)) for each in plan.CHECKS][
             len(results) :
         ]
     left = tuple(acceptance.left())

@@ -1,24 +1,26 @@
 """Turn a user's arguments into a config for a session; the only place where the interfaces reach `local`.
 
-:func:`resolve` validates and starts nothing. For ``local=True``, :func:`locate` ensures that the
-embedded cluster is running and fills in its kubeconfig and context. From there on it is a cluster like any other.
+:func:`resolve` validates and starts nothing. For ``local=True``, :class:`Located` ensures that the embedded cluster is
+running and fills in its kubeconfig and context. From there on it is a cluster like any other.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.base import config
+from pathways_jupyter.base import interrupts, setting_sources
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError, SessionError
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.base.sentences import advice, option
 from pathways_jupyter.commands.declaration import CLUSTER
+from pathways_jupyter.service import names
 from pathways_jupyter.session.kernel import process
 
 if TYPE_CHECKING:
+    from pathways_jupyter.local.cluster import Growth, LocalCluster
     from pathways_jupyter.session.registry import SessionRecord
 
 _CLUSTER = {option.name for option in CLUSTER}
@@ -28,12 +30,12 @@ def resolve(arguments: Mapping[str, Any]) -> ConnectConfig:
     """Return the validated config of `arguments`; starts nothing.
 
     Args:
-      arguments: As for :func:`pathways_jupyter.base.config.resolve`.
+      arguments: As for :func:`pathways_jupyter.base.setting_sources.resolve`.
 
     Raises:
       ConfigError: A value is invalid.
     """
-    checked = config.resolve(arguments)
+    checked = setting_sources.resolve(arguments)
     for name in ("cluster", "context", "kubeconfig"):
         if checked.local and getattr(checked, name):
             raise ConfigError(
@@ -43,40 +45,114 @@ def resolve(arguments: Mapping[str, Any]) -> ConnectConfig:
     return checked
 
 
-def locate(requested: ConnectConfig, *, start: bool = True) -> ConnectConfig:
-    """Return `requested`; if it means the embedded cluster, with that one's kubeconfig filled in.
-
-    Args:
-      start: Start the embedded cluster if it is not running, and add the slices that it lacks.
+def locate(requested: ConnectConfig) -> ConnectConfig:
+    """Return `requested`; if it means the embedded cluster, which must be running, with its kubeconfig filled in.
 
     Raises:
-      LocalClusterError: The embedded cluster does not start; or it is not running and `start` is false.
+      LocalClusterError: The embedded cluster is not running.
     """
     if not requested.local:
         return requested
     from pathways_jupyter.local import cluster as embedded
 
-    # A cluster that is started now has no jobs.
-    running = embedded.ensure(requested.instances) if start and not requested.job else embedded.find()
+    running = embedded.find()
     if running is None:
         raise embedded.absence()
-    return dataclasses.replace(
-        requested,
-        # A job has its own slices, which are not those of the cluster's service.
-        instances=requested.instances or ({} if requested.job else running.instances),
-        kubeconfig=str(running.kubeconfig),
-        context=running.context,
-    )
+    return dataclasses.replace(requested, kubeconfig=str(running.kubeconfig), context=running.context)
+
+
+class Located:
+    """Cluster of a session; the embedded one is started if need be, with slices for it.
+
+    A ``with`` block of it yields the config with the cluster filled in. If the block fails or is interrupted, the
+    slices that were added go again, so that an attempt to connect that comes to nothing changes nothing.
+
+    Args:
+      free: Add slices for those that sessions hold; not for a session that has its slices already.
+      confirm: Asks the user whether the cluster may have more hosts than this machine runs well; None if that cannot
+        be asked here.
+
+    Raises:
+      LocalClusterError: On entry, the embedded cluster does not start, or would be too large.
+    """
+
+    def __init__(
+        self, requested: ConnectConfig, *, free: bool = True, confirm: Callable[[str], bool] | None = None
+    ) -> None:
+        self._requested = requested
+        # A session that waits, or accepts fewer slices, needs no new ones; a lingering proxy is reused with its own.
+        self._free = free and not (requested.wait or requested.at_least or requested.linger)
+        self._confirm = confirm
+        self._growth: Growth | None = None
+
+    def __enter__(self) -> ConnectConfig:
+        requested = self._requested
+        # A cluster that is started now has no jobs; a job has its own slices, which are not those of the service.
+        if not requested.local or requested.job:
+            return locate(requested)
+        from pathways_jupyter.local import cluster as embedded
+
+        def permit(question: str) -> bool:
+            return requested.yes or (self._confirm is not None and self._confirm(question))
+
+        try:
+            # They wait for other processes in calls of their own, and print nothing.
+            with interrupts.raise_sigint():
+                growth = embedded.ensure(_addable(requested), free=self._free, permit=permit, own=self._own)
+                growth.cluster.wait()
+            instances = requested.instances or _slices_of(growth.cluster, requested.service)
+            located = dataclasses.replace(locate(requested), instances=instances)
+            # What follows counts its own.
+            interrupts.raise_if_interrupted()
+            return located
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
+
+    def _own(self, growth: Growth) -> None:
+        self._growth = growth
+
+    def keep(self) -> None:
+        """Keep what was added, whatever happens in the rest of the block: a session has it."""
+        self._growth = None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Undo what was added if the block failed, and say in a KeyboardInterrupt what stays."""
+        if error is None or self._growth is None:
+            return
+        stays = self._growth.undo()
+        if stays and isinstance(error, KeyboardInterrupt):
+            error.args = (f"{error or 'Everything else that it had created was removed.'} {stays}",)
+
+
+def _addable(requested: ConnectConfig) -> dict[str, int]:
+    """Return the slices that the embedded cluster may add for `requested`: none where they would not help."""
+    from pathways_jupyter.local import cluster as embedded
+
+    if len(requested.instances) != 1:
+        # A service has slices of one type.
+        return {}
+    running, (kind,) = embedded.find(), requested.instances
+    known = running.services if running is not None else {names.DEFAULT_SERVICE: kind}
+    service = names.service_of(requested.service)[0]
+    return dict(requested.instances) if not service or known.get(service) == kind else {}
+
+
+def _slices_of(running: LocalCluster, service: str) -> dict[str, int]:
+    """Return all slices of a service of the embedded cluster's own; by default of the first."""
+    name = names.service_of(service)[0] or names.DEFAULT_SERVICE
+    kind = running.services.get(name)
+    return {kind: running.instances[kind]} if kind is not None else {}
 
 
 def embedded_stage(requested: ConnectConfig) -> str:
-    """Return what :func:`locate` has to do for `requested`, as a stage of connecting."""
+    """Return what :class:`Located` has to do for `requested`, as a stage of connecting."""
     from pathways_jupyter.local import cluster as embedded
 
     running = embedded.find()
     if running is None:
         return "start the embedded cluster"
-    return f"{'add slices to' if running.lacks(requested.instances) else 'find'} the embedded cluster"
+    return f"{'add slices to' if running.lacks(requested.instances) else 'find slices of'} the embedded cluster"
 
 
 def revive(requested: ConnectConfig, state: SessionState) -> None:
@@ -87,14 +163,15 @@ def revive(requested: ConnectConfig, state: SessionState) -> None:
     Raises:
       LocalClusterError: It does not start.
     """
-    if requested.local and not requested.job and state is SessionState.LOST:
-        locate(dataclasses.replace(requested, kubeconfig="", context=""))
+    if requested.local and not requested.job and state in {SessionState.LOST, SessionState.SUSPENDED}:
+        with Located(requested, free=False):
+            pass
 
 
 def named(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return those of a command's values that name a cluster or a service."""
     names = {*_CLUSTER, "service"}
-    return {name: value for name, value in config.canonical(values).items() if name in names and value}
+    return {name: value for name, value in setting_sources.canonical(values).items() if name in names and value}
 
 
 def session_of(values: Mapping[str, Any]) -> Any:
@@ -123,7 +200,7 @@ def where(values: Mapping[str, Any], *, others: bool = True) -> ConnectConfig:
     else:
         records = registry.sessions() if others and not _CLUSTER & set(given) else []
         if len(records) != 1 or not (records[0].service or records[0].pathways_job):
-            return locate(resolve(given), start=False)
+            return locate(resolve(given))
         (record,) = records
     namespace = given.get("namespace") or record.namespace
     service = given.get("service") or (record.service if namespace == record.namespace else "")

@@ -5,7 +5,7 @@ They are computed on every press of Tab, so no cluster is contacted.
 
 from __future__ import annotations
 
-from pathways_jupyter.base import config
+from pathways_jupyter.base import pages, setting_sources
 from pathways_jupyter.commands.declaration import Source
 
 
@@ -27,18 +27,27 @@ def values(source: Source, *, kubeconfig: str = "", local: bool = False) -> list
 
             return sorted(kubeconfigs.read(kubeconfigs.paths(kubeconfig)).contexts)
         case Source.PROFILES:
-            return sorted(config.profiles())
+            return sorted(setting_sources.profiles())
         case Source.SERVICES:
             from pathways_jupyter.service import names
 
-            used = {str(config.canonical(profile).get("service", "")) for profile in config.profiles().values()}
+            used = {
+                str(setting_sources.canonical(profile).get("service", ""))
+                for profile in setting_sources.profiles().values()
+            }
             # A record has the service's address.
             used |= {names.service_of(record.service)[0] or record.service for record in registry.sessions()}
             return sorted((used | ({names.DEFAULT_SERVICE} if local else set())) - {""})
         case Source.SESSIONS:
             return [record.id for record in registry.sessions()]
+        case Source.TOPICS:
+            return list(pages.topics())
         case Source.RUNS:
             from pathways_jupyter.multihost import records
 
             return list(dict.fromkeys(record.name for record in records.runs()))
+        case Source.CONTAINERS:
+            from pathways_jupyter.service import job_parts
+
+            return list(job_parts.PROGRAMS)
     return []

@@ -74,7 +74,7 @@ def doctor(shell: Shell, values: Values) -> View:
         for each in examine(where, **{name: bool(values.get(name)) for name in ("lab", "platform", "faults")})
     ]
     failed = any(each.level is Level.FAIL for each in findings)
-    return dataclasses.replace(picture.view(findings), exit_code=int(failed))
+    return dataclasses.replace(picture.view(findings, shell.face), exit_code=int(failed))
 
 
 ACTIONS: Mapping[str, Action] = {"doctor": doctor}

@@ -11,7 +11,7 @@ from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import parse_seconds, parse_whole_number
 from pathways_jupyter.elastic import fault_targets, faults
-from pathways_jupyter.elastic.fault_targets import Target
+from pathways_jupyter.elastic.fault_targets import FaultTarget
 from pathways_jupyter.elastic.faults import Fault
 from pathways_jupyter.render.view import View, said
 
@@ -22,7 +22,7 @@ def inject(shell: Shell, values: Values) -> View:
     return said(str(fault), fault)
 
 
-def prepare(target: Target, values: Values) -> Callable[[], Fault]:
+def prepare(target: FaultTarget, values: Values) -> Callable[[], Fault]:
     """Return what injects the fault that the arguments ask for, now or later; contacts nothing.
 
     Raises:
@@ -41,7 +41,7 @@ def prepare(target: Target, values: Values) -> Callable[[], Fault]:
             act = partial(faults.drain_node, target, number, seconds=seconds, yes=yes)
         else:
             act = partial(faults.slow, target, number, seconds=seconds)
-    target.check(number)
+    target.find(number)
     return act
 
 
@@ -50,7 +50,7 @@ def heal(shell: Shell, values: Values) -> View:
     return end_faults(target(values), values.get("slice"))
 
 
-def end_faults(target: Target, slice_: str | None) -> View:
+def end_faults(target: FaultTarget, slice_: str | None) -> View:
     """End the faults of a slice of the target, or of all; return the nodes that take pods again.
 
     Raises:
@@ -62,7 +62,7 @@ def end_faults(target: Target, slice_: str | None) -> View:
     return said(f"Healed: {done}." if done else "Healed; no node was kept from pods.", {"nodes": nodes})
 
 
-def target(values: Values) -> Target:
+def target(values: Values) -> FaultTarget:
     """Return what a command outside of a notebook aims at: a job, or a session of this machine.
 
     Raises:
@@ -73,7 +73,7 @@ def target(values: Values) -> Target:
         return fault_targets.of_record(cluster.find_session(values.get("session") or ""))
     if values.get("session"):
         raise ConfigError("Either a session or a job can be hit.", hint=advice("Leave out --session or {job}."))
-    return Target(cluster.where(values), str(values["job"]))
+    return FaultTarget(cluster.where(values), str(values["job"]))
 
 
 def _slice(value: str) -> int:

@@ -21,12 +21,18 @@ def sidecar(shell: Shell, values: Values) -> View:
       PathwaysError: The requirements cannot be used, or the image cannot be built.
     """
     requirements = Path(values.get("requirements", "requirements.txt"))
+    base = values.get("base_image", "")
+    # From the metadata, because importing JAX takes seconds.
+    installed = version("jax")
+    jax = values.get("jax_version") or (installed if base else sidecar_image.suitable(installed))
+    if not values.get("jax_version") and jax != installed:
+        shell.say(f"JAX {installed} is installed here, and the released sidecar has {jax}: cells run, with a warning.")
     planned = sidecar_image.plan(
         requirements,
-        # From the metadata, because importing JAX takes seconds.
-        values.get("jax_version") or version("jax"),
+        jax,
         push=values.get("push", ""),
-        base=values.get("base_image", ""),
+        base=base,
+        netrc=Path(values["netrc"]).expanduser() if values.get("netrc") else None,
         folder=Path(values.get("folder", "sidecar-image")),
     )
     use = f"Use it as the image of the container colocated-python-sidecar: {planned.image}"

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from pathways_jupyter.actions import cluster
-from pathways_jupyter.actions.shell import Action, Interrupted, Shell, Values, show_lines
+from pathways_jupyter.actions.shell import Action, CommandInterrupted, Shell, Values, show_lines
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
@@ -17,9 +17,9 @@ from pathways_jupyter.base.text import parse_whole_number
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.render import jobs as picture
 from pathways_jupyter.render.view import View, preformatted, said
-from pathways_jupyter.service import jobs, queues
+from pathways_jupyter.service import job_parts, jobs, queues
 from pathways_jupyter.service.pathwaysjob import conditions, submission, yaml_text
-from pathways_jupyter.service.pathwaysjob.definition import InvalidJob
+from pathways_jupyter.service.pathwaysjob.validation import InvalidJob
 from pathways_jupyter.session import clusters
 
 
@@ -63,7 +63,11 @@ def apply(shell: Shell, values: Values) -> View:
     Raises:
       ConfigError: The file cannot be read, or is no job.
     """
-    path = values["file"]
+    named = [values[each] for each in ("file", "filename") if values.get(each)]
+    if len(named) != 1:
+        what = "Two files are named" if named else "No file is named"
+        raise ConfigError(f"{what}.", hint=advice("{job_apply:FILE} creates the job of one; - is standard input."))
+    (path,) = named
     try:
         # Not all of it: a wrong file, such as /dev/zero, has no end.
         if path == "-":
@@ -94,8 +98,8 @@ def create(shell: Shell, text: str, values: Values, *, source: str) -> View:
     async def checked(client: Client, namespace: str) -> str:
         # Checked first also when it is created: nothing is half done when the cluster refuses it.
         apply = partial(submission.apply, client, manifest, namespace=namespace, as_jobset=as_jobset, labels=marks)
-        await apply(dry_run=True)
-        return "valid" if values.get("dry_run") else await apply()
+        valid = await apply(dry_run=True)
+        return valid if values.get("dry_run") else await apply()
 
     try:
         done = clusters.ask(where, checked)
@@ -112,12 +116,13 @@ def create(shell: Shell, text: str, values: Values, *, source: str) -> View:
         return said(f"Job {name}: {done}.", {"name": name, "done": done})
     shell.say(f"Job {name}: {done}.")
     try:
-        for info in clusters.stream(
+        with clusters.stream(
             where, lambda client, namespace: jobs.until_settled(client, name, namespace=namespace)
-        ):
-            shell.say(picture.summary(info))
+        ) as infos:
+            for info in infos:
+                shell.say(picture.summary(info))
     except KeyboardInterrupt:
-        raise Interrupted(f"No longer following; job {name} stays as it is.") from None
+        raise CommandInterrupted(f"No longer following; job {name} stays as it is.") from None
     if jobs.idles(info):
         shell.say(f"It is headless, so it does not end by itself: job delete {name} ends it.")
     # What a program gets is short; the picture is for the user.
@@ -142,7 +147,7 @@ def show(shell: Shell, values: Values) -> View:
 
 
 def logs(shell: Shell, values: Values) -> None:
-    """Show the log of a program of a job."""
+    """Show the log of a container of a job."""
     follow, tail = bool(values.get("follow")), values.get("tail")
     lines = clusters.stream(
         cluster.where(values),
@@ -150,8 +155,8 @@ def logs(shell: Shell, values: Values) -> None:
             client,
             values["name"],
             namespace=namespace,
-            program=values.get("program") or "main",
-            which=values.get("slice") or "0-0",
+            container=values.get("container") or job_parts.MAIN,
+            which=values.get("slice") or "",
             follow=follow,
             tail=parse_whole_number("--tail", tail) if tail else None,
         ),
@@ -173,7 +178,8 @@ def delete(shell: Shell, values: Values) -> View:
     """Delete a job, after a question."""
     where, name = cluster.where(values), values["name"]
     job = clusters.ask(where, lambda client, namespace: jobs.find(client, name, namespace=namespace))
-    question = f"Delete job {name} ({job.state.lower()}) from namespace {job.namespace}, with its pods and logs?"
+    made = f", a {job.kind} of {job.maker}" if job.maker else ""
+    question = f"Delete job {name} ({job.state.lower()}{made}) from namespace {job.namespace}, with its pods and logs?"
     if not values.get("yes") and not shell.confirm(question):
         return said("Not deleted.")
     deleted = clusters.ask(where, lambda client, namespace: jobs.delete(client, name, namespace=namespace))

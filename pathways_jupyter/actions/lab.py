@@ -23,7 +23,9 @@ def up(shell: Shell, values: Values) -> View | None:
     """
     name = manifests.lab_name(current_user(), values.get("name", ""))
     port = parse_whole_number("--port", values.get("port", 0), most=65535)
-    where = cluster.locate(cluster.resolve(cluster.named(values)))
+    with cluster.Located(cluster.resolve(cluster.named(values))) as where:
+        # A lab needs no slices of its own.
+        pass
     image = values.get("image", "")
     if not image and where.local:
         from pathways_jupyter.local.node import programs

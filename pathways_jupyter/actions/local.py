@@ -8,15 +8,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from pathways_jupyter.actions.shell import NOT_RUNNING, Action, Shell, Values
-from pathways_jupyter.base import tpu
-from pathways_jupyter.base.text import parse_seconds, parse_whole_number
+from pathways_jupyter.base import tasks, tpu
+from pathways_jupyter.base.events import SessionState
+from pathways_jupyter.base.text import count, parse_seconds, parse_whole_number
 from pathways_jupyter.local import cluster
-from pathways_jupyter.local.cluster import Cluster
+from pathways_jupyter.local.cluster import LocalCluster
 from pathways_jupyter.local.settings import DEFAULT_IDLE_SECONDS
 from pathways_jupyter.render import text
 from pathways_jupyter.render.view import View, preformatted, said
+from pathways_jupyter.session import client, clusters, registry
+from pathways_jupyter.session.registry import SessionRecord
 
-_LONGEST_AWAY_SECONDS = 600.0
+_LONGEST_AWAY_SECONDS = _LONGEST_START_SECONDS = 600.0
+_NOTHING_TO_LOSE = {SessionState.LOST, SessionState.CLOSING, SessionState.CLOSED, SessionState.FAILED}
 
 
 def up(shell: Shell, values: Values) -> View:
@@ -33,14 +37,22 @@ def up(shell: Shell, values: Values) -> View:
         sidecar=not values.get("no_sidecar"),
         fast_heal=bool(values.get("fast_heal")),
         spare=tpu.parse_instances(spare) if spare else {},
+        worker_start_seconds=parse_seconds(
+            "--worker-start", values.get("worker_start", 0), most=_LONGEST_START_SECONDS
+        ),
+        permit=lambda question: bool(values.get("yes")) or (shell.can_answer and shell.confirm(question)),
         bucket=os.path.abspath(os.path.expanduser(values["bucket"])) if values.get("bucket") else "",
     )
     return _view(running)
 
 
 def down(shell: Shell, values: Values) -> View:
-    """Stop the cluster and everything that runs in it."""
+    """Stop the cluster and everything that runs in it, after a question if sessions use it."""
     name = _name(values)
+    if not values.get("yes") and (using := _sessions_of(cluster.find(name))):
+        ending = f"{count(len(using), 'session')} with {'its' if len(using) == 1 else 'their'} arrays"
+        if not shell.confirm(f"This ends {ending}: {'; '.join(map(_holding, using))}. Stop the embedded cluster?"):
+            return said("Not stopped.", {"name": name, "ended": False})
     ended = cluster.down(name=name)
     return said("The embedded cluster is down." if ended else "It was not running.", {"name": name, "ended": ended})
 
@@ -67,22 +79,44 @@ def restart_api(shell: Shell, values: Values) -> View:
     return said("The API server was restarted; pods kept running.", _value(running))
 
 
+def _sessions_of(running: LocalCluster | None) -> list[SessionRecord]:
+    """Return the sessions that would be lost with the cluster; suspended ones have their arrays in its bucket."""
+    if running is None:
+        return []
+    there = tasks.run(client.present([each for each in registry.sessions() if _is_on(running, each)]))
+    return [each for each in there if each.supervisor != registry.ABANDONED and each.state not in _NOTHING_TO_LOSE]
+
+
+def _is_on(running: LocalCluster, record: SessionRecord) -> bool:
+    embedded, kubeconfig = clusters.Embedded.of(record), running.kubeconfig
+    return record.is_here and (
+        embedded.kubeconfig == kubeconfig if embedded is not None else record.kubeconfigs == str(kubeconfig)
+    )
+
+
+def _holding(record: SessionRecord) -> str:
+    """Return ``train.ipynb (connected, 2 slices of tpuv6e:2x2)``."""
+    slices = [f"{count(number, 'slice')} of {kind}" for kind, number in record.instances.items()]
+    job = [f"job {record.pathways_job}"] if record.pathways_job else []
+    return f"{record.owner} ({', '.join([record.state, *slices, *job])})"
+
+
 def _name(values: Values) -> str:
     return str(values.get("name", "local"))
 
 
-def _running(values: Values) -> Cluster:
+def _running(values: Values) -> LocalCluster:
     running = cluster.find(_name(values))
     if running is None:
         raise cluster.absence(_name(values))
     return running
 
 
-def _value(running: Cluster) -> dict[str, Any]:
+def _value(running: LocalCluster) -> dict[str, Any]:
     return {**vars(running), "failed": running.status()["failed"]}
 
 
-def _view(running: Cluster) -> View:
+def _view(running: LocalCluster) -> View:
     value, named = _value(running), "" if running.name == "local" else f" --name {running.name}"
     slices = text.instances(running.instances)
     lines = [f"The embedded cluster {running.name!r} is up: {slices}, process {running.pid}."]
@@ -95,10 +129,12 @@ def _view(running: Cluster) -> View:
     how = "--local" if running.name == "local" else f"--kubeconfig {shlex.quote(str(running.kubeconfig))}"
     # A session is on one service, and a service has slices of one type.
     lines += [
-        f"  In a notebook: %pathways connect {how} --tpu {kind}={count}" for kind, count in running.instances.items()
+        f"  In a notebook: %pathways connect {how} --tpu {kind}={number}" for kind, number in running.instances.items()
     ]
-    for kind, count in running.spare.items():
-        lines.append(f"  To deploy a service: pathways-jupyter service deploy NAME {how} --tpu {kind} --slices {count}")
+    for kind, number in running.spare.items():
+        lines.append(
+            f"  To deploy a service: pathways-jupyter service deploy NAME {how} --tpu {kind} --slices {number}"
+        )
     lines.append(f"  In a terminal: kubectl --kubeconfig {running.kubeconfig} get pods")
     return preformatted("\n".join(lines), value)
 

@@ -11,16 +11,17 @@ from typing import Any
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Shell, Values
-from pathways_jupyter.base import tasks
+from pathways_jupyter.base import outgoing, tasks
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import parse_seconds, parse_whole_number
 from pathways_jupyter.multihost import host_connections, output, queued_resources, records, run_actions, targets
 from pathways_jupyter.multihost.errors import MultihostError, UnknownRun
+from pathways_jupyter.multihost.pack import pack
 from pathways_jupyter.multihost.queued_resources import DEFAULT_RUNTIME, TIERS, Spec
-from pathways_jupyter.multihost.records import Record
-from pathways_jupyter.multihost.run import LEASE_SECONDS, LOG_FOLDER, Request
-from pathways_jupyter.multihost.run_events import Changed, Ended, HostStatus, Note, Output
+from pathways_jupyter.multihost.records import RunRecord
+from pathways_jupyter.multihost.run import LEASE_SECONDS, LOG_FOLDER, RunRequest
+from pathways_jupyter.multihost.run_events import Changed, HostStatus, Note, Output, RunEnded
 from pathways_jupyter.multihost.targets import Selection
 from pathways_jupyter.render import multihost as picture
 from pathways_jupyter.render.view import View, said
@@ -42,19 +43,22 @@ class RunFailed(MultihostError):
         self.exit_code = code
 
 
-def run(shell: Shell, values: Values) -> None:
+def run(shell: Shell, values: Values) -> View | None:
     """Send a directory to all hosts, and run the command of the line on them."""
     words = values.get("command", ())
     # A single word is a command for a shell already.
-    start(shell, values, words[0] if len(words) == 1 else shlex.join(words))
+    return start(shell, values, words[0] if len(words) == 1 else shlex.join(words))
 
 
-def start(shell: Shell, values: Values, command: str) -> None:
-    """Run `command` on the hosts that the values name, and show it until its end.
+def start(shell: Shell, values: Values, command: str) -> View | None:
+    """Run `command` on the hosts that the values name, and show it until its end; or return what would be sent.
 
     Raises:
       PathwaysError: It could not start, or a host failed.
     """
+    if values.get("dry_run"):
+        logs = Path(values.get("logs") or LOG_FOLDER).expanduser()
+        return picture.content(pack(outgoing.directory(values.get("directory", "")), _excluded(values), [logs]))
     request = _request(values, command)
     connections = host_connections.here()
 
@@ -66,6 +70,7 @@ def start(shell: Shell, values: Values, command: str) -> None:
                 yield event
 
     _follow(shell, events, None, connections.background)
+    return None
 
 
 def attach(shell: Shell, values: Values) -> None:
@@ -77,7 +82,7 @@ def attach(shell: Shell, values: Values) -> None:
 def _follow(
     shell: Shell,
     source: Callable[[], AsyncIterator[Any]],
-    record: Record | None,
+    record: RunRecord | None,
     background: tasks.Background | None,
 ) -> None:
     """Show a run until its end, and at last its table with the logs.
@@ -91,37 +96,37 @@ def _follow(
     def table() -> View | None:
         return picture.hosts(record, list(hosts.values())) if record is not None and hosts else None
 
-    with contextlib.closing(tasks.iterate(source, background)) as events, shell.live(table) as live:
+    with shell.live(table) as live:
         try:
-            for event in events:
-                if isinstance(event, Record):
-                    record = event
-                elif isinstance(event, Note):
-                    shell.say(event.text)
-                elif isinstance(event, Changed):
-                    label, phase = event.status.target.label, event.status.phase
-                    # Replaced, never changed: the table is drawn by a thread, which must see a whole one.
-                    hosts = {**hosts, label: event.status}
-                    if not live.in_place and phase != last and not phase.over:
-                        shell.say(f"[{label}] {phase} ...")
-                    last = phase
-                elif isinstance(event, Output):
-                    label = event.status.target.label
-                    if label in hosts:
+            with tasks.iterate(source, background) as events:
+                for event in events:
+                    if isinstance(event, RunRecord):
+                        record = event
+                    elif isinstance(event, Note):
+                        shell.say(event.text)
+                    elif isinstance(event, Changed):
+                        label, phase = event.status.target.label, event.status.phase
+                        # Replaced, never changed: the table is drawn by a thread, which must see a whole one.
                         hosts = {**hosts, label: event.status}
-                    for line in event.lines:
-                        live.line(f"[{label}] {line}")
-                elif isinstance(event, Ended):
-                    assert record is not None
-                    # Read again: it has an end now.
-                    live.finish(picture.hosts(records.read(record.id), event.hosts, logs=True))
-                    if event.code is None:
-                        shell.say(_goes_on(record))
-                    elif event.code:
-                        raise RunFailed(record.name, event.code)
+                        if not live.in_place and phase != last and not phase.over:
+                            shell.say(f"[{label}] {phase} ...")
+                        last = phase
+                    elif isinstance(event, Output):
+                        label = event.status.target.label
+                        if label in hosts:
+                            hosts = {**hosts, label: event.status}
+                        for line in event.lines:
+                            live.line(f"[{label}] {line}")
+                    elif isinstance(event, RunEnded):
+                        assert record is not None
+                        # Read again: it has an end now.
+                        live.finish(picture.hosts(records.read(record.id), event.hosts, logs=True))
+                        if event.code is None:
+                            shell.say(_goes_on(record))
+                        elif event.code:
+                            raise RunFailed(record.name, event.code)
         except KeyboardInterrupt:
-            # Closed first: a run that ends with this command ends by it, and the last table shall say so.
-            events.close()
+            # A run that ends with this command has ended by it, and the last table says so.
             try:
                 known = None if record is None else records.read(record.id)
             except UnknownRun:
@@ -135,7 +140,7 @@ def _follow(
             raise
 
 
-def _goes_on(record: Record) -> str:
+def _goes_on(record: RunRecord) -> str:
     if record.detached:
         return advice("It goes on without this machine. Come back: {multihost_attach:{name}}", name=record.name)
     return advice(
@@ -198,8 +203,7 @@ def wait(shell: Shell, values: Values) -> View:
 def delete(shell: Shell, values: Values) -> View:
     """Delete a queued resource, after a question if TPU VMs would be deleted with it."""
     name, force, asynchronous = values["name"], bool(values.get("force")), bool(values.get("asynchronous"))
-    # In a script there is no answer, and the flag says what is meant, as to gcloud.
-    if force and not values.get("yes") and shell.can_answer:
+    if force and not values.get("yes"):
         question = queued_resources.question(*_place(values), name)
         if not shell.confirm(question):
             return said("Not deleted.")
@@ -208,7 +212,7 @@ def delete(shell: Shell, values: Values) -> View:
     return said(done, {"name": name, "deleted": not asynchronous})
 
 
-def _record(values: Values) -> Record:
+def _record(values: Values) -> RunRecord:
     return records.find(values.get("run", ""))
 
 
@@ -232,7 +236,7 @@ def _selection(values: Values) -> Selection:
     return Selection(**given, keys=tuple(values.get("keys") or ()))
 
 
-def _request(values: Values, command: str) -> Request:
+def _request(values: Values, command: str) -> RunRequest:
     """Return the run that `values` describe.
 
     Raises:
@@ -240,19 +244,29 @@ def _request(values: Values, command: str) -> Request:
     """
     if not command.strip():
         raise ConfigError("Which command?", hint="Write it after --, for example: -- python3 train.py.")
+    if values.get("free_chips") and any(values.get(name) for name in ("service", "job", "session")):
+        raise ConfigError(
+            "The workers of a service or job hold its chips, and are not ended by a run.",
+            hint="Leave --free-chips out.",
+        )
     if values.get("existing") and not values.get("name"):
         raise ConfigError("Which existing folder?", hint="Name it with --run-name.")
-    return Request(
+    return RunRequest(
         command=command,
-        directory=Path(values.get("directory") or "."),
+        directory=Path() if values.get("existing") else outgoing.directory(values.get("directory", "")),
         name=str(values.get("name") or ""),
-        exclude=tuple(values.get("exclude") or ()),
+        exclude=_excluded(values),
         send=not values.get("existing"),
         logs=Path(values.get("logs") or LOG_FOLDER).expanduser(),
         keep_going=bool(values.get("keep_going")),
         detach=bool(values.get("detach")),
+        free_chips=bool(values.get("free_chips")),
         grace=parse_seconds("--grace", values.get("grace", 10)),
     )
+
+
+def _excluded(values: Values) -> tuple[str, ...]:
+    return tuple(values.get("exclude") or ())
 
 
 def _spec(values: Values) -> Spec:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Shell, Values
-from pathways_jupyter.base import interrupts
+from pathways_jupyter.base import interrupts, tasks
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import parse_seconds, parse_whole_number
@@ -51,7 +51,7 @@ def take(shell: Shell, values: Values) -> None:
     with traces.Trace(jax_platform.new_client(record.target, _CONNECT_SECONDS), options) as trace:
         shell.say(f"Tracing session {record.id} for {seconds:g} s.")
         with contextlib.suppress(KeyboardInterrupt):
-            interrupts.Event().wait(seconds)
+            interrupts.InterruptibleEvent().wait(seconds)
         finish(shell, trace)
 
 
@@ -88,7 +88,7 @@ def _show(shell: Shell, first: str, location: str, before: Callable[[], None] | 
         if STORAGE_HOST not in os.environ and (storage := clusters.storage_of(location)) is not None:
             environment.set(storage.variables)
         try:
-            summary = bucket.summarize(location, progress)
+            summary = tasks.abandonable(lambda: bucket.summarize(location, progress), name="pathways-trace")
         finally:
             environment.restore()
         live.finish(picture.view(summary))

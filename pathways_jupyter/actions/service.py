@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
 from pathways_jupyter.actions import cluster
-from pathways_jupyter.actions.shell import Action, Contradiction, Interrupted, Shell, Values
+from pathways_jupyter.actions.shell import Action, CommandInterrupted, Contradiction, Shell, Values
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.config import ConnectConfig
-from pathways_jupyter.base.errors import ConfigError, ServiceError
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import Face, advice
 from pathways_jupyter.base.text import parse_seconds
 from pathways_jupyter.commands.service import USAGE_SPAN
@@ -19,9 +20,8 @@ from pathways_jupyter.render import services as picture
 from pathways_jupyter.render import slices as slices_picture
 from pathways_jupyter.render import usage_table
 from pathways_jupyter.render.view import View, for_kubectl, said
-from pathways_jupyter.service import deployment, names, networkpolicy, overview, roles, rollout, status, usage_records
+from pathways_jupyter.service import deployment, names, networkpolicy, overview, roles, rollout, status
 from pathways_jupyter.service import usage as reading
-from pathways_jupyter.service.pathwaysjob import installation
 from pathways_jupyter.session import clusters
 
 
@@ -39,31 +39,16 @@ def slices(shell: Shell, values: Values) -> View:
 
 
 def usage(shell: Shell, values: Values) -> View:
-    """Return who has held how many chip-hours.
+    """Return who holds how many chips, and how many chip-hours that makes so far.
 
     Raises:
       ConfigError: An option is invalid.
-      ServiceError: The past is asked for, and no operator has recorded it.
     """
     seconds = parse_seconds("--since", values.get("since") or USAGE_SPAN, least=1)
-    where, every, by = cluster.where(values), bool(values.get("all_namespaces")), values.get("by")
-    if not by:
-        return usage_table.view(
-            clusters.ask(where, lambda client, namespace: reading.fetch(client, "" if every else namespace, seconds))
-        )
-    if by not in (fields := usage_records.Share._fields):
-        raise ConfigError(f"Usage cannot be summed up by {by}.", hint=f"There are: {', '.join(fields)}.")
-    recorded = clusters.ask(
-        where,
-        lambda client, namespace: usage_records.fetch(
-            client, installation.NAMESPACE, "" if every else namespace, seconds
-        ),
+    where, every = cluster.where(values), bool(values.get("all_namespaces"))
+    return usage_table.view(
+        clusters.ask(where, lambda client, namespace: reading.fetch(client, "" if every else namespace, seconds))
     )
-    if recorded is None:
-        raise ServiceError(
-            "No operator has recorded usage on this cluster.", hint="Without --by, usage shows what is held now."
-        )
-    return usage_table.recorded(recorded, by)
 
 
 def services(shell: Shell, values: Values) -> View:
@@ -162,13 +147,14 @@ def _details(where: ConnectConfig, name: str) -> View:
     return picture.details(found)
 
 
-def _follow(shell: Shell, steps: Iterable[Any], name: str) -> None:
+def _follow(shell: Shell, start: AbstractContextManager[Iterable[Any]], name: str) -> None:
     """Show the steps of a start as they come."""
     try:
-        for step in steps:
-            shell.say(picture.step(step, shell.face))
+        with start as steps:
+            for step in steps:
+                shell.say(picture.step(step, shell.face))
     except KeyboardInterrupt:
-        raise Interrupted(
+        raise CommandInterrupted(
             f"Interrupted. Service {name} stays if it was created.",
             hint=advice("{service_wait:{name}} follows it, {service_delete:{name}} removes it.", name=name),
         ) from None

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pathways_jupyter.actions import cluster
+from pathways_jupyter.actions import cluster, saved
 from pathways_jupyter.actions.shell import Action, Shell, Values
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ConfigError, LocalClusterError, PathwaysError
@@ -48,7 +48,7 @@ class Cleaned:
 
     Attributes:
       what: ``session`` for a session of this machine with its objects in the cluster, ``files`` for files of a session
-        without a record, ``proxy`` for a Job found in the cluster.
+        without a record, ``proxy`` for a Job found in the cluster, ``save`` for a part of one in the bucket.
       error: Why it could not be removed; empty when it could.
     """
 
@@ -84,6 +84,13 @@ def clean(shell: Shell, values: Values) -> View:
         advice = "" if harmless else f" {error.advice(shell.face)}"
         skipped = f"\n{Mark.WARN if harmless else Mark.FAIL} No cluster was checked. {error}{advice}"
         failed = not harmless
+    try:
+        cut_short = saved.sweep(values, dry_run=dry_run)
+        done += [Cleaned("save", each, "it was cut short more than a day ago") for each in cut_short]
+    except PathwaysError as error:
+        # Not a failure: who may use the cluster may have no access to the bucket from here, and the next save of that
+        # name removes what is left of one.
+        skipped += f"\n{Mark.WARN} Saves that were cut short were not looked for. {error}"
     if not done:
         return preformatted(f"{Mark.OK} Nothing to clean{' on this machine' if skipped else ''}.{skipped}", done)
     verb = "would be removed" if dry_run else "removed"

@@ -1,4 +1,4 @@
-"""What an action may ask of the shell that runs it, be it a notebook or a terminal."""
+"""Interface of the shell that runs an action, be it a notebook or a terminal."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from pathways_jupyter.base.errors import ConfigError, PathwaysError
-from pathways_jupyter.base.sentences import Face
+from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
+from pathways_jupyter.base.sentences import Face, advice
 from pathways_jupyter.render.view import View
 
 Values = Mapping[str, Any]
@@ -20,17 +20,24 @@ NOT_RUNNING = 3
 """The exit code of a command that shows the state of what does not run; the convention of init scripts."""
 
 
-class Interrupted(PathwaysError):
+class CommandInterrupted(PathwaysError):
     """An Interrupt has ended a command that had begun to change something; the message says what stays."""
 
     exit_code = INTERRUPTED
+
+
+def not_connected(hint: str = "") -> SessionError:
+    """Return the error of a command that needs a session in a notebook that has none."""
+    return SessionError(
+        "This notebook is not connected.", hint=hint or advice("{connect:--help} shows how; {local} needs no cluster.")
+    )
 
 
 class Contradiction(ConfigError):
     """Options that exclude each other, or one that needs another."""
 
 
-class Live(Protocol):
+class LiveDisplay(Protocol):
     """A picture that is drawn again and again where that can be done, such as in a notebook."""
 
     in_place: bool
@@ -45,15 +52,15 @@ class Live(Protocol):
 class Shell(Protocol):
     """A notebook or a terminal.
 
-    An action calls these methods instead of yielding what it says, because an Interrupt that comes while a line is
-    written must reach the action as one does that comes while it waits.
+    An action calls these methods instead of yielding what it says. An Interrupt that comes while a line is written is
+    raised when the action waits next; see :mod:`pathways_jupyter.base.interrupts`.
     """
 
     face: Face
 
     @property
     def can_answer(self) -> bool:
-        """Whether the user can answer a question; a notebook shows that only when it is asked."""
+        """Return whether the user can answer a question; a notebook shows that only when it is asked."""
 
     def say(self, text: str) -> None:
         """Show progress, or a remark; it is no part of the result."""
@@ -61,7 +68,7 @@ class Shell(Protocol):
     def line(self, text: str, **about: Any) -> None:
         """Show a line of the output; `about` is what a program gets beside it."""
 
-    def live(self, draw: Callable[[], View | None]) -> AbstractContextManager[Live]:
+    def live(self, draw: Callable[[], View | None]) -> AbstractContextManager[LiveDisplay]:
         """Show what `draw` returns until the block ends, where that can be done; another thread may call it."""
 
     def confirm(self, question: str) -> bool:
@@ -76,14 +83,15 @@ class Shell(Protocol):
 
 
 Action = Callable[[Shell, Values], View | None]
-"""What a command does: it gets the parsed options, and returns what to show, if it has not shown it as lines."""
+"""Implementation of a command: takes the parsed options, and returns what to show unless it has shown it as lines."""
 
 
-def show_lines(shell: Shell, lines: Iterable[str], *, follow: bool, **about: Any) -> None:
+def show_lines(shell: Shell, log: AbstractContextManager[Iterable[str]], *, follow: bool, **about: Any) -> None:
     """Show the lines of a log; where it is followed, an Interrupt is its normal end."""
     try:
-        for line in lines:
-            shell.line(line, **about)
+        with log as lines:
+            for line in lines:
+                shell.line(line, **about)
     except KeyboardInterrupt:
         if not follow:
             raise

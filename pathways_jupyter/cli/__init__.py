@@ -26,14 +26,28 @@ _OWN: Mapping[str, str] = {
     "multihost": GROUPS["multihost"],
     "operator": GROUPS["operator"],
 }
-"""What is in a module of its name, and its help, of which the first line is shown in the list."""
+"""Commands with a module of their own, and their help, of which the first line is shown in the list."""
 _ORDER = (
-    *("demo", "run", "local", "lab", "sessions", "slices", "services", "service", "job", "elastic", "profile", "logs"),
-    *("usage", "doctor", "accept", "clean", "multihost", "operator", "network-policy", "manifests", "sidecar"),
+    *("demo", "run", "local", "lab", "sessions", "slices", "services", "service", "job", "elastic"),
+    *(
+        "saved",
+        "profile",
+        "logs",
+        "usage",
+        "doctor",
+        "explain",
+        "accept",
+        "clean",
+        "multihost",
+        "operator",
+        "network-policy",
+        "manifests",
+        "sidecar",
+    ),
 )
 
 
-class Failure(click.ClickException):
+class CliError(click.ClickException):
     """An error of this package, shown as its message and its hint."""
 
     def __init__(self, error: PathwaysError) -> None:
@@ -94,7 +108,7 @@ class _Commands(click.Group):
                 raise
             from pathways_jupyter.actions.shell import Contradiction
 
-            raise click.UsageError(str(error)) if isinstance(error, Contradiction) else Failure(error) from error
+            raise click.UsageError(str(error)) if isinstance(error, Contradiction) else CliError(error) from error
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

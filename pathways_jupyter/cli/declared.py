@@ -11,8 +11,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from pathways_jupyter.base.errors import PathwaysError
-from pathways_jupyter.cli.terminal import Terminal
-from pathways_jupyter.commands.declaration import JSON, Command, Kind, Option, Source
+from pathways_jupyter.cli.terminal import TerminalShell
+from pathways_jupyter.commands.declaration import JSON, Command, Option, Source, ValueKind
 from pathways_jupyter.commands.tables import GROUPS, TERMINAL
 from pathways_jupyter.render.view import View
 
@@ -26,7 +26,7 @@ def command(about: Command) -> click.Command:
         # With the action, which loads what it needs: a line that is wrong is refused before that.
         from pathways_jupyter.actions import action_of
 
-        terminal = Terminal(as_json=values.pop("json", False))
+        terminal = TerminalShell(as_json=values.pop("json", False))
         show(terminal, lambda shell: action_of(about.name)(shell, given(values)))
 
     paragraphs = filter(None, (about.summary, about.details, about.in_terminal))
@@ -36,7 +36,7 @@ def command(about: Command) -> click.Command:
     )(made)
 
 
-def show(terminal: Terminal, action: Callable[[Terminal], View | None]) -> None:
+def show(terminal: TerminalShell, action: Callable[[TerminalShell], View | None]) -> None:
     """Run an action, show its result, and exit with its code."""
     from pathways_jupyter.actions.shell import INTERRUPTED
 
@@ -95,7 +95,9 @@ def takes(about: Command) -> Callable[[Decorated], Decorated]:
         for word in reversed(about.words):
             kind = click.Choice(word.choices) if word.choices else None
             tab = None if word.choices else completing(word.source)
-            function = click.argument(word.name, required=word.required, type=kind, shell_complete=tab)(function)
+            number = -1 if word.many else 1
+            argument = click.argument(word.name, required=word.required, nargs=number, type=kind, shell_complete=tab)
+            function = argument(function)
         return function
 
     return decorate
@@ -122,14 +124,14 @@ def _option(option: Option) -> Callable[[Decorated], Decorated]:
     text = f"{option.help[:1].upper()}{option.help[1:]}{default}."
     if option.sets:
         return click.option(*spellings, flag_value=option.sets, help=text)
-    if option.kind is Kind.FLAG:
+    if option.kind is ValueKind.FLAG:
         return click.option(*spellings, is_flag=True, help=text)
-    if option.kind is Kind.SECONDS:
+    if option.kind is ValueKind.SECONDS:
         return click.option(*spellings, is_flag=False, flag_value="inf", metavar="[SECONDS]", help=text)
     return click.option(
         *spellings,
-        multiple=option.kind is Kind.LIST,
-        metavar=option.metavar or ("N" if option.kind is Kind.NUMBER else None),
+        multiple=option.kind is ValueKind.LIST,
+        metavar=option.metavar or ("N" if option.kind is ValueKind.NUMBER else None),
         help=text,
         shell_complete=completing(option.source),
     )

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from pathways_jupyter.cli import declared
-from pathways_jupyter.cli.terminal import Terminal
+from pathways_jupyter.cli.terminal import TerminalShell
 
 _SEEDS = {
     "TPU_PREFIX": "tpu_prefix",
@@ -16,23 +16,30 @@ _SEEDS = {
     "PROJECT": "project",
     "ZONE": "zone",
 }
+_UNUSED = "SCP_TIMEOUT_SECS"
 _SWITCHES = {"USE_EXISTING_FOLDER": "existing", "INTERNAL_IP": "internal_ip"}
 
 
-def _run(context: click.Context, /, COMMAND: str | None, **values: Any) -> None:
+def _run(context: click.Context, /, COMMAND: str | None, SCP_TIMEOUT_SECS: int | None, **values: Any) -> None:
     """Run the command of the flags in capitals."""
     named = {_SEEDS.get(name) or _SWITCHES[name]: value for name, value in values.items() if value is not None}
     if context.invoked_subcommand is not None:
-        if named or COMMAND:
+        if named or COMMAND or SCP_TIMEOUT_SECS:
             raise click.UsageError("The flags in capitals replace a command; leave one of them out.")
         return
+    if COMMAND is None and named:
+        raise click.UsageError("Which command? Add --COMMAND.")
     if COMMAND is None:
         click.echo(context.get_help())
         return
     from pathways_jupyter.actions import multihost as actions
 
-    # A host that gcloud has made is new to this machine; the seed's script accepts its key as well.
-    declared.show(Terminal(), lambda terminal: actions.start(terminal, {"accept_new": True, **named}, COMMAND))
+    # As in the script: a host that gcloud has made is new to this machine, and tmp is not sent.
+    fixed = {"accept_new": True, "exclude": ("tmp",)}
+    terminal = TerminalShell()
+    if SCP_TIMEOUT_SECS is not None:
+        terminal.say(f"{_UNUSED} is not used: what is sent may take as long as bytes arrive.")
+    declared.show(terminal, lambda terminal: actions.start(terminal, {**fixed, **named}, COMMAND))
 
 
 _HELP = "As in multihost_runner.py."
@@ -42,6 +49,7 @@ multihost = declared.group(
     # Each takes a value, also those that are switches.
     [
         *(click.Option([f"--{flag}", flag], metavar="VALUE", help=_HELP) for flag in ("COMMAND", *_SEEDS)),
+        click.Option([f"--{_UNUSED}", _UNUSED], type=click.INT, metavar="SECONDS", help="Accepted, and not used."),
         *(click.Option([f"--{flag}", flag], type=click.BOOL, help=_HELP) for flag in _SWITCHES),
     ],
 )

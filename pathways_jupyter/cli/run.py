@@ -12,6 +12,7 @@ import click
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.base.events import Event, EventKind
 from pathways_jupyter.cli.declared import completing, epilog, given, takes
+from pathways_jupyter.cli.terminal import TerminalShell
 from pathways_jupyter.commands.connect import RUN
 from pathways_jupyter.commands.declaration import Source
 from pathways_jupyter.render import text
@@ -42,17 +43,20 @@ def run(program: tuple[str, ...], quiet: bool, tcp: bool, **values: Any) -> None
     try:
         if requested.local:
             progress.show(cluster.embedded_stage(requested))
-        session = ProgramSession(cluster.locate(requested), program, tcp=tcp)
-        with session:
-            for event in session.events():
-                progress.add(event)
-            progress.done(session.record)
-            code = session.run(_say)
+        located = cluster.Located(requested, confirm=TerminalShell().confirm if sys.stdin.isatty() else None)
+        with located as config:
+            session = ProgramSession(config, program, tcp=tcp)
+            with session:
+                for event in session.events():
+                    progress.add(event)
+                located.keep()
+                progress.done(session.record)
+                code = session.run(_say)
     except Cancelled as error:
         _say(str(error))
         code = SIGNALLED + error.number
-    except KeyboardInterrupt:
-        _say("interrupted; what was created is being removed.")
+    except KeyboardInterrupt as error:
+        _say(f"interrupted; {str(error) or 'what was created is being removed.'}")
     finally:
         progress.close()
     if session is not None and session.left:

@@ -20,7 +20,7 @@ from pathways_jupyter.render.view import View
 _COLOURS = {Mark.OK: "green", Mark.WARN: "yellow", Mark.FAIL: "red", Mark.WAIT: "yellow"}
 
 
-class Terminal:
+class TerminalShell:
     """The :class:`~pathways_jupyter.actions.shell.Shell` of the command line.
 
     Args:
@@ -50,7 +50,7 @@ class Terminal:
 
     @property
     def can_answer(self) -> bool:
-        """Whether there is a terminal."""
+        """Return whether there is a terminal."""
         return sys.stdin.isatty()
 
     def confirm(self, question: str) -> bool:
@@ -60,7 +60,7 @@ class Terminal:
           ConfigError: There is no terminal to answer on.
         """
         if not sys.stdin.isatty():
-            raise ConfigError(f"Not deleted: {question}", hint="Answer on a terminal, or add --yes.")
+            raise ConfigError(f"Not done: {question}", hint="Answer on a terminal, or add --yes.")
         return click.confirm(question, abort=True, err=True)
 
     def stop_following(self) -> None:
@@ -76,11 +76,11 @@ class Terminal:
 
 
 class _Lines:
-    """The :class:`~pathways_jupyter.actions.shell.Live` of the command line."""
+    """The :class:`~pathways_jupyter.actions.shell.LiveDisplay` of the command line."""
 
     in_place = False
 
-    def __init__(self, terminal: Terminal, *, to_stderr: bool) -> None:
+    def __init__(self, terminal: TerminalShell, *, to_stderr: bool) -> None:
         self._to_stderr = to_stderr
         self.finish = terminal.show
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.commands.connect import CONNECT
-from pathways_jupyter.commands.declaration import Command, Kind, Option
+from pathways_jupyter.commands.declaration import Command, Option, ValueKind
 
 _SET_BY_THE_CHECKS = frozenset(
-    {"wait", "at_least", "linger", "max_lifetime", "lease_seconds", "keep", "job", "unpickle", "tunnel"}
+    {"wait", "at_least", "linger", "max_lifetime", "lease_seconds", "keep", "job", "unpickle", "tunnel", "yes"}
 )
 OWN = (
-    Option("--destructive", "include the checks that take a slice of their own session down", Kind.FLAG),
-    Option("--only", "run this check, and what it needs; may be repeated", Kind.LIST, metavar="NAME"),
-    Option("--skip", "leave this check out; may be repeated", Kind.LIST, metavar="NAME"),
-    Option("--dry-run", "only list the checks", Kind.FLAG),
-    Option("--yes", "take a slice down without asking", Kind.FLAG),
+    Option("--destructive", "include the checks that take a slice of their own session down", ValueKind.FLAG),
+    Option("--only", "run this check, and what it needs; may be repeated", ValueKind.LIST, metavar="NAME"),
+    Option("--skip", "leave this check out; may be repeated", ValueKind.LIST, metavar="NAME"),
+    Option("--dry-run", "only list the checks", ValueKind.FLAG),
+    Option("--yes", "take a slice down without asking", ValueKind.FLAG),
     Option(
         "--report", "where the report is written", metavar="FILE", default="pathways-accept-TIME.md in this directory"
     ),

@@ -1,11 +1,11 @@
-"""What ``%%colocated`` and ``%colocated`` take, and ``sidecar build``, which makes the image that runs such cells."""
+"""Options of ``%%colocated`` and ``%colocated``, and of ``sidecar build``, which makes the image of such cells."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from pathways_jupyter.base.sentences import Face
-from pathways_jupyter.commands.declaration import HELP, UNPICKLE, Command, Kind, Option, Source
+from pathways_jupyter.commands.declaration import HELP, SETTING_OPTIONS, Command, Option, Source, ValueKind
 
 _SLICES = Option("--slices", "only hosts of these slices, such as 0,1 or 0-3", metavar="N[,N]", source=Source.SLICES)
 _HOSTS = Option("--hosts", "only these hosts, such as 0,2 or 0-3", metavar="N[,N]", source=Source.HOSTS)
@@ -20,11 +20,11 @@ CELL = Command(
         Option("--out", "variables of the cell that come back to the notebook", name="outputs", metavar="Z"),
         _SLICES,
         _HOSTS,
-        Option("--once", "run on one host only, the first of those", Kind.FLAG),
-        Option("--cpu", "leave what --out names on the hosts' CPUs, not on chips", Kind.FLAG, name="on_cpu"),
-        Option("--quiet", "do not show what is printed", Kind.FLAG, short="-q"),
-        Option("--collapse", "show equal output of several hosts once", Kind.FLAG),
-        UNPICKLE,
+        Option("--once", "run on one host only, the first of those", ValueKind.FLAG),
+        Option("--cpu", "leave what --out names on the hosts' CPUs, not on chips", ValueKind.FLAG, name="on_cpu"),
+        Option("--quiet", "do not show what is printed", ValueKind.FLAG, short="-q"),
+        Option("--collapse", "show equal output of several hosts once", ValueKind.FLAG),
+        SETTING_OPTIONS["unpickle"],
     ),
     examples={
         "%%colocated": "on every host; what it prints comes back under the host's name",
@@ -51,7 +51,7 @@ LINE: Mapping[str, Command] = {
         HELP,
     )
 }
-"""What ``%colocated`` knows; ``%%colocated --help`` shows what the cell takes."""
+"""Commands of ``%colocated``; ``%%colocated --help`` shows the cell's options."""
 COMMANDS = (
     Command(
         "sidecar build",
@@ -64,11 +64,16 @@ COMMANDS = (
                 source=Source.FILES,
                 default="requirements.txt",
             ),
-            Option("--jax-version", "JAX of the notebooks that will use it", default="the one installed here"),
+            Option(
+                "--jax-version",
+                "JAX of the notebooks that will use it",
+                default="the released one of the installed minor version",
+            ),
             Option("--push", "push the built image to this repository", metavar="REPOSITORY"),
             Option("--base-image", "base image", metavar="IMAGE", default="the released sidecar"),
+            Option("--netrc", "passwords of package indices, for the build only", metavar="FILE", source=Source.FILES),
             Option("--folder", "directory of the build context", source=Source.FILES, default="sidecar-image"),
-            Option("--dry-run", "write the build context, and print the commands without running them", Kind.FLAG),
+            Option("--dry-run", "write the build context, and print the commands without running them", ValueKind.FLAG),
         ),
         examples={
             "sidecar build --requirements requirements.txt --jax-version 0.10.0 --dry-run": "look first",

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from pathways_jupyter.base.config import SETTINGS, SettingSpec
 from pathways_jupyter.base.sentences import Face
 
 
-class Kind(Enum):
+class ValueKind(Enum):
     """The kind of value that an option takes."""
 
     TEXT = "text"
@@ -38,6 +39,8 @@ class Source(Enum):
     SLICES = "slices"
     HOSTS = "hosts"
     RUNS = "runs"
+    TOPICS = "topics"
+    CONTAINERS = "containers"
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Option:
 
     flag: str
     help: str
-    kind: Kind = Kind.TEXT
+    kind: ValueKind = ValueKind.TEXT
     name: str = ""
     metavar: str = ""
     short: str = ""
@@ -75,6 +78,7 @@ class Word:
 
     Attributes:
       choices: The allowed values; any if empty.
+      many: Whether it takes all words that follow.
     """
 
     name: str
@@ -82,6 +86,7 @@ class Word:
     choices: tuple[str, ...] = ()
     source: Source = Source.NOTHING
     required: bool = False
+    many: bool = False
 
 
 @dataclass(frozen=True)
@@ -123,47 +128,31 @@ def group(name: str, commands: Mapping[str, Command]) -> tuple[str, ...]:
     return tuple(each.partition(" ")[2] for each in commands if each.startswith(f"{name} "))
 
 
-TPU = Option(
-    "--tpu",
-    "slices wanted, TYPE=COUNT[,TYPE=COUNT]",
-    metavar="TYPE=COUNT",
-    source=Source.INSTANCES,
-    aliases=("--expected-tpu-instances",),
-)
-UNPICKLE = Option(
-    "--unpickle",
-    "trust the TPU hosts to run code here: take any object, and show any HTML, that colocated code sends back",
-    Kind.FLAG,
-)
-SERVICE = Option(
-    "--service",
-    "the Shared Pathways Service: its name, or host:port of its resource manager",
-    metavar="SERVICE",
-    source=Source.SERVICES,
-    aliases=("--pathways-service",),
-    default="the only one in the namespace",
-)
-QUEUE = (
-    Option("--queue", "wait in this queue of Kueue's for quota", metavar="NAME"),
-    Option("--priority", "its WorkloadPriorityClass in that queue", metavar="CLASS", default="none, which is 0"),
-)
-LOCAL = Option("--local", "use the embedded cluster on this machine", Kind.FLAG)
-JSON = Option("--json", "print the result as JSON", Kind.FLAG)
-CLUSTER = (
-    LOCAL,
-    Option("--context", "context in the kubeconfig; your file is never modified", source=Source.CONTEXTS),
-    Option("--kubeconfig", "another kubeconfig file", metavar="FILE", source=Source.FILES),
-    Option("--namespace", "Kubernetes namespace of the service", short="-n"),
-    Option("--cluster", "GKE cluster, reached without a kubeconfig; with --project and --region"),
-    Option("--project", "Google Cloud project of --cluster"),
-    Option("--region", "region or zone of --cluster"),
-    Option("--profile", "name of a profile in pathways.toml", source=Source.PROFILES),
-)
+def _option_of(spec: SettingSpec) -> Option:
+    """Return the option that sets a setting."""
+    kind = ValueKind(spec.kind)
+    return Option(
+        spec.flag,
+        f"{spec.about}; may be repeated" if kind is ValueKind.LIST else spec.about,
+        kind,
+        metavar=spec.metavar,
+        short=spec.short,
+        source=Source(spec.completion),
+        aliases=(f"--{spec.alias.replace('_', '-')}",) if spec.alias else (),
+        default=spec.shown,
+    )
+
+
+SETTING_OPTIONS: Mapping[str, Option] = {name: _option_of(spec) for name, spec in SETTINGS.items()}
+"""The options of all settings, by the setting's name."""
+CLUSTER = tuple(SETTING_OPTIONS[name] for name, spec in SETTINGS.items() if spec.of == "cluster")
 """The options that select a cluster, the same for all commands."""
+QUEUE = (SETTING_OPTIONS["queue"], SETTING_OPTIONS["priority"])
+JSON = Option("--json", "print the result as JSON", ValueKind.FLAG)
 HELP = Command(
     "help",
     "All commands, or one of them.",
     words=(Word("command", "which", source=Source.COMMANDS),),
     only=Face.NOTEBOOK,
 )
-"""What every magic has that has commands."""
+"""The command ``help`` of every magic that has commands."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathways_jupyter.base.sentences import Face
-from pathways_jupyter.commands.declaration import CLUSTER, Command, Kind, Option, Source, Word
+from pathways_jupyter.commands.declaration import CLUSTER, Command, Option, Source, ValueKind, Word
 
-_YES = Option("--yes", "hit the workers of a real cluster without asking", Kind.FLAG)
+_YES = Option("--yes", "hit the workers of a real cluster without asking", ValueKind.FLAG)
 _FOR = Option(
     "--for",
     "how long it lasts: seconds, or 30s, 2m",
@@ -13,11 +13,12 @@ _FOR = Option(
     metavar="TIME",
     default="slice-down: until its worker is back; drain-node and slow: 30 s",
 )
+_NUMBER = "the service's number of it or the session's own, such as 6 or 0 of a slice 6 (your 0)"
 _INJECT = (
     Word("fault", "which", choices=("slice-down", "drain-node", "slow"), required=True),
-    Word("slice", "the slice", source=Source.SLICES, required=True),
+    Word("slice", f"the slice: {_NUMBER}", source=Source.SLICES, required=True),
 )
-_HEAL = (Word("slice", "the slice; default: all", source=Source.SLICES),)
+_HEAL = (Word("slice", f"the slice: {_NUMBER}; default: all", source=Source.SLICES),)
 _PLACE = (
     Option("--session", "session id, or the beginning of one", metavar="ID", source=Source.SESSIONS),
     Option("--job", "slices of this PathwaysJob instead of a session's", metavar="JOB"),
@@ -27,7 +28,9 @@ COMMANDS = (
     Command(
         "elastic",
         "The elastic training run of this notebook: slices and loss over time, goodput, events; live while it runs.",
-        options=(Option("--metric", "draw this metric; may be repeated", Kind.LIST, name="metrics", metavar="NAME"),),
+        options=(
+            Option("--metric", "draw this metric; may be repeated", ValueKind.LIST, name="metrics", metavar="NAME"),
+        ),
         examples={
             "elastic": "in the cell of train_loop, above it",
             "elastic --metric loss --metric accuracy": "with two curves",
@@ -42,7 +45,7 @@ COMMANDS = (
         options=(
             _FOR,
             Option("--after", "do it after TIME, while another cell runs", metavar="TIME"),
-            Option("--at-step", "do it when a run has done so many steps", Kind.NUMBER),
+            Option("--at-step", "do it when a run has done so many steps", ValueKind.NUMBER),
             _YES,
         ),
         examples={

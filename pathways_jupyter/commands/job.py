@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathways_jupyter.base.sentences import Face
-from pathways_jupyter.commands.declaration import CLUSTER, QUEUE, Command, Kind, Option, Source, Word
+from pathways_jupyter.commands.declaration import CLUSTER, QUEUE, Command, Option, Source, ValueKind, Word
 
 _JOB = Word("name", "the job's name", required=True)
 JOB_APPLY = Command(
     "job apply",
     "Create a job from a manifest, after the cluster has checked it.",
-    words=(Word("file", "the manifest", source=Source.FILES, required=True),),
+    words=(Word("file", "the manifest", source=Source.FILES),),
     options=(
-        Option("--as-jobset", "expand the job here, for a cluster that has JobSet only", Kind.FLAG),
-        Option("--dry-run", "only have the cluster check it", Kind.FLAG),
-        Option("--wait", "follow the job until it is over; a headless one, until it runs", Kind.FLAG),
+        Option("--filename", "the manifest, as kubectl takes it", short="-f", metavar="FILE", source=Source.FILES),
+        Option("--as-jobset", "expand the job here, for a cluster that has JobSet only", ValueKind.FLAG),
+        Option("--dry-run", "only have the cluster check it", ValueKind.FLAG),
+        Option("--wait", "follow the job until it is over; a headless one, until it runs", ValueKind.FLAG),
         *QUEUE,
         *CLUSTER,
     ),
@@ -59,19 +60,19 @@ COMMANDS = (
     ),
     Command(
         "job logs",
-        "The log of a job's program, or of Pathways' programs in it.",
+        "The log of a job's program, of Pathways' programs in it, or of any other of its containers.",
         words=(
             _JOB,
             Word(
-                "program",
-                "which program's log; default: main, the job's own",
-                choices=("main", "rm", "proxy", "worker"),
+                "container",
+                "a container's name, or main (the job's program, the default), rm, proxy, worker",
+                source=Source.CONTAINERS,
             ),
             Word("slice", "slice of the worker, or SLICE-HOST", source=Source.SLICES),
         ),
         options=(
-            Option("--follow", "keep printing new lines until interrupted", Kind.FLAG, short="-f"),
-            Option("--tail", "number of last lines; default: all", Kind.NUMBER),
+            Option("--follow", "keep printing new lines until interrupted", ValueKind.FLAG, short="-f"),
+            Option("--tail", "number of last lines; default: all", ValueKind.NUMBER),
             *CLUSTER,
         ),
         examples={"job logs train -f": "the program, continuously", "job logs train worker 1-0": "a worker"},
@@ -94,7 +95,7 @@ COMMANDS = (
         "job delete",
         "Delete a job and all its pods; asks first.",
         words=(_JOB,),
-        options=(Option("--yes", "delete without asking", Kind.FLAG, short="-y"), *CLUSTER),
+        options=(Option("--yes", "delete without asking", ValueKind.FLAG, short="-y"), *CLUSTER),
         examples={"job delete train": "its logs are gone with it"},
     ),
     Command(
@@ -105,7 +106,7 @@ COMMANDS = (
             Option("--push", "push the built image to this repository", metavar="REPOSITORY"),
             Option("--base-image", "base image, with Python 3.11 or later", metavar="IMAGE"),
             Option("--folder", "directory of the build context", source=Source.FILES, default="operator-image"),
-            Option("--dry-run", "write the build context, and print the commands without running them", Kind.FLAG),
+            Option("--dry-run", "write the build context, and print the commands without running them", ValueKind.FLAG),
         ),
         examples={
             "operator image --dry-run": "look first",
@@ -121,8 +122,8 @@ COMMANDS = (
         options=(
             Option("--image", "the image that operator image builds, or any in which pathways_jupyter is installed"),
             Option("--namespace", "namespace of the operator", short="-n", default="pathways-system"),
-            Option("--replicas", "one leads, others wait", Kind.NUMBER, default="2"),
-            Option("--service-monitor", "add a ServiceMonitor for the Prometheus operator", Kind.FLAG),
+            Option("--replicas", "one leads, others wait", ValueKind.NUMBER, default="2"),
+            Option("--service-monitor", "add a ServiceMonitor for the Prometheus operator", ValueKind.FLAG),
             Option(
                 "--part",
                 "only the definition of PathwaysJob, whose deletion deletes all jobs, or all but that (operator)",

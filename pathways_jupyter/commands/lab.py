@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathways_jupyter.base.sentences import Face
-from pathways_jupyter.commands.declaration import CLUSTER, Command, Kind, Option
+from pathways_jupyter.commands.declaration import CLUSTER, Command, Option, ValueKind
 
 _NAME = Option("--name", "distinguishes several labs of yours", default="your user name")
 COMMANDS = (
@@ -16,9 +16,9 @@ COMMANDS = (
             Option("--memory", "memory of its pod, e.g. 32G", metavar="SIZE", default="as the cluster decides"),
             Option("--volume", "size of its home volume", metavar="SIZE", default="10Gi"),
             Option("--storage-class", "storage class of its home volume", default="the cluster's"),
-            Option("--port", "local port", Kind.NUMBER, default="any free one"),
+            Option("--port", "local port", ValueKind.NUMBER, default="any free one"),
             _NAME,
-            Option("--dry-run", "print what would be created, as YAML", Kind.FLAG),
+            Option("--dry-run", "print what would be created, as YAML", ValueKind.FLAG),
             *CLUSTER,
         ),
         examples={
@@ -37,7 +37,7 @@ COMMANDS = (
         "lab down",
         "End a lab; its home volume stays unless it is to be deleted.",
         options=(
-            Option("--delete-volume", "delete the home volume too, with all files in it", Kind.FLAG),
+            Option("--delete-volume", "delete the home volume too, with all files in it", ValueKind.FLAG),
             _NAME,
             *CLUSTER,
         ),

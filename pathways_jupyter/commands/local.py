@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathways_jupyter.base.sentences import Face
-from pathways_jupyter.commands.declaration import Command, Kind, Option, Source
+from pathways_jupyter.commands.declaration import SETTING_OPTIONS, Command, Option, Source, ValueKind
 
 _NAME = Option("--name", "name of the cluster, if you run several", default="local")
 COMMANDS = (
@@ -19,11 +19,21 @@ COMMANDS = (
                 default="two of tpuv6e:2x2",
             ),
             Option("--spare", "nodes for more slices, without a service: for service deploy", metavar="TYPE[=COUNT]"),
-            Option("--idle", "ends after this time without use", Kind.NUMBER, metavar="SECONDS", default="1800"),
-            Option("--port", "port of its API on 127.0.0.1", Kind.NUMBER, metavar="PORT", default="any free one"),
-            Option("--no-sidecar", "give the workers no colocated Python sidecar", Kind.FLAG),
-            Option("--fast-heal", "replace a dead worker within two seconds, without Kubernetes' back-off", Kind.FLAG),
+            Option("--idle", "ends after this time without use", ValueKind.NUMBER, metavar="SECONDS", default="1800"),
+            Option("--port", "port of its API on 127.0.0.1", ValueKind.NUMBER, metavar="PORT", default="any free one"),
+            Option("--no-sidecar", "give the workers no colocated Python sidecar", ValueKind.FLAG),
+            Option(
+                "--fast-heal", "replace a dead worker within two seconds, without Kubernetes' back-off", ValueKind.FLAG
+            ),
+            Option(
+                "--worker-start",
+                "how long each worker takes to start",
+                ValueKind.NUMBER,
+                metavar="SECONDS",
+                default="0",
+            ),
             Option("--bucket", "directory of its bucket's objects", metavar="DIRECTORY", default="removed with it"),
+            SETTING_OPTIONS["yes"],
             _NAME,
         ),
         examples={
@@ -37,8 +47,9 @@ COMMANDS = (
     Command(
         "local down",
         "Stop it and everything that runs in it.",
-        options=(_NAME,),
+        options=(Option("--yes", "do not ask whether sessions may end with it", ValueKind.FLAG, short="-y"), _NAME),
         examples={"local down": "it also ends by itself when it is not used"},
+        details="Where sessions are on it, it lists them and asks: their arrays are lost.",
         only=Face.TERMINAL,
     ),
     Command(
@@ -59,7 +70,7 @@ COMMANDS = (
     Command(
         "local restart-api",
         "Restart its API server in place; pods keep running.",
-        options=(_NAME, Option("--away", "how long it stays away", Kind.NUMBER, metavar="SECONDS", default="0")),
+        options=(_NAME, Option("--away", "how long it stays away", ValueKind.NUMBER, metavar="SECONDS", default="0")),
         examples={"local restart-api --away 10": "like an upgrade of a real cluster's control plane"},
         only=Face.TERMINAL,
     ),

@@ -1,10 +1,10 @@
-"""What the magics and the command line for many hosts take, declared as all commands are."""
+"""Options of the magics and the command line for many hosts."""
 
 from __future__ import annotations
 
-from pathways_jupyter.commands.declaration import CLUSTER, Command, Kind, Option, Source, Word
+from pathways_jupyter.commands.declaration import CLUSTER, Command, Option, Source, ValueKind, Word
 
-_FLAG, _LIST, _NUMBER = Kind.FLAG, Kind.LIST, Kind.NUMBER
+_FLAG, _LIST, _NUMBER = ValueKind.FLAG, ValueKind.LIST, ValueKind.NUMBER
 
 _PROJECT = Option("--project", "Google Cloud project", default="gcloud's")
 _ZONE = Option("--zone", "zone of the TPU VMs", default="gcloud's")
@@ -25,12 +25,16 @@ _RUN_OPTIONS = (
     Option(
         "--dir", "what is sent", name="directory", metavar="DIR", source=Source.FILES, default="the current directory"
     ),
-    Option("--exclude", "leave out, a pattern as in .gitignore; may be repeated", _LIST),
+    Option(
+        "--exclude", "leave out, a pattern as in .gitignore; may be repeated; !NAME sends what stays otherwise", _LIST
+    ),
+    Option("--dry-run", "list what would be sent, with sizes and what stays here; nothing is sent", _FLAG),
     Option("--run-name", "run directory on the hosts", name="name", metavar="NAME", default="the time"),
     Option("--use-existing-folder", "send nothing; the run directory is on the hosts", _FLAG, name="existing"),
     Option("--log-dir", "where the logs go", name="logs", metavar="DIR", source=Source.FILES, default="multihost-runs"),
     Option("--keep-going", "go on with the other hosts when one is missing or fails", _FLAG),
     Option("--detach", "return once it runs; it goes on without this machine", _FLAG),
+    Option("--free-chips", "first end your processes that hold the TPU chips of the hosts", _FLAG),
     Option("--grace", "time between SIGTERM and SIGKILL", _NUMBER, metavar="SECONDS", default="10"),
 )
 _RUN = Word("run", "name of the run, or its beginning; default: the newest", source=Source.RUNS)
@@ -44,6 +48,7 @@ COMMANDS = (
             "multihost run --hosts hosts.txt -- python3 train.py": "the hosts of a file; this directory is sent",
             "multihost run --tpu-prefix my-tpu --dir maxtext -- bash setup.sh": "TPU VMs by name",
             "multihost run --service pathways-cluster --local -- nproc": "the workers of a service, by exec",
+            "multihost run --dry-run": "what of this directory would be sent",
         },
         details="The command runs in the run directory, with SLICE and WORKER in its environment. The output of each "
         "host goes to output_slice_0000_worker_0000.txt and so on.",

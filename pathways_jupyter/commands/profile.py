@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathways_jupyter.base.sentences import Face
-from pathways_jupyter.commands.declaration import Command, Kind, Option, Source, Word
+from pathways_jupyter.commands.declaration import Command, Option, Source, ValueKind, Word
 
 _TRACE = (
     Option(
@@ -15,7 +15,7 @@ _TRACE = (
         metavar="LEVEL",
         default="the proxy's",
     ),
-    Option("--host", "what is recorded on the hosts: 0 nothing to 3 everything", Kind.NUMBER, default="2"),
+    Option("--host", "what is recorded on the hosts: 0 nothing to 3 everything", ValueKind.NUMBER, default="2"),
 )
 CELL = Command(
     "%%pathways profile",

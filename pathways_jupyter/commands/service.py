@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from pathways_jupyter.base.sentences import Face
-from pathways_jupyter.commands.declaration import CLUSTER, QUEUE, SERVICE, Command, Kind, Option, Source, Word
+from pathways_jupyter.commands.declaration import (
+    CLUSTER,
+    QUEUE,
+    SETTING_OPTIONS,
+    Command,
+    Option,
+    Source,
+    ValueKind,
+    Word,
+)
 
 USAGE_SPAN = "7d"
 _SERVICE_NAME = Word("name", "the service's name", source=Source.SERVICES, required=True)
 _FOLLOW_SECONDS = Option(
-    "--timeout", "how long to follow its start; it stays after that", Kind.NUMBER, metavar="SECONDS", default="1800"
+    "--timeout",
+    "how long to follow its start; it stays after that",
+    ValueKind.NUMBER,
+    metavar="SECONDS",
+    default="1800",
 )
 COMMANDS = (
     Command(
         "slices",
         "The service's slices: ready, starting or down, and who holds them since when.",
-        options=(SERVICE, *CLUSTER),
+        options=(SETTING_OPTIONS["service"], *CLUSTER),
         examples={
             "slices": "the connected service, or else your current context",
             "slices --context my-gke": "before connecting: what is free?",
@@ -24,13 +37,15 @@ COMMANDS = (
         "doctor",
         "Check cluster, permissions, service, versions and leftovers, with advice for each problem.",
         options=(
-            Option("--lab", "also check the permissions for pathways-jupyter lab", Kind.FLAG),
+            Option("--lab", "also check the permissions for pathways-jupyter lab", ValueKind.FLAG),
             Option(
-                "--platform", "also check the permissions for deploying services and installing the operator", Kind.FLAG
+                "--platform",
+                "also check the permissions for deploying services and installing the operator",
+                ValueKind.FLAG,
             ),
-            Option("--faults", "also check the permissions for elastic inject", Kind.FLAG),
+            Option("--faults", "also check the permissions for elastic inject", ValueKind.FLAG),
             Option("--queue", "also check this queue of Kueue's, and its quota", metavar="NAME"),
-            SERVICE,
+            SETTING_OPTIONS["service"],
             *CLUSTER,
         ),
         examples={
@@ -41,24 +56,29 @@ COMMANDS = (
         in_terminal="Exit code 1 if a problem must be fixed before a notebook can connect.",
     ),
     Command(
+        "explain",
+        "What the documentation says about an error, a line of doctor, a setting or a limit.",
+        words=(Word("topic", "its name, or words of it; default: a list of all", source=Source.TOPICS, many=True),),
+        examples={
+            "explain CapacityError": "an error, by its class",
+            "explain expired": "a word of its message leads there too",
+            "explain max_lifetime": "a setting",
+        },
+    ),
+    Command(
         "usage",
-        "Who holds how many chips, and since when; with --by, who has held how many chip-hours.",
+        "Who holds how many chips, since when, and how many chip-hours that makes.",
         options=(
             Option("--since", "how far back, such as 7d, 12h or 1h30m", metavar="SPAN", default=USAGE_SPAN),
-            Option(
-                "--by", "sum up what the operator has recorded, by user, queue, service or namespace", metavar="FIELD"
-            ),
-            Option("--all-namespaces", "all namespaces of the cluster", Kind.FLAG, short="-A"),
+            Option("--all-namespaces", "all namespaces of the cluster", ValueKind.FLAG, short="-A"),
             *CLUSTER,
         ),
         examples={
             "usage --since 12h": "the namespace of your current context",
-            "usage --since 7d --by user -A": "also of sessions that have ended",
             "usage --context my-gke -A --json": "for a script",
         },
-        details="Without --by, the sources are the proxies' Jobs and Leases, which are deleted with their sessions. "
-        "With it, the records of an operator, which are kept for 90 days, in whole hours. PathwaysJobs, whose workers "
-        "are their own, are not counted.",
+        details="The sources are the proxies' Jobs and Leases, which are deleted with their sessions: chip-hours of "
+        "the past come from Prometheus (docs/operations.md). PathwaysJobs, whose workers are their own, do not count.",
         only=Face.TERMINAL,
     ),
     Command(
@@ -76,7 +96,7 @@ COMMANDS = (
         words=(Word("name", "the new service's name", required=True),),
         options=(
             Option("--tpu", "type of its slices, such as tpuv6e:2x2", metavar="TYPE", source=Source.INSTANCES),
-            Option("--slices", "number of slices", Kind.NUMBER, default="1"),
+            Option("--slices", "number of slices", ValueKind.NUMBER, default="1"),
             Option("--gcs-bucket", "bucket and path for its scratch files", metavar="gs://..."),
             Option(
                 "--server-image",
@@ -86,31 +106,49 @@ COMMANDS = (
             ),
             Option("--sidecar-image", "image of the colocated Python sidecar", metavar="IMAGE", default="no sidecar"),
             Option(
+                "--resource-manager-options",
+                "an additional flag for the resource manager; may be repeated",
+                ValueKind.LIST,
+                metavar="--NAME=VALUE",
+            ),
+            Option(
+                "--worker-options",
+                "an additional flag for the workers; may be repeated",
+                ValueKind.LIST,
+                metavar="--NAME=VALUE",
+            ),
+            Option(
+                "--suspend-after",
+                "suspend sessions for which nothing was computed for so long, such as 4h; users may choose less",
+                metavar="TIME",
+                default="never",
+            ),
+            Option(
                 "--max-slice-restarts",
                 "how often each host of a slice may be restarted",
-                Kind.NUMBER,
+                ValueKind.NUMBER,
                 default="1000000",
             ),
             Option(
                 "--max-restarts",
                 "how often the whole service may be recreated after its head failed",
-                Kind.NUMBER,
+                ValueKind.NUMBER,
                 default="30",
             ),
             Option(
                 "--head-pool", "node pool of the resource manager; any for no choice", metavar="POOL", default="cpu-np"
             ),
             *QUEUE,
-            Option("--host-network", "run the workers on their nodes' network", Kind.FLAG),
+            Option("--host-network", "run the workers on their nodes' network", ValueKind.FLAG),
             Option(
                 "--nodes",
                 "with --host-network: an address range of the nodes, for the NetworkPolicy; may be repeated",
-                Kind.LIST,
+                ValueKind.LIST,
                 metavar="CIDR",
             ),
-            Option("--dry-run", "only print what would be created", Kind.FLAG),
-            Option("--skip-checks", "deploy whatever the checks find", Kind.FLAG),
-            Option("--no-wait", "return when it is created, without following its start", Kind.FLAG),
+            Option("--dry-run", "only print what would be created", ValueKind.FLAG),
+            Option("--skip-checks", "deploy whatever the checks find", ValueKind.FLAG),
+            Option("--no-wait", "return when it is created, without following its start", ValueKind.FLAG),
             _FOLLOW_SECONDS,
             *CLUSTER,
         ),
@@ -142,7 +180,7 @@ COMMANDS = (
         "service delete",
         "Delete a service and its NetworkPolicy; asks first, and says who still uses it.",
         words=(_SERVICE_NAME,),
-        options=(Option("--yes", "delete without asking", Kind.FLAG, short="-y"), *CLUSTER),
+        options=(Option("--yes", "delete without asking", ValueKind.FLAG, short="-y"), *CLUSTER),
         examples={"service delete team": "ends the sessions on it as well"},
     ),
     Command(
@@ -154,7 +192,7 @@ COMMANDS = (
             Option(
                 "--nodes",
                 "an address range of the cluster's nodes, from which a service's workers connect; may be repeated",
-                Kind.LIST,
+                ValueKind.LIST,
                 metavar="CIDR",
             ),
         ),

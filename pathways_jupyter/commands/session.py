@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathways_jupyter.base.sentences import Face
-from pathways_jupyter.commands.declaration import CLUSTER, SERVICE, Command, Kind, Option, Source, Word
+from pathways_jupyter.commands.declaration import CLUSTER, SETTING_OPTIONS, Command, Option, Source, ValueKind, Word
 
 COMMANDS = (
     Command(
@@ -15,9 +15,11 @@ COMMANDS = (
     ),
     Command(
         "reconnect",
-        "Replace a lost proxy by a new one.",
+        "Replace the proxy by a new one, whether it is lost or not.",
+        options=(Option("--yes", "do not ask before arrays are lost", ValueKind.FLAG, short="-y"),),
         examples={"reconnect": "the same service and slices as before"},
-        details="An Interrupt stops it: the session stays, without a proxy, and can be reconnected again.",
+        details="A new proxy has none of the arrays: where the old one works and has some, it asks first. "
+        "An Interrupt stops it: the session stays, without a proxy, and can be reconnected again.",
         only=Face.NOTEBOOK,
     ),
     Command(
@@ -45,15 +47,15 @@ COMMANDS = (
             ),
             Word(
                 "slice",
-                "slice of the worker, or SLICE-HOST such as 1-0 on slices of several hosts",
+                "the service's number of the worker's slice, or SLICE-HOST such as 1-0; default: the session's first",
                 source=Source.SLICES,
             ),
         ),
         options=(
-            Option("--follow", "keep printing new lines until interrupted", Kind.FLAG, short="-f"),
-            Option("--tail", "number of last lines; default: 100", Kind.NUMBER),
+            Option("--follow", "keep printing new lines until interrupted", ValueKind.FLAG, short="-f"),
+            Option("--tail", "number of last lines; default: 100", ValueKind.NUMBER),
             Option("--session", "session id, or the beginning of one", metavar="ID", source=Source.SESSIONS),
-            SERVICE,
+            SETTING_OPTIONS["service"],
             *CLUSTER,
         ),
         examples={
@@ -79,14 +81,14 @@ COMMANDS = (
     Command(
         "env",
         "The environment variables by which %%bash, !python and other processes share this session.",
-        options=(Option("--set", "set them for every process that this notebook starts from now on", Kind.FLAG),),
+        options=(Option("--set", "set them for every process that this notebook starts from now on", ValueKind.FLAG),),
         examples={"env": "to copy into a terminal", "env --set": "then: !python train.py"},
         only=Face.NOTEBOOK,
     ),
     Command(
         "clean",
         "Remove proxies whose owner is gone, and files of sessions that ended.",
-        options=(Option("--dry-run", "only list what would be removed", Kind.FLAG), *CLUSTER),
+        options=(Option("--dry-run", "only list what would be removed", ValueKind.FLAG), *CLUSTER),
         examples={"clean --dry-run": "look first"},
         details="A proxy counts as abandoned once its Lease has expired; live sessions are never touched.",
         in_terminal="Exit code 1 if something could not be removed.",

@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pathways_jupyter.base.sentences import Face
-from pathways_jupyter.commands import accept, colocated, elastic, job, lab, local, multihost, profile, service, session
+from pathways_jupyter.commands import (
+    accept,
+    colocated,
+    elastic,
+    job,
+    lab,
+    local,
+    multihost,
+    profile,
+    saved,
+    service,
+    session,
+)
 from pathways_jupyter.commands.connect import CONNECT
 from pathways_jupyter.commands.declaration import HELP, Command
 
 _ALL = (
     CONNECT,
     *session.COMMANDS,
+    *saved.COMMANDS,
     *service.COMMANDS,
     *job.COMMANDS,
     *elastic.COMMANDS,
@@ -27,6 +40,8 @@ MAGIC: Mapping[str, Command] = {each.name: each for each in _ALL if each.only is
 """The commands of ``%pathways``; a name of two words is a command of a group."""
 TERMINAL: Mapping[str, Command] = {each.name: each for each in _ALL if each.only is not Face.NOTEBOOK}
 """The commands of ``pathways-jupyter`` that are made from their declarations; others have a module in ``cli``."""
+CELLS = (colocated.CELL, job.CELL, multihost.CELL, profile.CELL)
+"""The cell magics."""
 GROUPS: Mapping[str, str] = {
     "local": "The embedded cluster on this machine: up, down, status, kubeconfig.\n\nA Kubernetes API, pods as "
     "processes, and a Pathways for CPUs.",
@@ -38,6 +53,7 @@ GROUPS: Mapping[str, str] = {
     "cluster without this machine.",
     "elastic": "Faults on purpose in the slices of a session or a job: inject, heal.\n\nSlices are taken down or made "
     "slow, or their nodes drained.",
+    "saved": "Variables that notebooks have saved with their arrays: list them, delete one.",
     "profile": "What a session's chips do: trace them for some seconds, show a trace again.",
     "multihost": "Run a command on many hosts: TPU VMs, a list of hosts, pods.\n\nContent is sent once, logs come "
     "back, nothing is left running. The flags in capitals are those of multihost_runner.py: pathways-jupyter multihost "
@@ -46,4 +62,4 @@ GROUPS: Mapping[str, str] = {
     "manifests": "Manifests for kubectl: roles.",
     "sidecar": "Build the image that runs %%colocated cells on TPU hosts.",
 }
-"""What the groups of ``pathways-jupyter`` are about: a line for the list of all commands, then more for their help."""
+"""Subjects of the groups of ``pathways-jupyter``: a line for the list of all commands, then more for their help."""

@@ -30,7 +30,9 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
     def colocated(self, line: str, cell: str | None = None) -> Any:
         """Run a cell on TPU hosts; see ``%%colocated --help``."""
         if cell is None:
-            return parser.run(line, LINE, "%colocated", lambda command, values: _COMMANDS[command](values), cell=CELL)
+            return parser.run(
+                line, LINE, "%colocated", lambda command, values: _COMMANDS[command](values), cells=[CELL]
+            )
         # `--in x, y` is one list.
         return parser.run_cell(_SPACED_COMMA.sub(",", line), CELL, lambda values: self._cell(values, cell))
 
@@ -43,7 +45,7 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         if absent:
             raise ConfigError(f"--in names {', '.join(absent)}, which this notebook does not have.")
         quiet = bool(values.get("quiet"))
-        follower = live_output.Follower(_write) if not quiet and not values.get("collapse") else None
+        follower = live_output.LogFollower(_write) if not quiet and not values.get("collapse") else None
 
         def shown(result: CallResult) -> None:
             already = follower.shown if follower else {}
@@ -155,27 +157,25 @@ def _restart(values: Mapping[str, Any]) -> View:
 
 
 def _hosts(values: Mapping[str, Any]) -> View:
+    from pathways_jupyter.colocated.errors import name_hosts
     from pathways_jupyter.colocated.host import choose, hosts
     from pathways_jupyter.colocated.memory import MEMORY
+    from pathways_jupyter.render.parts import remarks, table
+    from pathways_jupyter.render.view import drawn
+    from pathways_jupyter.session.kernel import process
 
     chosen = choose(hosts(), slices=values.get("slices"), hosts=values.get("hosts"))
-    known = MEMORY.facts(chosen, fresh=True)
-    rows = [
-        (
-            str(host.index),
-            str(host.slice),
-            str(len(host.chips)),
-            f"{facts.hostname} ({facts.pid})",
-            facts.directory,
-            f"Python {facts.versions['python']}, JAX {facts.versions['jax']}",
-            facts.executable,
-        )
-        for host in chosen
-        for facts in (known[host.index],)
-    ]
-    return _table(
-        known, ("host", "slice", "chips", "name (process)", "directory", "versions", "Python"), rows, empty=""
-    )
+    known, slices = MEMORY.facts(chosen, fresh=True), process.slice_numbers()
+    rows, programs = [], dict[str, list[int]]()
+    for host in chosen:
+        facts = known[host.index]
+        number = slices.get(host.slice, str(host.slice))
+        rows.append((str(host.index), number, str(len(host.chips)), f"{facts.hostname} ({facts.pid})", facts.directory))
+        program = f"Python {facts.versions['python']}, JAX {facts.versions['jax']}: {facts.executable}"
+        programs.setdefault(program, []).append(host.index)
+    # Most often the same on all.
+    notes = [f"{name_hosts(indices)}: {program}" for program, indices in programs.items()]
+    return drawn(known, table(("host", "slice", "chips", "name (process)", "directory"), rows), remarks(notes))
 
 
 _COMMANDS: Mapping[str, Callable[[Mapping[str, Any]], View | None]] = {

@@ -15,12 +15,12 @@ from typing import Any
 from pathways_jupyter.actions import completion_values
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import PathwaysError
-from pathways_jupyter.commands.declaration import Command, Kind, Option, Source, group, split
+from pathways_jupyter.commands.declaration import Command, Option, Source, ValueKind, group, split
 from pathways_jupyter.session.kernel import process
 
 
 def complete(text: str, commands: Mapping[str, Command]) -> tuple[str, list[str]]:
-    """What may follow `text`, the part of the line before the cursor and after the magic's name.
+    """Return what may follow `text`, the part of the line before the cursor and after the magic's name.
 
     Returns:
       The fragment that would be replaced, and what may replace it.
@@ -55,16 +55,16 @@ def complete(text: str, commands: Mapping[str, Command]) -> tuple[str, list[str]
         else:
             offered = list(word.choices) or _values(word.source, fragment, words)[1]
     used = {word.partition("=")[0] for word in words}
-    flags = [each.flag for each in command.options if each.kind is Kind.LIST or not {each.flag, each.short} & used]
+    flags = [each.flag for each in command.options if each.kind is ValueKind.LIST or not {each.flag, each.short} & used]
     # A command may have the name of its group.
     members = group(name, commands) if len(words) == 1 else ()
     return fragment, _beginning(fragment, [*offered, *members, *flags, "--help"])
 
 
 def _option_of_value(command: Command, before: str) -> Option | None:
-    """The option whose value follows the word `before`."""
+    """Return the option whose value follows the word `before`."""
     option = _option(command, before)
-    return None if option is None or option.kind in {Kind.FLAG, Kind.SECONDS} else option
+    return None if option is None or option.kind in {ValueKind.FLAG, ValueKind.SECONDS} else option
 
 
 def _option(command: Command, word: str) -> Option | None:
@@ -148,7 +148,7 @@ _ASSIGNMENT = re.compile(r"^[\w.,\s]+=\s*(?=%)")
 
 
 def matcher(magic: str, commands: Mapping[str, Command]) -> Any:
-    """A matcher for IPython's completer that completes lines beginning with `magic`, e.g. ``%pathways``."""
+    """Return a matcher for IPython's completer that completes lines beginning with `magic`, e.g. ``%pathways``."""
     from IPython.core.completer import SimpleCompletion, context_matcher
 
     # A cell magic is the only command of its line, which does not name it again.

@@ -14,7 +14,7 @@ from pathways_jupyter.base.text import parse_seconds, parse_whole_number
 from pathways_jupyter.elastic import export as exporting
 from pathways_jupyter.elastic import fault_targets
 from pathways_jupyter.elastic import record as records
-from pathways_jupyter.magics.notebook_session import Connection
+from pathways_jupyter.magics.notebook_session import NotebookSession
 from pathways_jupyter.render import elastic as picture
 from pathways_jupyter.render.view import View, said
 
@@ -22,8 +22,8 @@ _POLL_SECONDS = 0.02
 """Interval at which a fault checks whether its step has been reached."""
 
 
-def show(connection: Connection, values: Values) -> Any:
-    """The training run of this notebook; live in a kernel."""
+def show(connection: NotebookSession, values: Values) -> Any:
+    """Show the training run of this notebook; live in a kernel."""
     metrics = values.get("metrics") or ()
     if connection.screen.in_place:
         from pathways_jupyter.widgets.elastic import ElasticPanel
@@ -32,7 +32,7 @@ def show(connection: Connection, values: Values) -> Any:
     return picture.view(records.shown(), metrics)
 
 
-def inject(connection: Connection, values: Values) -> View:
+def inject(connection: NotebookSession, values: Values) -> View:
     """Inject a fault into this session, now or later."""
     target = fault_targets.of_record(connection.need().record)
     delay = parse_seconds("--after", values.get("after", 0.0))
@@ -54,7 +54,7 @@ def inject(connection: Connection, values: Values) -> View:
         try:
             connection.notify([str(fault())])
         except PathwaysError as error:
-            connection.notify([str(error), error.hint])
+            connection.notify([str(error), error.advice(error.face)])
 
     # A daemon, so that a kernel that ends does not wait for it.
     threading.Thread(target=later, name="elastic-fault", daemon=True).start()
@@ -62,12 +62,12 @@ def inject(connection: Connection, values: Values) -> View:
     return said(f"{values.get('fault')} will be injected {when}.")
 
 
-def heal(connection: Connection, values: Values) -> View:
+def heal(connection: NotebookSession, values: Values) -> View:
     """End the faults of a slice, or of all."""
     return actions.end_faults(fault_targets.of_record(connection.need().record), values.get("slice"))
 
 
-def export(connection: Connection, values: Values) -> View:
+def export(connection: NotebookSession, values: Values) -> View:
     """Write the run to a file."""
     shown = records.shown()
     if shown is None:

@@ -36,7 +36,7 @@ _DISPLAYS = {
     ("pathways_jupyter.session.kernel.session", "Session"): _display_session,
     ("pathways_jupyter.profile.summary", "Summary"): _display_profile,
 }
-"""How objects of a class are displayed; by its name, as importing it takes long."""
+"""Displays of objects by the name of their class, as importing it takes long."""
 
 
 class _Extension:
@@ -83,7 +83,8 @@ def _prepare() -> None:
     with contextlib.suppress(PathwaysError, OSError):
         from pathways_jupyter.session.kernel import spawn
 
-        spawn.prepare()
+        # The user may have been faster.
+        spawn.prepare(first=True)
 
 
 def load(shell: Any) -> _Extension:

@@ -12,22 +12,24 @@ from typing import Any
 
 from pathways_jupyter.actions import action_of, cluster, profile
 from pathways_jupyter.actions.shell import Values
+from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import ConfigError, SessionError
 from pathways_jupyter.base.events import SessionState
-from pathways_jupyter.magics import elastic
-from pathways_jupyter.magics.notebook_session import Connection
+from pathways_jupyter.base.text import count, size
+from pathways_jupyter.magics import elastic, saved
+from pathways_jupyter.magics.notebook_session import NotebookSession
 from pathways_jupyter.magics.waiting import Waiting
 from pathways_jupyter.render import array_notes, environment
 from pathways_jupyter.render import sessions as sessions_picture
 from pathways_jupyter.render.view import View, said
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.kernel import process, session
-from pathways_jupyter.session.kernel.attempt import ConnectionAttempt, interrupted
+from pathways_jupyter.session.kernel.attempt import ConnectionAttempt, give_up
 from pathways_jupyter.session.kernel.session import Session
 from pathways_jupyter.widgets.live import Place
 
 
-def run(connection: Connection, command: str, values: Values) -> Any:
+def run(connection: NotebookSession, command: str, values: Values) -> Any:
     """Run a command of ``%pathways``, and return what to show."""
     if command in _COMMANDS:
         return _COMMANDS[command](connection, values)
@@ -35,7 +37,7 @@ def run(connection: Connection, command: str, values: Values) -> Any:
     return result if result is None or not connection.screen.in_place else _live(connection, command, values, result)
 
 
-def _live(connection: Connection, command: str, values: Values, view: View) -> Any:
+def _live(connection: NotebookSession, command: str, values: Values, view: View) -> Any:
     """Return the picture that goes on to follow what `view` shows, where there is one."""
     if command == "job show":
         from pathways_jupyter.widgets.job import JobPanel
@@ -50,7 +52,7 @@ def _live(connection: Connection, command: str, values: Values, view: View) -> A
     return view
 
 
-def connect(connection: Connection, values: Values, place: Place | None = None) -> View | None:
+def connect(connection: NotebookSession, values: Values, place: Place | None = None) -> View | None:
     """Start a session and point JAX at it; its card is drawn in `place`, by default below the cell.
 
     Where this notebook has such a session already, because the cell is run again, show that one.
@@ -60,13 +62,18 @@ def connect(connection: Connection, values: Values, place: Place | None = None) 
     if current is not None:
         there = current.config
         if requested.local and there.local:
-            # As cluster.locate() has filled it in.
+            # As cluster.Located has filled it in.
             instances = requested.instances or there.instances
             requested = dataclasses.replace(
                 requested, instances=instances, kubeconfig=there.kubeconfig, context=there.context
             )
         if current.has_devices and requested == there:
-            return status(connection, values)
+            if not connection.screen.in_place:
+                return status(connection, values)
+            connection.settle()
+            connection.move(place or connection.screen.place())
+            connection.draw()
+            return None
         raise SessionError(
             f"This notebook is connected already (session {current.id}).",
             hint="%pathways disconnect ends it; %pathways reconnect gets a new proxy.",
@@ -76,21 +83,34 @@ def connect(connection: Connection, values: Values, place: Place | None = None) 
             attempt = waiting.connect(requested, process.variables())
     except KeyboardInterrupt as error:
         if process.session() is None:
-            raise SessionError(interrupted(error)) from None
+            raise SessionError(give_up(error)) from None
         # It came when all was done: the session is fine, only the rest of the cell is lost.
         raise KeyboardInterrupt() from None
     _show(connection, attempt, waiting.place)
     return None
 
 
-def reconnect(connection: Connection, values: Values, place: Place | None = None) -> None:
-    """Replace the proxy of this notebook's session; arguments as for :func:`connect`."""
+def reconnect(connection: NotebookSession, values: Values, place: Place | None = None) -> View | None:
+    """Replace the proxy of this notebook's session, after a question if that costs arrays; `place` as for connect."""
     current = connection.need()
+    attempt = session.restart(current, process.variables())
+    if current.has_devices and not values.get("yes") and (lost := cost(current)):
+        question = f"Session {current.id} works. A new proxy costs its {lost} on TPUs. Reconnect?"
+        if not connection.screen.confirm(question):
+            return said("Not reconnected.")
+    _renew(connection, current, attempt, place)
+    return None
+
+
+def _renew(
+    connection: NotebookSession, current: Session, attempt: ConnectionAttempt[Session], place: Place | None = None
+) -> None:
+    """Show how a session gets its new proxy, and then its card."""
     try:
         with Waiting(connection.screen, place) as waiting:
-            if current.config.local and current.state is SessionState.LOST:
+            if current.config.local and current.state in {SessionState.LOST, SessionState.SUSPENDED}:
                 waiting.enter(cluster.embedded_stage(current.config))
-            attempt = waiting.through(session.restart(current, process.variables()))
+            waiting.through(attempt)
     except KeyboardInterrupt:
         connection.draw()
         # Where all was done, only the rest of the cell is lost.
@@ -98,7 +118,31 @@ def reconnect(connection: Connection, values: Values, place: Place | None = None
     _show(connection, attempt, waiting.place)
 
 
-def disconnect(connection: Connection, values: Values) -> View:
+def resume(connection: NotebookSession, values: Values) -> View:
+    """Get a new proxy for a suspended session, and put its arrays back."""
+    current, yes = connection.need(), bool(values.get("yes"))
+    if connection.resumed and not current.is_suspended:
+        # Before this cell, since the sidebar has connected it again.
+        return said(connection.resumed)
+    config = session.to_resume(current, tpu=values.get("tpu"), wait=values.get("wait"))
+    if (unfit := current.misfits(config)) and not yes:
+        number = count(sum(config.instances.values()), "slice")
+        question = f"These arrays cannot be on {number}, and stay saved: {'; '.join(unfit)}. Resume without them?"
+        if not connection.screen.confirm(question):
+            return said("Not resumed.")
+        yes = True
+    if not current.has_slices_of(config):
+        _renew(connection, current, session.restart(current, {}, config))
+    return said(connection.restore(yes=yes))
+
+
+def cost(current: Session | None) -> str:
+    """Return the arrays that `current` has on the TPUs, in words: ``3 arrays (1.2 GB)``; empty if it has none."""
+    arrays = current.count_arrays() if current is not None and current.has_devices else {"count": 0}
+    return f"{count(arrays['count'], 'array')} ({size(arrays['bytes'])})" if arrays["count"] else ""
+
+
+def disconnect(connection: NotebookSession, values: Values) -> View:
     """End this notebook's session."""
     current = connection.need()
     slice_maps = sys.modules.get("pathways_jupyter.widgets.slices")
@@ -117,8 +161,8 @@ def disconnect(connection: Connection, values: Values) -> View:
     return array_notes.disconnected(current.id, ended.unusable, ended.left)
 
 
-def status(connection: Connection, values: Values) -> View:
-    """This notebook's session."""
+def status(connection: NotebookSession, values: Values) -> View:
+    """Return this notebook's session."""
     current = process.session()
     if current is None:
         return sessions_picture.no_session()
@@ -130,7 +174,7 @@ def status(connection: Connection, values: Values) -> View:
     return connection.card(record)
 
 
-def panel(connection: Connection, values: Values) -> Any:
+def panel(connection: NotebookSession, values: Values) -> Any:
     """Buttons that do what connect, reconnect and disconnect do, below the session's card."""
     if not connection.screen.in_place:
         raise ConfigError("A panel needs a notebook.", hint="In a terminal: %pathways connect --help.")
@@ -138,19 +182,40 @@ def panel(connection: Connection, values: Values) -> Any:
 
     place = connection.screen.place()
 
+    @interrupts.defer_sigint()
     def act(command: str, given: Values) -> View | None:
         if command == "disconnect":
             connection.move(place)
             return disconnect(connection, given)
-        (connect if command == "connect" else reconnect)(connection, given, place)
-        return None
+        if command == "connect":
+            return connect(connection, given, place)
+        # The panel has asked.
+        return reconnect(connection, {"yes": True}, place)
 
-    return Panel(place, lambda: status(connection, {}), act, lambda: process.session() is not None)
+    def draw() -> None:
+        if process.session() is None:
+            place.draw(sessions_picture.no_session())
+        else:
+            connection.move(place)
+            connection.draw()
+
+    return Panel(
+        place,
+        draw,
+        act,
+        lambda: process.session() is not None,
+        lambda: cost(process.session()),
+    )
 
 
-def events(connection: Connection, values: Values) -> Any:
-    """The past and future events of this notebook's session."""
-    session = connection.need()
+def events(connection: NotebookSession, values: Values) -> Any:
+    """Show past and future events of this notebook's session; once it has ended, the past ones of the last."""
+    session = connection.latest
+    if process.session() is None:
+        from pathways_jupyter.render import events as picture
+
+        connection.screen.say(f"This notebook is not connected. Its last session was {session.id}.")
+        return picture.view(session.events(), note="The session has ended.")
     if not connection.screen.in_place:
         from pathways_jupyter.render import events as picture
 
@@ -160,13 +225,13 @@ def events(connection: Connection, values: Values) -> Any:
     return Timeline(connection.shell, session)
 
 
-def env(connection: Connection, values: Values) -> View:
-    """The variables by which other processes share this session."""
+def env(connection: NotebookSession, values: Values) -> View:
+    """Return the variables by which other processes share this session."""
     current, share = connection.need(), bool(values.get("set"))
     return environment.view(current.environment(share=share), shared=share, embedded=current.is_embedded)
 
 
-def profile_start(connection: Connection, values: Values) -> View:
+def profile_start(connection: NotebookSession, values: Values) -> View:
     """Start a trace of this session's chips."""
     trace = profile.of_session(connection.need(), values)
     if connection.trace is not None:
@@ -176,7 +241,7 @@ def profile_start(connection: Connection, values: Values) -> View:
     return said("The chips are traced from now on; %pathways profile stop shows what they did.")
 
 
-def profile_stop(connection: Connection, values: Values) -> None:
+def profile_stop(connection: NotebookSession, values: Values) -> None:
     """Stop the trace, and show it."""
     trace, connection.trace = connection.trace, None
     if trace is None:
@@ -184,7 +249,7 @@ def profile_stop(connection: Connection, values: Values) -> None:
     profile.finish(connection.screen, trace)
 
 
-def _show(connection: Connection, attempt: ConnectionAttempt[Session], place: Place | None) -> None:
+def _show(connection: NotebookSession, attempt: ConnectionAttempt[Session], place: Place | None) -> None:
     """Show the session that `attempt` has connected, and what happened to the user's arrays."""
     connection.watch(attempt.session, place)
     if place is None:
@@ -196,7 +261,7 @@ def _show(connection: Connection, attempt: ConnectionAttempt[Session], place: Pl
         connection.notify(lines)
 
 
-_COMMANDS: Mapping[str, Callable[[Connection, Values], Any]] = {
+_COMMANDS: Mapping[str, Callable[[NotebookSession, Values], Any]] = {
     "connect": connect,
     "disconnect": disconnect,
     "reconnect": reconnect,
@@ -206,9 +271,13 @@ _COMMANDS: Mapping[str, Callable[[Connection, Values], Any]] = {
     "env": env,
     "profile start": profile_start,
     "profile stop": profile_stop,
+    "suspend": saved.suspend,
+    "resume": resume,
+    "save": saved.save,
+    "load": saved.load,
     "elastic": elastic.show,
     "elastic inject": elastic.inject,
     "elastic heal": elastic.heal,
     "elastic export": elastic.export,
 }
-"""What acts on the notebook itself."""
+"""Commands that act on the notebook itself."""

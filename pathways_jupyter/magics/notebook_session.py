@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.actions.shell import not_connected
+from pathways_jupyter.base import interrupts
+from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.kube.clock import boot_seconds
 from pathways_jupyter.magics.notices import Notices
 from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.render.view import View
@@ -16,24 +20,33 @@ if TYPE_CHECKING:
     from pathways_jupyter.session.kernel.trace import Trace
     from pathways_jupyter.session.registry import SessionRecord
 
+_CONNECTION = "IFRT proxy server"
+"""Contained in JAX's errors about a proxy that it cannot reach."""
 
-class Connection:
+
+class NotebookSession:
     """The session of one shell, with its card and notices.
 
     Attributes:
       trace: The trace that is being taken, between ``profile start`` and ``profile stop``; it ends with its proxy.
+      resumed: What was said of the arrays that came back since the cell began; empty if none did.
     """
 
     def __init__(self, shell: Any) -> None:
         self.shell = shell
         self.screen = Screen(shell)
         self.trace: Trace | None = None
+        self.resumed = ""
         self._card: Place | None = None
+        # What the card shows, and since when.
+        self._shown: tuple[SessionRecord, float] | None = None
         self._watched: Any = None
         self._notices: Notices | None = None
         self._devices: dict[int, list[str]] = {}
         self._announced = 0
         self._cells = 0
+        # None while one runs.
+        self._cell_ended: float | None = None
 
     def need(self) -> Any:
         """Return the session of this process.
@@ -43,26 +56,36 @@ class Connection:
         """
         session = process.session()
         if session is None:
-            raise SessionError(
-                "This notebook is not connected.", hint="%pathways connect --help shows how; --local needs no cluster."
-            )
+            raise not_connected()
         return session
+
+    @property
+    def latest(self) -> Any:
+        """The session of this process; the last one while there is none.
+
+        Raises:
+          SessionError: There has been none.
+        """
+        return process.session() or self._watched or self.need()
 
     def watch(self, session: Any, card: Place | None = None) -> None:
         """Show what happens to `session` from now on, and keep its card up to date."""
         self.trace = None
-        self._card = card or self._card
+        if card is not None:
+            self.move(card)
         self._devices = _device_kinds(session)
         if self._notices is not None:
             # After a reconnect in a cell the supervisor may be another one, whose events its thread does not get.
             again = (event for event in reversed(session.events()) if "generation" in event.data)
             self._notices.close(next(again, None) if session is self._watched else None)
+        if self.screen.in_place:
+            session.suspend_when_idle(self._idle_seconds, self._suspend_soon)
         self._watched = session
         self._announced = session.event_count
         self._notices = Notices(session.follow(self._announced), self.screen, self.draw, lambda: self._cells)
 
     def card(self, record: SessionRecord | None = None) -> View:
-        """The session's state and latest events: by `record`, or as last known, without asking its supervisor."""
+        """Return the session's state and latest events: by `record`, or as last known, without a request."""
         return card_of(self._watched, self._devices, record=record)
 
     def draw(self) -> None:
@@ -71,15 +94,51 @@ class Connection:
         Events since the connection are left out: notices show them, below the cell that ran at the time.
         """
         if self._card is not None:
-            self._card.draw(card_of(self._watched, self._devices, listed=self._announced))
+            record = self._watched.record
+            self._shown = record, time.time()
+            self._card.draw(card_of(self._watched, self._devices, record=record, listed=self._announced, live=True))
 
     def move(self, place: Place) -> None:
-        """Draw the session's card in `place` from now on."""
-        self._card = place
+        """Draw the session's card in `place` from now on; where it was, it stays as it was last."""
+        before, self._card = self._card, place
+        if before is not None and before is not place and self._shown is not None:
+            record, at = self._shown
+            before.draw(card_of(self._watched, self._devices, record=record, listed=self._announced, at=at))
 
     def begin_cell(self) -> None:
         """Note that another cell begins, so that later notices appear below it."""
         self._cells += 1
+        self._cell_ended = None
+        self.resumed = ""
+
+    def end_cell(self) -> None:
+        """Note that the cell has ended, and show the notices that were kept back while it ran."""
+        self._cell_ended = boot_seconds()
+        if self._notices is not None:
+            self._notices.flush()
+
+    def _idle_seconds(self) -> float:
+        return 0.0 if self._cell_ended is None else boot_seconds() - self._cell_ended
+
+    def _suspend_soon(self) -> bool:
+        # On the thread that runs cells, before the next one.
+        self.shell.kernel.io_loop.add_callback(self._suspend)
+        return True
+
+    @interrupts.count_sigint()
+    def _suspend(self) -> None:
+        """Suspend because nothing was computed for long; what cannot be kept keeps the session."""
+        session = process.session()
+        if session is None or self._cell_ended is None:
+            return
+        try:
+            suspension = session.suspend()
+        except (PathwaysError, KeyboardInterrupt) as error:
+            why = error if isinstance(error, PathwaysError) else "It was interrupted."
+            self.notify([f"Nothing was computed for long, but the session is not suspended. {why}"])
+            return
+        self.draw()
+        self.notify([f"Nothing was computed for long: {suspension} saved, the slices are free. %pathways resume."])
 
     def settle(self) -> None:
         """Before a cell: apply changes made to the session from outside, so that the cell finds JAX consistent."""
@@ -95,14 +154,34 @@ class Connection:
 
         lines = array_notes.switched(switched.unusable, switched.left)
         what = "The session was ended from outside; JAX is as it was before."
-        if session.state == "lost":
+        if session.state in ("lost", "suspended"):
             # A notice reported the loss when it happened.
             what = ""
         elif process.session() is session:
             what = "JAX uses the new proxy of the session now."
             self.watch(session)
+            if session.is_suspended:
+                # A session that has a proxy and not its arrays would surprise the cell.
+                what = self._restored()
         if what or lines:
             self.notify([what, *lines])
+
+    def _restored(self) -> str:
+        try:
+            return self.restore()
+        except (PathwaysError, KeyboardInterrupt) as error:
+            why = "this was interrupted" if isinstance(error, KeyboardInterrupt) else error
+            return f"The arrays of the suspended session are not back: {why} %pathways resume brings them back."
+
+    def restore(self, *, yes: bool = False) -> str:
+        """Put the arrays of a suspended session, which has a new proxy, where they were; return what to say."""
+        from pathways_jupyter.magics.waiting import reported
+
+        with reported(self.screen, "Resuming", "Not resumed", "Resumed") as report:
+            suspension = self.need().restore(yes=yes, report=report)
+        left = f" Not restored: {suspension.left}." if suspension.left else ""
+        self.resumed = f"Resumed: {suspension} are where they were.{left}"
+        return self.resumed
 
     def notify(self, lines: Sequence[str]) -> None:
         """Show lines as warnings; empty lines are left out."""
@@ -110,11 +189,23 @@ class Connection:
 
         self.screen.show(array_notes.notes([line for line in lines if line]))
 
-    def explain_loss(self) -> None:
-        """After a cell failed with an error of JAX because the proxy is gone: show the cause and the next step."""
+    def explain_loss(self, error: str) -> None:
+        """After a cell failed with an error of JAX because a proxy is gone: show the cause and the next step."""
         session = process.session()
+        if session is not None and session.is_suspended:
+            self.notify(["The session is suspended; %pathways resume brings its arrays back."])
+            return
         if session is not None and session.state == "lost":
             self.notify(["The proxy is lost. %pathways reconnect gets a new one, %pathways disconnect puts JAX back."])
+            return
+        from pathways_jupyter.render import array_notes
+        from pathways_jupyter.session.kernel.user_arrays import lost_arrays
+
+        if lines := array_notes.lost(lost_arrays(process.variables(), error)):
+            self.notify(lines)
+        elif _CONNECTION in error and session is not None:
+            what = "JAX has lost its connection to the proxy, or these devices are those of an earlier one."
+            self.notify([what, "%pathways status shows the session, %pathways reconnect gets a new proxy."])
 
     def explain_elsewhere(self) -> None:
         """After a cell failed because an array is on a device from before the session: name the arrays and the fix."""
@@ -128,11 +219,6 @@ class Connection:
         if lines:
             self.notify(lines)
 
-    def flush(self) -> None:
-        """After a cell: show the notices that were kept back while it ran."""
-        if self._notices is not None:
-            self._notices.flush()
-
 
 def card_of(
     session: Any,
@@ -140,18 +226,22 @@ def card_of(
     *,
     record: SessionRecord | None = None,
     listed: int | None = None,
+    at: float | None = None,
+    live: bool = False,
 ) -> View:
-    """The card of `session` from what this process knows, without a request to the supervisor.
+    """Return the card of `session` from what this process knows, without a request to the supervisor.
 
     Args:
       devices: Kinds of its devices by slice; by default taken from JAX, which only the main thread may do.
       record: What its supervisor has just answered.
       listed: Show only news among this many first events; by default the latest news of all events.
+      at: When `record` was true; by default now.
+      live: Whether the card is drawn again when something changes.
     """
     from pathways_jupyter.render import sessions as picture
 
     devices = _device_kinds(session) if devices is None else devices
-    return picture.card(record or session.record, devices, session.events(), listed=listed)
+    return picture.card(record or session.record, devices, session.events(), listed=listed, at=at, live=live)
 
 
 def _device_kinds(session: Any) -> dict[int, list[str]]:

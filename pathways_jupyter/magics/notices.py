@@ -136,7 +136,7 @@ class Notices:
             notice.draw()
 
     def _current(self) -> _Notice:
-        """The notice of the cell that runs, or ran last."""
+        """Return the notice of the cell that runs, or ran last."""
         cell = self._cell()
         if self._latest is None or (self._latest.cell != cell and self._screen.in_place):
             self._latest = _Notice(cell, self._screen.place() if self._screen.in_place else None)
@@ -175,6 +175,6 @@ def _is_interrupted(event: Event) -> bool:
 
 
 def _is_reported_by_a_call(event: Event) -> bool:
-    """Whether a call on the hosts ends because of this event, so that its error reports it."""
+    """Return whether a call on the hosts ends because of this event, so that its error reports it."""
     loss = sys.modules.get("pathways_jupyter.colocated.loss")
     return loss is not None and loss.is_reported(event)

@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.commands.declaration import HELP, Command, Kind, Option, group, split
+from pathways_jupyter.commands.declaration import HELP, Command, Option, ValueKind, group, split
 from pathways_jupyter.magics.screen import shown
 
 _MOST_LISTED = 12
@@ -27,7 +28,7 @@ _HELP_FLAGS = {"-h", "--help"}
 
 
 @dataclass(frozen=True)
-class Call:
+class ParsedLine:
     """A parsed line.
 
     Attributes:
@@ -45,22 +46,25 @@ def run(
     program: str,
     act: Callable[[str, Mapping[str, Any]], Any],
     *,
-    cell: Command | None = None,
+    cells: Sequence[Command] = (),
 ) -> Any:
     """Run a magic's line, or show the help that it asks for; return what the cell shows.
+
+    Interrupts are counted meanwhile, as commands print: one that no wait has raised is raised when the command ends.
 
     Args:
       commands: Those that the line may name.
       program: The magic, for help.
       act: Runs the command of a name, with the values of its options and words.
-      cell: The cell magic of the same name, whose help comes first in that of all commands.
+      cells: The cell magics that are listed with the commands.
 
     Raises:
       ConfigError: The line cannot be parsed; nothing was done.
     """
     call = parse(line, commands)
     if call.command is not HELP:
-        return shown(act(call.command.name, call.values))
+        with interrupts.defer_sigint():
+            return shown(act(call.command.name, call.values))
     from pathways_jupyter.render import help as picture
 
     name = call.values.get("command", "")
@@ -69,7 +73,10 @@ def run(
     members = {each: about for each, about in commands.items() if name and each.startswith(f"{name} ")}
     if name and not members:
         raise _unknown(name, commands)
-    return shown(picture.overview(members or commands, program, cell=None if name else cell))
+    # The one that is called as the magic or the group is, with one more %.
+    own = next((each for each in cells if each.name in {f"%{program}", f"%{program} {name}"}), None)
+    listed = [each for each in cells if not name or each is own or each.name == f"%%{name}"]
+    return shown(picture.overview(members or commands, program, cells=listed, whole=own))
 
 
 def run_cell(line: str, command: Command, act: Callable[[Mapping[str, Any]], Any]) -> Any:
@@ -77,23 +84,21 @@ def run_cell(line: str, command: Command, act: Callable[[Mapping[str, Any]], Any
     return run(f"{command.name} {line}", {command.name: command}, "", lambda _, values: act(values))
 
 
-def parse(line: str, commands: Mapping[str, Command]) -> Call:
+def parse(line: str, commands: Mapping[str, Command]) -> ParsedLine:
     """Parse `line`, which begins with a command's name; an empty line means ``help``, and a comment may follow.
 
     Raises:
       ConfigError: The line cannot be parsed; nothing was done.
     """
-    about = commands.get(split(line.split(), commands)[0])
-    # What follows is a program's, whatever signs it has.
-    head, _, after = f"{line} ".partition(" -- ") if about is not None and about.rest else (line, "", "")
+    head, after = divide(line, commands)
     words, program = _words(head), _words(after, program=True)
     if not words or words[0] in {"help", *_HELP_FLAGS}:
-        return Call(HELP, {"command": " ".join(word for word in words[1:] if word not in _HELP_FLAGS)})
+        return ParsedLine(HELP, {"command": " ".join(word for word in words[1:] if word not in _HELP_FLAGS)})
     name, rest = split(words, commands)
     if _HELP_FLAGS & set(rest):
-        return Call(HELP, {"command": name})
+        return ParsedLine(HELP, {"command": name})
     if name not in commands and rest[:1] == ["help"]:
-        return Call(HELP, {"command": " ".join([name, *rest[1:]])})
+        return ParsedLine(HELP, {"command": " ".join([name, *rest[1:]])})
     if name not in commands:
         raise _unknown(" ".join([name, *rest[:1]]), commands)
     command = commands[name]
@@ -106,7 +111,14 @@ def parse(line: str, commands: Mapping[str, Command]) -> Call:
                 f"There is no {word.name} {values[word.name]!r}.",
                 hint=f"{_nearest(values[word.name], word.choices)} See {command.name} --help.",
             )
-    return Call(command, values)
+    return ParsedLine(command, values)
+
+
+def divide(line: str, commands: Mapping[str, Command]) -> tuple[str, str]:
+    """Return what of `line` is the command's, and what after `` -- `` is a program's, whatever signs it has."""
+    about = commands.get(split(line.split(), commands)[0])
+    head, _, after = f"{line} ".partition(" -- ") if about is not None and about.rest else (line, "", "")
+    return head, after
 
 
 def _words(text: str, *, program: bool = False) -> list[str]:
@@ -160,7 +172,7 @@ def _parser(command: Command) -> _Parser:
     parser = _Parser(command)
     for word in command.words:
         # Choices are checked afterwards, because argparse would also check the missing value of an optional word.
-        parser.add_argument(word.name, nargs=None if word.required else "?")
+        parser.add_argument(word.name, nargs="*" if word.many else None if word.required else "?")
     for option in command.options:
         parser.add_argument(*filter(None, (option.short, option.flag)), dest=option.name, **_argument(option))
         for alias in option.aliases:
@@ -170,11 +182,11 @@ def _parser(command: Command) -> _Parser:
 
 
 def _argument(option: Option) -> dict[str, Any]:
-    if option.kind is Kind.FLAG:
+    if option.kind is ValueKind.FLAG:
         return {"action": "store_const", "const": option.sets or True}
-    if option.kind is Kind.LIST:
+    if option.kind is ValueKind.LIST:
         return {"action": "append"}
-    if option.kind is Kind.SECONDS:
+    if option.kind is ValueKind.SECONDS:
         return {"nargs": "?", "const": math.inf}
     return {}
 

@@ -7,22 +7,27 @@ lines, and ``%pathways traceback`` shows the rest.
 from __future__ import annotations
 
 import ast
+import os
+import signal
 import sys
+import threading
 from collections.abc import Mapping
 from typing import Any
 
-from IPython.core.magic import Magics, cell_magic, line_cell_magic, magics_class
+from IPython.core.magic import Magics, cell_magic, line_cell_magic, magics_class, no_var_expand
 
+from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import ConfigError, PathwaysError, is_coloured
 from pathways_jupyter.commands.job import CELL as JOB_CELL
 from pathways_jupyter.commands.multihost import CELL as MULTIHOST_CELL
 from pathways_jupyter.commands.profile import CELL as PROFILE_CELL
-from pathways_jupyter.commands.tables import MAGIC
-from pathways_jupyter.magics.notebook_session import Connection
-from pathways_jupyter.magics.parser import run, run_cell
+from pathways_jupyter.commands.tables import CELLS, MAGIC
+from pathways_jupyter.magics.notebook_session import NotebookSession
+from pathways_jupyter.magics.parser import divide, run, run_cell
 
-_UNAVAILABLE = "UNAVAILABLE"
-"""Contained in JAX's errors about a proxy that it can no longer reach, among others."""
+_AGAIN_SECONDS = 0.01
+_LOST = ("UNAVAILABLE", "Array has been deleted")
+"""Contained in JAX's errors about a proxy that it can no longer reach and about what was on it, among others."""
 _ELSEWHERE = "non-PjRt-compatible client"
 """Contained in JAX's error when a program on the proxy's devices gets an array on a CPU device."""
 
@@ -33,11 +38,13 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
 
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
-        self.connection = Connection(shell)
+        self.connection = NotebookSession(shell)
         self._error: BaseException | None = None
         self.shown_errors: tuple[type[BaseException], ...] = ()
 
+    # IPython would replace $name and {name} also in a program's line.
     @line_cell_magic  # type: ignore[untyped-decorator]
+    @no_var_expand  # type: ignore[untyped-decorator]
     def pathways(self, line: str, cell: str | None = None) -> Any:
         """Connect this notebook to TPUs behind a Shared Pathways Service.
 
@@ -50,8 +57,11 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
 
         %pathways help lists all commands, and %pathways COMMAND --help shows the options and examples of one.
         """
+        head, program = divide(line, MAGIC)
+        # As deep as the code that calls IPython, which calls this.
+        line = self.shell.var_expand(head, 2) + (f" -- {program}" if program else "")
         if cell is None:
-            return run(line, MAGIC, "%pathways", self._run, cell=PROFILE_CELL)
+            return run(line, MAGIC, "%pathways", self._run, cells=CELLS)
         name, _, options = line.partition(" ")
         if name != "profile":
             raise ConfigError("Only profile takes a cell.", hint="%%pathways profile traces it; others have one %.")
@@ -62,7 +72,8 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
 
         with profile.of_session(self.connection.need(), values) as trace:
             try:
-                _execute(self.shell, cell)
+                with interrupts.raise_sigint():
+                    _execute(self.shell, cell)
             finally:
                 profile.finish(self.connection.screen, trace)
 
@@ -91,6 +102,13 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
 
     def before_cell(self, info: Any) -> None:
         """Apply changes made to the session from outside, before the cell's code runs."""
+        with interrupts.count_sigint() as counter:
+            self._before_cell()
+        if counter.take():
+            # Raised here, it would be reported as an error of this hook, and the cell would run: so press again.
+            threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+    def _before_cell(self) -> None:
         error_of_jax = getattr(sys.modules.get("jax.errors"), "JaxRuntimeError", None)
         if error_of_jax is not None and not self.shell.custom_exceptions:
             self.shown_errors = (error_of_jax,)
@@ -101,16 +119,18 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
         except PathwaysError as error:
             # The cell is the user's own code and must run whatever happened to the session.
             self._error = error
-            self.connection.notify([str(error), error.hint])
+            self.connection.notify([str(error), error.advice(error.face)])
 
+    # An Interrupt after the cell has nothing left to end.
+    @interrupts.count_sigint()
     def after_cell(self, result: Any) -> None:
         """Keep the cell's error for ``traceback``, and show the notices that arrived while it ran."""
         error = getattr(result, "error_in_exec", None)
         if isinstance(error, PathwaysError) or hasattr(error, "_render_traceback_"):
             self._error = error
-        self.connection.flush()
-        if error is not None and _UNAVAILABLE in str(error):
-            self.connection.explain_loss()
+        self.connection.end_cell()
+        if error is not None and not isinstance(error, PathwaysError) and any(each in str(error) for each in _LOST):
+            self.connection.explain_loss(str(error))
         if error is not None and _ELSEWHERE in str(error):
             self.connection.explain_elsewhere()
         if isinstance(error, KeyboardInterrupt):

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.base.sentences import Face
+from pathways_jupyter.base.sentences import Face, advice
 from pathways_jupyter.render.view import View
 from pathways_jupyter.widgets.live import Place
 
@@ -35,7 +35,7 @@ def shown(result: Any) -> Any:
 
 
 def _is_discarded() -> bool:
-    """Whether the cell that called the running magic drops what it returns; False where that cannot be known.
+    """Return whether the cell that called the running magic drops what it returns; False where that cannot be known.
 
     IPython shows the value of a cell's last expression only. ``%pathways status`` followed by another line would show
     nothing, so a magic displays its result itself there; and must not where the value is assigned, or where IPython is
@@ -68,7 +68,7 @@ class Screen:
 
     @property
     def in_place(self) -> bool:
-        """Whether pictures can be updated and HTML can be shown: true in a kernel."""
+        """Return whether pictures can be updated and HTML can be shown: true in a kernel."""
         return getattr(self._shell, "kernel", None) is not None
 
     def show(self, view: View) -> None:
@@ -86,8 +86,8 @@ class Screen:
 
     @property
     def can_answer(self) -> bool:
-        """True: whether the front end can show a question is known only when it is asked."""
-        return True
+        """Return whether there is a terminal; in a notebook true, as the front end shows only when it is asked."""
+        return self._shell is not None or sys.stdin.isatty()
 
     def confirm(self, question: str) -> bool:
         """Ask the user.
@@ -98,9 +98,13 @@ class Screen:
         from IPython.core.error import StdinNotImplementedError
 
         try:
-            return input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}
+            with interrupts.raise_sigint():
+                return input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}
+        except KeyboardInterrupt:
+            # Without the front end's own words for it.
+            raise KeyboardInterrupt() from None
         except (StdinNotImplementedError, EOFError):
-            raise ConfigError(f"Not deleted: {question}", hint="No answer can be given here: add --yes.") from None
+            raise ConfigError(f"Not done: {question}", hint=advice("No answer can be given here: add {yes}.")) from None
 
     def live(self, draw: Callable[[], View | None]) -> Redrawn:
         """Draw in place what `draw` returns, until the block ends."""
@@ -123,7 +127,7 @@ class Screen:
         self._write(self._erased())
 
     def _erased(self) -> str:
-        """The control sequence that erases the temporary line, including the rows that it wraps over."""
+        """Return the control sequence that erases the temporary line, including the rows that it wraps over."""
         if not self._passing:
             return ""
         above = (len(self._passing) - 1) // shutil.get_terminal_size().columns
@@ -138,10 +142,12 @@ class Screen:
     def _write(self, text: str) -> None:
         if text:
             self._out.write(text)
-            self._out.flush()
+            # A kernel sends what has accumulated a few times a second; a flush would cost a message for each line.
+            if not self.in_place:
+                self._out.flush()
 
     def place(self) -> Place:
-        """A new output in a notebook that can be updated."""
+        """Return a new output in a notebook that can be updated."""
         return Place(self._shell)
 
 
@@ -155,28 +161,31 @@ class Repeated:
     def __init__(self, function: Callable[[], None], *, name: str, first: float = _REDRAW_SECONDS) -> None:
         self._function = function
         self._first = first
-        self._over = interrupts.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._over = interrupts.InterruptibleEvent()
+        self._calling = threading.Lock()
+        self._name = name
 
     def start(self) -> None:
         """Start calling it."""
-        self._thread.start()
+        threading.Thread(target=self._run, name=self._name, daemon=True).start()
 
     def stop(self) -> None:
         """Return when no call is running, and none will follow."""
         self._over.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        with self._calling:
+            pass
 
     def _run(self) -> None:
         pause = self._first
         while not self._over.wait(pause):
             pause = _REDRAW_SECONDS
-            self._function()
+            with self._calling:
+                if not self._over.is_set():
+                    self._function()
 
 
 class Redrawn:
-    """The :class:`~pathways_jupyter.actions.shell.Live` of the magics: in a notebook a picture that is drawn in place.
+    """The magics' :class:`~pathways_jupyter.actions.shell.LiveDisplay`: in a notebook a picture that is drawn in place.
 
     Its own thread draws, so that times go on while nothing else happens.
     """

@@ -5,15 +5,17 @@ A step that ends almost at once shows nothing. A separate thread draws, because 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.magics.screen import Repeated, Screen
-from pathways_jupyter.render.progress import Progress
+from pathways_jupyter.render.progress import CONNECTING, Progress, Titles
 from pathways_jupyter.widgets.live import Place
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 _BLINK_SECONDS = 0.4
 _LINE_AFTER = 1.0
 _LINE_AGAIN = 10.0
+_LONG_SECONDS = 2.0
+"""Time before a wait other than connecting is shown."""
 
 
 class Waiting:
@@ -32,24 +36,29 @@ class Waiting:
 
     Args:
       place: Where to draw in a notebook; below the cell when left out.
+      titles: What is done.
+      after: Seconds before anything is shown.
 
     Attributes:
       place: Where the progress is drawn in a notebook; the result may replace it.
     """
 
-    def __init__(self, screen: Screen, place: Place | None = None) -> None:
+    def __init__(
+        self, screen: Screen, place: Place | None = None, titles: Titles = CONNECTING, after: float = _BLINK_SECONDS
+    ) -> None:
         self.place: Place | None = place or (screen.place() if screen.in_place else None)
         self._screen = screen
-        self._progress = Progress()
+        self._progress = Progress(titles=titles)
         self._lock = threading.Lock()
-        self._repeated = Repeated(self._draw, name="pathways-progress", first=_BLINK_SECONDS)
+        self._repeated = Repeated(self._draw, name="pathways-progress", first=after)
         self._said = ("", "")
         self._said_at = 0.0
+        self._asking = False
 
-    def enter(self, stage: str) -> None:
-        """Enter a stage before those of the attempt to connect."""
+    def enter(self, stage: str, message: str = "") -> None:
+        """Enter a stage, or show how far it is; callable from any thread."""
         with self._lock:
-            self._progress.enter(stage)
+            self._progress.enter(stage, message)
 
     def connect(self, requested: ConnectConfig, variables: dict[str, Any] | None = None) -> ConnectionAttempt[Session]:
         """Start the embedded cluster if `requested` means it, and connect; raises what :meth:`through` does."""
@@ -57,7 +66,8 @@ class Waiting:
 
         if requested.local:
             self.enter(cluster.embedded_stage(requested))
-        return self.through(session.start(cluster.locate(requested), variables, revive=cluster.revive))
+        with cluster.Located(requested, confirm=self._confirm if self._screen.can_answer else None) as located:
+            return self.through(session.start(located, variables, revive=cluster.revive))
 
     def through(self, attempt: ConnectionAttempt[Session]) -> ConnectionAttempt[Session]:
         """Show the progress of `attempt`, and return it when it is connected.
@@ -72,6 +82,14 @@ class Waiting:
                 with self._lock:
                     self._progress.add(event)
         return attempt
+
+    def _confirm(self, question: str) -> bool:
+        """Ask the user, without drawing over the question."""
+        self._asking = True
+        try:
+            return self._screen.confirm(question)
+        finally:
+            self._asking = False
 
     def stop(self) -> None:
         """Stop drawing; the place can be used for the result."""
@@ -101,6 +119,8 @@ class Waiting:
             self.place.draw(self._progress.view(now, how))
 
     def _draw(self) -> None:
+        if self._asking:
+            return
         now = time.time()
         with self._lock:
             if self.place is None:
@@ -117,3 +137,11 @@ class Waiting:
         if news != self._said or now - self._said_at > _LINE_AGAIN:
             self._said, self._said_at = news, now
             self._screen.passing(self._progress.line(now))
+
+
+@contextlib.contextmanager
+def reported(screen: Screen, *titles: str) -> Iterator[Callable[[str, str], None]]:
+    """Context manager over what shows the progress of something else, where it takes long; `titles` as for it."""
+    with Waiting(screen, titles=Titles(*titles), after=_LONG_SECONDS) as waiting:
+        yield waiting.enter
+    waiting.done()

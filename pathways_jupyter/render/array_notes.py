@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-from pathways_jupyter.base.text import count, some
+from pathways_jupyter.base.text import count
 from pathways_jupyter.render.parts import Tone, indented, line, toned
 from pathways_jupyter.render.view import View, drawn
-from pathways_jupyter.session.kernel.user_arrays import NamedArray
-
-_MANY = 8
-_FEW = 2
-_VARIABLE = re.compile(r"\w*")
+from pathways_jupyter.session.kernel.user_arrays import NamedArray, described
 
 
 def switched(unusable: Sequence[NamedArray], left: Sequence[NamedArray]) -> list[str]:
-    """What happened to the user's arrays, one line for each outcome; empty when no array is affected."""
+    """Describe what happened to the user's arrays, one line for each outcome; empty when no array is affected."""
     lines = []
     if unusable:
-        lines.append(f"{count(len(unusable), 'array')} became unusable: {_named(unusable)}")
+        lines.append(f"{count(len(unusable), 'array')} became unusable: {described(unusable)}")
     if left:
         verb = "stays where it was" if len(left) == 1 else "stay where they were"
-        lines.append(f"{count(len(left), 'array')} {verb} (jax.device_put moves them): {_named(left)}")
+        lines.append(f"{count(len(left), 'array')} {verb} (jax.device_put moves them): {described(left)}")
     return lines
 
 
@@ -30,15 +25,26 @@ def elsewhere(arrays: Sequence[NamedArray]) -> list[str]:
     """Why JAX cannot use arrays made before the session, in two lines; empty when there are none."""
     if not arrays:
         return []
-    first = _VARIABLE.match(arrays[0].name)[0]  # type: ignore[index]
+    first = arrays[0].variable
     return [
-        f"{count(len(arrays), 'array')} made before this notebook connected: {_named(arrays)}",
+        f"{count(len(arrays), 'array')} made before this notebook connected: {described(arrays)}",
         f"JAX does not move them to the TPUs by itself: {first} = jax.device_put({first}, jax.devices()[0]) does.",
     ]
 
 
+def lost(arrays: Sequence[NamedArray]) -> list[str]:
+    """Why JAX cannot use arrays of an earlier proxy, in two lines; empty when there are none."""
+    if not arrays:
+        return []
+    verb, them = ("was", "it") if len(arrays) == 1 else ("were", "them")
+    return [
+        f"{count(len(arrays), 'array')} {verb} on a proxy that is gone, and lost with it: {described(arrays)}",
+        f"Run the cells that make {them} again; meshes and shardings too.",
+    ]
+
+
 def disconnected(session: str, unusable: Sequence[NamedArray], remains: str) -> View:
-    """The result of ``%pathways disconnect``.
+    """Return the result of ``%pathways disconnect``.
 
     Args:
       remains: What could not be removed from the cluster, and why.
@@ -53,14 +59,3 @@ def disconnected(session: str, unusable: Sequence[NamedArray], remains: str) -> 
 def notes(lines: Sequence[str]) -> View:
     """Lines marked as warnings."""
     return drawn(None, *(line(toned(Tone.WARN), each) for each in lines))
-
-
-def _named(arrays: Sequence[NamedArray]) -> str:
-    """The arrays' names; many arrays of one variable are counted instead."""
-    by_variable: dict[str, list[NamedArray]] = {}
-    for array in arrays:
-        by_variable.setdefault(_VARIABLE.match(array.name)[0], []).append(array)  # type: ignore[index]
-    shown: list[str] = []
-    for variable, group in by_variable.items():
-        shown += map(str, group) if len(group) <= _FEW else [f"{variable} ({len(group)} arrays)"]
-    return some(shown, _MANY)

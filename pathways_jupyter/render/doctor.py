@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from pathways_jupyter.base.errors import documentation
+from pathways_jupyter.base.errors import more
+from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.base.text import count
 from pathways_jupyter.render.parts import Part, Tone, card, head, muted, table, toned
 from pathways_jupyter.render.view import View, drawn
 from pathways_jupyter.service.checks import Finding, Level
 
 
-def view(findings: Sequence[Finding]) -> View:
-    """All findings in the order of the checks, and the verdict."""
+def view(findings: Sequence[Finding], face: Face) -> View:
+    """All findings in the order of the checks, and the verdict; `face` is where commands are typed."""
     width = max((len(each.name) for each in findings), default=0)
     plain = []
     rows = []
     for each in findings:
         tone = Tone(each.level)
         plain.append(f"{tone.mark} {each.name:<{width}}  {each.message}")
-        advice = f"{each.hint} ({documentation(each.heading)})" if each.hint else ""
+        advice = f"{each.hint} ({more(each.heading, face)})" if each.hint else ""
         if advice:
             plain.append(f"  {'':<{width}}  {advice}")
         below = f"<br>{muted(advice).html}" if advice else ""

@@ -37,7 +37,7 @@ _NAMES: Mapping[Spent, tuple[str, str]] = {
 
 
 def view(record: Record | None, metrics: Sequence[str] = ()) -> View:
-    """The run as it is now.
+    """Return the run as it is now.
 
     Args:
       record: None if no run has begun in this process.
@@ -48,10 +48,15 @@ def view(record: Record | None, metrics: Sequence[str] = ()) -> View:
     latest, spent = record.latest, record.goodput.seconds()
     total = sum(spent.values())
     share = spent[Spent.STEP] / total if total else 0.0
-    of = f" of {record.total_steps}" if record.total_steps is not None else ""
+    total_steps = record.total_steps
+    steps = (
+        text.count(record.done, "step")
+        if total_steps is None
+        else f"{record.done} of {text.count(total_steps, 'step')}"
+    )
     # A loop of one's own need not note its steps.
     has_steps = latest is not None or record.total_steps is not None
-    title = f"Elastic training: {record.done}{of} steps" if has_steps else "Elastic training"
+    title = f"Elastic training: {steps}" if has_steps else "Elastic training"
     used = "no step is complete yet"
     if slices := record.slices if latest is not None or not has_steps else []:
         used = f"{text.count(slices[-1][1], 'slice')} in use"
@@ -75,7 +80,7 @@ def view(record: Record | None, metrics: Sequence[str] = ()) -> View:
 
 
 def _costs(snapshots: Sequence[SnapshotCost]) -> Part:
-    """What each snapshot cost; nothing without any."""
+    """Return the cost of each snapshot; nothing without any."""
     rows = []
     for each in snapshots:
         times = ["" if seconds is None else f"{seconds:.3f} s" for seconds in (each.waited, each.copied, each.written)]
@@ -92,7 +97,7 @@ _MAX_MARKS = 60
 
 
 def _curves(record: Record, metrics: Sequence[str]) -> Part:
-    """The number of slices and `metrics` over time, in HTML only; nothing before the first step."""
+    """Return the number of slices and `metrics` over time, in HTML only; nothing before the first step."""
     changes = record.slices
     if not changes:
         return Part("", "")

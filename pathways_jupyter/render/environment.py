@@ -17,7 +17,7 @@ _UNTRIED = (
 
 
 def view(variables: Mapping[str, str], *, shared: bool, embedded: bool) -> View:
-    """The variables and what they do.
+    """Return the variables and what they do.
 
     Args:
       shared: They are set in this process's environment.

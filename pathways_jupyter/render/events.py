@@ -30,6 +30,7 @@ _TONES = {
     EventKind.SLICE_DOWN: Tone.FAIL,
     EventKind.PROXY_LOST: Tone.FAIL,
     EventKind.SUPERVISOR_LOST: Tone.FAIL,
+    EventKind.ARRAYS_LOST: Tone.WARN,
     EventKind.WARNING: Tone.WARN,
     EventKind.SLICE_PLACED: Tone.OK,
     EventKind.SLICE_HEALED: Tone.OK,
@@ -39,6 +40,7 @@ STATE_TONES: Mapping[str, Tone] = {
     SessionState.DEGRADED: Tone.WARN,
     SessionState.INTERRUPTED: Tone.WARN,
     SessionState.LOST: Tone.FAIL,
+    SessionState.SUSPENDED: Tone.WAIT,
     SessionState.FAILED: Tone.FAIL,
 }
 ELASTIC_TONES: Mapping[str, Tone] = {
@@ -55,7 +57,7 @@ ELASTIC_TONES: Mapping[str, Tone] = {
 
 
 def tone(event: Event) -> Tone:
-    """The tone of an event: good, bad or neutral; a word that this version does not know is neutral."""
+    """Return the tone of an event: good, bad or neutral; a word that this version does not know is neutral."""
     if event.kind is EventKind.STATE:
         return STATE_TONES.get(str(event.data.get("state")), Tone.NONE)
     if event.kind is EventKind.ELASTIC:

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from pathways_jupyter.commands.declaration import Command, Kind, Option, Word
+from pathways_jupyter.commands.declaration import Command, Option, ValueKind, Word
 from pathways_jupyter.render.parts import Part, code, line, remarks, spaced, table
 from pathways_jupyter.render.view import View, drawn
 
 
-def overview(commands: Mapping[str, Command], program: str, *, cell: Command | None = None) -> View:
-    """All commands with their summaries, below the help of `cell`."""
-    rows = [(code(f"{program} {command.name}"), command.summary) for command in commands.values()]
+def overview(
+    commands: Mapping[str, Command], program: str, *, cells: Sequence[Command] = (), whole: Command | None = None
+) -> View:
+    """All commands with their summaries, and each of the cell magics `cells` before the commands of its group.
+
+    Args:
+      whole: The cell magic whose own help is shown too, below.
+    """
+    rows = []
+    left = {each.name: each for each in cells}
+    for name, about in commands.items():
+        group = name.partition(" ")[0]
+        first = [each for each in left if each.endswith(group) or left[each] is whole]
+        rows += [(code(each), left.pop(each).summary) for each in first]
+        rows.append((code(f"{program} {name}"), about.summary))
+    # They have no group among the commands.
+    rows += [(code(cell.name), cell.summary) for cell in left.values()]
     ending = remarks([f"{program} COMMAND --help shows its options and examples."])
-    return drawn(commands, *(_parts(cell, "") if cell else ()), spaced(table((), rows)), spaced(ending))
+    about_cell = _parts(whole, "") if whole is not None else []
+    return drawn(commands, table((), rows), spaced(ending), *map(spaced, about_cell[:1]), *about_cell[1:])
 
 
 def command(about: Command, program: str) -> View:
@@ -51,7 +66,7 @@ def _place(word: Word) -> str:
 
 def _spelling(option: Option) -> str:
     flag = ", ".join(filter(None, (option.short, option.flag)))
-    if option.kind is Kind.FLAG:
+    if option.kind is ValueKind.FLAG:
         return flag
-    value = option.metavar or {Kind.NUMBER: "N", Kind.SECONDS: "SECONDS"}.get(option.kind, "TEXT")
-    return f"{flag} [{value}]" if option.kind is Kind.SECONDS else f"{flag} {value}"
+    value = option.metavar or {ValueKind.NUMBER: "N", ValueKind.SECONDS: "SECONDS"}.get(option.kind, "TEXT")
+    return f"{flag} [{value}]" if option.kind is ValueKind.SECONDS else f"{flag} {value}"

@@ -32,6 +32,7 @@ _STYLE = {
   border: 1px solid var(--pw-line); border-left: 3px solid var(--pw-tone, var(--pw-line)); border-radius: 4px;
   padding: .5rem .8rem; margin: .25rem 0; background: transparent;
 }
+.pathways-jupyter .pw-card.pw-none .pw-map { filter: grayscale(1); }
 """,
     "pw-table": """
 .pathways-jupyter table.pw-table {
@@ -79,7 +80,7 @@ _STYLE = {
 
 
 def page(body: str) -> str:
-    """A whole output: `body` with its style sheet.
+    """Return a whole output: `body` with its style sheet.
 
     Each output is saved in the notebook's file on its own, so each carries its own style, limited to the rules that it
     uses.

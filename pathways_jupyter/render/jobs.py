@@ -22,7 +22,7 @@ _TONES: Mapping[str, Tone] = {
 
 
 def view(found: Sequence[JobInfo]) -> View:
-    """The table of jobs."""
+    """Return the table of jobs."""
     now = time.time()
     rows = [
         (
@@ -30,7 +30,7 @@ def view(found: Sequence[JobInfo]) -> View:
             toned(_TONES[job.state], job.state.lower()),
             f"{job.instance_type}={job.slices}" if job.instance_type else "?",
             str(job.restarts),
-            f"{job.kind}{', headless' if job.headless else ''}",
+            f"{job.kind}{f' of {job.maker}' if job.maker else ''}{', headless' if job.headless else ''}",
             text.duration(max(0.0, now - job.created)),
         )
         for job in found
@@ -65,7 +65,7 @@ def summary(job: JobInfo) -> str:
 
 
 def _about(job: JobInfo) -> str:
-    """What follows the state in a sentence about a job."""
+    """Return what follows the state in a sentence about a job."""
     slices = f"{text.count(job.slices, 'slice')} of {job.instance_type}" if job.instance_type else "unknown slices"
     headless = ", headless" if job.headless else ""
     queue = f", queue {job.queue}" if job.queue else ""

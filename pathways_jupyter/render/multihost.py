@@ -10,9 +10,11 @@ from html import escape
 
 from pathways_jupyter.base.text import count, size
 from pathways_jupyter.multihost.output import tail
+from pathways_jupyter.multihost.pack import Packed
 from pathways_jupyter.multihost.queued_resources import Queued
-from pathways_jupyter.multihost.records import Record
-from pathways_jupyter.multihost.run_events import HostStatus, Phase
+from pathways_jupyter.multihost.records import RunRecord
+from pathways_jupyter.multihost.remote.sync import DIRECTORY
+from pathways_jupyter.multihost.run_events import HostPhase, HostStatus
 from pathways_jupyter.render import text
 from pathways_jupyter.render.parts import Part, Tone, as_of, head, line, muted, table, toned
 from pathways_jupyter.render.view import View, drawn, listing
@@ -21,13 +23,13 @@ _LINE_LENGTH = 100
 _LOG_LINES = 200
 
 
-def hosts(record: Record, statuses: Sequence[HostStatus], *, logs: bool = False) -> View:
-    """The hosts of a run: state, elapsed time, exit code and last line; with `logs` each host's log unfolds."""
+def hosts(record: RunRecord, statuses: Sequence[HostStatus], *, logs: bool = False) -> View:
+    """Return the hosts of a run: state, elapsed time, exit code and last line; with `logs` each host's log unfolds."""
     now = time.time()
     rows, unfolding = [], []
     for each in statuses:
         state = str(each.phase)
-        if each.phase is Phase.SENDING and each.total:
+        if each.phase is HostPhase.SENDING and each.total:
             state += f", {size(each.sent)} of {size(each.total)}"
         elapsed = text.duration((each.ended or now) - each.began) if each.began else ""
         code = "" if each.exit_code is None else str(each.exit_code)
@@ -50,7 +52,20 @@ def hosts(record: Record, statuses: Sequence[HostStatus], *, logs: bool = False)
     )
 
 
-def runs(records: Sequence[Record]) -> View:
+def content(packed: Packed) -> View:
+    """Return what a run would send, and what of the directory stays on this machine."""
+    left = [{"path": path, "reason": reason} for reason, paths in packed.reasons.items() for path in paths]
+    sent = [each for each in packed.entries if each.kind != DIRECTORY]
+    files = [{"path": each.path, "bytes": each.size} for each in sent]
+    return drawn(
+        {"directory": str(packed.root), "bytes": packed.size, "files": files, "left_out": left},
+        head(f"{packed.root}: {count(len(packed.files), 'file')}, {size(packed.size)}"),
+        table(("file", "size"), [(each.path, size(each.size)) for each in sent]),
+        *(line(f"Not sent, {reason}: {', '.join(paths)}") for reason, paths in packed.reasons.items()),
+    )
+
+
+def runs(records: Sequence[RunRecord]) -> View:
     """All runs of this machine."""
     now = time.time()
     rows = [
@@ -86,11 +101,11 @@ def queued_line(now: Queued) -> str:
 
 
 def _tone(each: HostStatus) -> Tone:
-    if each.phase is Phase.EXITED:
+    if each.phase is HostPhase.EXITED:
         return Tone.FAIL if each.code else Tone.OK
-    if each.phase in {Phase.FAILED, Phase.LOST}:
+    if each.phase in {HostPhase.FAILED, HostPhase.LOST}:
         return Tone.FAIL
-    return Tone.NONE if each.phase in {Phase.STOPPED, Phase.WAITING} else Tone.WAIT
+    return Tone.NONE if each.phase in {HostPhase.STOPPED, HostPhase.WAITING} else Tone.WAIT
 
 
 def _short(line: str, length: int) -> str:

@@ -56,6 +56,16 @@ def toned(tone: Tone, words: str = "") -> Part:
     return Part(words or tone.mark, f'<span class="pw-tone pw-{tone}">{escape(words or tone.mark)}</span>')
 
 
+def once(tone: Tone, now: str, then: str) -> Part:
+    """Words for a state that may end without a trace in the output: `now` in text.
+
+    In HTML `then`, what stays true, without colour. The sidebar's page knows whether it is still so: it shows `now`, in
+    the colour of `tone`, in a card that :func:`card` has marked as alive.
+    """
+    looks = f"pw-tone pw-none pw-once pw-once-{tone}"
+    return Part(now, f'<span class="{looks}" title="{escape(now)}">{escape(then)}</span>')
+
+
 def muted(words: str) -> Part:
     """Less prominent words."""
     return Part(words, f'<span class="pw-muted">{escape(words)}</span>' if words else "")
@@ -90,7 +100,7 @@ def verbatim(words: str) -> Part:
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[Words]], *, indent: str = "") -> Part:
-    """A table; without any header, there is no line of headers.
+    """Return a table; without any header, there is no line of headers.
 
     In HTML, only long cells are broken into lines, but not after each word: a number keeps its unit. What is too wide
     scrolls.
@@ -121,7 +131,7 @@ def fields(pairs: Sequence[tuple[str, str]]) -> Part:
 
 
 def head(title: str, *details: Words, mark: str = "") -> Part:
-    """A title with `details`; in text, `mark` is in front of it."""
+    """Return a title with `details`; in text, `mark` is in front of it."""
     parts = [part for part in map(_part, details) if part.html]
     beside = "".join(f"<span>{each.html}</span>" for each in parts)
     said = ", ".join(each.text for each in parts)
@@ -129,10 +139,15 @@ def head(title: str, *details: Words, mark: str = "") -> Part:
     return Part(plain, f'<div class="pw-head"><b>{escape(title)}</b>{beside}</div>')
 
 
-def card(tone: Tone, *parts: Part) -> Part:
-    """Parts below each other; in HTML, in a frame with an edge in the colour of `tone`."""
+def card(tone: Tone, *parts: Part, live: str = "") -> Part:
+    """Parts below each other; in HTML, in a frame with an edge in the colour of `tone`.
+
+    Args:
+      live: The session whose present state this is. The edge has its colour only where a page knows that it lives.
+    """
     inside = stacked(*parts)
-    return Part(inside.text, f'<div class="pw-card pw-{tone}">{inside.html}</div>')
+    looks = f"pw-none pw-once-{tone} pw-live-{escape(live)}" if live else f"pw-{tone}"
+    return Part(inside.text, f'<div class="pw-card {looks}">{inside.html}</div>')
 
 
 def stacked(*parts: Part) -> Part:

@@ -2,45 +2,48 @@
 
 from __future__ import annotations
 
-import json
+import shlex
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from pathways_jupyter.profile.summary import BINS, Chip, Operation, Spent, Summary
+from pathways_jupyter.profile.summary import BINS, Chip, ChipActivity, Operation, Summary
 from pathways_jupyter.render import text
 from pathways_jupyter.render.parts import Part, code, head, indented, line, muted, remarks, share_bar, spaced, table
 from pathways_jupyter.render.view import View, drawn
+from pathways_jupyter.session import clusters
 from pathways_jupyter.session.kernel import process
+from pathways_jupyter.session.variables import STORAGE_HOST
 
 _MOST_CHIPS = 32
 """Chips that have a line of their own; a notebook keeps about 2 kB for each."""
 _MOST_OPERATIONS = 10
-_OPEN_XPROF = "pathways-jupyter:open-xprof"
-"""The sidebar's command."""
 _ROW, _HEIGHT = 14, 11
-_COLOURS: Mapping[Spent, str] = {
-    Spent.COMPUTING: "var(--pw-mine)",
-    Spent.NETWORK: "#b5651d",
-    Spent.INPUT: "#5b9bd5",
-    Spent.HOST: "#b9b9b9",
+_COLOURS: Mapping[ChipActivity, str] = {
+    ChipActivity.COMPUTING: "var(--pw-mine)",
+    ChipActivity.NETWORK: "#b5651d",
+    ChipActivity.INPUT: "#5b9bd5",
+    ChipActivity.HOST: "#b9b9b9",
 }
 """On a light and on a dark page."""
-_NAMES: Mapping[Spent, str] = {
-    Spent.COMPUTING: "computing",
-    Spent.NETWORK: "network between chips",
-    Spent.INPUT: "waiting for input",
-    Spent.HOST: "waiting for the host",
+_NAMES: Mapping[ChipActivity, str] = {
+    ChipActivity.COMPUTING: "computing",
+    ChipActivity.NETWORK: "network between chips",
+    ChipActivity.INPUT: "waiting for input",
+    ChipActivity.HOST: "waiting for the host",
 }
 
 
 def view(summary: Summary) -> View:
-    """The picture of `summary`."""
-    where = line(muted("Trace:"), code(summary.location), _xprof(summary.location))
+    """Return the picture of `summary`."""
+    where = (
+        line(muted("Trace:"), code(summary.location)),
+        line(muted("All of it in XProf:"), code(_xprof_command(summary.location))),
+    )
     if not summary.chips or not summary.seconds:
-        return drawn(summary, line("Nothing ran on the chips while the trace was taken."), where)
-    busy = 1.0 - summary.shares[Spent.HOST] - summary.shares[Spent.INPUT]
+        return drawn(summary, line("Nothing ran on the chips while the trace was taken."), *where)
+    busy = 1.0 - summary.shares[ChipActivity.HOST] - summary.shares[ChipActivity.INPUT]
     title = f"Profile of {text.count(len(summary.chips), 'chip')} for {_time(summary.seconds)}"
-    times = [(_NAMES[each], _COLOURS[each], summary.shares[each] * summary.seconds) for each in Spent]
+    times = [(_NAMES[each], _COLOURS[each], summary.shares[each] * summary.seconds) for each in ChipActivity]
     return drawn(
         summary,
         head(title, muted(f"busy {busy:.0%}, {_modules(summary)}")),
@@ -48,16 +51,17 @@ def view(summary: Summary) -> View:
         share_bar("What the chips' time was spent on", times),
         _chips(summary.chips),
         spaced(_operations(summary.operations)),
-        where,
+        *where,
         remarks([summary.left_out] if summary.left_out else []),
     )
 
 
-def _xprof(location: str) -> Part:
-    """A link that JupyterLab turns into its command."""
-    arguments = escape(json.dumps({"location": location}))
-    command = f'data-commandlinker-command="{_OPEN_XPROF}" data-commandlinker-args="{arguments}"'
-    return Part("", f'<a href="#" {command}>Open in XProf</a> {muted("(in JupyterLab)").html}')
+def _xprof_command(location: str) -> str:
+    """Return the shell command that serves the trace in `location` with XProf, where the bucket can be read."""
+    storage, found = clusters.storage_of(location), ""
+    if storage is not None:
+        found = f"{STORAGE_HOST}={shlex.quote(storage.variables[STORAGE_HOST])} "
+    return f"{found}xprof --logdir {shlex.quote(location.partition('/plugins/profile')[0])}"
 
 
 def _modules(summary: Summary) -> str:
@@ -72,7 +76,10 @@ def _chips(chips: Sequence[Chip]) -> Part:
     """Each chip's time from left to right, and in text its shares."""
     shown = chips[:_MOST_CHIPS]
     rows = [
-        (each.name, *(f"{_NAMES[spent]} {each.shares[spent]:.0%}" for spent in Spent if each.shares[spent] >= 0.005))
+        (
+            each.name,
+            *(f"{_NAMES[spent]} {each.shares[spent]:.0%}" for spent in ChipActivity if each.shares[spent] >= 0.005),
+        )
         for each in shown
     ]
     widest = max(map(len, rows))
@@ -98,7 +105,7 @@ def _line(chip: Chip, place: int) -> str:
     both = [min(1.0, sum(each)) for each in zip(chip.computing, chip.network, strict=True)]
     below = f'<rect x="0" y="{base - _HEIGHT}" width="{BINS}" height="{_HEIGHT}" fill="var(--pw-fill)"/>'
     # The network's steps show where those of computing, which are drawn later, do not reach.
-    for values, spent in ((both, Spent.NETWORK), (chip.computing, Spent.COMPUTING)):
+    for values, spent in ((both, ChipActivity.NETWORK), (chip.computing, ChipActivity.COMPUTING)):
         if any(values):
             steps, before = "", 0.0
             for at, value in enumerate(values):
@@ -125,7 +132,7 @@ def _operations(operations: Sequence[Operation]) -> Part:
 
 
 def _source(source: str) -> str:
-    """A line of a notebook's cell as IPython's tracebacks name it, of a file with the end of its path."""
+    """Return a line of a notebook's cell as IPython's tracebacks name it, of a file with the end of its path."""
     path, _, number = source.rpartition(":")
     shell = process.shell()
     if shell is not None and (cell := shell.compile.format_code_name(path)):

@@ -1,9 +1,10 @@
-"""The progress of connecting: the current stage, its duration, and what it waits for."""
+"""The progress of connecting, or of what else takes long: the current stage, its duration, and what it waits for."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pathways_jupyter.base.events import Event, EventKind, SessionState, Stage
 from pathways_jupyter.render import text
@@ -21,6 +22,17 @@ TITLES = {
     Stage.TUNNEL: "open the tunnel",
     Stage.JAX: "point JAX at it",
 }
+
+
+class Titles(NamedTuple):
+    """Headlines: while connecting, after a failure, and at the end."""
+
+    running: str
+    failed: str
+    done: str
+
+
+CONNECTING = Titles("Connecting", "Not connected", "Connected")
 _LEFT_BEHIND = "If this no longer changes, %pathways status shows what became of it."
 
 
@@ -34,7 +46,7 @@ class Step:
     ended: float = 0.0
 
     def seconds(self, now: float) -> float:
-        """How long it took, or has taken so far."""
+        """Return the elapsed time, or the whole time once it is done."""
         return (self.ended or now) - self.began
 
 
@@ -46,7 +58,8 @@ class Progress:
     steps: list[Step] = field(default_factory=list)
     warnings: list[Event] = field(default_factory=list)
     waiting: bool = False
-    """Whether the slices are taken by others, and awaited."""
+    """True while other sessions hold the slices, and this one waits for them."""
+    titles: Titles = CONNECTING
 
     def add(self, event: Event) -> None:
         """Record one event of the connecting session."""
@@ -77,7 +90,7 @@ class Progress:
         self.steps[-1].message = message
 
     def line(self, now: float, stopped: str = "") -> str:
-        """The current stage, on one line.
+        """Return the current stage, on one line.
 
         Args:
           now: Seconds since the epoch.
@@ -91,9 +104,9 @@ class Progress:
         return f"{mark} {step.title} ({text.duration(step.seconds(now))}){f': {why}' if why else ''}"
 
     def done_line(self, now: float) -> str:
-        """A summary of the completed connection, on one line."""
+        """Return a summary of the completed connection, on one line."""
         why = self.steps[-1].message if self.steps else ""
-        return f"{Mark.OK} connected ({text.duration(now - self.began)}){f': {why}' if why else ''}"
+        return f"{Mark.OK} {self.titles.done.lower()} ({text.duration(now - self.began)}){f': {why}' if why else ''}"
 
     def view(self, now: float, stopped: str = "", *, done: bool = False) -> View:
         """All stages; the last one is running, failed or complete.
@@ -103,9 +116,9 @@ class Progress:
           stopped: How it ended, if it did not succeed.
           done: The last stage is complete as well.
         """
-        title, tone = "Connecting", Tone.WAIT
+        title, tone = self.titles.running, Tone.WAIT
         if stopped or done:
-            title, tone = ("Not connected", Tone.FAIL) if stopped else ("Connected", Tone.OK)
+            title, tone = (self.titles.failed, Tone.FAIL) if stopped else (self.titles.done, Tone.OK)
         rows, lines = [], []
         for step in self.steps:
             last, took = step is self.steps[-1], text.duration(step.seconds(now))

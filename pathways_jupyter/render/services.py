@@ -12,7 +12,7 @@ from pathways_jupyter.render.slicemap import TONES
 from pathways_jupyter.render.view import View, drawn, listing
 from pathways_jupyter.service.checks import Finding
 from pathways_jupyter.service.overview import Overview
-from pathways_jupyter.service.rollout import Step, StepKind
+from pathways_jupyter.service.rollout import RolloutStep, StepKind
 
 _HEADERS = ("", "service", "namespace", "slices", "type", "ready", "in use", "by", "JAX", "age", "address")
 _STEPS = {StepKind.DONE: Tone.OK, StepKind.WAIT: Tone.WAIT, StepKind.WARN: Tone.WARN}
@@ -76,9 +76,9 @@ def details(service: Overview) -> View:
     return drawn(service, shown, as_of())
 
 
-def step(found: Finding | Step, face: Face) -> str:
-    """A finding of the checks, or a step of a start, as one line; advice on a second one."""
-    if isinstance(found, Step):
+def step(found: Finding | RolloutStep, face: Face) -> str:
+    """Return a finding of the checks, or a step of a start, as one line; advice on a second one."""
+    if isinstance(found, RolloutStep):
         return f"{_STEPS[found.kind].mark} {found.message}"
     advice = f"\n  {worded(found.hint, face)}" if found.hint else ""
     return f"{Tone(found.level).mark} {found.name}: {found.message}{advice}"

@@ -7,9 +7,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
 
-from pathways_jupyter.base import tpu
+from pathways_jupyter.base import distance, tpu
 from pathways_jupyter.base.events import Event, EventKind, SessionSlice, SessionState
 from pathways_jupyter.render import events as timeline
 from pathways_jupyter.render import parts, slicemap, text
@@ -39,6 +38,7 @@ _ADVICE: Mapping[SessionState, str] = {
     SessionState.DEGRADED: "Arrays on the slice that is down are lost. A new worker restores it; other slices work.",
     SessionState.INTERRUPTED: "Arrays are kept; cells continue once the connection is back. Interrupt stops a cell.",
     SessionState.LOST: "Arrays on it are lost. %pathways reconnect gets a new proxy with the same settings.",
+    SessionState.SUSPENDED: "Its slices are free, and its arrays are saved. %pathways resume continues.",
     SessionState.FAILED: "%pathways doctor looks for the cause.",
 }
 _JOB_ADVICE: Mapping[SessionState, str] = {
@@ -53,19 +53,27 @@ def card(
     events: Sequence[Event] = (),
     *,
     listed: int | None = None,
+    at: float | None = None,
+    live: bool = False,
 ) -> View:
-    """The session's card.
+    """Return the session's card.
 
-    It is saved in the notebook's file and may be read long after the session, so it shows the time it was drawn and no
-    durations. The card of a closed session shows what there was, as it usually stands where the session began.
+    It is saved in the notebook's file and may be read long after the session, whose kernel may have been killed. So in
+    HTML it says that it was connected at the time when it was drawn, and shows no durations. The card of a closed
+    session shows what there was, as it usually stands where the session began.
 
     Args:
       record: The session.
       devices: Kinds of JAX's devices by slice index, e.g. ``{0: ["TPU v6 lite", ...]}``.
       events: What happened, oldest first.
       listed: How many of the first of these may be listed as news; all when left out.
+      at: When this was so; now when left out.
+      live: Whether it is drawn again when something changes; each session has one such card at most.
     """
+    at = time.time() if at is None else at
     tone, state = _tone(record), state_words(record)
+    may_end = record.state.is_connected and tone is not Tone.FAIL
+    then = f"was {state} at {text.moment(at)}"
     news = [event for event in events[:listed] if event.kind in _NEWS][-_RECENT:]
     job, is_known = record.pathways_job, not record.supervisor
     about = [
@@ -77,6 +85,9 @@ def card(
         ("proxy", record.job if record.state in _CONNECTING else record.pod or record.job),
         ("cluster", record.context),
         ("namespace", record.namespace),
+        # The resumed session's first card is drawn before its record has no save any more.
+        ("saved", "" if record.saved is None or record.state.is_connected else str(record.saved)),
+        ("distance", distance.to_cluster(record.round_trip) if record.state.is_connected else ""),
     ]
     advice = (_JOB_ADVICE if job else _ADVICE).get(record.state, "")
     if record.supervisor == registry.SILENT:
@@ -86,16 +97,22 @@ def card(
     has_map = devices and is_known and record.state.is_connected
     lines = [*map(timeline.event_line, news), *([line(advice)] if advice else [])]
     shown = [
-        head(f"Session {record.id}", toned(tone, state), muted(_when(record, events)), mark=tone.mark),
+        head(
+            f"Session {record.id}",
+            parts.once(tone, state, then) if may_end else toned(tone, state),
+            _when(record, events, at),
+            mark=tone.mark,
+        ),
         fields(about),
         slicemap.picture(_boxes(record, devices)) if has_map else Part("", ""),
         *map(indented, lines),
     ]
-    return drawn(record, parts.card(tone, *shown))
+    alive = record.id if may_end and live else ""
+    return drawn(record, parts.card(Tone.NONE if may_end and not live else tone, *shown, live=alive))
 
 
 def no_session() -> View:
-    """The card of a notebook without a session."""
+    """Return the card of a notebook without a session."""
     advice = "%pathways connect --help shows how; %pathways connect --local --tpu tpuv6e:2x2=2 needs no cluster."
     return drawn(None, line(toned(Tone.NONE), "This notebook is not connected."), indented(line(muted(advice))))
 
@@ -110,11 +127,7 @@ def table(records: Sequence[SessionRecord], *, mine: str = "") -> View:
     now = time.time()
     rows = []
     for record in records:
-        # Where Jupyter gives no path it is the kernel, or the process of a script or a terminal.
-        process = f"kernel {record.kernel_id[:8]}" if record.kernel_id else f"process {record.kernel_pid}"
-        owner = PurePath(record.notebook).name or record.program or process
-        if not record.is_here:
-            owner += f" on {record.host}"
+        owner = record.owner
         service = names.service_of(record.service)[0] or record.service
         rows.append(
             (
@@ -144,7 +157,7 @@ def _tone(record: SessionRecord) -> Tone:
 
 
 def state_words(record: SessionRecord) -> str:
-    """A session's state in words: ``connected``, ``degraded, 1 of 2 slices``, ``not answering``."""
+    """Return a session's state in words: ``connected``, ``degraded, 1 of 2 slices``, ``not answering``."""
     if record.supervisor:
         return record.supervisor
     if record.state is not SessionState.DEGRADED:
@@ -152,17 +165,22 @@ def state_words(record: SessionRecord) -> str:
     return f"{record.state}, {sum(each.up for each in record.slices)} of {text.count(len(record.slices), 'slice')}"
 
 
-def _when(record: SessionRecord, events: Sequence[Event]) -> str:
+def _when(record: SessionRecord, events: Sequence[Event], at: float) -> Part:
     """Since when it is so, and when the card was drawn; for a closed session, when it was connected."""
     if record.state is not SessionState.CLOSED:
+        since = f"since {text.moment(record.since)}"
         before = f"was {record.state} " if record.supervisor else ""
-        return f"{before}since {text.moment(record.since)} (as of {text.later(time.time(), record.since)})"
+        said = f"{before}{since} (as of {text.later(at, record.since)})"
+        # In HTML the state has the time: "was connected at 22:47 (since 22:40)"
+        return (
+            Part(said, muted(f"({since})").html) if record.state.is_connected and not record.supervisor else muted(said)
+        )
     began = next((event.at for event in events if event.data.get("state") == SessionState.CONNECTED), record.created)
-    return f"was connected from {text.moment(began)} to {text.later(record.state_since, began)}"
+    return muted(f"was connected from {text.moment(began)} to {text.later(record.state_since, began)}")
 
 
 def _devices(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> str:
-    """The number of usable devices, by slice; for a closed session, the number that there were."""
+    """Return the number of usable devices, by slice; for a closed session, the number that there were."""
     if record.state is SessionState.CLOSED:
         there_were = Counter(kind for each in devices.values() for kind in each)
         return ", ".join(f"{count} × {kind}" for kind, count in there_were.items())
@@ -180,7 +198,7 @@ def _devices(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> str
 
 
 def _boxes(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> list[Box]:
-    """The session's own slices, in the order in which they were asked for."""
+    """Return the session's own slices, in the order in which they were asked for."""
     types = [name for name, number in record.instances.items() for _ in range(number)]
     boxes = []
     for each in _slices(record, devices):
@@ -194,6 +212,6 @@ def _boxes(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> list[
 
 
 def _slices(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> list[SessionSlice]:
-    """The session's slices with JAX devices, including those that the record does not describe."""
+    """Return the session's slices with JAX devices, including those that the record does not describe."""
     known = {each.index: each for each in record.slices}
     return [known.get(index, SessionSlice(None, index, up=True)) for index in sorted(devices)]

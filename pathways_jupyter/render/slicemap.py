@@ -29,7 +29,7 @@ _MOST_SLICES = 128
 
 
 class Owner(StrEnum):
-    """Who holds a slice, or has lost it and waits for it; the value is the mark beside its number."""
+    """Holder of a slice, or one that has lost it and waits for it; the value is the mark beside its number."""
 
     NONE = ""
     THIS = "★"
@@ -58,7 +58,7 @@ class Box:
 
 
 def picture(boxes: Sequence[Box]) -> Part:
-    """The map, in HTML only."""
+    """Return the map, in HTML only."""
     drawn = "".join(map(_box, boxes[:_MOST_SLICES]))
     rest = len(boxes) - _MOST_SLICES
     more = line(muted(f"and {count(rest, 'more slice', 'more slices')}")).html if rest > 0 else ""

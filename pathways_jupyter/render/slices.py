@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pathways_jupyter.render import slicemap, text
-from pathways_jupyter.render.parts import Part, card, code, head, remarks, spaced, toned
+from pathways_jupyter.render.parts import Part, Tone, card, code, head, once, remarks, spaced, toned
 from pathways_jupyter.render.slicemap import THIS_NOTEBOOK, TONES, Box, Owner
 from pathways_jupyter.render.view import View, listing
 from pathways_jupyter.service.model import Availability, Holder, Service, Slice
@@ -32,7 +32,7 @@ class Viewer:
     user: str = ""
 
     def ownership(self, each: Slice) -> Owner:
-        """Whether this notebook or another session holds a slice, or has lost it."""
+        """Return whether this notebook or another session holds a slice, or has lost it."""
         if each.held_by is None:
             return Owner.NONE
         return Owner.THIS if self.session and each.held_by.session == self.session else Owner.OTHER
@@ -50,20 +50,22 @@ NO_VIEWER = Viewer()
 """For a viewer without notebooks: holders are called by their names."""
 
 
-def view(services: Sequence[Service], *, viewer: Viewer = NO_VIEWER, note: str = "") -> View:
-    """All of `services`.
+def view(services: Sequence[Service], *, viewer: Viewer = NO_VIEWER, note: str = "", live: str = "") -> View:
+    """All of `services`; in HTML with the time beside the title, as the picture may be seen much later.
 
     Args:
       viewer: Its notebooks' slices are marked.
-      note: A limitation of the picture, shown beside its time.
+      note: A limitation of the picture, shown beside its time; a picture with one has no colours.
+      live: The session while which lives the picture is drawn again: it has colours only where the page knows that it
+        does, as a kernel that was killed leaves the picture as it was.
     """
     now = time.time()
-    shown = [spaced(_service(service, viewer, now)) for service in services]
+    shown = [spaced(_service(service, viewer, now, live=live, still=bool(note))) for service in services]
     none = "There is no Pathways service in this namespace."
     return listing(list(services), *shown, none=none, note=note)
 
 
-def _service(service: Service, viewer: Viewer, now: float) -> Part:
+def _service(service: Service, viewer: Viewer, now: float, *, live: str, still: bool) -> Part:
     tone, summary = TONES[service.state], _summary(service)
     rows, boxes = [], []
     for each in service.slices:
@@ -94,8 +96,11 @@ def _service(service: Service, viewer: Viewer, now: float) -> Part:
         )
     notes = _holders_without_slice(service, viewer, now) + ([_WHAT_RECLAIMABLE_MEANS] if service.reclaimable else [])
     lines = [f"{service.name}: {summary}", f"  {service.address}", text.table(_HEADERS, rows, indent="  ")]
-    title = head(service.name, toned(tone, summary), code(service.address))
-    rich = card(tone, title, slicemap.picture(boxes), remarks(notes)).html
+    when = f"{summary}, as of {text.moment(now)}"
+    frame = Tone.NONE if still else tone
+    state = once(tone, summary, when) if live else Part(summary, toned(frame, when).html)
+    title = head(service.name, state, code(service.address))
+    rich = card(frame, title, slicemap.picture(boxes), remarks(notes), live=live).html
     return Part("\n".join([*lines, *(f"  {each}" for each in notes)]), rich)
 
 
@@ -109,7 +114,7 @@ def _summary(service: Service) -> str:
 
 
 def _words(each: Slice, service: Service, viewer: Viewer, now: float) -> tuple[str, str]:
-    """A slice's state, and what that does not say of a holder: who it is, how long it has been silent, or waits."""
+    """Return a slice's state, and what that does not say of a holder: its user, and its time of silence or waiting."""
     word, holder = service.availability(each), each.held_by
     if holder is None:
         return word, ""

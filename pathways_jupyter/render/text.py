@@ -59,23 +59,23 @@ def duration(seconds: float) -> str:
 
 
 def clock(at: float) -> str:
-    """The local time of day of `at`, which is in seconds since the epoch."""
+    """Return the local time of day of `at`, which is in seconds since the epoch."""
     return time.strftime("%H:%M:%S", time.localtime(at))
 
 
 def moment(at: float) -> str:
-    """The local date and time of `at`, for output that is saved and read on another day."""
+    """Return the local date and time of `at`, for output that is saved and read on another day."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
 def later(at: float, before: float) -> str:
-    """The time of `at` beside the :func:`moment` of `before`: without the date where it is the same."""
+    """Return the time of `at` beside the :func:`moment` of `before`: without the date where it is the same."""
     same_day = time.localtime(at)[:3] == time.localtime(before)[:3]
     return clock(at) if same_day else moment(at)
 
 
 def reclaimable(found: Reclaimable, now: float) -> str:
-    """The state of a proxy whose session is silent, and for how long it has been."""
+    """Return the state of a proxy whose session is silent, and for how long it has been."""
     return f"reclaimable, silent for {duration(now - found.silent_since)}"
 
 

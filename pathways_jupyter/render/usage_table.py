@@ -10,7 +10,6 @@ from pathways_jupyter.render.parts import line, remarks, spaced, table
 from pathways_jupyter.render.view import View, drawn
 from pathways_jupyter.service import names
 from pathways_jupyter.service.usage import NOT_RECORDED, Usage
-from pathways_jupyter.service.usage_records import Recorded
 
 _HEADERS = ("user", "session", "service", "queue", "slices", "held for", "chip-hours", "")
 _DOCTOR = "pathways-jupyter doctor names them."
@@ -18,7 +17,7 @@ _UNCERTAIN = "~ Counted from the proxy's start: time in which it waited for slic
 
 
 def view(usage: Usage) -> View:
-    """The table; its value is what ``--json`` prints."""
+    """Return the table; its value is what ``--json`` prints."""
     rows = []
     for each in usage.proxies:
         state = "waits for slices" if each.waits else "" if each.ended is None else "ended"
@@ -54,15 +53,3 @@ def view(usage: Usage) -> View:
         "odd": usage.odd,
     }
     return drawn(value, *shown, spaced(remarks(notes)))
-
-
-def recorded(found: Recorded, by: str) -> View:
-    """The sums of what the operator has recorded, by a field of the shares."""
-    totals = found.by(by)
-    whole = sum(totals.values())
-    rows = [(name, f"{hours:.2f}", f"{hours / whole:.0%}") for name, hours in totals.items()]
-    span = f"From {text.moment(found.since)} to {text.moment(found.until)}, as an operator has recorded"
-    shown = (
-        [line(f"{span}:"), table((by, "chip-hours", "share"), rows)] if whole else [line(f"{span}: nothing was held.")]
-    )
-    return drawn({"since": found.since, "until": found.until, "by": by, "chip_hours": totals}, *shown)

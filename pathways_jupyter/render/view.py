@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -40,7 +41,7 @@ def drawn(value: Any, *shown: Part) -> View:
 
 
 def listing(value: Any, *shown: Part, none: str, note: str = "") -> View:
-    """A list as `shown`, and when it is drawn.
+    """Return a list as `shown`, and when it is drawn.
 
     Args:
       none: What to say instead where `value` is empty.
@@ -50,7 +51,7 @@ def listing(value: Any, *shown: Part, none: str, note: str = "") -> View:
 
 
 def said(text: str, value: Any = None) -> View:
-    """What was done, in a sentence; its value is `value`, by default the sentence."""
+    """Return a sentence about what was done; its value is `value`, by default the sentence."""
     return drawn(text if value is None else value, parts.line(text))
 
 
@@ -58,7 +59,8 @@ def for_kubectl(objects: Iterable[Mapping[str, Any]]) -> View:
     """Objects for kubectl: as YAML documents, or as one List for programs."""
     import yaml
 
-    items = list(objects)
+    # Copied, so that nothing is there twice: YAML would have anchors, which not every tool that reads manifests knows.
+    items = json.loads(json.dumps(list(objects)))
     return preformatted(
         yaml.safe_dump_all(items, sort_keys=False), {"apiVersion": "v1", "kind": "List", "items": items}
     )

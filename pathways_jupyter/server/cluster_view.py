@@ -14,11 +14,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base import sentences
-from pathways_jupyter.base.errors import ClusterError, LocalClusterError, PathwaysError
+from pathways_jupyter.base.errors import ClusterError, LocalClusterError, NoKubeconfigError, PathwaysError
 from pathways_jupyter.base.sentences import Face, worded
-from pathways_jupyter.kube.auth import NoKubeconfigError
 from pathways_jupyter.server import scope as scopes
-from pathways_jupyter.server.scope import Place, Scope
+from pathways_jupyter.server.handlers import unexpected
+from pathways_jupyter.server.scope import ResolvedScope, Scope
 from pathways_jupyter.service.clusterwatch import identity
 from pathways_jupyter.session import clusters
 
@@ -30,8 +30,6 @@ CHECK_SECONDS = 3.0
 """Polling interval of the files that a scope depends on."""
 LONGEST_PAUSE_SECONDS = 30.0
 """Longest delay between attempts to resolve the scope of an unreachable cluster; each may query Google Cloud."""
-
-_BUG_HINT = "This is a bug in pathways_jupyter; see the log of the Jupyter server."
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +45,7 @@ class ClusterView:
         self._hub = hub
         self._scope = scope
         self._send = send
-        self._place: Place | None = None
+        self._place: ResolvedScope | None = None
         self._watch: ClusterWatch | None = None
         self._problem: dict[str, Any] | None = None
 
@@ -65,7 +63,7 @@ class ClusterView:
                 except Exception as error:
                     # Notify the page, which would wait for ever otherwise.
                     logger.exception("looking at %s", self._scope)
-                    await self._fail(PathwaysError(f"The cluster could not be found: {error!r}", hint=_BUG_HINT))
+                    await self._fail(unexpected(error))
                 waited = 0.0
                 while await asyncio.to_thread(scopes.fingerprint) == seen:
                     if waited >= pause and not (self._watch is not None and self._watch.is_live):
@@ -78,7 +76,7 @@ class ClusterView:
         finally:
             self._leave()
 
-    def _show(self, place: Place) -> None:
+    def _show(self, place: ResolvedScope) -> None:
         """Send the state of `place` and every change of it; no-op if it is shown already."""
         watch = self._hub.watch_cluster(place.cluster)
         if watch is self._watch and self._place is not None and self._place.scope == place.scope:

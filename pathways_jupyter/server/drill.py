@@ -9,16 +9,16 @@ from pathways_jupyter.actions import cluster
 from pathways_jupyter.base.errors import ConfigError, PathwaysError
 from pathways_jupyter.base.sentences import say
 from pathways_jupyter.elastic import fault_targets
-from pathways_jupyter.elastic.fault_targets import Target
+from pathways_jupyter.elastic.fault_targets import FaultTarget
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.server import scope as scopes
-from pathways_jupyter.server.scope import Place, Scope
+from pathways_jupyter.server.scope import ResolvedScope, Scope
 from pathways_jupyter.service import discovery
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.session import clusters, registry
 
 BREAK_SECONDS = 60.0
-"""How long a slice stays down at most; labextension/src/models/drill.ts says it to the user."""
+"""Longest time that a slice stays down; labextension/src/models/drill.ts says it to the user."""
 
 
 async def drill(scope: Scope, name: str, number: int, *, heal: bool) -> str:
@@ -52,7 +52,7 @@ async def drill(scope: Scope, name: str, number: int, *, heal: bool) -> str:
     return str(await asyncio.to_thread(faults.slice_down, target, number, seconds=BREAK_SECONDS))
 
 
-async def _target(place: Place, service: ServiceInfo, number: int) -> Target:
+async def _target(place: ResolvedScope, service: ServiceInfo, number: int) -> FaultTarget:
     """Return the session of this machine that holds the slice, whose log then says why; else the service."""
     for record in await asyncio.to_thread(registry.sessions):
         target = fault_targets.of_record(record)
@@ -63,6 +63,6 @@ async def _target(place: Place, service: ServiceInfo, number: int) -> Target:
             if (await clusters.resolve(record)).server == place.cluster.server:
                 return target
     if place.scope.session and (record_of := await asyncio.to_thread(registry.read, place.scope.session)):
-        return Target(record_of, service.name, is_service=True)
+        return FaultTarget(record_of, service.name, is_service=True)
     named = {"context": place.scope.context, "namespace": service.namespace, "local": place.scope.local}
-    return Target(await asyncio.to_thread(cluster.where, named), service.name, is_service=True)
+    return FaultTarget(await asyncio.to_thread(cluster.where, named), service.name, is_service=True)

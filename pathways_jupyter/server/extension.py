@@ -9,11 +9,10 @@ from jupyter_server.utils import url_path_join
 from traitlets import Unicode
 from traitlets.config import Configurable
 
-from pathways_jupyter.server.handlers import Request
+from pathways_jupyter.server.handlers import RouteRequest
 from pathways_jupyter.server.hub import Hub
 from pathways_jupyter.server.routes import ROUTES
 from pathways_jupyter.server.updates import UpdatesHandler
-from pathways_jupyter.server.xprof import XProfPages
 
 KERNEL_ACTIONS = "https://events.jupyter.org/jupyter_server/kernel_actions/v1"
 ROOT = "pathways-jupyter"
@@ -40,10 +39,9 @@ def load(app: Any) -> Hub:
     hub = Hub()
     base = app.web_app.settings["base_url"]
     handlers: list[tuple[str, type, dict[str, Any]]] = [
-        (url_path_join(base, ROOT, route.path), Request, {"hub": hub, "route": route}) for route in ROUTES
+        (url_path_join(base, ROOT, route.path), RouteRequest, {"hub": hub, "route": route}) for route in ROUTES
     ]
     handlers.append((url_path_join(base, ROOT, "updates"), UpdatesHandler, {"hub": hub}))
-    handlers.append((url_path_join(base, ROOT, r"xprof/([0-9a-f]+)/(.*)"), XProfPages, {"xprof": hub.xprof}))
     app.web_app.add_handlers(".*$", handlers)
     app.web_app.settings["pathways_jupyter_hub"] = hub
 

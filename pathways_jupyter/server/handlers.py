@@ -18,10 +18,12 @@ from tornado import web
 from tornado.iostream import StreamClosedError
 
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError, PathwaysError, ServiceError, SessionError
-from pathways_jupyter.base.sentences import Face
+from pathways_jupyter.base.sentences import Face, say
 from pathways_jupyter.multihost.errors import UnknownRun
 from pathways_jupyter.server import request_checks
 from pathways_jupyter.server.hub import Hub
+
+_BUG_HINT = say("This is a bug in pathways_jupyter; see the log of the Jupyter server.")
 
 T = TypeVar("T")
 
@@ -43,7 +45,7 @@ class Route:
     parameters: tuple[str, ...] = ()
 
 
-class Request(request_checks.SameSiteMixin, APIHandler):  # type: ignore[misc]  # jupyter_server comes without types
+class RouteRequest(request_checks.SameSiteMixin, APIHandler):  # type: ignore[misc]  # jupyter_server comes without types
     """A request for a route.
 
     Attributes:
@@ -53,12 +55,12 @@ class Request(request_checks.SameSiteMixin, APIHandler):  # type: ignore[misc]  
     _working: asyncio.Task[Any] | None = None
 
     def initialize(self, hub: Hub, route: Route) -> None:
-        """Called by tornado."""
+        """Set the options of the route; tornado calls this."""
         self.hub, self._route = hub, route
         self.parameters: dict[str, Any] = {}
 
     async def prepare(self) -> None:
-        """Called by tornado before the request's method."""
+        """Prepare a request before its method runs; tornado calls this."""
         await super().prepare()
         # Jupyter requires the XSRF token for writing requests only. Here, reading uses the user's credentials too.
         if not self._finished and self.request.method in {"GET", "HEAD"}:
@@ -78,13 +80,13 @@ class Request(request_checks.SameSiteMixin, APIHandler):  # type: ignore[misc]  
     @web.authenticated
     @authorized(resource=request_checks.RESOURCE)  # type: ignore[untyped-decorator]
     async def get(self, *words: str) -> None:
-        """Called by tornado."""
+        """Handle a GET; tornado calls this."""
         await self._answer(words)
 
     @web.authenticated
     @authorized(resource=request_checks.RESOURCE)  # type: ignore[untyped-decorator]
     async def post(self, *words: str) -> None:
-        """Called by tornado."""
+        """Handle a POST; tornado calls this."""
         await self._answer(words)
 
     async def _answer(self, words: tuple[str, ...]) -> None:
@@ -103,11 +105,24 @@ class Request(request_checks.SameSiteMixin, APIHandler):  # type: ignore[misc]  
             else:
                 await self.finish(json.dumps(result, allow_nan=False))
         except PathwaysError as error:
-            self.set_status(status_of(error))
-            await self.finish(json.dumps(error.to_json(Face.SIDEBAR), allow_nan=False))
+            await self._fail(error, status_of(error))
         except (asyncio.CancelledError, StreamClosedError):
             # The client has disconnected, so that no answer can be sent.
             pass
+        except web.HTTPError:
+            # Jupyter's own, which says what is wrong.
+            raise
+        except Exception as error:
+            self.log.exception("pathways_jupyter: %s %s", self.request.method, self.request.path)
+            await self._fail(unexpected(error), 500)
+
+    async def _fail(self, error: PathwaysError, status: int) -> None:
+        if self._headers_written:
+            # The page shows the lines that were sent, and this as the last one.
+            await self.finish(f"{error} {error.advice(Face.SIDEBAR)}".strip() + "\n")
+        else:
+            self.set_status(status)
+            await self.finish(json.dumps(error.to_json(Face.SIDEBAR), allow_nan=False))
 
     async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of `work`, which is cancelled when the client disconnects."""
@@ -128,10 +143,16 @@ class Request(request_checks.SameSiteMixin, APIHandler):  # type: ignore[misc]  
         await self.while_connected(send())
 
     def on_connection_close(self) -> None:
-        """Called by tornado when the client disconnects."""
+        """Stop when the client disconnects; tornado calls this."""
         super().on_connection_close()
         if self._working is not None:
             self._working.cancel()
+
+
+def unexpected(error: BaseException) -> PathwaysError:
+    """Return what a page shows of an unexpected exception; the caller logs its traceback."""
+    reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return PathwaysError(say("The Jupyter server failed to do this ({reason}).", reason=reason), hint=_BUG_HINT)
 
 
 def status_of(error: PathwaysError) -> int:

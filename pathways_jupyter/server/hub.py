@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, TypeVar
 
 from pathways_jupyter.actions import cluster
-from pathways_jupyter.base import config
+from pathways_jupyter.base import setting_sources
 from pathways_jupyter.base.errors import ConfigError, PathwaysError
 from pathways_jupyter.base.sentences import Face, say
 from pathways_jupyter.kube import kubeconfig, objects, pods
@@ -30,7 +30,6 @@ from pathways_jupyter.server import scope as scopes
 from pathways_jupyter.server.runwatch import RunWatch
 from pathways_jupyter.server.scope import Scope
 from pathways_jupyter.server.sessionwatch import SessionWatch
-from pathways_jupyter.server.xprof import XProf
 from pathways_jupyter.service import leases
 from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.service.names import current_user, label_value
@@ -38,11 +37,11 @@ from pathways_jupyter.session import client, registry, sweep
 from pathways_jupyter.session.protocol import Method, config_from_json
 
 LINGER_SECONDS = 10.0
-"""How long a cluster without listeners stays watched."""
+"""Time for which a cluster without listeners stays watched."""
 ACTION_SECONDS = 150.0
 """Timeout of disconnect and reconnect; longer than the supervisor waits for an unreachable API server."""
 SUPERVISOR_SECONDS = 15.0
-"""How long the supervisor of an ended kernel has for its own clean-up, before the session is swept from here."""
+"""Time for the clean-up of an ended kernel's supervisor, before the session is swept from here."""
 SWEEP_SECONDS = 300.0
 LOG_LINES = 5000
 
@@ -57,7 +56,6 @@ class Hub:
     def __init__(self) -> None:
         self.sessions = SessionWatch()
         self.runs = RunWatch()
-        self.xprof = XProf()
         self._watches: dict[tuple[str, str, str], ClusterWatch] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._preparing: asyncio.Task[None] | None = None
@@ -106,7 +104,7 @@ class Hub:
             watch.remove(listen)
 
     async def act(self, session: str, method: Method) -> Any:
-        """Disconnect or reconnect `session` through its supervisor, even while its kernel is busy.
+        """Ask the supervisor of `session` to disconnect or reconnect, or for its arrays, even while its kernel is busy.
 
         Raises:
           SessionError: There is no such session.
@@ -218,7 +216,6 @@ class Hub:
         self.runs.stop()
         for task in list(self._tasks):
             task.cancel()
-        await self.xprof.close()
         await asyncio.gather(*(watch.close() for watch in self._watches.values()))
         self._watches.clear()
 
@@ -264,7 +261,7 @@ def contexts() -> dict[str, Any]:
     known: list[str] = []
     problem, current = None, ""
     try:
-        profiles = sorted(config.profiles())
+        profiles = sorted(setting_sources.profiles())
         merged = kubeconfig.read(kubeconfig.paths())
         known, current = sorted(merged.contexts), merged.current
     except ConfigError as error:

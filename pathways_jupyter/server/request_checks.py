@@ -30,7 +30,7 @@ class SameSiteMixin:
     """Refuses all requests that another site made a browser send."""
 
     async def prepare(self: Any) -> None:
-        """Called by tornado before the request's method."""
+        """Check a request before its method runs; tornado calls this."""
         # Before the user is looked up: the answer is the same for all users.
         if is_cross_site(self):
             self.set_status(403)
@@ -41,7 +41,7 @@ class SameSiteMixin:
 
 
 def is_cross_site(handler: Any) -> bool:
-    """Whether another site made the browser send this request, and the configuration does not allow that.
+    """Return whether another site made the browser send this request, and the configuration does not allow that.
 
     A browser sets ``Sec-Fetch-Site`` itself and no page can change it. Navigations carry no ``Origin`` and cannot be
     allowed; a front end on another site, which ``ServerApp.allow_origin`` or ``allow_origin_pat`` names, does.

@@ -19,10 +19,9 @@ from typing import Any
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.multihost import output, records, targets
 from pathways_jupyter.server import drill, quickstart, runwatch, scope
-from pathways_jupyter.server.handlers import Request, Route
+from pathways_jupyter.server.handlers import Route, RouteRequest
 from pathways_jupyter.server.hub import LOG_LINES, contexts
 from pathways_jupyter.server.request_checks import RELOAD, object_name
-from pathways_jupyter.server.xprof import PAGES
 from pathways_jupyter.service import jobs
 from pathways_jupyter.session.protocol import Method
 
@@ -32,27 +31,32 @@ Lines = AsyncGenerator[str, None]
 _MOST_PROFILE_SECONDS = 60
 
 
-async def _version(request: Request) -> Json:
+async def _version(request: RouteRequest) -> Json:
     """Return the version of the server extension, for a page to check that it matches."""
     return {"version": version("pathways_jupyter")}
 
 
-async def _contexts(request: Request) -> Json:
+async def _contexts(request: RouteRequest) -> Json:
     """Return the contexts and profiles that a notebook can connect to, and whether the embedded cluster is running."""
     return await asyncio.to_thread(contexts)
 
 
-async def _services(request: Request) -> Json:
+async def _services(request: RouteRequest) -> Json:
     """Return the services of a cluster with their free slices."""
     return {"services": await request.hub.services(scope.parse(request.parameters))}
 
 
-async def _act_on_session(request: Request, session: str, action: str) -> Json:
+async def _act_on_session(request: RouteRequest, session: str, action: str) -> Json:
     """Disconnect or reconnect a session."""
     return {"result": await request.hub.act(session, Method(action))}
 
 
-async def _profile(request: Request, session: str) -> Json:
+async def _arrays(request: RouteRequest, session: str) -> Json:
+    """Return the number of arrays that a session's kernel has on its devices, and their bytes; null if not known."""
+    return {"arrays": await request.hub.act(session, Method.ARRAYS)}
+
+
+async def _profile(request: RouteRequest, session: str) -> Json:
     """Trace a session's chips while the page waits; return what they did as HTML, and where the trace is."""
     seconds = request.parameters.get("seconds")
     if type(seconds) is not int or not 1 <= seconds <= _MOST_PROFILE_SECONDS:
@@ -61,13 +65,13 @@ async def _profile(request: Request, session: str) -> Json:
     return {"html": view.html, "location": view.value.location}
 
 
-async def _sweep(request: Request) -> Json:
+async def _sweep(request: RouteRequest) -> Json:
     """Remove stale proxies of this user, or only list them."""
     dry_run = scope.flag("dry_run", request.parameters.get("dry_run", True))
     return {"removed": await request.hub.sweep(scope.parse(request.parameters), dry_run=dry_run)}
 
 
-async def _log(request: Request) -> Lines:
+async def _log(request: RouteRequest) -> Lines:
     """Return a pod's log; a followed one goes on until the container ends."""
     parameters = request.parameters
     if not parameters.get("pod"):
@@ -76,14 +80,14 @@ async def _log(request: Request) -> Lines:
     return request.hub.log(where, pod, follow=_follows(request))
 
 
-async def _job(request: Request, job: str) -> Json:
+async def _job(request: RouteRequest, job: str) -> Json:
     """Return a job with its conditions, pods and latest events."""
     where, name = scope.parse(request.parameters), object_name(job, "job")
     async with await scope.client(where) as client:
         return asdict(await jobs.picture(client, name, namespace=client.namespace))
 
 
-async def _change_job(request: Request, job: str, action: str) -> Json:
+async def _change_job(request: RouteRequest, job: str, action: str) -> Json:
     """Suspend, resume or delete a job; the page asks before it deletes one."""
     where, name = scope.parse(request.parameters), object_name(job, "job")
     async with await scope.client(where) as client:
@@ -93,7 +97,7 @@ async def _change_job(request: Request, job: str, action: str) -> Json:
         return {"suspended": action == "suspend"}
 
 
-async def _job_log(request: Request, job: str) -> Lines:
+async def _job_log(request: RouteRequest, job: str) -> Lines:
     """Return the log of a job's own program; a followed one goes on until the program ends."""
     where, name, follow = scope.parse(request.parameters), object_name(job, "job"), _follows(request)
 
@@ -107,7 +111,7 @@ async def _job_log(request: Request, job: str) -> Lines:
     return lines()
 
 
-async def _drill(request: Request, action: str) -> Json:
+async def _drill(request: RouteRequest, action: str) -> Json:
     """Break a slice of the embedded cluster for a while, or heal it; the page asks before it breaks one."""
     parameters = request.parameters
     service, number = object_name(str(parameters.get("service") or ""), "service"), parameters.get("slice")
@@ -116,25 +120,21 @@ async def _drill(request: Request, action: str) -> Json:
     return {"message": await drill.drill(scope.parse(parameters), service, number, heal=action == "heal")}
 
 
-async def _start_embedded_cluster(request: Request) -> Json:
+async def _start_embedded_cluster(request: RouteRequest) -> Json:
     """Start it, unless it runs already; return the number of its slices by type, once all are ready."""
     from pathways_jupyter.local import cluster
 
-    return {"slices": dict((await asyncio.to_thread(cluster.ensure)).instances)}
+    running = (await asyncio.to_thread(cluster.ensure)).cluster
+    await asyncio.to_thread(running.wait)
+    return {"slices": dict(running.instances)}
 
 
-async def _quickstart(request: Request) -> Json:
+async def _quickstart(request: RouteRequest) -> Json:
     """Put the quickstart notebook into the user's files, unless it is there already."""
     return {"path": await quickstart.place(request.contents_manager)}
 
 
-async def _open_xprof(request: Request) -> Json:
-    """Start XProf for a trace in a bucket; return the address of its pages, below this server's own."""
-    key = await request.hub.xprof.open(str(request.parameters.get("location") or ""))
-    return {"path": f"pathways-jupyter/xprof/{key}/{PAGES}/"}
-
-
-async def _act_on_run(request: Request, run: str, action: str) -> Json:
+async def _act_on_run(request: RouteRequest, run: str, action: str) -> Json:
     """End a run, or query its hosts for states and output; return it as it is then."""
     # With asyncssh, which takes a moment to import.
     from pathways_jupyter.multihost import run_actions
@@ -144,7 +144,7 @@ async def _act_on_run(request: Request, run: str, action: str) -> Json:
     return {"run": await asyncio.to_thread(lambda: runwatch.row(records.read(run)))}
 
 
-async def _run_log(request: Request, run: str) -> Lines:
+async def _run_log(request: RouteRequest, run: str) -> Lines:
     """Return the output of one host of a run, as far as it is on this machine; followed until the run has ended."""
     parameters = request.parameters
     record = await asyncio.to_thread(records.read, run)
@@ -154,7 +154,7 @@ async def _run_log(request: Request, run: str) -> Lines:
     return output.lines(log, LOG_LINES, lambda: follow and records.goes_on(run))
 
 
-def _follows(request: Request) -> bool:
+def _follows(request: RouteRequest) -> bool:
     return scope.flag("follow", request.parameters.get("follow") or "false")
 
 
@@ -163,6 +163,7 @@ ROUTES = (
     Route("GET", "contexts", _contexts),
     Route("GET", "services", _services, scope.NAMES),
     Route("POST", r"sessions/([0-9a-z-]+)/(disconnect|reconnect)", _act_on_session),
+    Route("GET", r"sessions/([0-9a-z-]+)/arrays", _arrays),
     Route("POST", r"sessions/([0-9a-z-]+)/profile", _profile, ("seconds",)),
     Route("POST", "sweep", _sweep, (*scope.NAMES, "dry_run")),
     Route("GET", "logs", _log, (*scope.NAMES, "pod", "follow")),
@@ -172,7 +173,6 @@ ROUTES = (
     Route("POST", r"slices/(break|heal)", _drill, (*scope.NAMES, "service", "slice")),
     Route("POST", "embedded", _start_embedded_cluster),
     Route("POST", "quickstart", _quickstart),
-    Route("POST", "xprof", _open_xprof, ("location",)),
     Route("POST", r"runs/([^/]+)/(stop|refresh)", _act_on_run),
     Route("GET", r"runs/([^/]+)/logs", _run_log, ("host", "follow")),
 )

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from pathways_jupyter.multihost import records
-from pathways_jupyter.multihost.records import Record
+from pathways_jupyter.multihost.records import RunRecord
 from pathways_jupyter.service.feed import Message, PolledFeed, difference
 
 _LISTED_RUNS = 50
 _COMMAND_CHARACTERS = 1000
 
 
-def row(record: Record) -> dict[str, Any]:
+def row(record: RunRecord) -> dict[str, Any]:
     """Return what a page shows of a run.
 
     ``at`` is when the states of its hosts were true, in seconds since the epoch; 0 if nothing is known of them.

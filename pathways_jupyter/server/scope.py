@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from pathways_jupyter.base import config
+from pathways_jupyter.base import setting_sources
 from pathways_jupyter.base.errors import ConfigError, LocalClusterError, SessionError
 from pathways_jupyter.base.sentences import say
 from pathways_jupyter.kube import kubeconfig
@@ -49,7 +49,7 @@ class Scope:
 
 
 @dataclass(frozen=True)
-class Place:
+class ResolvedScope:
     """The cluster that a scope resolves to at the moment.
 
     Attributes:
@@ -84,7 +84,7 @@ def parse(given: Mapping[str, Any]) -> Scope:
     if scope.session and not _SESSION.fullmatch(scope.session):
         raise ConfigError(f"{scope.session!r} is not the id of a session.", hint=RELOAD)
     # Validate the namespace by the same rules as everywhere else.
-    config.resolve({"namespace": scope.namespace or None}, environ={})
+    setting_sources.resolve({"namespace": scope.namespace or None}, environ={})
     return scope
 
 
@@ -111,7 +111,7 @@ def of_record(record: SessionRecord) -> Scope:
     return Scope(context="" if record.context == _IN_CLUSTER else record.context, namespace=record.namespace)
 
 
-async def resolve(scope: Scope) -> Place:
+async def resolve(scope: Scope) -> ResolvedScope:
     """Find the cluster of `scope`.
 
     Raises:
@@ -125,11 +125,11 @@ async def resolve(scope: Scope) -> Place:
         record = await asyncio.to_thread(registry.read, scope.session)
         if record is None:
             raise no_session(scope.session)
-        place = Place(replace(await clusters.resolve(record), namespace=record.namespace), scope)
+        place = ResolvedScope(replace(await clusters.resolve(record), namespace=record.namespace), scope)
     else:
         place = await asyncio.to_thread(_find, scope)
         # That of `connect`, which need not be the context's nor, in a hub's pod, the pod's.
-        namespace = namespace or (await asyncio.to_thread(config.resolve, {})).namespace
+        namespace = namespace or (await asyncio.to_thread(setting_sources.resolve, {})).namespace
     return replace(place, cluster=replace(place.cluster, namespace=namespace)) if namespace else place
 
 
@@ -151,7 +151,11 @@ def fingerprint() -> object:
 
     embedded = cluster.find()
     found = []
-    for file in (config.profiles_path(), *kubeconfig.paths(), *([embedded.kubeconfig] if embedded is not None else [])):
+    for file in (
+        setting_sources.profiles_path(),
+        *kubeconfig.paths(),
+        *([embedded.kubeconfig] if embedded is not None else []),
+    ):
         try:
             found.append((str(file), file.stat().st_mtime_ns))
         except OSError:
@@ -160,13 +164,13 @@ def fingerprint() -> object:
 
 
 def embedded_cluster_runs() -> bool:
-    """Whether the embedded cluster of this machine is running."""
+    """Return whether the embedded cluster of this machine is running."""
     from pathways_jupyter.local import cluster
 
     return cluster.find() is not None
 
 
-def _find(scope: Scope) -> Place:
+def _find(scope: Scope) -> ResolvedScope:
     from pathways_jupyter.local import cluster
 
     # The embedded cluster, if it is named or if nothing else is configured. An invalid kubeconfig is an error and never
@@ -175,7 +179,7 @@ def _find(scope: Scope) -> Place:
     if scope.local or not (scope.context or configured):
         running = cluster.find()
         if running is not None:
-            return Place(load(str(running.kubeconfig), running.context), replace(scope, local=True))
+            return ResolvedScope(load(str(running.kubeconfig), running.context), replace(scope, local=True))
         if scope.local:
             raise LocalClusterError(
                 say("The embedded cluster is not running."),
@@ -188,4 +192,4 @@ def _find(scope: Scope) -> Place:
             hint=say("Correct or unset KUBECONFIG, and restart the Jupyter server."),
         )
     found = load(context=scope.context)
-    return Place(found, replace(scope, context="" if found.name == _IN_CLUSTER else found.name))
+    return ResolvedScope(found, replace(scope, context="" if found.name == _IN_CLUSTER else found.name))

@@ -51,6 +51,7 @@ class SessionWatch(PolledFeed):
         self._events: dict[str, list[dict[str, Any]]] = {}
         self._runs: dict[str, dict[str, Any]] = {}
         self._silent: set[str] = set()
+        self._round_trips: dict[str, float] = {}
 
     def _snapshot(self) -> Iterator[Message]:
         if self._rows is not None:
@@ -78,7 +79,11 @@ class SessionWatch(PolledFeed):
                 self._events.setdefault(record.id, [])
                 self._followers[record.id] = asyncio.create_task(self._follow(record))
         rows = [
-            _row(record, living, silent=record.id in self._silent)
+            _row(
+                dataclasses.replace(record, round_trip=self._round_trips.get(record.id, 0.0)),
+                living,
+                silent=record.id in self._silent,
+            )
             for record, living in zip(records, alive, strict=True)
         ]
         ended = self._keep_ended({record.id for record in records})
@@ -118,6 +123,7 @@ class SessionWatch(PolledFeed):
         finally:
             polling.cancel()
             self._silent.discard(record.id)
+            self._round_trips.pop(record.id, None)
             # This task may have been cancelled by stop() and replaced after a new start: remove only the own entry.
             if self._followers.get(record.id) is asyncio.current_task():
                 del self._followers[record.id]
@@ -127,10 +133,13 @@ class SessionWatch(PolledFeed):
     async def _poll_status(self, record: SessionRecord) -> None:
         """Find out when the supervisor does not answer, and when it does again."""
         while True:
-            was = record.id in self._silent
-            silent = any(each.supervisor == registry.SILENT for each in await client.present([record]))
+            was = record.id in self._silent, self._round_trips.get(record.id)
+            found = await client.present([record])
+            silent = any(each.supervisor == registry.SILENT for each in found)
             (self._silent.add if silent else self._silent.discard)(record.id)
-            if silent != was:
+            # With two digits, as every other value is news for all pages.
+            self._round_trips[record.id] = float(f"{max((each.round_trip for each in found), default=0.0):.2g}")
+            if (silent, self._round_trips[record.id]) != was:
                 # As in _follow(): no file has changed.
                 self._seen = None
             await asyncio.sleep(STATUS_SECONDS)
@@ -185,6 +194,8 @@ def _row(record: SessionRecord, alive: bool, *, silent: bool) -> dict[str, Any]:
         "devices": sum(count * sum(tpu.chips_of_hosts(name)) for name, count in record.instances.items()),
         "job": record.job,
         "pod": record.pod,
+        "round_trip": record.round_trip,
+        "saved": dataclasses.asdict(record.saved) if record.saved is not None else None,
         "created": record.created,
         "scope": dataclasses.asdict(scope.of_record(record)),
     }

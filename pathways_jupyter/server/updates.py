@@ -22,7 +22,7 @@ from pathways_jupyter.server.scope import Scope
 from pathways_jupyter.service.names import current_user
 
 BEAT_SECONDS = 15.0
-"""How often a page gets a sign of life. A page that gets none for three times as long opens a new connection: a browser
+"""Interval of a page's signs of life. A page that gets none for three times as long opens a new connection: a browser
 does not notice that a laptop slept or a VPN is gone, and does not report WebSocket's own pings."""
 
 
@@ -35,7 +35,7 @@ class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHand
     max_message_size = request_checks.LONGEST_MESSAGE_BYTES
 
     def initialize(self, hub: Hub) -> None:
-        """Called by tornado."""
+        """Set the options of the route; tornado calls this."""
         self.hub = hub
         self._beating: asyncio.Task[None] | None = None
         self._showing: asyncio.Task[None] | None = None

@@ -14,7 +14,7 @@ _SHOWN = 200
 
 
 class Timeline(Live):
-    """What happened to `session`, and what happens while this is shown, until the session ends."""
+    """Past events of `session`, and new ones while this is shown, until the session ends."""
 
     def __init__(self, shell: Any, session: Session) -> None:
         self._events = session.events()

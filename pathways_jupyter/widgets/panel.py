@@ -24,7 +24,6 @@ Act = Callable[[str, Mapping[str, Any]], View | None]
 """Runs a ``%pathways`` command with these values, redraws the card, and returns any other output."""
 
 _CLOSED = "The controls need a running kernel: run %pathways panel again."
-_CONFIRM = "Really disconnect?"
 
 
 class Panel:
@@ -32,25 +31,33 @@ class Panel:
 
     Args:
       place: Where the card is drawn.
-      card: The card as it is now.
+      draw: Draws the card there as it is now.
       act: Runs a button's command.
       is_connected: Whether this process has a session.
+      cost: Returns the arrays that it has on the TPUs, in words; empty if there are none to lose.
     """
 
-    def __init__(self, place: Place, card: Callable[[], View], act: Act, is_connected: Callable[[], bool]) -> None:
-        self._place, self._card, self._act, self._is_connected = place, card, act, is_connected
+    def __init__(
+        self,
+        place: Place,
+        draw: Callable[[], None],
+        act: Act,
+        is_connected: Callable[[], bool],
+        cost: Callable[[], str],
+    ) -> None:
+        self._place, self._draw, self._act, self._is_connected, self._cost = place, draw, act, is_connected, cost
         self.local = ipywidgets.Checkbox(value=True, description="embedded cluster on this machine", indent=False)
         kinds = sorted({f"{machine.version}:{topology}" for machine in MACHINES for topology in machine.topologies})
         self.type = ipywidgets.Combobox(value="tpuv6e:2x2", options=kinds, description="slice type")
         self.count = ipywidgets.BoundedIntText(value=1, min=1, max=4096, description="slices")
         self.service = ipywidgets.Text(placeholder="the only one", description="service")
         self.connect = ipywidgets.Button(description="Connect", button_style="primary", icon="plug")
-        self.reconnect = ipywidgets.Button(description="Reconnect", icon="refresh")
+        self.reconnect = ipywidgets.Button(description="Reconnect", icon="exchange")
         self.disconnect = ipywidgets.Button(description="Disconnect", icon="times")
         self.line = ipywidgets.HTML()
         self.connect.on_click(lambda _: self._run("connect", self._values()))
-        self.reconnect.on_click(lambda _: self._run("reconnect", {}))
-        self.disconnect.on_click(lambda _: self._confirm())
+        self.reconnect.on_click(lambda _: self._confirm(self.reconnect))
+        self.disconnect.on_click(lambda _: self._confirm(self.disconnect))
         form = [self.local, self.type, self.count, self.service]
         for field in form:
             field.observe(lambda _: self._refresh(), names="value")
@@ -60,7 +67,7 @@ class Panel:
         self._refresh()
 
     def _ipython_display_(self) -> None:
-        self._place.draw(self._card())
+        self._draw()
         # Programs that cannot show the widget show this text, which says why.
         still = drawn(None, remarks([_CLOSED]))
         display({**self._controls._repr_mimebundle_(), **still._repr_mimebundle_()}, raw=True)
@@ -70,12 +77,15 @@ class Panel:
         values = {"local": self.local.value, "tpu": tpu, "service": service}
         return {name: value for name, value in values.items() if value}
 
-    def _confirm(self) -> None:
-        """Require a second click, because arrays on the TPUs are lost with the session."""
-        if self.disconnect.description != _CONFIRM:
-            self.disconnect.description, self.disconnect.button_style = _CONFIRM, "danger"
+    def _confirm(self, button: ipywidgets.Button) -> None:
+        """Run the button's command; where that costs arrays on the TPUs, only after a second click."""
+        asked, lost = button.button_style == "danger", self._cost()
+        self._refresh()
+        if lost and not asked:
+            button.description, button.button_style = f"Really {button.description.lower()}?", "danger"
+            self.line.value = f"{lost} on the TPUs would be lost."
             return
-        self._run("disconnect", {})
+        self._run(button.description.lower(), {})
 
     def _run(self, command: str, values: Mapping[str, Any]) -> None:
         for button in (self.connect, self.reconnect, self.disconnect):
@@ -86,7 +96,7 @@ class Panel:
         except PathwaysError as error:
             self._place.draw(drawn(None, line(toned(Tone.FAIL), str(error)), indented(line(muted(error.hint)))))
         except KeyboardInterrupt:
-            self._place.draw(self._card())
+            self._draw()
         finally:
             self._refresh()
         if shown is not None:
@@ -98,7 +108,8 @@ class Panel:
         self._form.layout.display = "none" if connected else ""
         self.connect.disabled = connected
         self.reconnect.disabled = self.disconnect.disabled = not connected
-        self.disconnect.description, self.disconnect.button_style = "Disconnect", ""
+        for button, label in ((self.reconnect, "Reconnect"), (self.disconnect, "Disconnect")):
+            button.description, button.button_style = label, ""
         flags = [f"--{name}" if value is True else f"--{name} {value}" for name, value in self._values().items()]
         line = " ".join(["%pathways connect", *flags])
         self.line.value = "" if connected else f"<code>{escape(line)}</code>"

@@ -48,7 +48,9 @@ class SliceMap(Watched):
         super().__init__(shell)
 
     def _drawn(self, note: str = "") -> View:
-        return still.view(self._services, viewer=still.Viewer(self._session.id, self._session.record.user), note=note)
+        session = self._session
+        viewer = still.Viewer(session.id, session.record.user)
+        return still.view(self._services, viewer=viewer, note=note, live="" if note else session.id)
 
     def _begin(self) -> None:
         super()._begin()

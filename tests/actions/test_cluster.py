@@ -1,12 +1,23 @@
-"""Which cluster and service a command is about."""
+"""Resolution of a command's cluster and service."""
 
+import contextlib
+import itertools
 import json
+import os
+import signal
+import subprocess
+import sys
 
 import pytest
+from presses import pressing
+from waits import wait_until
 
 from pathways_jupyter.actions import cluster
+from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.local import cluster as embedded
+from pathways_jupyter.local import control
 from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.registry import SessionRecord
 
@@ -82,6 +93,48 @@ def test_the_context_of_a_session_is_that_of_its_start(config, context, expected
 
 def test_the_settings_of_other_options_and_aliases_name_no_cluster():
     assert cluster.named({"pathways_service": "s", "tpu": "x", "namespace": "", "follow": True}) == {"service": "s"}
+
+
+@pytest.fixture
+def grown(tmp_path):
+    """An embedded cluster of one slice, the config of a session with two, and what waits until it has one again."""
+    running = embedded.up({"tpuv6e:2x2": 1}, idle_seconds=600, hollow=True)
+    config = cluster.resolve({"local": True, "tpu": "tpuv6e:2x2=2"})
+
+    def shrinks():
+        wait_until(lambda: running.status()["instances"] == {"tpuv6e:2x2": 1})
+
+    yield config, shrinks
+    assert embedded.down()
+
+
+def test_slices_that_an_interrupted_connect_adds_go_again_wherever_it_is_interrupted(grown):
+    config, shrinks = grown
+    for line in itertools.count(1):
+        ends = contextlib.suppress(KeyboardInterrupt), interrupts.defer_sigint()
+        with ends[0], ends[1], pressing(line, cluster, embedded, control) as presses, cluster.Located(config):
+            raise KeyboardInterrupt
+        shrinks()
+        if not presses.pressed:
+            break
+    assert line > 50
+
+
+def test_an_interrupt_does_not_wait_for_a_cluster_that_does_not_answer(grown):
+    _, shrinks = grown
+    running = embedded.find()
+    os.kill(running.pid, signal.SIGSTOP)
+    program = "from pathways_jupyter.local import cluster; cluster.ensure({'tpuv6e:2x2': 2})"
+    stuck = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
+    try:
+        # Held while the cluster is asked to grow.
+        wait_until(running.directory.with_suffix(".lock").exists)
+        stuck.send_signal(signal.SIGINT)
+        assert "KeyboardInterrupt" in stuck.communicate(timeout=30)[1]
+    finally:
+        stuck.kill()
+        os.kill(running.pid, signal.SIGCONT)
+    shrinks()
 
 
 def test_a_session_is_found_by_the_beginning_of_its_id():

@@ -1,4 +1,4 @@
-"""What the commands about faults make of their arguments."""
+"""Arguments of the commands about faults."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.events import SessionSlice
 from pathways_jupyter.commands.tables import MAGIC
 from pathways_jupyter.elastic import fault_targets
-from pathways_jupyter.elastic.fault_targets import Target
+from pathways_jupyter.elastic.fault_targets import FaultTarget
 from pathways_jupyter.magics import elastic as notebook
 from pathways_jupyter.magics.parser import parse
 
-NO_SLICES = Target(ConnectConfig(kubeconfig="/nonexistent"), "train", frozenset())
+NO_SLICES = FaultTarget(ConnectConfig(kubeconfig="/nonexistent"), "train", ())
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_either_a_session_or_a_job():
     with pytest.raises(ConfigError, match="Either a session or a job"):
         actions.target({"job": "train", "session": "ab"})
     aimed = actions.target({"job": "train", "kubeconfig": "/k", "namespace": "team"})
-    assert (aimed.jobset, aimed.slices, aimed.where.namespace) == ("train", None, "team")
+    assert (aimed.jobset, aimed.held, aimed.where.namespace) == ("train", None, "team")
 
 
 def test_a_target_comes_back_as_it_was_in_another_process():

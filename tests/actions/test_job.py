@@ -1,12 +1,18 @@
 """``pathways-jupyter job ...``, ``%pathways job ...`` and ``%%pathwaysjob`` on the embedded cluster."""
 
+import asyncio
+import contextlib
 import json
 import re
 
 import yaml
 from pathways_jobs import headless, training
 
-from pathways_jupyter.service.pathwaysjob import yaml_text
+from pathways_jupyter.kube import auth, objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import JOBSETS
+from pathways_jupyter.service import jobs
+from pathways_jupyter.service.pathwaysjob import expansion, yaml_text
 
 NEW = ("--tpu", "ct6e-standard-4t:2x2=2", "--gcs-bucket", "gs://b/t", "--image", "python:3.12")
 
@@ -29,11 +35,14 @@ def test_a_job_from_apply_to_delete(machine, cluster):
     # It has its slice before it answers, so the resource manager is up by then; without, the job may end before it is.
     answer = "import jax, pathwaysutils; pathwaysutils.initialize(); jax.devices(); print('the answer is', 42)"
     job = training("answering", "python", "-c", answer)
+    template = job["spec"]["controller"]["template"]["spec"]
+    template["containers"].append({"name": "helper", "image": "any", "command": ["echo", "from the helper"]})
+    template["initContainers"] = [{"name": "data", "image": "any", "command": ["echo", "from the data"]}]
     (machine.directory / "answering.yaml").write_text(yaml.safe_dump(job))
     applied = machine.cli("job", "apply", "answering.yaml", "--wait", "--json", "--local")
     assert applied.returncode == 0, applied.stderr
     assert json.loads(applied.stdout) == {"name": "answering", "done": "created", "state": "Completed"}
-    again = machine.cli("job", "apply", "answering.yaml", "--local")
+    again = machine.cli("job", "apply", "-f", "answering.yaml", "--local")
     assert "Job answering: unchanged." in again.stdout
 
     listed = json.loads(machine.cli("job", "list", "--json", "--local").stdout)
@@ -45,7 +54,12 @@ def test_a_job_from_apply_to_delete(machine, cluster):
     # One of the last events: only the newest are shown, so that the first ones may be missing.
     assert "AllJobsCompleted" in shown
     assert "the answer is 42" in machine.cli("job", "logs", "answering", "--local").stdout
-    assert "Pathways Server serving" in machine.cli("job", "logs", "answering", "rm", "--local").stdout
+    said_by = {"helper": "from the helper", "data": "from the data", "rm": "Pathways Server serving"}
+    for container, said in said_by.items():
+        assert said in machine.cli("job", "logs", "answering", container, "--local").stdout
+    unknown = machine.cli("job", "logs", "answering", "other", "--local")
+    assert "Job answering has no container other." in unknown.stderr
+    assert "data, pathways-rm, pathways-proxy, main, helper" in unknown.stderr
 
     refused = machine.cli("job", "delete", "answering", "--local")
     assert (refused.returncode, "add --yes" in refused.stderr) == (1, True)
@@ -85,22 +99,73 @@ def test_a_failed_job_says_its_reason_first_and_its_events_in_their_order(machin
     assert reasons.index("Failed") > max(number for number, each in enumerate(reasons) if each == "Started")
     assert machine.cli("job", "apply", "exiting.yaml", "--wait", "--local").returncode == 1
     assert until_shown(machine, "exiting", "failed (exit code 3)")
+    # The same name again: what was of the first one is not of this one.
+    machine.cli("job", "delete", "exiting", "--yes", "--local")
+    absent = training("exiting", "python", "-m", "MaxText.elastic_train")
+    (machine.directory / "exiting.yaml").write_text(yaml.safe_dump(absent))
+    assert machine.cli("job", "apply", "exiting.yaml", "--wait", "--local").returncode == 1
+    shown = until_shown(machine, "exiting", "failed (exit code 1; its log says: ")
+    assert "'MaxText.elastic_train' (ModuleNotFoundError: No module named 'MaxText')" in shown.splitlines()[0]
+    known = json.loads(machine.cli("job", "show", "exiting", "--json", "--local").stdout)
+    abouts = {each["about"] for each in known["events"] if each["about"].startswith("Pod ")}
+    assert abouts <= {f"Pod {each['name']}" for each in known["pods"]}
+    assert [each["role"] for each in known["pods"]] == ["head"]
+    assert [each["reason"] for each in known["events"]].count("Failed") == 1
     for name in ("raising", "exiting"):
         machine.cli("job", "delete", name, "--yes", "--local")
 
 
+def test_a_program_that_never_started_is_the_reason(machine, cluster):
+    late = training("late", "python", "-c", "0", image="registry/late:1")
+    template = late["spec"]["controller"]["template"]["spec"]
+    template["containers"][0].pop("command")
+    template["activeDeadlineSeconds"] = 2
+    (machine.directory / "late.yaml").write_text(yaml.safe_dump(late))
+    failed = machine.cli("job", "apply", "late.yaml", "--wait", "--local")
+    last = failed.stderr.splitlines()[-1]
+    assert "Job late: failed (DeadlineExceeded, Pod was active on the node longer" in last
+    assert "it never started (" in last
+    machine.cli("job", "delete", "late", "--yes", "--local")
+
+
 def test_a_job_that_cannot_start_says_why_in_the_first_line(machine, cluster):
     wait = ("python", "-c", "import threading; threading.Event().wait()")
-    unknown, nowhere = training("unknown", *wait), training("nowhere", *wait)
+    unknown, nowhere, barred = (training(each, *wait) for each in ("unknown", "nowhere", "barred"))
     template = unknown["spec"]["controller"]["template"]
     template["spec"]["initContainers"] = [{"name": "data", "image": "registry/unknown:1"}]
     nowhere["spec"]["workers"][0]["nodeSelector"] = {"no-node": "has-this"}
-    for job, said in ((unknown, "pending (head: ImagePullBackOff: "), (nowhere, "(slice 0 host 0: Unschedulable: ")):
+    barred["spec"]["controller"]["template"]["spec"]["serviceAccountName"] = "no-account"
+    for job, said in (
+        (unknown, "pending (head: ImagePullBackOff: "),
+        (nowhere, "(slice 0 host 0: Unschedulable: "),
+        # There is no pod that could say so.
+        (barred, "pending (Job barred-pathways-head-0: FailedCreate: Error creating: "),
+    ):
         name = job["metadata"]["name"]
         (machine.directory / f"{name}.yaml").write_text(yaml.safe_dump(job))
         assert machine.cli("job", "apply", f"{name}.yaml", "--local").returncode == 0
         assert until_shown(machine, name, said)
         machine.cli("job", "delete", name, "--yes", "--local")
+
+
+async def test_who_follows_a_job_learns_that_no_pod_can_be_made(cluster):
+    barred = headless("followed")
+    async with Client(auth.load(str(cluster))) as client:
+        jobset = expansion.expand(barred)
+        head = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+        head["serviceAccountName"] = "no-account"
+        await objects.create(client, JOBSETS, jobset)
+        try:
+            async with (
+                asyncio.timeout(60),
+                contextlib.aclosing(jobs.until_over(client, "followed", namespace="default")) as states,
+            ):
+                async for info in states:
+                    if 'serviceaccount "no-account" not found' in info.reason:
+                        break
+            assert info.state == "Pending"
+        finally:
+            await jobs.delete(client, "followed", namespace="default")
 
 
 def test_errors_name_the_line(machine, cluster):

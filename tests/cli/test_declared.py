@@ -1,5 +1,6 @@
 """The commands that are made from their declarations: what they print, where, and with which exit code."""
 
+import contextlib
 import json
 
 import click
@@ -7,12 +8,12 @@ import pytest
 from click.testing import CliRunner
 
 from pathways_jupyter.actions.multihost import RunFailed
-from pathways_jupyter.actions.shell import Contradiction, Interrupted, show_lines
+from pathways_jupyter.actions.shell import CommandInterrupted, Contradiction, show_lines
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.cli import main
 from pathways_jupyter.cli.declared import show
-from pathways_jupyter.cli.terminal import Terminal
+from pathways_jupyter.cli.terminal import TerminalShell
 from pathways_jupyter.commands.tables import GROUPS, MAGIC, TERMINAL
 from pathways_jupyter.render.view import View, said
 
@@ -22,7 +23,7 @@ def run(action, *, as_json=False):
 
     @click.command()
     def command():
-        show(Terminal(as_json=as_json), action)
+        show(TerminalShell(as_json=as_json), action)
 
     return CliRunner().invoke(command)
 
@@ -49,7 +50,7 @@ def following(follow):
         yield "a"
         raise KeyboardInterrupt
 
-    return lambda shell: show_lines(shell, lines(), follow=follow)
+    return lambda shell: show_lines(shell, contextlib.nullcontext(lines()), follow=follow)
 
 
 def test_an_interrupt_is_the_end_of_what_is_followed_and_else_exits_with_130():
@@ -59,7 +60,7 @@ def test_an_interrupt_is_the_end_of_what_is_followed_and_else_exits_with_130():
 def test_a_question_needs_a_terminal():
     refused = run(lambda shell: shell.confirm("Delete x?"))
     assert isinstance(refused.exception, ConfigError)
-    assert "Not deleted: Delete x?" in str(refused.exception)
+    assert "Not done: Delete x?" in str(refused.exception)
 
 
 def test_what_a_run_of_many_hosts_shows_goes_to_standard_error_if_the_output_is_for_a_program():
@@ -75,7 +76,7 @@ def test_what_a_run_of_many_hosts_shows_goes_to_standard_error_if_the_output_is_
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(ConfigError("a"), 1), (Contradiction("a"), 2), (Interrupted("a"), 130), (RunFailed("r", 7), 7)],
+    [(ConfigError("a"), 1), (Contradiction("a"), 2), (CommandInterrupted("a"), 130), (RunFailed("r", 7), 7)],
 )
 def test_an_error_has_the_exit_code_of_its_kind(error, code, monkeypatch):
     def fail(*_):

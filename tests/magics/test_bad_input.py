@@ -95,7 +95,11 @@ TPU = "--tpu tpuv6e:2x2=1"
         (f"{TPU} --local --service head:port", "not a Pathways service address", "HOST:PORT"),
         (f"{TPU} --kubeconfig {{good}} --service absent", "no Pathways service absent", "pathways-cluster"),
         (f"{TPU} --kubeconfig /nowhere", "no kubeconfig /nowhere", "--kubeconfig"),
-        (TPU, "no kubeconfig", "--local"),
+        (
+            TPU,
+            "NoKubeconfigError\x1b[0m: There is no kubeconfig",
+            "The embedded cluster is running on this machine: add --local to use it. Otherwise use --cluster/--project",
+        ),
         (f"{TPU} --kubeconfig {{good}} --context other", "no context 'other'", "pathways-local"),
         (f"{TPU} --kubeconfig {{unreachable}}", "127.0.0.1:1", ""),
         (f"{TPU} --kubeconfig {{forged}}", "credentials", ""),

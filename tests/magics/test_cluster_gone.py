@@ -24,7 +24,7 @@ def own(machine, tmp_path_factory):
         machine, environ={**machine.environ, "JUPYTER_RUNTIME_DIR": str(directory), "HOME": str(directory)}
     )
     yield there
-    there.cli("local", "down")
+    there.cli("local", "down", "--yes")
     _, alive = psutil.wait_procs(
         [psutil.Process(each["pid"]) for each in json.loads(there.cli("sessions", "--json").stdout)], timeout=60
     )
@@ -54,6 +54,39 @@ def test_a_cluster_that_was_killed_is_reported_and_reconnecting_starts_another_o
         assert "is over" in over.text
         assert "Not everything" not in over.text
     assert json.loads(own.cli("sessions", "--json").stdout) == []
+
+
+def test_a_cluster_that_does_not_answer_is_reported_by_reconnect_and_not_waited_for(own):
+    assert own.cli("local", "up", "--tpu", "tpuv6e:2x2=1").returncode == 0
+    kubeconfig = own.cli("local", "kubeconfig").stdout.strip()
+    with contextlib.closing(Notebook(own)) as notebook:
+        assert notebook.run(LOAD + "--local").status == "ok"
+        pid = json.loads(own.cli("local", "status", "--json").stdout)["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            # JAX's errors come with advice, whether the supervisor knows already or not.
+            failed = notebook.run("import jax; jax.numpy.ones(3)")
+            assert failed.status == "error"
+            assert "%pathways reconnect gets a new" in failed.text, failed.shown
+            assert "%pathways reconnect gets" in notebook.run("%%pathways profile\njax.numpy.ones(3)").shown
+            # As its supervisor finds it at first, and with the session lost as that of a cluster that may have ended.
+            for _ in range(2):
+                refused = notebook.run("%pathways reconnect --yes")
+                assert "does not answer" in refused.shown
+                assert f"kill -CONT {pid}" in refused.shown
+                assert "VPN" not in refused.shown
+            assert f"kill -CONT {pid}" in own.cli("local", "status").stderr
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert notebook.run("%pathways reconnect").status == "ok"
+        assert notebook.run("%pathways disconnect").status == "ok"
+        # One that was named by its kubeconfig is not started by reconnecting.
+        assert notebook.run(f"%pathways connect --tpu tpuv6e:2x2=1 --kubeconfig {kubeconfig}").status == "ok"
+        assert own.cli("local", "down", "--yes").returncode == 0
+        notebook.wait_for("All arrays on TPUs are lost")
+        refused = notebook.run("%pathways reconnect")
+        assert "The embedded cluster of this machine has ended." in refused.shown
+        assert "pathways-jupyter local up" in refused.shown
 
 
 @pytest.mark.soak

@@ -1,4 +1,4 @@
-"""What Tab offers on a line of %pathways."""
+"""Completions on a line of %pathways."""
 
 import json
 
@@ -95,6 +95,7 @@ def test_the_services_of_sessions_are_offered_by_their_names(tmp_path, monkeypat
 def test_words_are_offered_by_their_place():
     assert offered("logs w") == ["worker"]
     assert offered("help sess") == ["sessions"]
+    assert offered("explain creden") == ["credentials"]
     assert "rm" not in offered("logs worker ")
 
 

@@ -12,7 +12,7 @@ SEEN = f"import os; print([os.environ.get(name) for name in {NAMES}])"
 def test_programs_that_a_notebook_starts_share_its_session_until_it_disconnects(cluster, notebook):
 
     def joined(code):
-        """What a cell prints, whose pieces arrive as the child writes them."""
+        """Return the output of a cell, whose pieces arrive as the child writes them."""
         return "".join(output.get("text", "") for output in notebook.run(code).outputs)
 
     notebook.run(LOAD)
@@ -30,7 +30,7 @@ def test_programs_that_a_notebook_starts_share_its_session_until_it_disconnects(
     assert "child tpu 4 28" in joined(f'%%bash\n{sys.executable} -c "{CHILD}"')
     # The notebook's own arrays and devices are as they were.
     assert "28 4 tpu" in notebook.run("print(int(x.sum()), len(jax.devices()), jax.devices()[0].platform)").text
-    notebook.run("%pathways reconnect")
+    notebook.run("%pathways reconnect --yes")
     assert "child tpu 4 28" in joined(f'!{sys.executable} -c "{CHILD}"')
     assert notebook.run("%pathways disconnect").status == "ok"
     assert notebook.run(SEEN).text == before

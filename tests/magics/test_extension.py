@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
@@ -41,7 +42,46 @@ def test_every_command_explains_itself_with_an_example_or_a_usage(shell, name):
 
 def test_help_lists_all_commands(shell):
     result, _ = run(shell, "%pathways")
-    assert all(f"%pathways {name}" in result.result.text for name in MAGIC)
+    text = result.result.text
+    assert all(f"%pathways {name}" in text for name in MAGIC)
+    # What there is to do comes first, and a line for each cell magic, beside its commands.
+    assert text.splitlines()[0].startswith("%pathways connect ")
+    first = [line.split("  ")[0] for line in text.splitlines()]
+    cells = ["%%pathwaysjob", "%%pathways profile", "%%multihost", "%%colocated"]
+    assert [each for each in first if each.startswith("%%")] == cells
+    assert first[first.index("%%pathwaysjob") + 1].startswith("%pathways job ")
+    assert first[first.index("%%multihost") + 1].startswith("%pathways multihost ")
+    registered = shell.magics_manager.magics["cell"]
+    assert {"pathways", "pathwaysjob", "multihost", "colocated"} <= set(registered)
+    result, _ = run(shell, "%pathways help multihost")
+    assert "%%multihost" in result.result.text
+    assert "%%pathwaysjob" not in result.result.text
+    result, _ = run(shell, "%pathways help profile")
+    assert "--host" in result.result.text
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["notebook", "function"])
+def test_variables_are_replaced_in_the_commands_own_words_and_never_in_a_programs_line(shell, tmp_path, inside):
+    line = "%pathways job new $who --tpu {kind}=1 --image any --gcs-bucket gs://b -o $to -- bash -c 'echo $who {kind}'"
+    names = f"who, kind, to = 'train', 'tpuv6e:2x2', {str(tmp_path / 'job.yaml')!r}\n"
+    cell = f"def f():\n    {names}    {line}\nf()" if inside else names + line
+    result, _ = run(shell, cell)
+    assert result.success
+    written = yaml.safe_load((tmp_path / "job.yaml").read_text())
+    assert written["metadata"]["name"] == "train"
+    (container,) = written["spec"]["controller"]["template"]["spec"]["containers"]
+    assert container["command"] == ["bash", "-c", "echo $who {kind}"]
+
+
+def test_the_documentation_is_shown_as_markdown_and_as_text(shell):
+    result, _ = run(shell, "%pathways explain expired credentials")
+    shown = result.result._repr_mimebundle_()
+    assert set(shown) == {"text/plain", "text/markdown"}
+    assert "`gcloud auth login`" in shown["text/markdown"]
+    assert "gcloud auth login" in shown["text/plain"]
+    failed, said = run(shell, "%pathways explain xyzzy")
+    assert not failed.success
+    assert "(more: %pathways explain configerror)" in said
 
 
 def test_an_error_is_two_lines_and_its_traceback_one_command_away(shell):

@@ -71,13 +71,13 @@ def test_in_a_notebook_a_lost_proxy_is_reported_without_asking(disconnected, cod
     assert disconnected.run("import jax; print(len(jax.devices()))").text.strip() == "8"
 
 
-def test_in_a_notebook_it_can_be_silent_and_an_interrupt_reaches_the_code_around_it(taken, disconnected, code):
+def test_in_a_notebook_it_can_be_silent_and_an_interrupt_reaches_the_code_around_it(taken, disconnected, code, cluster):
     refused = disconnected.run(code(progress=False, wait=2))
     assert refused.error == "CapacityError"
     assert "wait=True waits without end" in refused.shown
     assert disconnected.displays == {}
     disconnected.run("%load_ext pathways_jupyter")
-    by_magic = disconnected.run("%pathways connect --local --tpu v6e-4=2")
+    by_magic = disconnected.run(f"%pathways connect --kubeconfig {cluster} --tpu v6e-4=2")
     assert "Add --wait to get them" in by_magic.shown
     cell = "try:\n" + code(wait=True).replace("\n", "\n    ") + "\nexcept Exception: print('hidden')"
     first = len(disconnected.seen)
@@ -147,6 +147,6 @@ def test_in_a_pipe_it_is_silent_unless_asked_for(taken, machine, code):
         assert out == ""
         assert "CapacityError" in errors
         # The hint says how long it waited, and speaks Python.
-        hint = r"^Waited \d+ s for them\. wait=True waits without end; or ask for fewer\. \(docs: "
+        hint = r"^Waited \d+ s for them\. wait=True waits without end; or ask for fewer\. \(more: "
         assert re.search(hint, errors, re.M)
         assert ("… place the slices" in errors) is bool(progress)

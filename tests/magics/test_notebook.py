@@ -6,7 +6,9 @@ import re
 import signal
 import time
 
+import psutil
 import pytest
+from waits import wait_until
 
 CONNECT = "%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2"
 KILL_A_WORKER = """
@@ -34,32 +36,66 @@ clusters.ask(record, lambda client, namespace: objects.delete(
 """
 INTERRUPT_THE_DISCONNECT = """
 import os, signal
-from pathways_jupyter.session.kernel.supervisor_link import Link
+from pathways_jupyter.session.kernel.supervisor_link import SupervisorLink
 
-answer = Link.answer
+answer = SupervisorLink.answer
 
 def interrupted(self, *arguments, **options):
-    Link.answer = answer
+    SupervisorLink.answer = answer
     os.kill(os.getpid(), signal.SIGINT)
     return answer(self, *arguments, **options)
 
-Link.answer = interrupted
+SupervisorLink.answer = interrupted
 %pathways disconnect
+"""
+INTERRUPT_THE_CONNECT = """
+import os, signal
+from pathways_jupyter.actions import cluster
+
+stage = cluster.embedded_stage
+
+def interrupted(requested):
+    # Before it has taken the supervisor that was started when the extension was loaded.
+    cluster.embedded_stage = stage
+    os.kill(os.getpid(), signal.SIGINT)
+    return stage(requested)
+
+cluster.embedded_stage = interrupted
+%pathways connect --local --tpu tpuv6e:2x2=1
+"""
+INTERRUPT_THE_OUTPUT = """
+import os, signal, threading
+from ipykernel.iostream import IOPubThread
+
+schedule = IOPubThread.schedule
+written = []
+
+def interrupted(self, write):
+    # Whatever a cell shows passes here.
+    if threading.current_thread() is threading.main_thread():
+        IOPubThread.schedule = schedule
+        os.kill(os.getpid(), signal.SIGINT)
+        written.append("whole")
+    schedule(self, write)
+
+IOPubThread.schedule = interrupted
+%pathways {command}
+print("The cell went on.")
 """
 INTERRUPT_THE_RECONNECT = """
 import os, signal
-from pathways_jupyter.session.kernel.supervisor_link import Link
+from pathways_jupyter.session.kernel.supervisor_link import SupervisorLink
 
-watch = Link.watch
+watch = SupervisorLink.watch
 
 def interrupted(self, since=0, *, until=None):
     if until is not None:
-        Link.watch = watch
+        SupervisorLink.watch = watch
         os.kill(os.getpid(), signal.SIGINT)
     return watch(self, since, until=until)
 
-Link.watch = interrupted
-%pathways reconnect
+SupervisorLink.watch = interrupted
+%pathways reconnect --yes
 """
 
 
@@ -71,6 +107,12 @@ def connected(shared_notebook, cluster):
     assert cell.status == "ok", cell.shown
     yield shared_notebook
     shared_notebook.run("%pathways disconnect")
+
+
+def supervisors(notebook):
+    """The supervisors that the kernel of a notebook has started."""
+    children = psutil.Process(notebook.manager.provisioner.pid).children()
+    return [each for each in children if each.status() != psutil.STATUS_ZOMBIE and "supervisor" in str(each.cmdline())]
 
 
 def sessions(machine):
@@ -170,6 +212,17 @@ def test_logs_of_every_program_are_one_command_away_and_can_be_followed(connecte
     assert connected.run("import jax\nprint(len(jax.devices()))").text.strip() == "8"
 
 
+@pytest.mark.parametrize("command", ["logs rm -f", "logs rm", "status", "slices", "sessions"])
+def test_an_interrupt_ends_a_command_but_cuts_nothing_that_it_writes(connected, command):
+    cell = connected.run(INTERRUPT_THE_OUTPUT.replace("{command}", command))
+    if command == "logs rm -f":
+        assert "no longer following" in cell.text
+    else:
+        assert cell.error == "KeyboardInterrupt"
+        assert "The cell went on." not in cell.text
+    assert connected.run("print(written)").text.strip() == "['whole']"
+
+
 def test_an_interrupted_reconnect_says_what_there_is_and_can_be_tried_again(connected):
     cell = connected.run(INTERRUPT_THE_RECONNECT)
     assert cell.status == "error"
@@ -191,6 +244,46 @@ def test_what_fails_after_the_proxy_is_lost_is_explained(connected):
     assert "%pathways reconnect gets a new one" in failed.text
     assert connected.run("%pathways reconnect").status == "ok"
     assert connected.run("print(float(jnp.ones(6).sum()))").text.strip() == "6.0"
+    # What was on the earlier proxy is not there, and JAX's error does not say why.
+    connected.run("donated = jnp.ones(9)\njax.jit(lambda each: each + 1, donate_argnums=0)(donated)")
+    for cell in ("print(x)", "x + 1", "x + jnp.ones(5)", "jax.jit(jnp.add)(x, jnp.ones(5))"):
+        failed = connected.run(cell)
+        assert failed.status == "error"
+        assert "1 array was on a proxy that is gone, and lost with it: x: float32[5]" in failed.text, failed.shown
+    failed = connected.run("print(donated)")
+    assert "deleted" in failed.shown
+    assert "is gone" not in failed.text
+
+
+def test_every_sentence_counts_the_same_arrays(connected):
+    connected.run("import jax, jax.numpy as jnp\nx = jnp.arange(5.0)\nalso = [x]\nlater = (each for each in [x + 2])")
+    # In Out, and in _.
+    assert connected.run("x + 1").status == "ok"
+    request = connected.begin("%pathways reconnect")
+    question = connected.client.get_stdin_msg(timeout=60)["content"]["prompt"]
+    assert "its 3 arrays (60 bytes)" in question
+    connected.client.input("n")
+    connected.finish(request)
+    counted = connected.run(
+        "import pathways_jupyter\nprint(pathways_jupyter.current_session().count_arrays()['count'])"
+    ).text
+    assert counted.strip() == "3"
+    request = connected.begin("%pathways suspend")
+    assert (
+        "2 arrays (40 bytes) can be kept, and these not: float32[5]"
+        in connected.client.get_stdin_msg(timeout=60)["content"]["prompt"]
+    )
+    connected.client.input("n")
+    connected.finish(request)
+    ended = connected.run("%pathways disconnect")
+    past = connected.run("%pathways events")
+    assert "This notebook is not connected. Its last session was " in past.text
+    assert "connected" in past.text.partition("\n")[2]
+    assert "Lost arrays: 3, 60 bytes." in past.text
+    assert "%pathways connect --help shows how" in connected.run("%pathways logs").shown
+    assert re.search(
+        r"3 arrays became unusable: x: float32\[5\], Out\[\d+\]: float32\[5\], 1 array that no variable", ended.text
+    )
 
 
 def test_the_first_use_of_an_array_that_was_made_before_is_explained(connected):
@@ -238,7 +331,11 @@ def test_interrupting_a_connect_that_waits_leaves_nothing(connected, notebook, m
     from_cell = f"import os\nos.environ['KUBECONFIG'] = {str(cluster)!r}"
     other = notebook
     other.run(from_cell)
-    refused = other.run("%load_ext pathways_jupyter\n%pathways connect --tpu tpuv6e:2x2=1")
+    logs = set(machine.runtime.glob("pathways/*.log"))
+    interrupted = other.run(f"%load_ext pathways_jupyter\n{INTERRUPT_THE_CONNECT}")
+    assert "Connecting was interrupted. Everything that it had created was removed." in interrupted.shown
+    wait_until(lambda: set(machine.runtime.glob("pathways/*.log")) <= logs and not supervisors(other))
+    refused = other.run("%pathways connect --tpu tpuv6e:2x2=1")
     assert refused.error == "CapacityError"
     assert "holds 2" in refused.shown
     seen = len(other.seen)

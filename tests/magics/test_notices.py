@@ -1,4 +1,4 @@
-"""What a terminal says after a command about events that came while it ran."""
+"""Notices in a terminal after a command, about events that came while it ran."""
 
 import queue
 from types import SimpleNamespace

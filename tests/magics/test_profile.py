@@ -1,11 +1,17 @@
-"""What a notebook and a terminal show of the chips: a cell with a trace, one over several cells, a running session."""
+"""Profiles in a notebook and a terminal: a cell with a trace, one over several cells, a running session."""
 
+import contextlib
+import gzip
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
+import urllib.request
+from pathlib import Path
 
+import portpicker
 import pytest
 from waits import wait_until
 
@@ -55,9 +61,32 @@ def test_a_cell_is_run_and_its_chips_are_shown(connected):
     assert "slow_layer/dot_general" in text
     assert re.search(r"slow_layer/.*Cell In\[\d+\], line \d+", text), text
     assert "computing" in text
-    # The picture and the link stay in a saved notebook.
+    # The picture and the command stay in a saved notebook.
     assert html.count("<path") >= 8
-    assert 'data-commandlinker-command="pathways-jupyter:open-xprof"' in html
+    assert "xprof --logdir gs://pathways-local/profiles</code>" in html
+
+
+def test_the_command_below_a_picture_serves_the_trace_with_xprof(connected, machine):
+    text, _ = shown(connected.run(f"%%pathways profile\n{RUN}"))
+    location = re.search(r"Trace: (gs://\S+)", text)[1]
+    command = re.search(r"in XProf: (.* xprof --logdir \S+)", text)[1]
+    port, workers = portpicker.pick_unused_port(), portpicker.pick_unused_port()
+    address = f"http://localhost:{port}/data/plugin/profile/runs"
+    path = f"{Path(sys.executable).parent}{os.pathsep}{machine.environ['PATH']}"
+    with subprocess.Popen(
+        f"exec env {command} --port {port} --grpc_port {workers}", shell=True, env={**machine.environ, "PATH": path}
+    ) as serving:
+        try:
+
+            def runs() -> list[str]:
+                with contextlib.suppress(OSError), urllib.request.urlopen(address, timeout=30) as answer:
+                    content = answer.read()
+                    return json.loads(gzip.decompress(content) if answer.headers["Content-Encoding"] else content)
+                return []
+
+            wait_until(lambda: location.rpartition("/")[2] in runs())
+        finally:
+            serving.kill()
 
 
 def test_a_trace_over_several_cells_and_a_trace_shown_again(connected):
@@ -156,7 +185,7 @@ def test_without_a_session_the_command_says_so(machine, cluster):
 
 def test_a_trace_ends_with_its_proxy(connected):
     assert connected.run("%pathways profile start").status == "ok"
-    assert connected.run("%pathways reconnect").status == "ok"
+    assert connected.run("%pathways reconnect --yes").status == "ok"
     assert "No trace is being taken." in connected.run("%pathways profile stop").shown
     again = connected.run("%pathways profile start")
     assert again.status == "ok", again.shown

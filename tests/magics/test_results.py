@@ -1,4 +1,4 @@
-"""What a magic found is shown wherever its line stands in a cell, and exactly once."""
+"""Results of magics are shown wherever the line stands in a cell, and exactly once."""
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
@@ -16,7 +16,7 @@ def shell(tmp_path, monkeypatch):
 
 
 def shown(shell, cell):
-    """How often the cell shows the state of the session, and how often the sessions of this machine."""
+    """Return how often the cell shows the state of the session, and how often the sessions of this machine."""
     with capture_output() as captured:
         result = shell.run_cell(cell, store_history=True)
     assert result.success, captured.stdout

@@ -1,4 +1,4 @@
-"""What a notebook shows of its session stays true: others act on it, and its kernel or supervisor may be gone."""
+"""A notebook's display of its session stays true: others act on it, and its kernel or supervisor may be gone."""
 
 import contextlib
 import os

@@ -34,6 +34,9 @@ def record():
 def test_the_run_is_drawn_with_its_slices_a_metric_its_time_and_its_events(record):
     view = picture.view(record)
     assert "Elastic training: 5 of 10 steps" in view.html
+    one = Record()
+    one.begin(steps=1)
+    assert "Elastic training: 0 of 1 step<" in picture.view(one).html
     assert "slices: 3 at first, now 2; between 2 and 3" in view.html
     assert "loss: 5 at first, now 2; between 2 and 5" in view.html, "what is not finite cannot be drawn"
     assert "acc" not in view.html

@@ -6,11 +6,12 @@ import time
 
 import pytest
 
-from pathways_jupyter.base.events import Event, EventKind, SessionSlice, SessionState, Stage
+from pathways_jupyter.base.events import Event, EventKind, SavedArrays, SessionSlice, SessionState, Stage
+from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.commands.declaration import Command, Option
 from pathways_jupyter.multihost.queued_resources import Queued
-from pathways_jupyter.multihost.records import Record
-from pathways_jupyter.multihost.run_events import HostStatus, Phase
+from pathways_jupyter.multihost.records import RunRecord
+from pathways_jupyter.multihost.run_events import HostPhase, HostStatus
 from pathways_jupyter.multihost.targets import Target
 from pathways_jupyter.render import (
     array_notes,
@@ -29,7 +30,7 @@ from pathways_jupyter.render import (
 )
 from pathways_jupyter.service.checks import Finding, Level
 from pathways_jupyter.service.jobs import JobPicture
-from pathways_jupyter.service.model import Holder, Host, Reclaimable, Service, Slice
+from pathways_jupyter.service.model import Holder, Reclaimable, Service, Slice, SliceHost
 from pathways_jupyter.service.overview import Overview
 from pathways_jupyter.service.pathwaysjob.description import JobInfo
 from pathways_jupyter.service.podstate import State
@@ -72,8 +73,8 @@ def record(**changes):
 def service(count=3, hosts=4, **changes):
     mine = Holder("4f2a", "ada", "work/train.ipynb", NOW - 60, {"tpuv6e:4x4": 1}, False, 1, "job-ada", "pod-ada")
     waits = Holder("77aa", "eve", "", NOW - 80, {"tpuv6e:4x4": 2}, True, 0, "job-eve", "pod-eve")
-    ready = tuple(Host(index, State.READY, f"w-{index}") for index in range(hosts))
-    broken = (*ready[:-1], Host(hosts - 1, State.DOWN, "w", reason="CrashLoopBackOff"))
+    ready = tuple(SliceHost(index, State.READY, f"w-{index}") for index in range(hosts))
+    broken = (*ready[:-1], SliceHost(hosts - 1, State.DOWN, "w", reason="CrashLoopBackOff"))
     drawn = (Slice(0, State.READY, ready, "w0", mine), Slice(1, State.DOWN, broken, "w1"))
     rest = tuple(Slice(index, State.READY, ready, f"w{index}") for index in range(2, count))
     values = {
@@ -95,8 +96,8 @@ def overview(said):
 
 def run(said):
     target = Target(said)
-    lost = HostStatus(target, Phase.LOST, last_line=said, message=said, hint=said)
-    return Record("r-00000000", said, said, (target,), said, started=NOW - 60, code=1, hosts=(lost,))
+    lost = HostStatus(target, HostPhase.LOST, last_line=said, message=said, hint=said)
+    return RunRecord("r-00000000", said, said, (target,), said, started=NOW - 60, code=1, hosts=(lost,))
 
 
 DEVICES = {0: ["TPU v6 lite"] * 4, 1: ["TPU v6 lite"] * 4}
@@ -109,7 +110,7 @@ PICTURES = {
     "events": lambda: events.view([Event(EventKind.WARNING, EVIL)]),
     "job": lambda: jobs.details(JobPicture(FAILED, (), (), ())),
     "notice": lambda: events.notice([events.News(parts.Tone.WARN, EVIL, EVIL)]),
-    "doctor": lambda: doctor.view([Finding(EVIL, Level.FAIL, EVIL, EVIL)]),
+    "doctor": lambda: doctor.view([Finding(EVIL, Level.FAIL, EVIL, EVIL)], Face.NOTEBOOK),
     "service": lambda: services.details(overview(EVIL)),
     "services": lambda: services.view([overview(EVIL)]),
     "hosts": lambda: multihost.hosts(run(EVIL), run(EVIL).states),
@@ -143,9 +144,35 @@ def test_a_session_shows_its_devices_and_what_happened_last():
     drawn = sessions.card(record(), DEVICES, [DOWN])
     began, drawn_at = text.moment(NOW - 187), text.later(NOW, NOW - 187)
     assert f"connected, since {began} (as of {drawn_at})" in drawn.text
-    assert f"since {began} (as of {drawn_at})" in drawn.html
+    assert f"since {began}" in drawn.html
     assert "8 (slice 0: 4 × TPU v6 lite, slice 1: 4 × TPU v6 lite)" in drawn.text
     assert "Slice 1 is down." in drawn.text
+
+
+def test_a_card_that_may_be_read_after_its_kernel_was_killed_says_when_it_was_connected():
+    for live in (False, True):
+        html = sessions.card(record(), DEVICES, at=NOW, live=live).html.partition("</style>")[2]
+        assert f">was connected at {text.moment(NOW)}<" in html
+        assert 'class="pw-card pw-none' in html
+        # A page that knows the session colours the one card that follows it.
+        assert ("pw-live-4f2a" in html) == live
+    closed = sessions.card(record(state=SessionState.CLOSED), DEVICES, live=True).html
+    assert "pw-live" not in closed
+
+
+def test_a_map_that_may_be_seen_after_its_kernel_was_killed_says_when_it_was_so():
+    static, live, over = (
+        slices.view([service()], **more).html.partition("</style>")[2]
+        for more in ({}, {"live": "4f2a"}, {"note": "The session has ended."})
+    )
+    assert ", as of 20" in static
+    assert ", as of 20" in live
+    assert 'class="pw-card pw-ok"' in static
+    # Coloured only by a page that knows that the session lives.
+    assert 'class="pw-card pw-none pw-once-ok pw-live-4f2a"' in live
+    assert 'class="pw-card pw-none"' in over
+    assert "pw-tone pw-ok" not in over.partition('class="pw-map"')[0]
+    assert "as of" not in slices.view([service()], live="4f2a").text + slices.view([service()]).text
 
 
 def test_a_session_with_a_slice_down_does_not_look_connected():
@@ -237,7 +264,7 @@ def test_a_slice_looks_the_same_in_a_sessions_card_and_among_the_services_slices
 
 
 def test_a_service_without_a_ready_slice_is_not_green_and_none_of_its_slices_is_free():
-    pending = (Host(0, State.STARTING, "w", reason="Unschedulable"),)
+    pending = (SliceHost(0, State.STARTING, "w", reason="Unschedulable"),)
     unusable = tuple(Slice(index, State.STARTING, pending, f"w{index}") for index in range(500))
     drawn = slices.view([service(slices=unusable, holders=())])
     assert "0 of 500 slices ready (Unschedulable)" in drawn.text
@@ -269,11 +296,27 @@ def test_progress_names_the_stage_that_waits_and_why():
     assert "Not connected" in drawn.view(NOW, "failed").html
 
 
+def test_progress_of_something_else_has_its_own_headline():
+    drawn = progress.Progress(NOW - 5, titles=progress.Titles("Suspending", "Not suspended", "Suspended"))
+    drawn.enter("write the arrays", "1.2 GB of 4.0 GB, about 12 s left", at=NOW - 3)
+    assert "… write the arrays (3.0 s): 1.2 GB of 4.0 GB, about 12 s left" in drawn.view(NOW).text
+    assert "Suspending" in drawn.view(NOW).html
+    assert "Not suspended" in drawn.view(NOW, "interrupted").html
+    assert drawn.done_line(NOW).startswith("✓ suspended (5.0 s)")
+
+
 def test_the_doctors_verdict_is_that_of_the_worst_finding():
     fine, odd, bad = (Finding(level, level, "found", "" if level is Level.OK else "do this") for level in Level)
-    assert doctor.view([fine]).text.endswith("✓ All is well.")
-    assert "Connecting works" in doctor.view([fine, odd]).text
-    assert doctor.view([fine, odd, bad]).text.endswith("✗ 1 problem keeps this machine from connecting.")
+    assert doctor.view([fine], Face.NOTEBOOK).text.endswith("✓ All is well.")
+    assert "Connecting works" in doctor.view([fine, odd], Face.NOTEBOOK).text
+    assert doctor.view([fine, odd, bad], Face.NOTEBOOK).text.endswith("✗ 1 problem keeps this machine from connecting.")
+
+
+def test_where_arrays_are_saved_is_shown_until_they_are_back():
+    saved = SavedArrays(2, 132, "gs://bucket/saved/ada/suspended-4f2a", NOW - 5)
+    suspended = sessions.card(record(state=SessionState.SUSPENDED, slices=(), saved=saved), {})
+    assert "2 arrays (132 bytes) in gs://bucket/saved/ada/suspended-4f2a" in suspended.text
+    assert "gs://" not in sessions.card(record(saved=saved), {}).text
 
 
 def test_a_closed_session_stays_on_record_without_a_map_of_slices():
@@ -324,7 +367,7 @@ def test_the_many_arrays_of_one_variable_are_shown_together():
 def test_slices_of_a_silent_session_are_reclaimable_in_words_and_shape():
     silent = Reclaimable(NOW - 300, NOW + 600)
     holder = Holder("4f2a", "ada", "work/train.ipynb", NOW - 900, {"tpuv6e:2x2": 1}, False, 1, "j", "p", silent)
-    ready = (Host(0, State.READY, "w-0"),)
+    ready = (SliceHost(0, State.READY, "w-0"),)
     both = (Slice(0, State.READY, ready, "w0", holder), Slice(1, State.READY, ready, "w1"))
     drawn = slices.view([service(instance_type="tpuv6e:2x2", slices=both, holders=(holder,))])
     assert "2 slices of tpuv6e:2x2, 1 free, 1 reclaimable" in drawn.text

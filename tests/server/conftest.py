@@ -42,12 +42,23 @@ c.KernelManager.transport = "ipc"
 c.ServerApp.jpserver_extensions = {{"pathways_jupyter": True, **dict.fromkeys({others!r}, False)}}
 c.IdentityProvider.token = {token!r}
 
-from pathways_jupyter.server import cluster_view, hub
+from pathways_jupyter.server import cluster_view, hub, routes
 
 cluster_view.CHECK_SECONDS = 0.5
 hub.LINGER_SECONDS = 1.0
+
+async def broken(request):
+    async def lines():
+        yield "a line"
+        raise ValueError("a fault after it")
+
+    if request.parameters:
+        return lines()
+    raise ZeroDivisionError("a fault")
+
+routes.ROUTES += (routes.Route("GET", "broken", broken, ("late",)),)
 """
-"""A server for one user, which looks at its files and at its sessions more often than usual."""
+"""A server for one user, which looks at its files and at its sessions more often than usual. One route has a fault."""
 STRICT = """
 from jupyter_server.auth import Authorizer
 
@@ -61,7 +72,7 @@ c.ServerApp.authorizer_class = NotPathways
 
 @dataclass
 class Server:
-    """Where the server is, and how it is asked."""
+    """Address of a server, and requests to it."""
 
     url: str
     environ: dict[str, str]
@@ -193,10 +204,11 @@ def unreachable(set_up) -> None:
 @contextlib.contextmanager
 def connecting(kubeconfig: Path):
     """A function that starts a session of one slice, with this process for its kernel; at the end they all end."""
-    config = ConnectConfig(instances={"tpuv6e:2x2": 1}, kubeconfig=str(kubeconfig), wait=DEADLINE)
     links = []
 
-    def start():
+    def start(**settings):
+        given = {"instances": {"tpuv6e:2x2": 1}, "kubeconfig": str(kubeconfig), "wait": DEADLINE, **settings}
+        config = ConnectConfig(**given)
         link = spawn.supervisor()
         links.append(link)
         asked = {"config": protocol.config_to_json(config), "kernel_pid": os.getpid(), "notebook": "a.ipynb"}

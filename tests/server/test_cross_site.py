@@ -5,7 +5,15 @@ import json
 import aiohttp
 import pytest
 
-READING = ["version", "contexts", "services", "logs?pod=x", "jobs/x", "runs/x-00000000/logs?host=0-0"]
+READING = [
+    "version",
+    "contexts",
+    "services",
+    "logs?pod=x",
+    "sessions/abc/arrays",
+    "jobs/x",
+    "runs/x-00000000/logs?host=0-0",
+]
 WRITING = [
     "sessions/abc/disconnect",
     "sessions/abc/reconnect",

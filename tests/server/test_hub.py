@@ -1,4 +1,4 @@
-"""What all pages of a server share: one watch of each cluster, none without listeners, and the sweeping."""
+"""State that all pages of a server share: one watch of each cluster, none without listeners, and the sweeping."""
 
 import asyncio
 import contextlib

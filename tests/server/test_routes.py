@@ -1,14 +1,20 @@
-"""Who gets in, and what is answered to requests that cannot be served."""
+"""Access to the routes, and answers to requests that cannot be served."""
 
+import asyncio
 import json
+import math
 import re
 
 import pytest
 
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError, PathwaysError, ServiceError, SessionError
+from pathways_jupyter.cli.terminal import TerminalShell
 from pathways_jupyter.multihost.errors import UnknownRun
+from pathways_jupyter.render.view import View
 from pathways_jupyter.server import handlers, quickstart, routes
 from pathways_jupyter.server.request_checks import LONGEST_MESSAGE_BYTES
+from pathways_jupyter.session import protocol, registry
+from tests.server.conftest import connecting
 from tests.server.test_runs import ROUTES as OF_RUNS
 
 ROUTES = [
@@ -16,10 +22,11 @@ ROUTES = [
     ("GET", "contexts"),
     ("GET", "services"),
     ("GET", "logs?pod=x"),
+    ("GET", "sessions/abc/arrays"),
+    ("GET", "broken"),
     ("POST", "sessions/abc/disconnect"),
     ("POST", "sessions/abc/reconnect"),
     ("POST", "sessions/abc/profile"),
-    ("POST", "xprof"),
     ("POST", "sweep"),
     ("GET", "jobs/x"),
     ("GET", "jobs/x/logs"),
@@ -89,8 +96,6 @@ BAD = [
     ("POST", "sessions/abc/profile", b'{"seconds": "5"}', "seconds must be"),
     ("POST", "sessions/abc/profile", b'{"seconds": 5, "to": "gs://mine"}', "'to'"),
     ("POST", "sessions/nosuchsession/profile", b'{"seconds": 1}', "no session"),
-    ("POST", "xprof", b'{"location": "/etc"}', "to a bucket, not to /etc"),
-    ("POST", "xprof", b"{}", "to a bucket, not to nowhere"),
 ]
 
 NONSENSE = (
@@ -118,6 +123,33 @@ async def test_requests_without_a_token_are_refused(server, method, path):
 async def test_a_user_whom_the_authorizer_refuses_gets_nothing(strict_server, method, path):
     async with strict_server.http() as http, http.request(method, strict_server.route(path)) as answer:
         assert answer.status == 403
+
+
+async def test_a_session_without_limits_is_listed_and_reconnected(server, cluster, monkeypatch, capsys):
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", server.environ["JUPYTER_RUNTIME_DIR"])
+    endless = dict.fromkeys(("wait", "max_lifetime", "timeout"), math.inf)
+    with connecting(cluster) as connect:
+        session = (await asyncio.to_thread(connect, **endless))[1]["id"]
+        async with server.http() as http, http.post(server.route(f"sessions/{session}/reconnect")) as answer:
+            text = await answer.text()
+            assert answer.status == 200, text
+        TerminalShell(as_json=True).show(View(registry.sessions(), "", ""))
+    said = json.loads(text, parse_constant=pytest.fail)
+    for kept in (said["result"], *json.loads(capsys.readouterr().out, parse_constant=pytest.fail)):
+        assert kept["generation"] == 2
+        assert protocol.config_from_json(kept["config"]).wait == math.inf
+
+
+async def test_a_fault_of_the_server_is_a_sentence_and_ends_a_log(server):
+    async with server.http() as http:
+        async with http.get(server.route("broken")) as answer:
+            said = await answer.json(content_type=None)
+            assert answer.status == 500
+        async with http.get(server.route("broken?late=yes")) as answer:
+            lines = (await answer.text()).splitlines()
+    assert said["message"] == "The Jupyter server failed to do this (ZeroDivisionError: a fault)."
+    assert said["hint"].endswith("see the log of the Jupyter server.")
+    assert lines == ["a line", f"The Jupyter server failed to do this (ValueError: a fault after it). {said['hint']}"]
 
 
 @pytest.mark.parametrize(("method", "path", "body", "message"), BAD, ids=lambda value: str(value)[:40])

@@ -160,7 +160,7 @@ async def test_a_followed_log_goes_on_until_the_run_has_ended(server, lab):
 async def test_a_run_that_is_gone_from_the_disk_is_gone_from_the_pages(tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
     now = time.time()
-    made = records.Record("over-00000000", "over", "true", (), str(tmp_path), started=now, ended=now, code=0)
+    made = records.RunRecord("over-00000000", "over", "true", (), str(tmp_path), started=now, ended=now, code=0)
     made.save()
     received, watch = asyncio.Queue(), RunWatch()
     watch.add(received.put_nowait)
@@ -178,8 +178,8 @@ async def test_a_run_whose_process_was_killed_is_shown_as_not_followed(server, l
     # In a process of its own, which dies without a word; its death changes no file.
     code = (
         "import sys\n"
-        "from pathways_jupyter.multihost.records import Record\n"
-        "record = Record('killed-00000000', 'killed', 'true', (), '/nowhere', started=1.0)\n"
+        "from pathways_jupyter.multihost.records import RunRecord\n"
+        "record = RunRecord('killed-00000000', 'killed', 'true', (), '/nowhere', started=1.0)\n"
         "with record.attending():\n"
         "    record.save()\n"
         "    print('ready', flush=True)\n"

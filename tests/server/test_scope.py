@@ -1,4 +1,4 @@
-"""Which cluster a page's words stand for; what is set up decides, and the page cannot."""
+"""Resolution of a page's words to a cluster; what is set up decides, and the page cannot."""
 
 import dataclasses
 import json

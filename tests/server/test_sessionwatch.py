@@ -20,7 +20,7 @@ DEADLINE = 60
 
 
 class Page:
-    """What a page gets, until it breaks as a WebSocket does that is being closed."""
+    """A page's messages, until it breaks as a WebSocket does that is being closed."""
 
     def __init__(self, breaks_at=-1):
         self.breaks_at = breaks_at

@@ -1,4 +1,4 @@
-"""What pages are sent by a real server while clusters, kubeconfigs, sessions and other pages come and go."""
+"""Messages to pages from a real server while clusters, kubeconfigs, sessions and other pages come and go."""
 
 import asyncio
 import dataclasses
@@ -197,7 +197,7 @@ def own(machine, tmp_path_factory):
         there = dataclasses.replace(machine, environ=environ)
         with running(tmp_path_factory.mktemp("own"), environ) as made:
             yield there, made
-        there.cli("local", "down")
+        there.cli("local", "down", "--yes")
 
 
 async def test_the_kubeconfig_of_the_servers_configuration_is_used(nothing, cluster, tmp_path):

@@ -1,13 +1,19 @@
-"""What pages cost the API server: one watch of each resource in all, and none without listeners."""
+"""Load of pages on the API server: one watch of each resource in all, and none without listeners."""
 
 import asyncio
+import contextlib
+import json
+import os
+import signal
+import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 from benchmarks.counting import counting
-from pathways_jupyter.kube import auth, objects
+from benchmarks.link import Link
+from pathways_jupyter.kube import auth, objects, pulse
 from pathways_jupyter.kube.client import Client
 
 DEADLINE = 60
@@ -71,3 +77,51 @@ async def test_three_pages_cost_one_watch_of_each_resource_and_none_once_they_ar
         assert counted.watches == ONE_EACH
     async with asyncio.timeout(DEADLINE):
         await counted.until(lambda watches: not watches)
+
+
+@contextlib.contextmanager
+def stopped(pid):
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def swallowed(link):
+    link.freeze()
+    try:
+        yield
+    finally:
+        link.thaw()
+
+
+@pytest.mark.parametrize("how", ["its process is stopped", "the network swallows packets"])
+async def test_a_quiet_cluster_that_no_longer_answers_is_not_shown_as_watched(
+    server, cluster, machine, set_up, tmp_path, how
+):
+    with Link(cluster) as link:
+        set_up(link.write(tmp_path / "kubeconfig").read_text(encoding="utf-8"))
+        status = await asyncio.to_thread(machine.cli, "local", "status", "--json")
+        silent = stopped(json.loads(status.stdout)["pid"]) if how.startswith("its process") else swallowed(link)
+        async with server.http() as http, http.ws_connect(server.route("updates"), max_msg_size=0) as socket:
+
+            async def until(word):
+                async with asyncio.timeout(DEADLINE):
+                    while (message := await socket.receive_json()).get("watch") != word:
+                        pass
+                return message
+
+            await socket.send_json({"type": "look", "scope": {}})
+            await until("live")
+            with silent:
+                lost = await until("lost")
+                # The tables are as old as the last answer, not as the notice.
+                assert lost["as_of"] < time.time() - pulse.ANSWER_SECONDS
+            assert "stopped answering" in lost["problem"]["message"]
+            assert (await until("live"))["as_of"] > lost["as_of"]
+
+
+def test_a_cluster_that_no_longer_answers_is_noticed_within_ten_seconds():
+    assert pulse.QUIET_SECONDS + pulse.ANSWER_SECONDS < 10

@@ -52,7 +52,7 @@ def test_a_panel_follows_a_short_call_while_it_goes_on_and_then_shows_the_traini
     panel = opened()
     assert "40 of 40 steps" in panel.text
     demo = run(1)
-    assert "1 of 1 steps" in panel.text
+    assert "1 of 1 step;" in panel.text
     demo.end()
     assert "40 of 40 steps" in panel.text
     run(30).end()

@@ -28,7 +28,11 @@ def test_a_panel_connects_and_disconnects_and_asks_first(panel):
     assert "application/vnd.jupyter.widget-view+json" in controls["data"]
     press(notebook, "connect")
     assert "connected" in card["data"]["text/html"]
-    assert notebook.run("import jax\nprint(len(jax.devices()))").text.strip() == "4"
+    assert notebook.run("import jax\nx = jax.numpy.arange(8.0)\nprint(len(jax.devices()))").text.strip() == "4"
+    press(notebook, "reconnect")
+    said = notebook.run("print(panel.reconnect.description, panel.line.value)").text.strip()
+    assert said == "Really reconnect? 1 array (32 bytes) on the TPUs would be lost."
+    assert notebook.run("print(x.sum())").text.strip() == "28.0"
     press(notebook, "disconnect")
     assert notebook.run("print(panel.disconnect.description)").text.strip() == "Really disconnect?"
     assert notebook.run("print(jax.devices()[0].platform)").text.strip() == "tpu"

@@ -59,7 +59,7 @@ def test_a_timeline_shows_what_happens_after_it_was_drawn(connected):
     cell = connected.run("%pathways events")
     before = picture(cell)["text/plain"].count("\n")
     seen = len(connected.seen)
-    connected.run("%pathways reconnect", timeout=110)
+    connected.run("%pathways reconnect --yes", timeout=110)
     # The command shows its own progress in the same words: what counts is the timeline.
     drawn = connected.wait_for("The tunnel is open.", since=seen)
     while drawn != picture(cell)["text/plain"] or drawn.count("\n") <= before:
