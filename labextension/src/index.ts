@@ -1,4 +1,5 @@
 /** The plugins that JupyterLab loads from this package. */
+import { cards } from './plugins/cards';
 import { commands } from './plugins/commands';
 import { connect } from './plugins/connect';
 import { drill } from './plugins/drill';
@@ -9,6 +10,7 @@ import { logs } from './plugins/logs';
 import { notifications } from './plugins/notifications';
 import { pathways } from './plugins/pathways';
 import { profile } from './plugins/profile';
+import { resume } from './plugins/resume';
 import { running } from './plugins/running';
 import { runs } from './plugins/runs';
 import { sidebar } from './plugins/sidebar';
@@ -19,7 +21,9 @@ export { IPathways } from './tokens';
 export default [
   pathways,
   sidebar,
+  cards,
   connect,
+  resume,
   commands,
   logs,
   jobs,

@@ -3,7 +3,7 @@ import { Token } from '@lumino/coreutils';
 
 import { Api } from './models/api';
 import { Model } from './models/model';
-import { IScope } from './models/wire';
+import { IScope } from './models/scope';
 
 /** The page's model and the client of the server extension. */
 export interface IPathways {
@@ -26,11 +26,11 @@ export enum CommandIDs {
   insertConnect = 'pathways-jupyter:insert-connect-cell',
   disconnect = 'pathways-jupyter:disconnect',
   reconnect = 'pathways-jupyter:reconnect',
+  resume = 'pathways-jupyter:resume',
   showPanel = 'pathways-jupyter:show-panel',
   openLog = 'pathways-jupyter:open-log',
   openProxyLog = 'pathways-jupyter:open-proxy-log',
   profile = 'pathways-jupyter:profile',
-  openXProf = 'pathways-jupyter:open-xprof',
   showJob = 'pathways-jupyter:show-job',
   suspendJob = 'pathways-jupyter:suspend-job',
   resumeJob = 'pathways-jupyter:resume-job',

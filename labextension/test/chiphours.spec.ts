@@ -1,6 +1,6 @@
 import { chipHours } from '../src/models/chiphours';
 import { EVENTS_KEPT } from '../src/models/model';
-import { IEvent } from '../src/models/wire';
+import { IEvent } from '../src/models/sessionrows';
 import { session } from './rows';
 
 const state = (name: string, at: number): IEvent => ({ kind: 'state', message: '', at, data: { state: name } });

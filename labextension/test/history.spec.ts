@@ -79,6 +79,22 @@ describe('History', () => {
     expect([seen(10_045), seen(10_055)]).toEqual([true, false]);
   });
 
+  it('has watched until the cluster was last known, not until its silence was noticed', () => {
+    const { time, model, history } = start();
+    time.now = 10_010;
+    model.apply(watch('lost', { as_of: 10_002 }));
+    const seen = (seconds: number) => history.at(seconds)?.seen;
+    expect([seen(10_001), seen(10_002)]).toEqual([true, false]);
+    expect(model.staleSince).toBe(10_002);
+    // A clock of the server that is behind changes nothing before that.
+    time.now = 10_020;
+    model.apply(watch('live'));
+    time.now = 10_030;
+    model.apply(watch('lost', { as_of: 5 }));
+    expect([seen(10_019), seen(10_020)]).toEqual([false, false]);
+    expect(history.moments.map(each => each.at)).toEqual([10_000, 10_002, 10_020, 10_020]);
+  });
+
   it('forgets another cluster', () => {
     const { time, model, history, at } = start();
     time.now = 10_010;

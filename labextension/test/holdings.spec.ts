@@ -82,6 +82,19 @@ describe('Holdings', () => {
     );
   });
 
+  it('calls no slice free while it is not known who holds which', () => {
+    const unsure = [numbered(0, { availability: 'ready' }), numbered(1, { availability: 'ready' }), numbered(2)];
+    const holdings = new Holdings(null, [], proxies);
+    expect(unsure.map(row => holdings.of(row).owner)).toEqual(['unknown', 'unknown', 'free']);
+    expect(slicesSentence(english, unsure, holdings)).toBe('3 slices, 3 ready, holders of 2 not known');
+    expect(sliceSentence(english, unsure[0], holdings.of(unsure[0]))).toBe('Slice 0 (tpuv6e:2x2): ready');
+  });
+
+  it('has no other notebooks where none is in front', () => {
+    const holdings = new Holdings(null, [front, second], proxies, false);
+    expect(slicesSentence(english, rows, holdings)).toContain('2 in my notebooks, 1 held by others, 1 free');
+  });
+
   it('ignores a session on another cluster whose slice has the same name', () => {
     const elsewhere = session({ id: 'elsewhere', slices: [{ number: 3, index: 0, up: false }] });
     expect(new Holdings(front, [front, elsewhere], proxies).of(rows[3]).owner).toBe('free');

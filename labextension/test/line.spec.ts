@@ -2,6 +2,7 @@ import {
   noneFree,
   connectCell,
   connectLine,
+  connects,
   IChoice,
   jobConnectCell,
   missing,
@@ -21,6 +22,19 @@ const CHOICE: IChoice = {
   profile: '',
   wait: false
 };
+
+describe('connects', () => {
+  it.each([
+    ['%load_ext pathways_jupyter\n%pathways connect --local', true],
+    ['%pathways reconnect', true],
+    ['session = pathways_jupyter.connect(local=True)', true],
+    ['%pathways connect --help', false],
+    ['%pathways status', false],
+    ['# %pathways connect', false]
+  ])('%j: %s', (source, expected) => {
+    expect(connects(source)).toBe(expected);
+  });
+});
 
 describe('connectLine', () => {
   it('names only what was chosen', () => {

@@ -1,5 +1,6 @@
 import { Model } from '../src/models/model';
-import { IEvent, ISession, Message } from '../src/models/wire';
+import { IEvent, ISession } from '../src/models/sessionrows';
+import { Message } from '../src/models/wire';
 import { SCOPE, session, slice, tables, watch } from './rows';
 
 const event = (message: string): IEvent => ({ kind: 'slice-down', message, at: 1, data: {} });
@@ -32,6 +33,30 @@ describe('Model', () => {
     made.apply(sessions([session({ id: 'a', kernel_id: 'old', notebook: 'x.ipynb' })]));
     made.setFront({ path: 'x.ipynb', kernelId: 'new' });
     expect(made.session).toBeNull();
+  });
+
+  it('finds the session of a notebook whose kernel is not known yet, as after a reload', () => {
+    const made = model();
+    made.apply(sessions([session({ id: 'a', kernel_id: 'k', notebook: 'x.ipynb' })]));
+    made.setFront({ path: 'x.ipynb', kernelId: '' });
+    expect(made.session?.id).toBe('a');
+    made.setFront({ path: 'y.ipynb', kernelId: '' });
+    expect(made.session).toBeNull();
+  });
+
+  it('knows that a cell connects the notebook in front', () => {
+    const made = model();
+    let reported = 0;
+    made.changed.connect(() => {
+      reported++;
+    });
+    made.setConnecting('x.ipynb', true);
+    expect(made.connecting).toBe(false);
+    made.setFront({ path: 'x.ipynb', kernelId: 'k' });
+    expect(made.connecting).toBe(true);
+    made.setConnecting('x.ipynb', false);
+    made.setConnecting('x.ipynb', false);
+    expect([made.connecting, reported]).toEqual([false, 3]);
   });
 
   it('reports news once, and never reports history', () => {

@@ -1,18 +1,7 @@
 /** Rows and messages as the server sends them, with defaults for the fields that a test does not set. */
-import {
-  IElasticRun,
-  IHost,
-  IHostsRun,
-  IJob,
-  IProxy,
-  IRunHost,
-  IScope,
-  IService,
-  ISession,
-  ISlice,
-  Message,
-  WatchState
-} from '../src/models/wire';
+import { IScope } from '../src/models/scope';
+import { IElasticRun, ISession } from '../src/models/sessionrows';
+import { IHost, IHostsRun, IJob, IProxy, IRunHost, IService, ISlice, Message, WatchState } from '../src/models/wire';
 
 export const SCOPE: IScope = { context: 'c', namespace: 'n', session: '', local: false };
 export const IDENTITY = 'https://here default';
@@ -62,6 +51,8 @@ export function session(some: Partial<ISession> = {}): ISession {
     devices: 8,
     job: 'j',
     pod: 'p',
+    round_trip: 0,
+    saved: null,
     created: 0,
     scope: SCOPE,
     ...some

@@ -1,9 +1,9 @@
 import { readFileSync } from 'fs';
 
-import { problemOf, sentenceOf } from '../src/models/sentences';
+import { ISaid, problemOf, sentenceOf } from '../src/models/sentences';
 import { entries } from '../src/models/timeline';
 import { english, ITrans } from '../src/models/trans';
-import { IEvent, ISaid } from '../src/models/wire';
+import { IEvent } from '../src/models/sessionrows';
 
 /** The translations that this package ships. */
 const CATALOGUE = JSON.parse(

@@ -1,6 +1,6 @@
 import { entries } from '../src/models/timeline';
 import { english } from '../src/models/trans';
-import { IEvent } from '../src/models/wire';
+import { IEvent } from '../src/models/sessionrows';
 import { clock } from '../src/models/words';
 
 const event = (kind: string, message: string, at: number, data: IEvent['data'] = {}): IEvent => ({

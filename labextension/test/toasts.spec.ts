@@ -1,7 +1,7 @@
 import { Model } from '../src/models/model';
 import { INotifier, IToast, Toasts } from '../src/models/toasts';
 import { english } from '../src/models/trans';
-import { IEvent } from '../src/models/wire';
+import { IEvent } from '../src/models/sessionrows';
 import { session } from './rows';
 
 /** The open notifications, as a user sees them. */
@@ -113,7 +113,7 @@ describe('Toasts', () => {
     expect(shown.texts).toEqual([]);
     happen('a', 'state', 'All slices are taken.', { state: 'waiting' });
     happen('a', 'state', 'Connected.', { state: 'connected' });
-    expect(shown.texts).toEqual(['success: one.ipynb is connected: its slices are free.']);
+    expect(shown.texts).toEqual(['success: one.ipynb is connected: the slices it waited for became free.']);
     happen('a', 'slice-down', 'Slice 1 is down.', { slice: 0 });
     happen('a', 'slice-healed', 'Slice 1 is placed again.', { slice: 0 });
     happen('a', 'state', 'All slices are up again.', { state: 'connected' });

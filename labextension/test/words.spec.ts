@@ -1,7 +1,18 @@
 import { preferences, scopeOf } from '../src/models/preferences';
 import { matching } from '../src/models/log';
 import { english } from '../src/models/trans';
-import { age, devicesWord, lostSlices, refusal, sessionTone, stateWord } from '../src/models/words';
+import {
+  age,
+  costSentence,
+  devicesWord,
+  isRenewable,
+  isResumable,
+  savedSentence,
+  lostSlices,
+  refusal,
+  sessionTone,
+  stateWord
+} from '../src/models/words';
 import { session } from './rows';
 
 describe('words', () => {
@@ -32,6 +43,52 @@ describe('words', () => {
     expect(
       devicesWord(english, { ...degraded, state: 'connected', slices: slices.map(each => ({ ...each, up: true })) })
     ).toBe('12');
+  });
+
+  it('says what the end of a proxy costs, as far as it is known', () => {
+    const cost = (some: Parameters<typeof session>[0], arrays: { count: number; bytes: number } | null, busy = false) =>
+      costSentence(english, session(some), arrays, busy).replace(/\u00a0/g, ' ');
+    expect(cost({}, { count: 3, bytes: 1.2e9 })).toBe('3 arrays (1.2 GB) on its TPUs would be lost.');
+    expect(cost({ state: 'interrupted' }, { count: 1, bytes: 32 })).toBe('1 array (32 B) on its TPUs would be lost.');
+    expect(cost({}, { count: 0, bytes: 0 })).toBe('');
+    expect(cost({ state: 'degraded' }, null)).toContain('How many it has is not known');
+    // A cell may only sleep.
+    expect(cost({}, { count: 0, bytes: 0 }, true)).toBe('A cell is running: if it uses the TPUs, it fails.');
+    expect(cost({ state: 'waiting' }, null, true)).toBe('The cell that connects it ends with an error.');
+    expect(cost({ state: 'lost' }, null)).toBe('');
+  });
+
+  it('offers a new proxy only where there was one', () => {
+    const states = ['starting', 'waiting', 'connected', 'degraded', 'interrupted', 'lost', 'closing'] as const;
+    expect(states.filter(state => isRenewable(session({ state })))).toEqual([
+      'connected',
+      'degraded',
+      'interrupted',
+      'lost'
+    ]);
+    expect(isRenewable(session({ alive: false }))).toBe(false);
+    expect(isRenewable(null)).toBe(false);
+  });
+
+  it('offers to resume a session while its arrays are saved, and a proxy without them only where they are not', () => {
+    const saved = { count: 3, bytes: 1.2e9, place: 'gs://b/saved/u/suspended-s', at: 0 };
+    const suspended = session({ state: 'suspended', saved });
+    expect(isResumable(suspended)).toBe(true);
+    expect(isRenewable(suspended)).toBe(false);
+    expect(isRenewable({ ...suspended, saved: null })).toBe(true);
+    // It got a proxy in another way, and waits for its arrays.
+    expect(isResumable({ ...suspended, state: 'connected' })).toBe(true);
+    const others = [
+      { saved: null },
+      { state: 'starting' },
+      { state: 'closing' },
+      { alive: false },
+      { silent: true }
+    ] as const;
+    expect(others.filter(some => isResumable({ ...suspended, ...some }))).toEqual([]);
+    expect(savedSentence(english, saved).replace(/\u00a0/g, ' ')).toMatch(
+      /^3 arrays \(1\.2 GB\) are saved since \d+:00:00\.$/
+    );
   });
 
   it('shows no devices without a proxy', () => {

@@ -21,6 +21,9 @@ export function ClusterState(props: { model: Model; actions: IActions; trans: IT
   }
   const problem = cluster.problem && problemOf(trans, cluster.problem);
   const isEnded = !!problem?.embedded_ended;
+  if (isEnded && model.embeddedStarts) {
+    return <Notice tone="wait" title={trans.__('The embedded cluster is starting…')} />;
+  }
   return (
     <Notice
       tone={cluster.watch === 'lost' ? 'wait' : 'fail'}
@@ -43,7 +46,7 @@ export function Rows(props: IRowsProps): React.JSX.Element {
     return (
       <>
         {!model.live && staleSince !== null && (
-          <p className="pw-muted pw-late">{trans.__('As of %1:', clock(staleSince))}</p>
+          <p className="pw-muted pw-late">{trans.__('Not watched since %1:', clock(staleSince))}</p>
         )}
         <div className={model.live ? '' : 'pw-stale'} data-live={model.live}>
           {children}

@@ -4,7 +4,9 @@ import * as React from 'react';
 import { Api, asProblem, IContexts, IOffer } from '../models/api';
 import { connectLine, EMBEDDED, IChoice, missing, More, MORE, suggestedSlices } from '../models/line';
 import { ITrans } from '../models/trans';
-import { ICapacity, IProblem, IScope } from '../models/wire';
+import { IScope } from '../models/scope';
+import { IProblem } from '../models/sentences';
+import { ICapacity } from '../models/wire';
 import { Options } from './DragLine';
 import { Field, Select } from './Field';
 import { Notice } from './Notice';
@@ -166,8 +168,18 @@ export function ConnectForm({ api, trans, first, onChange, onRendered }: IConnec
       {capacity && capacity.free < choice.count && (
         <Notice
           tone="wait"
-          title={trans.__('Only %1 of %2 slices are free now.', capacity.free, capacity.total)}
-          hint={trans.__('Use fewer slices, or wait until they are free.')}
+          title={
+            capacity.free
+              ? trans.__('Only %1 of %2 slices are free now.', capacity.free, capacity.total)
+              : trans._n('The slice is not free now.', 'None of the %1 slices is free now.', capacity.total)
+          }
+          hint={
+            capacity.total < choice.count
+              ? trans.__('Use fewer slices.')
+              : capacity.free
+                ? trans.__('Use fewer slices, or wait until they are free.')
+                : trans.__('“Wait for slices that are taken” connects as soon as they are free.')
+          }
         />
       )}
       <div className="pw-runs">

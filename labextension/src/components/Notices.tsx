@@ -10,12 +10,19 @@ import { Welcome } from './Welcome';
 
 export function Notices(props: { model: Model; actions: IActions; trans: ITrans }): React.JSX.Element {
   const { model, actions, trans } = props;
-  useModel(model, 'link', 'front');
+  useModel(model, 'link', 'front', 'cluster');
   const nothingSetUp = useModelValue(model, each => each.nothingSetUp);
   return (
     <>
       <LinkState link={model.link} actions={actions} trans={trans} />
-      {nothingSetUp && <Welcome front={model.front} actions={actions} trans={trans} />}
+      {nothingSetUp && (
+        <Welcome
+          front={model.front}
+          starting={model.embeddedStarts || model.connecting}
+          actions={actions}
+          trans={trans}
+        />
+      )}
     </>
   );
 }

@@ -5,8 +5,20 @@ import { baseName } from '../models/holdings';
 import { noneFree, suggestion } from '../models/line';
 import { Model } from '../models/model';
 import { ITrans } from '../models/trans';
-import { age, clock, devicesWord, instancesWord, lostSlices, sentence, sessionTone, stateWord } from '../models/words';
-import { ISession } from '../models/wire';
+import {
+  age,
+  clock,
+  devicesWord,
+  instancesWord,
+  isRenewable,
+  isResumable,
+  lostSlices,
+  savedSentence,
+  sentence,
+  sessionTone,
+  stateWord
+} from '../models/words';
+import { ISession } from '../models/sessionrows';
 import { IActions } from './actions';
 import { Button } from './Button';
 import { DragLine } from './DragLine';
@@ -28,6 +40,27 @@ export function SessionSection(props: { model: Model; actions: IActions; trans: 
       <Notice
         title={trans.__('No notebook is in front.')}
         hint={trans.__('Open a notebook to connect it to TPUs. “Services & proxies” lists what is running.')}
+      />
+    );
+  }
+  if (!model.sessionsKnown) {
+    return <Notice title={trans.__('Loading sessions…')} />;
+  }
+  if (model.connecting) {
+    return (
+      <Notice
+        tone="wait"
+        title={trans.__('A cell connects %1…', baseName(model.front.path))}
+        hint={trans.__('Below the cell you see how far it is.')}
+      />
+    );
+  }
+  if (model.embeddedStarts) {
+    return (
+      <Notice
+        tone="wait"
+        title={trans.__('The embedded cluster is starting…')}
+        hint={trans.__('%1 can be connected once it runs.', baseName(model.front.path))}
       />
     );
   }
@@ -108,13 +141,41 @@ function Session({ session, staleSince, actions, trans }: ISessionProps): React.
           hint={trans.__('“Reconnect” gets a new proxy.')}
         />
       )}
+      {session.alive && session.saved && (
+        <Notice
+          tone="wait"
+          title={savedSentence(trans, session.saved)}
+          hint={trans.__(
+            'After the cells that are running, “Resume” gets slices again and puts every array where it was.'
+          )}
+          action={
+            isResumable(session)
+              ? { label: trans.__('Resume'), primary: true, run: () => actions.resume(session) }
+              : undefined
+          }
+        />
+      )}
       <dl className="pw-facts">
         <dt>{session.pathways_job ? trans.__('Job') : trans.__('Service')}</dt>
         <dd>{session.pathways_job || session.service || '–'}</dd>
         <dt>{trans.__('Slices')}</dt>
-        <dd>{instancesWord(session.instances) || '–'}</dd>
+        <dd>{(session.state !== 'suspended' && instancesWord(session.instances)) || '–'}</dd>
         <dt>{trans.__('Devices')}</dt>
         <dd>{devicesWord(trans, session)}</dd>
+        {session.round_trip > 0 && (
+          <>
+            <dt>{trans.__('Distance')}</dt>
+            <dd>{trans.__('%1 ms to the cluster', Math.max(1, Math.round(session.round_trip * 1000)))}</dd>
+          </>
+        )}
+        {session.saved && (
+          <>
+            <dt>{trans.__('Saved in')}</dt>
+            <dd>
+              <code>{session.saved.place}</code>
+            </dd>
+          </>
+        )}
         <dt>{trans.__('Session')}</dt>
         <dd>
           <code>{session.id}</code>
@@ -130,7 +191,7 @@ function Session({ session, staleSince, actions, trans }: ISessionProps): React.
 }
 
 function Buttons({ session, actions, trans }: Pick<ISessionProps, 'session' | 'actions' | 'trans'>): React.JSX.Element {
-  const renewable = ['lost', 'connected', 'degraded', 'interrupted'].includes(session.state);
+  const lost = session.state === 'lost' || session.state === 'suspended';
   return (
     <div className="pw-buttons" role="group" aria-label={trans.__('Session actions')}>
       <Button
@@ -140,8 +201,10 @@ function Buttons({ session, actions, trans }: Pick<ISessionProps, 'session' | 'a
         run={() => actions.disconnect(session)}
       />
       <Button
-        label={trans.__('Reconnect')}
-        disabled={!session.alive || !renewable}
+        // While its proxy works, a new one costs its arrays, which a question says first.
+        label={lost ? trans.__('Reconnect') : trans.__('Reconnect…')}
+        kind={lost ? undefined : 'danger'}
+        disabled={!isRenewable(session) || session.silent}
         run={() => actions.reconnect(session)}
       />
       <Button
@@ -151,7 +214,7 @@ function Buttons({ session, actions, trans }: Pick<ISessionProps, 'session' | 'a
       />
       <Button
         label={trans.__('Logs')}
-        disabled={!session.pod}
+        disabled={!session.pod || session.state === 'suspended'}
         run={() => actions.openLog(session.pod, trans.__('Proxy'))}
       />
     </div>

@@ -25,11 +25,18 @@ const EDGE = 1;
 
 /** The health as a symbol, for users who cannot distinguish the colors. */
 const HEALTH_MARKS: { readonly [health in Health]: string } = { ready: '●', starting: '○', down: '✕' };
-const OWNER_MARKS: { readonly [owner in Owner]: string } = { this: ' ★', mine: ' ☆', other: ' ☆', free: '' };
+const OWNER_MARKS: { readonly [owner in Owner]: string } = {
+  this: ' ★',
+  mine: ' ☆',
+  other: ' ☆',
+  unknown: ' ?',
+  free: ''
+};
 const CHIP_LOOKS: { readonly [owner in Owner]: ChipLook } = {
   this: 'full',
   mine: 'ring',
   other: 'hatched',
+  unknown: 'hollow',
   free: 'hollow'
 };
 
@@ -269,8 +276,9 @@ export function SliceLegend({
   }
   const words: { readonly [owner in Owner]: string } = {
     this: trans.__('★ this notebook'),
-    mine: trans.__('☆ my other notebooks'),
+    mine: holdings.hasFront ? trans.__('☆ my other notebooks') : trans.__('☆ my notebooks'),
     other: trans.__('☆ others'),
+    unknown: trans.__('? holder not known'),
     free: trans.__('free')
   };
   const states: { readonly [state in Health]: string } = {
@@ -280,7 +288,7 @@ export function SliceLegend({
   };
   return (
     <ul className="pw-legend" aria-label={trans.__('Legend')}>
-      {(['this', 'mine', 'other', 'free'] as const).map(
+      {(['this', 'mine', 'other', 'unknown', 'free'] as const).map(
         owner =>
           owners.has(owner) && (
             <li key={owner}>

@@ -5,7 +5,7 @@ import { sentenceOf } from '../models/sentences';
 import { entries, eventTone, IEntry } from '../models/timeline';
 import { ITrans } from '../models/trans';
 import { clock } from '../models/words';
-import { IEvent } from '../models/wire';
+import { IEvent } from '../models/sessionrows';
 
 export interface ITimelineProps {
   readonly events: readonly IEvent[];

@@ -13,7 +13,7 @@ import {
   stepWords
 } from '../models/training';
 import { ITrans } from '../models/trans';
-import { IElasticRun } from '../models/wire';
+import { IElasticRun } from '../models/sessionrows';
 import { clock } from '../models/words';
 import { useNow } from './hooks';
 import { Toned } from './Toned';

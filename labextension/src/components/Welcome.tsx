@@ -8,10 +8,13 @@ import { Button } from './Button';
 
 export function Welcome({
   front,
+  starting,
   actions,
   trans
 }: {
   front: IFront | null;
+  /** Whether the embedded cluster starts already. */
+  starting: boolean;
   actions: IActions;
   trans: ITrans;
 }): React.JSX.Element {
@@ -24,9 +27,14 @@ export function Welcome({
         )}
       </p>
       <div className="pw-buttons">
-        <Button label={trans.__('Start the embedded cluster')} kind="primary" run={() => actions.startEmbedded()} />
+        <Button
+          label={trans.__('Start the embedded cluster')}
+          kind="primary"
+          disabled={starting}
+          run={() => actions.startEmbedded()}
+        />
         <Button label={trans.__('Open the quickstart')} run={() => actions.quickstart()} />
-        {front && <Button label={trans.__('Connect…')} run={() => actions.connect()} />}
+        {front && <Button label={trans.__('Connect…')} disabled={starting} run={() => actions.connect()} />}
       </div>
       <p className="pw-muted">
         {trans.__(

@@ -2,13 +2,16 @@
 import { DrillAction } from '../models/drill';
 import { RunAction } from '../models/hostsruns';
 import { JobAction } from '../models/joblist';
-import { IHostsRun, IJob, IRunHost, ISession, ISlice } from '../models/wire';
+import { ISession } from '../models/sessionrows';
+import { IHostsRun, IJob, IRunHost, ISlice } from '../models/wire';
 
 export interface IActions {
   /** Open the connect dialog, with "wait" chosen if the slices are taken. */
   readonly connect: (wait?: boolean) => void;
   readonly disconnect: (session: ISession) => void;
   readonly reconnect: (session: ISession) => void;
+  /** Get slices for a suspended session, and restore its arrays, in its kernel. */
+  readonly resume: (session: ISession) => void;
   /** Trace the chips for some seconds, and show in a tab what they did. */
   readonly profile: (session: ISession) => void;
   /** Open the log of a pod in a tab. */

@@ -5,9 +5,11 @@ import { ServerConnection } from '@jupyterlab/services';
 import { DrillAction } from './drill';
 import { english, ITrans } from './trans';
 import { JobAction } from './joblist';
-import { problemOf } from './sentences';
+import { IProblem, problemOf } from './sentences';
 import { RunAction } from './hostsruns';
-import { ICapacity, IJobPicture, IProblem, IScope, ISlice } from './wire';
+import { IScope } from './scope';
+import { IArrays } from './sessionrows';
+import { ICapacity, IJobPicture, ISlice } from './wire';
 
 const ROOT = 'pathways-jupyter';
 
@@ -77,14 +79,15 @@ export class Api {
     return this._ask(`sessions/${encodeURIComponent(session)}/reconnect`, 'POST');
   }
 
+  /** Ask for the arrays that a session would lose with its proxy; null if that is not known. */
+  async arrays(session: string): Promise<IArrays | null> {
+    const found = await this._ask<{ arrays: IArrays | null }>(`sessions/${encodeURIComponent(session)}/arrays`);
+    return found.arrays;
+  }
+
   /** Trace the chips of a session for some seconds; answers with a picture of what they did, and where the trace is. */
   profile(session: string, seconds: number): Promise<{ html: string; location: string }> {
     return this._ask(`sessions/${encodeURIComponent(session)}/profile`, 'POST', { seconds });
-  }
-
-  /** Start XProf for a trace; answers with the address of its pages below the server's. */
-  openXProf(location: string): Promise<{ path: string }> {
-    return this._ask('xprof', 'POST', { location });
   }
 
   sweep(scope: IScope, dryRun: boolean): Promise<ISwept> {

@@ -1,6 +1,6 @@
 /** How long a session has held its chips. */
 import { EVENTS_KEPT } from './model';
-import { IEvent, ISession } from './wire';
+import { IEvent, ISession } from './sessionrows';
 
 /** States in which the proxy holds slices, also while they cannot be reached or some are down. */
 const HOLDING: ReadonlySet<unknown> = new Set(['connected', 'degraded', 'interrupted']);

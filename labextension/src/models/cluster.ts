@@ -4,7 +4,9 @@
  * Each message carries the identity of its cluster. Rows of one cluster must never appear under another's name, so a
  * change of identity empties the tables. When the server stops sending, the rows stay and are marked as old.
  */
-import { IProblem, IScope, ISlice, ITables, Message, TableName, WatchState } from './wire';
+import { IScope } from './scope';
+import { IProblem } from './sentences';
+import { ISlice, ITables, Message, TableName, WatchState } from './wire';
 
 const TABLES: readonly TableName[] = ['slices', 'services', 'proxies', 'jobs'];
 
@@ -135,19 +137,6 @@ export class Cluster {
   };
   /** Sorted rows of each table, until rows are added or removed. */
   private readonly _sorted = new Map<TableName, Rows<IRow>>();
-}
-
-/** Return whether two scopes name the same place. */
-export function sameScope(one: IScope | null, other: IScope | null): boolean {
-  return (
-    one === other ||
-    (!!one &&
-      !!other &&
-      one.local === other.local &&
-      one.context === other.context &&
-      one.namespace === other.namespace &&
-      one.session === other.session)
-  );
 }
 
 /** Return whether two rows look the same. Names of pods and nodes are not drawn, and holders are passed separately. */

@@ -3,7 +3,7 @@
  * down and recovers within the same moment would be shown as down until the user closes the notification.
  */
 import { INotifier, IToast } from './toasts';
-import { ISession } from './wire';
+import { ISession } from './sessionrows';
 
 /** Notifications, which also know whether one is still open, and when it is drawn. */
 export interface IOpenNotifier extends INotifier {

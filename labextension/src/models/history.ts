@@ -6,7 +6,8 @@
  */
 import { looksLike } from './cluster';
 import { Model } from './model';
-import { IProxy, ISession, ISlice } from './wire';
+import { ISession } from './sessionrows';
+import { IProxy, ISlice } from './wire';
 
 export const KEPT_SECONDS = 3600;
 /** Number of moments kept. Beyond it, older ones are thinned out. A moment of a thousand slices takes about 10 kB. */
@@ -63,7 +64,9 @@ export class History {
     const last = this._moments.at(-1);
     if (!cluster || !this._model.live) {
       if (last?.seen) {
-        this._add({ ...last, at: this._now(), seen: false });
+        // Not from now on: the server was silent for a while before it was noticed.
+        const since = Math.min(this._model.staleSince ?? Infinity, this._now());
+        this._add({ ...last, at: Math.max(since, last.at), seen: false });
       }
       return;
     }

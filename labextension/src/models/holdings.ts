@@ -3,10 +3,11 @@
  * slice has two numbers: the page shows the service's, with JAX's beside it where they differ.
  */
 import { ITrans } from './trans';
-import { IProxy, IReclaimable, ISession, ISlice } from './wire';
+import { ISession } from './sessionrows';
+import { IProxy, IReclaimable, ISlice } from './wire';
 
-/** The holder of a slice, relative to the notebook in front. */
-export type Owner = 'this' | 'mine' | 'other' | 'free';
+/** The holder of a slice, relative to the notebook in front; `unknown` while it is not known whether it has one. */
+export type Owner = 'this' | 'mine' | 'other' | 'unknown' | 'free';
 
 /** The holder of one slice. */
 export interface IHolding {
@@ -25,6 +26,8 @@ export interface IHolding {
 
 const FREE: IHolding = { owner: 'free', index: null, lost: false, holder: '', since: 0, reclaimable: null };
 
+const UNKNOWN: IHolding = { ...FREE, owner: 'unknown' };
+
 /** The part of a session that says which slices it holds. */
 export type Claimant = Pick<ISession, 'id' | 'namespace' | 'service' | 'slices' | 'notebook'>;
 
@@ -34,11 +37,13 @@ export class Holdings {
    * @param front The session of the notebook in front.
    * @param sessions All sessions of this machine, whatever their cluster.
    * @param proxies Those of the cluster.
+   * @param hasFront Whether a notebook is in front, so that the user's further ones are the others.
    */
   constructor(
     private readonly _front: Claimant | null,
     sessions: readonly Claimant[],
-    proxies: readonly Pick<IProxy, 'session'>[]
+    proxies: readonly Pick<IProxy, 'session'>[],
+    readonly hasFront = true
   ) {
     const here = new Set(proxies.map(proxy => proxy.session));
     for (const session of sessions) {
@@ -61,7 +66,7 @@ export class Holdings {
     const claim = this._claims.get(slice.id);
     const session = slice.holder?.session ?? (claim && !claim.up ? claim.session.id : '');
     if (!session) {
-      return FREE;
+      return slice.availability === 'ready' ? UNKNOWN : FREE;
     }
     const owner = session === this._front?.id ? 'this' : !slice.holder || slice.holder.mine ? 'mine' : 'other';
     const notebook = this._notebooks.get(session) || slice.holder?.notebook || '';
@@ -100,6 +105,8 @@ export function ownerWord(trans: ITrans, holding: IHolding): string {
         : trans.__('my other notebooks');
     case 'other':
       return holding.holder;
+    case 'unknown':
+      return trans.__('not known yet');
     case 'free':
       return '';
   }

@@ -8,7 +8,7 @@
 import { baseName } from './holdings';
 import { Model } from './model';
 import { ITrans } from './trans';
-import { ISession } from './wire';
+import { ISession } from './sessionrows';
 import { clock } from './words';
 
 /** A kernel as the Jupyter server reports it. */

@@ -1,6 +1,7 @@
 /** The `%pathways connect` line. The dialog inserts and runs it, so that a notebook stays reproducible. */
 
-import { IScope, IService } from './wire';
+import { IScope } from './scope';
+import { IService } from './wire';
 
 /** The values of the connect dialog. */
 export interface IChoice {
@@ -89,6 +90,11 @@ export function jobConnectCell(scope: IScope, job: string): string | null {
     words.push(`--namespace ${quoted(scope.namespace)}`);
   }
   return `${LOAD}\n${words.join(' ')}`;
+}
+
+/** Whether running this cell connects its notebook, or gives it a new proxy. */
+export function connects(source: string): boolean {
+  return /^\s*%pathways\s+(re)?connect\b(?!.*--help)|\bpathways_jupyter\.connect\(/m.test(source);
 }
 
 /** Return the field that must be filled in before the line is valid; empty if none. */

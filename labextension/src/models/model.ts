@@ -4,9 +4,11 @@
  */
 import { ISignal, Signal } from '@lumino/signaling';
 
-import { Cluster, sameScope } from './cluster';
+import { Cluster } from './cluster';
+import { IScope, sameScope } from './scope';
 import { Holdings } from './holdings';
-import { IElasticRun, IEvent, IHostsRun, IScope, ISession, Message } from './wire';
+import { IElasticRun, IEvent, ISession } from './sessionrows';
+import { IHostsRun, Message } from './wire';
 
 /** The state of the connection between this page and the server. */
 export type Link =
@@ -49,10 +51,19 @@ export class Model {
   link: Link = { state: 'connecting' };
   user = '';
   sessions: readonly ISession[] = [];
+  /** Whether the server has reported the sessions; before, an empty list means nothing. */
+  sessionsKnown = false;
   cluster: Cluster | null = null;
   /** Minimum time between two `cluster` signals, in seconds. */
   refresh = 0;
   front: IFront | null = null;
+  /** Whether the embedded cluster starts because the user has asked this page for it. */
+  embeddedStarts = false;
+
+  /** Whether a cell connects the notebook in front: its session is known some time later. */
+  get connecting(): boolean {
+    return !!this.front && this._connecting.has(this.front.path);
+  }
 
   /** The session of the notebook in front. */
   get session(): ISession | null {
@@ -67,7 +78,11 @@ export class Model {
     }
     return (
       last(sessions, session => !!front.kernelId && session.kernel_id === front.kernelId) ??
-      last(sessions, session => !session.kernel_id && !!front.path && session.notebook === front.path) ??
+      // After a reload, the page knows the notebook some time before it knows its kernel.
+      last(
+        sessions,
+        session => !(front.kernelId && session.kernel_id) && !!front.path && session.notebook === front.path
+      ) ??
       null
     );
   }
@@ -113,7 +128,7 @@ export class Model {
 
   /** The holders of the slices of the cluster in view. */
   get holdings(): Holdings {
-    return new Holdings(this.session, this.sessions, this.cluster?.rows('proxies') ?? []);
+    return new Holdings(this.session, this.sessions, this.cluster?.rows('proxies') ?? [], !!this.front);
   }
 
   events(session: string): readonly IEvent[] {
@@ -155,6 +170,22 @@ export class Model {
       this.front = front;
       this._changed.emit('front');
     }
+  }
+
+  /** Note that a cell that connects a notebook is scheduled or runs, or has ended. */
+  setConnecting(path: string, connecting: boolean): void {
+    if (connecting) {
+      this._connecting.add(path);
+    } else if (!this._connecting.delete(path)) {
+      return;
+    }
+    this._changed.emit('front');
+  }
+
+  /** Note that the user has started the embedded cluster, or that it runs or has failed to. */
+  setStarting(starting: boolean): void {
+    this.embeddedStarts = starting;
+    this._changed.emit('cluster');
   }
 
   /** Set the cluster in view; null while the page shows none. */
@@ -239,6 +270,7 @@ export class Model {
   }
 
   private _setSessions({ sessions, ended }: Extract<Message, { type: 'sessions' }>): void {
+    this.sessionsKnown = true;
     this.sessions = sessions.map(session => this._named(session));
     this._ended = ended.map(session => this._named(session));
     // Keep the events of ended sessions: users read the timeline right after a session ended, to see why.
@@ -267,6 +299,7 @@ export class Model {
   }
 
   private _notebooks: ReadonlyMap<string, string> = new Map();
+  private readonly _connecting = new Set<string>();
   private _ended: readonly ISession[] = [];
   private _hostsRuns: readonly IHostsRun[] = [];
   private _unlinkedSince: number | null = null;

@@ -1,5 +1,6 @@
 /** The user's settings, validated. */
-import { IScope, ISession } from './wire';
+import { IScope } from './scope';
+import { ISession } from './sessionrows';
 
 export interface IPreferences {
   readonly context: string;

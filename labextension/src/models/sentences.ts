@@ -4,7 +4,30 @@
  * braces.
  */
 import { ITrans } from './trans';
-import { IProblem, ISaid } from './wire';
+
+/** The template and the parameters of a sentence; the server's part is pathways_jupyter/base/sentences.py. */
+export interface IText {
+  readonly sentence: string;
+  readonly values: { readonly [name: string]: string | number | ISaid | readonly ISaid[] | undefined };
+}
+
+/** A sentence of the server: in English, and for translation. */
+export interface ISaid {
+  readonly message: string;
+  /** Missing where the text is no sentence to be translated. */
+  readonly text?: IText;
+}
+
+/** A failure reported by the server: what failed, and what to do next. */
+export interface IProblem extends ISaid {
+  readonly hint: string;
+  /** The hint for translation. */
+  readonly hint_text?: IText;
+  /** True when no cluster is configured, which is not a failure: there is nothing to fix. */
+  readonly nothing_set_up?: boolean;
+  /** True when the scope's embedded cluster does not run. */
+  readonly embedded_ended?: boolean;
+}
 
 const CONTEXT = 'server';
 

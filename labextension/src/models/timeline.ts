@@ -6,7 +6,7 @@ import { sliceName } from './holdings';
 import { sentenceOf } from './sentences';
 import { ITrans } from './trans';
 import { age, clock, sentence, Tone } from './words';
-import { IEvent } from './wire';
+import { IEvent } from './sessionrows';
 
 export interface IEntry {
   /** The event that is shown; the last one of a fold. */
@@ -27,6 +27,7 @@ const TONES: { readonly [kind: string]: Tone } = {
   'slice-healed': 'ok',
   'proxy-lost': 'fail',
   'supervisor-lost': 'fail',
+  'arrays-lost': 'wait',
   warning: 'wait'
 };
 /** Tones of events of an elastic training run, by `data.what`. */
@@ -47,6 +48,7 @@ const STATE_TONES: { readonly [state: string]: Tone } = {
   degraded: 'wait',
   interrupted: 'wait',
   lost: 'fail',
+  suspended: 'wait',
   failed: 'fail'
 };
 

@@ -6,7 +6,7 @@ import { baseName } from './holdings';
 import { Model } from './model';
 import { sentenceOf } from './sentences';
 import { ITrans } from './trans';
-import { IEvent, ISession } from './wire';
+import { IEvent, ISession } from './sessionrows';
 
 /** Content of a notification. */
 export interface IToast {
@@ -26,7 +26,7 @@ export interface INotifier {
 }
 
 /** States in which a session holds no slices: it is getting a new proxy, or ending. */
-const WITHOUT_SLICES: ReadonlySet<unknown> = new Set(['starting', 'closing', 'closed']);
+const WITHOUT_SLICES: ReadonlySet<unknown> = new Set(['starting', 'suspended', 'closing', 'closed']);
 
 /** How long the notification of a recovery is shown. */
 const RECOVERY_MILLISECONDS = 5000;
@@ -85,7 +85,10 @@ export class Toasts {
   /** Announce the end of a wait for slices: the user may be doing something else by now. */
   private _announce(session: ISession): void {
     if (this.wanted) {
-      const text = this._trans.__('%1 is connected: its slices are free.', baseName(session.notebook) || session.id);
+      const text = this._trans.__(
+        '%1 is connected: the slices it waited for became free.',
+        baseName(session.notebook) || session.id
+      );
       this._notifier.emit({ type: 'success', text, action: 'show', autoClose: false }, session);
     }
   }

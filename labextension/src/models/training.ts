@@ -1,7 +1,7 @@
 /** An elastic training run in words and lines. */
 import { ITrans } from './trans';
 import { Tone } from './words';
-import { IElasticRun, IRunSummary } from './wire';
+import { IElasticRun, IRunSummary } from './sessionrows';
 
 type Phase = IElasticRun['phase'];
 

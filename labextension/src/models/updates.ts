@@ -3,9 +3,9 @@
  * access is denied it stops trying until the user asks for it with "Try again".
  */
 import { Api, Problem } from './api';
-import { sameScope } from './cluster';
+import { IScope, sameScope } from './scope';
 import { Model } from './model';
-import { IScope, Message } from './wire';
+import { Message } from './wire';
 
 const FIRST_PAUSE_MILLISECONDS = 500;
 const LONGEST_PAUSE_MILLISECONDS = 30_000;

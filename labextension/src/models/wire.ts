@@ -1,135 +1,16 @@
 /**
- * The messages between the server extension and this package. The Python side is service/tables.py,
- * server/sessionwatch.py and server/runwatch.py: change both.
+ * The messages between the server extension and this package, and the rows of a cluster and of runs on many hosts. The
+ * Python side is service/tables.py, server/updates.py and server/runwatch.py: change both.
  */
-
-/** The state of a session; the same words as Python's `SessionState`. */
-export type SessionState =
-  | 'starting'
-  | 'waiting'
-  | 'connected'
-  /** Connected, but at least one of its slices is down. */
-  | 'degraded'
-  /** The connection to its proxy is lost; a relay keeps its arrays meanwhile. */
-  | 'interrupted'
-  | 'lost'
-  | 'closing'
-  | 'closed'
-  | 'failed';
+import { IProblem } from './sentences';
+import { IScope } from './scope';
+import { IElasticRun, IEvent, ISession } from './sessionrows';
 
 /** The health of a slice, host, service or proxy. */
 export type Health = 'ready' | 'starting' | 'down';
 
 /** Whether a session can have a slice now; `ready` if it is not known who holds it. */
 export type Availability = 'free' | 'in use' | 'reclaimable' | 'ready' | 'starting' | 'down';
-
-/** The template and the parameters of a sentence; the server's part is pathways_jupyter/base/sentences.py. */
-export interface IText {
-  readonly sentence: string;
-  readonly values: { readonly [name: string]: string | number | ISaid | readonly ISaid[] | undefined };
-}
-
-/** A sentence of the server: in English, and for translation. */
-export interface ISaid {
-  readonly message: string;
-  /** Missing where the text is no sentence to be translated. */
-  readonly text?: IText;
-}
-
-/** An event of a session. */
-export interface IEvent extends ISaid {
-  readonly kind: string;
-  /** Seconds since the epoch. */
-  readonly at: number;
-  readonly data: { readonly [key: string]: unknown };
-}
-
-/** A cluster and a namespace in it. Empty strings stand for the defaults of the server's kubeconfig. */
-export interface IScope {
-  readonly context: string;
-  readonly namespace: string;
-  /** Id of a session whose cluster is meant, when no context names that cluster. */
-  readonly session: string;
-  /** The embedded cluster of this machine. */
-  readonly local: boolean;
-}
-
-/** A run in the list of a session's elastic training runs. */
-export interface IRunSummary {
-  /** Its id; another run of the same session has another. */
-  readonly run: string;
-  /** The name of its training function; empty if unknown. */
-  readonly name: string;
-  readonly phase: 'training' | 'recovering' | 'waiting' | 'done' | 'stopped';
-  /** Seconds since the epoch. */
-  readonly begun: number;
-  readonly ended: number | null;
-  /** Number of complete steps. */
-  readonly step: number;
-  /** Number of steps that it is to do; null if unknown. */
-  readonly steps: number | null;
-  /** Share of the time that went into productive steps, from 0 to 1. */
-  readonly goodput: number;
-  /** Number of losses that it has noticed. */
-  readonly losses: number;
-}
-
-/** The elastic training run of a session that is shown, as it is now; see docs/session-protocol.md. */
-export interface IElasticRun extends IRunSummary {
-  /** Number of slices in use. */
-  readonly slices: number;
-  /** Number of slices that it may use. */
-  readonly total: number;
-  /** When the number of slices in use changed, in seconds since the epoch, and to what; oldest first. */
-  readonly changes: readonly (readonly [number, number])[];
-  /** The newest value of each metric; null for one that is not finite. */
-  readonly metrics: { readonly [name: string]: number | null };
-  /** The first metric over the steps: pairs of step and value. */
-  readonly curve: { readonly metric: string; readonly points: readonly (readonly [number, number | null])[] };
-  /** Seconds by category, in the words of ml-goodput-measurement; STEP is the productive one. */
-  readonly seconds: { readonly [category: string]: number };
-  /** The last runs of its kernel, oldest first, with this one; missing from an older version. */
-  readonly runs?: readonly IRunSummary[];
-}
-
-/** One slice that a session holds. */
-export interface ISessionSlice {
-  /** The service's number of the slice, which is shown to users; null if an older proxy does not report it. */
-  readonly number: number | null;
-  /** JAX's `slice_index` in this session. */
-  readonly index: number;
-  /** Whether the slice can be used now. */
-  readonly up: boolean;
-}
-
-/** One notebook's connection. */
-export interface ISession {
-  readonly id: string;
-  readonly state: SessionState;
-  /** Start of the present state, in seconds since the epoch; a connection outlasts slices that go down. */
-  readonly state_since: number;
-  readonly slices: readonly ISessionSlice[];
-  /** Whether its supervisor runs. */
-  readonly alive: boolean;
-  /** Whether it runs and has not answered for some seconds, so that the state is the last known one. */
-  readonly silent: boolean;
-  /** The process of its supervisor. */
-  readonly pid: number;
-  readonly kernel_id: string;
-  readonly notebook: string;
-  readonly user: string;
-  readonly namespace: string;
-  readonly service: string;
-  /** The PathwaysJob whose proxy it uses; empty for a session with a proxy of its own. */
-  readonly pathways_job: string;
-  /** Slices held per instance type. */
-  readonly instances: { readonly [type: string]: number };
-  readonly devices: number;
-  readonly job: string;
-  readonly pod: string;
-  readonly created: number;
-  readonly scope: IScope;
-}
 
 /** One machine of a slice. */
 export interface IHost {
@@ -320,17 +201,6 @@ export interface IHostsRun {
   /** When the states of the hosts were true; 0 if nothing is known of them. */
   readonly at: number;
   readonly hosts: readonly IRunHost[];
-}
-
-/** A failure reported by the server: what failed, and what to do next. */
-export interface IProblem extends ISaid {
-  readonly hint: string;
-  /** The hint for translation. */
-  readonly hint_text?: IText;
-  /** True when no cluster is configured, which is not a failure: there is nothing to fix. */
-  readonly nothing_set_up?: boolean;
-  /** True when the scope's embedded cluster does not run. */
-  readonly embedded_ended?: boolean;
 }
 
 /** The row types of a cluster's tables. */

@@ -2,7 +2,8 @@
 import { TICK_SECONDS } from './clock';
 import { Holdings, IHolding, ownerWord, sliceName } from './holdings';
 import { ITrans } from './trans';
-import { Availability, Health, IReclaimable, ISession, ISlice, SessionState } from './wire';
+import { IArrays, ISaved, ISession, SessionState } from './sessionrows';
+import { Availability, Health, IReclaimable, ISlice } from './wire';
 
 /** The color and the mark beside a word; never the only sign of a state. */
 export type Tone = 'ok' | 'wait' | 'fail' | 'none';
@@ -14,6 +15,7 @@ export const TONES: { readonly [state in SessionState]: Tone } = {
   degraded: 'wait',
   interrupted: 'wait',
   lost: 'fail',
+  suspended: 'wait',
   closing: 'wait',
   closed: 'none',
   failed: 'fail'
@@ -61,6 +63,79 @@ export function refusal(
     : null;
 }
 
+/** States in which a session has a proxy, and arrays that would be lost with it. */
+const WITH_ARRAYS: ReadonlySet<SessionState> = new Set(['connected', 'degraded', 'interrupted']);
+
+/** Whether a session may have arrays: not before it is connected, and not once its proxy is lost. */
+export function mayHaveArrays(session: Pick<ISession, 'state'>): boolean {
+  return WITH_ARRAYS.has(session.state);
+}
+
+/** Whether a session can get a new proxy now. */
+export function isRenewable(session: Pick<ISession, 'state' | 'alive' | 'saved'> | null): boolean {
+  return !!session?.alive && (isWithout(session) || mayHaveArrays(session));
+}
+
+/** Whether a session has no proxy, and no saved arrays that only a resume would restore. */
+function isWithout(session: Pick<ISession, 'state' | 'saved'>): boolean {
+  return session.state === 'lost' || (session.state === 'suspended' && !session.saved);
+}
+
+/** Whether a session's saved arrays can be restored now: it is suspended, or has a proxy again and not them. */
+export function isResumable(session: Pick<ISession, 'state' | 'alive' | 'silent' | 'saved'> | null): boolean {
+  return (
+    !!session?.alive && !session.silent && !!session.saved && (session.state === 'suspended' || mayHaveArrays(session))
+  );
+}
+
+/** Say how many arrays of a suspended session are saved, and since when. */
+export function savedSentence(trans: ITrans, saved: ISaved): string {
+  return trans._n(
+    '%1 array (%2) is saved since %3.',
+    '%1 arrays (%2) are saved since %3.',
+    saved.count,
+    size(saved.bytes),
+    clock(saved.at)
+  );
+}
+
+/**
+ * Say what disconnecting or reconnecting a session costs, before it is done; empty if it costs nothing.
+ *
+ * @param arrays What the session's kernel has on the TPUs; null if that is not known.
+ * @param busy Whether a cell is running.
+ */
+export function costSentence(
+  trans: ITrans,
+  session: Pick<ISession, 'state'>,
+  arrays: IArrays | null,
+  busy: boolean
+): string {
+  const connecting = session.state === 'starting' || session.state === 'waiting';
+  const cell = connecting
+    ? trans.__('The cell that connects it ends with an error.')
+    : trans.__('A cell is running: if it uses the TPUs, it fails.');
+  const known =
+    arrays && arrays.count > 0
+      ? trans._n(
+          '%1 array (%2) on its TPUs would be lost.',
+          '%1 arrays (%2) on its TPUs would be lost.',
+          arrays.count,
+          size(arrays.bytes)
+        )
+      : arrays
+        ? ''
+        : trans.__('Its arrays on TPUs would be lost. How many it has is not known: its kernel does not answer.');
+  return [busy && cell, mayHaveArrays(session) && known].filter(Boolean).join(' ');
+}
+
+/** Return a number of bytes in the unit that suits it: "32 B", "1.2 GB". */
+export function size(bytes: number): string {
+  const units = ['B', 'kB', 'MB', 'GB', 'TB'];
+  const power = Math.min(units.length - 1, Math.floor(Math.log10(Math.max(1, bytes)) / 3));
+  return `${(bytes / 1000 ** power).toFixed(power ? 1 : 0)}\u00a0${units[power]}`;
+}
+
 /** Return the tone of a session's state. One whose supervisor is gone or silent, or with all slices down, is a failure. */
 export function sessionTone(session: ISession): Tone {
   const useless = session.state === 'degraded' && !session.slices.some(each => each.up);
@@ -82,6 +157,7 @@ export function stateWord(trans: ITrans, session: ISession): string {
     degraded: trans.__('Connected, %1 of %2 slices', up, session.slices.length),
     interrupted: trans.__('Interrupted, arrays are kept'),
     lost: trans.__('Proxy lost'),
+    suspended: trans.__('Suspended, arrays are saved'),
     closing: trans.__('Disconnecting'),
     closed: trans.__('Disconnected'),
     failed: trans.__('Failed')
@@ -127,7 +203,7 @@ export function sliceWord(trans: ITrans, slice: ISlice, holding: IHolding): stri
 
 /** What the word does not say: who holds a slice that cannot be used, or is kept; empty if there is no more to say. */
 export function holderWord(trans: ITrans, slice: ISlice, holding: IHolding): string {
-  if (slice.availability === 'in use' || holding.owner === 'free') {
+  if (slice.availability === 'in use' || holding.owner === 'free' || holding.owner === 'unknown') {
     return '';
   }
   return slice.availability === 'reclaimable' ? ownerWord(trans, holding) : holdingWord(trans, holding);
@@ -210,7 +286,7 @@ export function instancesWord(instances: { readonly [type: string]: number }): s
 
 /** Summarize all slices in one sentence, also for screen readers. */
 export function slicesSentence(trans: ITrans, slices: readonly ISlice[], holdings: Holdings): string {
-  const held = { this: 0, mine: 0, other: 0, free: 0 };
+  const held = { this: 0, mine: 0, other: 0, unknown: 0, free: 0 };
   let free = 0;
   let silent = 0;
   for (const slice of slices) {
@@ -231,10 +307,14 @@ export function slicesSentence(trans: ITrans, slices: readonly ISlice[], holding
     starting && trans.__('%1 starting', starting),
     down && trans.__('%1 down', down),
     held.this && trans.__('%1 in this notebook', held.this),
-    held.mine && trans.__('%1 in my other notebooks', held.mine),
+    held.mine &&
+      (holdings.hasFront ? trans.__('%1 in my other notebooks', held.mine) : trans.__('%1 in my notebooks', held.mine)),
     held.other && trans.__('%1 held by others', held.other),
     silent && trans.__('%1 %2', silent, reclaimableWord(trans)),
-    trans.__('%1 free', free)
+    // A slice whose holder is not known is not free, and how many are is not known either.
+    held.unknown
+      ? trans._n('holder of %1 not known', 'holders of %1 not known', held.unknown)
+      : trans.__('%1 free', free)
   ];
   return parts.filter(Boolean).join(', ');
 }

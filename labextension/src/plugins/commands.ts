@@ -6,7 +6,8 @@ import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
 import { Api } from '../models/api';
 import { baseName } from '../models/holdings';
-import { ISession } from '../models/wire';
+import { ISession } from '../models/sessionrows';
+import { costSentence, isRenewable, mayHaveArrays } from '../models/words';
 import { CommandIDs, DOMAIN, IPathways } from '../tokens';
 import { failure, withNotification } from './notify';
 
@@ -40,18 +41,10 @@ export const commands: JupyterFrontEndPlugin<void> = {
     app.commands.addCommand(CommandIDs.reconnect, {
       label: trans.__('Reconnect This Notebook'),
       describedBy,
-      isEnabled: args => !!sessionOf(args)?.alive,
+      isEnabled: args => isRenewable(sessionOf(args)),
       execute: args => {
         const session = sessionOf(args);
-        return (
-          session &&
-          withNotification(
-            trans,
-            api.reconnect(session.id),
-            trans.__('Reconnecting %1…', name(session)),
-            trans.__('%1 has a new proxy.', name(session))
-          )
-        );
+        return session && reconnect(trans, app, session, api);
       }
     });
     app.commands.addCommand(CommandIDs.openProxyLog, {
@@ -71,13 +64,17 @@ export const commands: JupyterFrontEndPlugin<void> = {
     app.commands.addCommand(CommandIDs.startEmbedded, {
       label: trans.__('Start the Embedded Cluster'),
       describedBy: { args: { type: 'object', properties: {} } },
-      execute: () =>
-        withNotification(
+      isEnabled: () => !model.embeddedStarts,
+      execute: async () => {
+        model.setStarting(true);
+        await withNotification(
           trans,
           api.startEmbedded(),
           trans.__('Starting the embedded cluster…'),
           trans.__('The embedded cluster runs. It ends when it has not been used for half an hour.')
-        )
+        );
+        model.setStarting(false);
+      }
     });
     app.commands.addCommand(CommandIDs.retry, {
       label: trans.__('Reconnect the Sidebar to the Server'),
@@ -100,7 +97,7 @@ const SESSION_ARGS = {
   properties: {
     session: { type: 'string', description: 'Id of a session; default: the session of the notebook in front' },
     confirmed: { type: 'boolean', description: 'Whether the user has already confirmed' },
-    ask: { type: 'boolean', description: 'Whether to ask also while no cell is running' }
+    ask: { type: 'boolean', description: 'Whether to ask also if nothing would be lost' }
   }
 } as const;
 
@@ -109,6 +106,7 @@ const IN_PALETTE = [
   CommandIDs.insertConnect,
   CommandIDs.disconnect,
   CommandIDs.reconnect,
+  CommandIDs.resume,
   CommandIDs.openProxyLog,
   CommandIDs.profile,
   CommandIDs.showPanel,
@@ -122,7 +120,7 @@ function name(session: ISession): string {
   return baseName(session.notebook) || session.id;
 }
 
-/** Ask for confirmation while a cell is running, or always: disconnecting makes it fail and loses all arrays on the TPUs. */
+/** Disconnect, after a question if that costs something: arrays on the TPUs, or the cell that is running. */
 async function disconnect(
   trans: TranslationBundle,
   app: JupyterFrontEnd,
@@ -130,18 +128,12 @@ async function disconnect(
   api: Api,
   { confirmed, ask }: ReadonlyPartialJSONObject
 ): Promise<void> {
-  const busy = confirmed !== true && (await isBusy(app, session.kernel_id));
-  if (busy || (ask === true && confirmed !== true)) {
-    const answer = await showDialog({
-      title: busy
-        ? trans.__('Disconnect %1 while a cell is running?', name(session))
-        : trans.__('Disconnect %1?', name(session)),
-      body: busy
-        ? trans.__('The cell fails, and all arrays on TPUs are lost.')
-        : trans.__('All its arrays on TPUs are lost.'),
-      buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: trans.__('Disconnect') })]
-    });
-    if (!answer.button.accept) {
+  if (confirmed !== true) {
+    const cost = await costOf(trans, app, session, api);
+    if (
+      (cost || ask === true) &&
+      !(await confirm(trans, trans.__('Disconnect %1?', name(session)), cost, trans.__('Disconnect')))
+    ) {
       return;
     }
   }
@@ -151,6 +143,45 @@ async function disconnect(
     trans.__('Disconnecting %1…', name(session)),
     trans.__('%1 is disconnected, and its proxy is removed.', name(session))
   );
+}
+
+/** Get a new proxy, after a question unless the present one is lost. */
+async function reconnect(trans: TranslationBundle, app: JupyterFrontEnd, session: ISession, api: Api): Promise<void> {
+  if (mayHaveArrays(session)) {
+    const cost = await costOf(trans, app, session, api);
+    const body = [
+      session.state === 'interrupted'
+        ? trans.__('The connection to its proxy is interrupted, and is tried again; its arrays are kept.')
+        : trans.__('Its proxy works, and would be replaced by a new one.'),
+      cost || trans.__('It has no arrays on its TPUs.')
+    ];
+    if (
+      !(await confirm(trans, trans.__('Reconnect %1?', name(session)), body.join(' '), trans.__('Get a new proxy')))
+    ) {
+      return;
+    }
+  }
+  await withNotification(
+    trans,
+    api.reconnect(session.id),
+    trans.__('Reconnecting %1…', name(session)),
+    trans.__('%1 has a new proxy.', name(session))
+  );
+}
+
+async function confirm(trans: TranslationBundle, title: string, body: string, action: string): Promise<boolean> {
+  const buttons = [Dialog.cancelButton({ label: trans.__('Cancel') }), Dialog.warnButton({ label: action })];
+  // Enter is not a yes.
+  return (await showDialog({ title, body, buttons, defaultButton: 0 })).button.accept;
+}
+
+/** Return what is lost with a session's proxy, as far as that is known now; empty if nothing is. */
+async function costOf(trans: TranslationBundle, app: JupyterFrontEnd, session: ISession, api: Api): Promise<string> {
+  const [busy, arrays] = await Promise.all([
+    isBusy(app, session.kernel_id),
+    mayHaveArrays(session) ? api.arrays(session.id).catch(() => null) : null
+  ]);
+  return costSentence(trans, session, arrays, busy);
 }
 
 async function isBusy(app: JupyterFrontEnd, kernelId: string): Promise<boolean> {

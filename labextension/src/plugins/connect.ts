@@ -1,7 +1,7 @@
 /** The connect dialog. It inserts the equivalent `%pathways connect` cell into the notebook. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Dialog, Notification } from '@jupyterlab/apputils';
-import { INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
+import { INotebookTracker } from '@jupyterlab/notebook';
 import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
 import { ReactWidget } from '@jupyterlab/ui-components';
 import { MessageLoop } from '@lumino/messaging';
@@ -9,10 +9,12 @@ import { Widget } from '@lumino/widgets';
 import * as React from 'react';
 
 import { ConnectForm } from '../components/ConnectForm';
+import { baseName } from '../models/holdings';
 import { connectCell, IChoice, jobConnectCell } from '../models/line';
 import { refusal } from '../models/words';
 import { pathwaysIcon } from '../icon';
 import { CommandIDs, DOMAIN, IPathways } from '../tokens';
+import { insertCell, runCell } from './cells';
 
 const INSERT = 'insert';
 /** How long it is shown why a notebook cannot be connected. */
@@ -49,10 +51,7 @@ export const connect: JupyterFrontEndPlugin<void> = {
       }
       const choice = await dialog(pathways, trans, run, wait);
       if (choice) {
-        insert(panel, connectCell(choice.choice));
-        if (choice.run) {
-          await NotebookActions.run(panel.content, panel.sessionContext);
-        }
+        await (choice.run ? runCell : insertCell)(panel, connectCell(choice.choice));
       }
     };
     const connectJob = async (job: string) => {
@@ -71,8 +70,7 @@ export const connect: JupyterFrontEndPlugin<void> = {
         );
         return;
       }
-      insert(panel, cell);
-      await NotebookActions.run(panel.content, panel.sessionContext);
+      await runCell(panel, cell);
     };
     const isEnabled = () => !!notebooks?.currentWidget;
     const describedBy = { args: { type: 'object', properties: {} } } as const;
@@ -154,8 +152,9 @@ async function dialog(
   });
   const connectButton = Dialog.okButton({ label: trans.__('Connect') });
   const body = new Body(pathways, trans, wait);
+  const { front } = pathways.model;
   const shown = new Dialog<IChoice>({
-    title: trans.__('Connect this notebook to TPUs'),
+    title: front ? trans.__('Connect %1 to TPUs', baseName(front.path)) : trans.__('Connect this notebook to TPUs'),
     body,
     buttons: run ? [cancel, insertButton, connectButton] : [cancel, insertButton],
     focusNodeSelector: 'select, input'
@@ -171,14 +170,4 @@ async function dialog(
     return null;
   }
   return { choice: result.value, run: !result.button.actions.includes(INSERT) };
-}
-
-/** Insert `source` into the active cell if it is empty, otherwise into a new cell below it. */
-function insert(panel: NotebookPanel, source: string): void {
-  const notebook = panel.content;
-  const active = notebook.activeCell?.model;
-  if (!active || active.type !== 'code' || active.sharedModel.getSource().trim()) {
-    NotebookActions.insertBelow(notebook);
-  }
-  notebook.activeCell?.model.sharedModel.setSource(source);
 }

@@ -63,8 +63,8 @@ async function breakSlice(pathways: IPathways, trans: TranslationBundle, slice: 
   }
 }
 
-function healSlice(pathways: IPathways, trans: TranslationBundle, slice: ISlice): Promise<void> {
-  return withNotification(
+async function healSlice(pathways: IPathways, trans: TranslationBundle, slice: ISlice): Promise<void> {
+  await withNotification(
     trans,
     pathways.api.drill(pathways.scope, slice, 'heal'),
     trans.__('Healing slice %1…', slice.number),

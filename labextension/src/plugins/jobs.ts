@@ -1,6 +1,6 @@
 /** The actions on jobs: show one in a tab, suspend, resume and delete it. Its log opens like every other one. */
 import { ILabShell, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { Dialog, MainAreaWidget, Notification, showDialog } from '@jupyterlab/apputils';
+import { Dialog, MainAreaWidget, showDialog } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
 import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
@@ -9,7 +9,7 @@ import { JobView } from '../components/JobView';
 import { JobAction } from '../models/joblist';
 import { pathwaysIcon } from '../icon';
 import { CommandIDs, DOMAIN, IPathways } from '../tokens';
-import { failure, SUCCESS_MILLISECONDS } from './notify';
+import { withNotification } from './notify';
 import { showAgain, showTab } from './tabs';
 
 const JOB_ARGS = {
@@ -94,10 +94,10 @@ async function send(
   action: JobAction,
   done: string
 ): Promise<void> {
-  try {
-    await pathways.api.actOnJob(pathways.scope, job, action);
-    Notification.success(done, { autoClose: SUCCESS_MILLISECONDS });
-  } catch (error) {
-    Notification.error(failure(trans, error), { autoClose: false });
-  }
+  const during = {
+    suspend: trans.__('Suspending job %1…', job),
+    resume: trans.__('Resuming job %1…', job),
+    delete: trans.__('Deleting job %1…', job)
+  };
+  await withNotification(trans, pathways.api.actOnJob(pathways.scope, job, action), during[action], done);
 }

@@ -1,12 +1,11 @@
 /** A launcher card that opens the quickstart notebook. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { showErrorMessage } from '@jupyterlab/apputils';
 import { ILauncher } from '@jupyterlab/launcher';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { asProblem } from '../models/api';
 import { iconUrl, pathwaysIcon } from '../icon';
 import { CommandIDs, DOMAIN, IPathways } from '../tokens';
+import { notifyFailure, succeeded } from './notify';
 
 export const launcher: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:launcher',
@@ -25,9 +24,9 @@ export const launcher: JupyterFrontEndPlugin<void> = {
         try {
           const { path } = await api.quickstart();
           await app.commands.execute('docmanager:open', { path, factory: 'Notebook' });
+          succeeded(CommandIDs.quickstart);
         } catch (error) {
-          const { message, hint } = asProblem(error, trans);
-          await showErrorMessage(trans.__('The quickstart could not be opened'), `${message} ${hint}`.trim());
+          notifyFailure(trans, error, CommandIDs.quickstart);
         }
       }
     });

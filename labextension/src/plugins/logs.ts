@@ -7,7 +7,7 @@ import * as React from 'react';
 
 import { LogView } from '../components/LogView';
 import { Log } from '../models/log';
-import { IScope } from '../models/wire';
+import { IScope } from '../models/scope';
 import { pathwaysIcon } from '../icon';
 import { CommandIDs, DOMAIN, IPathways } from '../tokens';
 import { showAgain, showTab } from './tabs';

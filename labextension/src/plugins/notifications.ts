@@ -7,7 +7,7 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { DrawnNotifier } from '../models/drawnnotifier';
 import { preferences } from '../models/preferences';
 import { IToast, Toasts } from '../models/toasts';
-import { ISession } from '../models/wire';
+import { ISession } from '../models/sessionrows';
 import { CommandIDs, DOMAIN, IPathways, SETTINGS } from '../tokens';
 import { drawn } from './drawn';
 

@@ -1,12 +1,13 @@
 /** Creates the page's model and keeps it up to date. No other plugin sends requests without a user action. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
+import { INotebookTracker, Notebook, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
 import { Session } from '@jupyterlab/services';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { version } from '../../package.json';
 import { Api } from '../models/api';
+import { connects } from '../models/line';
 import { Model } from '../models/model';
 import { DEFAULTS, preferences, scopeOf } from '../models/preferences';
 import { Updates } from '../models/updates';
@@ -40,6 +41,7 @@ export const pathways: JupyterFrontEndPlugin<IPathways> = {
     });
     if (notebooks) {
       followNotebook(model, notebooks, app.shell);
+      followCells(model, notebooks);
     }
     followNames(model, app.serviceManager.sessions, notebooks);
     void registry?.load(SETTINGS).then(settings => {
@@ -107,4 +109,35 @@ function followNotebook(model: Model, notebooks: INotebookTracker, shell: Jupyte
   });
   notebooks.currentChanged.connect(update);
   shell.currentChanged?.connect(update);
+}
+
+/** Follow the cells that connect their notebook: the server knows of a session some time after its cell began. */
+function followCells(model: Model, notebooks: INotebookTracker): void {
+  const running = new Map<string, Set<object>>();
+  const pathOf = (notebook: Notebook) => notebooks.find(panel => panel.content === notebook)?.context.path;
+  const note = (path: string | undefined, cell: object, runs: boolean) => {
+    if (path !== undefined) {
+      const cells = running.get(path) ?? new Set();
+      running.set(path, runs ? cells.add(cell) : cells);
+      if (!runs) {
+        cells.delete(cell);
+      }
+      model.setConnecting(path, cells.size > 0);
+    }
+  };
+  NotebookActions.executionScheduled.connect((_, { notebook, cell }) => {
+    if (cell.model.type === 'code' && connects(cell.model.sharedModel.getSource())) {
+      note(pathOf(notebook), cell, true);
+    }
+  });
+  NotebookActions.executed.connect((_, { notebook, cell }) => note(pathOf(notebook), cell, false));
+  notebooks.widgetAdded.connect((_, { context, sessionContext }) => {
+    // A cell of a kernel that ends may never be reported as executed.
+    sessionContext.statusChanged.connect((_, status) => {
+      if (['restarting', 'autorestarting', 'terminating', 'dead', 'unknown'].includes(status)) {
+        running.delete(context.path);
+        model.setConnecting(context.path, false);
+      }
+    });
+  });
 }

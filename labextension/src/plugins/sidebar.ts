@@ -51,6 +51,7 @@ export const sidebar: JupyterFrontEndPlugin<void> = {
       connect: wait => run(CommandIDs.connect, wait ? { wait: 'yes' } : {}),
       disconnect: session => run(CommandIDs.disconnect, { session: session.id }),
       reconnect: session => run(CommandIDs.reconnect, { session: session.id }),
+      resume: session => run(CommandIDs.resume, { session: session.id }),
       profile: session => run(CommandIDs.profile, { session: session.id }),
       openLog: (pod, title) => run(CommandIDs.openLog, { pod, title }),
       showJob: job => run(CommandIDs.showJob, { job: job.name }),

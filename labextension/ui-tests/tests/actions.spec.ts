@@ -37,6 +37,25 @@ test('the dialog inserts a cell without running it', async ({ page }) => {
   await expect.poll(() => page.notebook.getCellTextInput(0)).toBe(LINE);
   await expect(panel.getByRole('button', { name: 'Connect…' })).toBeVisible();
   expect(proxies()).toBe('');
+
+  // In a long notebook it is shown, also where the active cell was scrolled away: once empty, then with the line.
+  await page.evaluate(() => {
+    const notebook = (window.jupyterapp.shell.currentWidget as any).content;
+    const long = Array.from({ length: 30 }, () => ({ cell_type: 'code', source: '# a line\n'.repeat(10) }));
+    notebook.model.sharedModel.insertCells(1, [...long, { cell_type: 'code', source: '' }]);
+    notebook.activeCellIndex = 31;
+  });
+  const first = page.locator('.jp-NotebookPanel:visible .jp-Cell[data-windowed-list-index="0"]');
+  const active = page.locator('.jp-NotebookPanel:visible .jp-Cell.jp-mod-active');
+  for (const index of [31, 32]) {
+    await page.evaluate(() => (window.jupyterapp.shell.currentWidget as any).content.scrollToItem(0));
+    await expect(first).toBeInViewport();
+    await section(panel, 'session').getByRole('button', { name: 'Connect…' }).click();
+    await dialog.getByRole('button', { name: 'Insert cell' }).click();
+    await expect(active).toBeInViewport({ ratio: 1 });
+    await expect(active).toContainText('%pathways connect');
+    await expect(active).toHaveAttribute('data-windowed-list-index', String(index));
+  }
 });
 
 test('“More” adds what a proxy may need to the line', async ({ page }) => {
@@ -99,7 +118,10 @@ test('a lost proxy is reported, and reconnecting works from the notification and
   // The incident is over, and its notification closed.
   await expect(page.locator('.Toastify__toast--error')).toHaveCount(0);
   const renewed = kubectl('get', 'pods', '-l', 'pathways-jupyter/session', '-o', 'jsonpath={.items[*].metadata.uid}');
-  await panel.getByRole('button', { name: 'Reconnect' }).click();
+  // A proxy that works is not replaced without a question.
+  await panel.getByRole('button', { name: 'Reconnect…' }).click();
+  await expect(page.getByRole('dialog')).toContainText('Its proxy works, and would be replaced by a new one.');
+  await page.getByRole('dialog').getByRole('button', { name: 'Get a new proxy' }).click();
   await expect
     .poll(() => kubectl('get', 'pods', '-l', 'pathways-jupyter/session', '-o', 'jsonpath={.items[*].metadata.uid}'))
     .not.toContain(renewed);
@@ -193,6 +215,7 @@ test('every action is in the palette', async ({ page }) => {
     'Insert a Connect Cell…',
     'Disconnect This Notebook',
     'Reconnect This Notebook',
+    'Resume This Notebook',
     'Log of This Notebook’s Proxy',
     'Show Pathways',
     'Clean Up Stale Proxies',

@@ -191,8 +191,12 @@ export class Wire {
 }
 
 /** Take a screenshot for visual review. */
-export async function picture(page: IJupyterLabPageFixture, name: string): Promise<void> {
-  await page.screenshot({ path: path.join(IMAGES, `${name}.png`) });
+export async function picture(
+  page: IJupyterLabPageFixture,
+  name: string,
+  clip?: { x: number; y: number; width: number; height: number }
+): Promise<void> {
+  await page.screenshot({ path: path.join(IMAGES, `${name}.png`), clip });
 }
 
 /** Drag the sidebar's edge until it has this width. */
@@ -257,8 +261,13 @@ export async function disconnect(
   options: { busy?: boolean } = {}
 ): Promise<void> {
   await panel.getByRole('button', { name: 'Disconnect' }).click();
-  if (options.busy) {
-    await page.getByRole('dialog').getByRole('button', { name: 'Disconnect' }).click();
+  const confirm = page.getByRole('dialog').getByRole('button', { name: 'Disconnect' });
+  // It asks first if arrays would be lost too.
+  await expect(
+    options.busy ? confirm : confirm.or(page.getByText(/^Disconnecting |is disconnected/)).first()
+  ).toBeVisible();
+  if (await confirm.isVisible()) {
+    await confirm.click();
   }
   await expect(panel.locator('.pw-session')).toHaveCount(0, { timeout: 60_000 });
 }
@@ -270,6 +279,23 @@ export async function faults(page: IJupyterLabPageFixture, selector: string): Pr
     const result = await (window as any).axe.run(where, { resultTypes: ['violations'] });
     return result.violations.map((each: any) => `${each.id}: ${each.nodes.map((node: any) => node.html).join(' | ')}`);
   }, selector);
+}
+
+/** Note every text that the panel shows, also after a reload; `said` returns them and begins anew. */
+export async function listen(page: IJupyterLabPageFixture): Promise<() => Promise<string>> {
+  const note = () => {
+    const texts: string[] = ((window as any).texts ??= []);
+    const look = () => {
+      const text = document.querySelector('#pathways-jupyter-panel')?.textContent ?? '';
+      if (text !== texts.at(-1)) {
+        texts.push(text);
+      }
+    };
+    new MutationObserver(look).observe(document, { childList: true, subtree: true, characterData: true });
+  };
+  await page.addInitScript(note);
+  await page.evaluate(note);
+  return () => page.evaluate(() => (window as any).texts.splice(0).join('\n'));
 }
 
 /** Run a new cell without waiting for its end. */

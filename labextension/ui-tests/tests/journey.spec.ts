@@ -39,7 +39,7 @@ test('a notebook connects through the dialog, sees a slice go down and recover, 
   // While a cell runs, disconnecting asks for confirmation.
   const dialog = page.getByRole('dialog');
   await panel.getByRole('button', { name: 'Disconnect' }).click();
-  await expect(dialog).toContainText('while a cell is running?');
+  await expect(dialog).toContainText('A cell is running: if it uses the TPUs, it fails.');
   await dialog.getByRole('button', { name: 'Cancel' }).click();
   await expect(panel.locator('.pw-session')).toHaveAttribute('data-state', 'connected');
   await panel.getByRole('button', { name: 'Disconnect' }).click();

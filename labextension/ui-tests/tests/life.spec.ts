@@ -2,7 +2,19 @@
 import { IJupyterLabPageFixture, test as galata } from '@jupyterlab/galata';
 import { LaunchOptions, Locator } from '@playwright/test';
 
-import { expect, indicator, newNotebook, openPanel, picture, PORT, section, slice, start, widen } from './helpers';
+import {
+  expect,
+  indicator,
+  listen,
+  newNotebook,
+  openPanel,
+  picture,
+  PORT,
+  section,
+  slice,
+  start,
+  widen
+} from './helpers';
 
 /** With the scroll bars that users have on Linux and Windows: they take room, and Playwright hides them. */
 const base = galata.extend<object, { launchOptions: LaunchOptions }>({
@@ -14,7 +26,18 @@ const base = galata.extend<object, { launchOptions: LaunchOptions }>({
 
 /** How a notebook gets its first cluster. */
 const WAYS: { readonly [way: string]: (page: IJupyterLabPageFixture, panel: Locator) => Promise<void> } = {
-  'a cell': page => start(page, '%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2'),
+  'a cell': async (page, panel) => {
+    await start(page, '%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2');
+    // Also while the embedded cluster starts, which is before there is a session.
+    await expect(panel.getByRole('button', { name: 'Start the embedded cluster' })).toBeDisabled();
+    const said = await listen(page);
+    await expect(panel.locator('.pw-session')).toHaveAttribute('data-state', 'connected');
+    const texts = await said();
+    // The first where the cell starts the cluster for longer than the panel needs to draw; a connect that takes less
+    // than a second may be over before.
+    expect(texts).toMatch(/A cell connects Untitled\.ipynb…|Connecting|Connected in 0\./);
+    expect(texts).not.toContain('is not connected');
+  },
   'the dialog': async (page, panel) => {
     await panel.getByRole('button', { name: 'Connect…' }).click();
     const dialog = page.getByRole('dialog');

@@ -34,6 +34,8 @@ for (const [theme, name] of THEMES) {
     // Wait until the notification closes after the recovery: it would cover the notebook.
     await expect(page.locator('.Toastify__toast')).toHaveCount(0);
     await picture(page, `sidebar-${name}`);
+    // Small enough to be read on a page: the sidebar, and the session's card.
+    await picture(page, `connected-${name}`, { x: 33, y: 28, width: 897, height: 496 });
     // With the details of a slice, at 400 pixels.
     await slice(panel, 1).click();
     await widen(page, panel, 400);

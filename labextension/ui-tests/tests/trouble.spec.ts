@@ -89,7 +89,7 @@ base.describe('A network that cuts connections', () => {
     wire.blocked = 'pathways-jupyter/updates';
     wire.cut(wire.blocked);
     await expect(panel).toContainText('The Jupyter server does not answer.');
-    await expect(section(panel, 'slices')).toContainText(/As of \d+:\d\d:\d\d:/);
+    await expect(section(panel, 'slices')).toContainText(/Not watched since \d+:\d\d:\d\d:/);
     await expect(section(panel, 'slices').locator('.pw-stale .pw-slice')).toHaveCount(2);
     await expect(panel.getByRole('status').filter({ hasText: 'Connected at' })).toBeVisible();
     await expect(page.locator('#jp-main-statusbar')).toContainText('TPU: Connected at');

@@ -1,0 +1,121 @@
+/** A session as the server extension sends it. The Python side is server/sessionwatch.py: change both. */
+import { IScope } from './scope';
+import { ISaid } from './sentences';
+
+/** The state of a session; the same words as Python's `SessionState`. */
+export type SessionState =
+  | 'starting'
+  | 'waiting'
+  | 'connected'
+  /** Connected, but at least one of its slices is down. */
+  | 'degraded'
+  /** The connection to its proxy is lost; a relay keeps its arrays meanwhile. */
+  | 'interrupted'
+  | 'lost'
+  /** Its arrays are saved, and its slices free. */
+  | 'suspended'
+  | 'closing'
+  | 'closed'
+  | 'failed';
+
+/** An event of a session. */
+export interface IEvent extends ISaid {
+  readonly kind: string;
+  /** Seconds since the epoch. */
+  readonly at: number;
+  readonly data: { readonly [key: string]: unknown };
+}
+
+/** A run in the list of a session's elastic training runs. */
+export interface IRunSummary {
+  /** Its id; another run of the same session has another. */
+  readonly run: string;
+  /** The name of its training function; empty if unknown. */
+  readonly name: string;
+  readonly phase: 'training' | 'recovering' | 'waiting' | 'done' | 'stopped';
+  /** Seconds since the epoch. */
+  readonly begun: number;
+  readonly ended: number | null;
+  /** Number of complete steps. */
+  readonly step: number;
+  /** Number of steps that it is to do; null if unknown. */
+  readonly steps: number | null;
+  /** Share of the time that went into productive steps, from 0 to 1. */
+  readonly goodput: number;
+  /** Number of losses that it has noticed. */
+  readonly losses: number;
+}
+
+/** The elastic training run of a session that is shown, as it is now; see docs/session-protocol.md. */
+export interface IElasticRun extends IRunSummary {
+  /** Number of slices in use. */
+  readonly slices: number;
+  /** Number of slices that it may use. */
+  readonly total: number;
+  /** When the number of slices in use changed, in seconds since the epoch, and to what; oldest first. */
+  readonly changes: readonly (readonly [number, number])[];
+  /** The newest value of each metric; null for one that is not finite. */
+  readonly metrics: { readonly [name: string]: number | null };
+  /** The first metric over the steps: pairs of step and value. */
+  readonly curve: { readonly metric: string; readonly points: readonly (readonly [number, number | null])[] };
+  /** Seconds by category, in the words of ml-goodput-measurement; STEP is the productive one. */
+  readonly seconds: { readonly [category: string]: number };
+  /** The last runs of its kernel, oldest first, with this one; missing from an older version. */
+  readonly runs?: readonly IRunSummary[];
+}
+
+/** One slice that a session holds. */
+export interface ISessionSlice {
+  /** The service's number of the slice, which is shown to users; null if an older proxy does not report it. */
+  readonly number: number | null;
+  /** JAX's `slice_index` in this session. */
+  readonly index: number;
+  /** Whether the slice can be used now. */
+  readonly up: boolean;
+}
+
+/** The arrays that a kernel has on the devices of its session. */
+export interface IArrays {
+  readonly count: number;
+  readonly bytes: number;
+}
+
+/** The arrays of a session that was suspended, until its kernel has restored them. */
+export interface ISaved extends IArrays {
+  /** Address in a bucket. */
+  readonly place: string;
+  /** When the session was suspended, in seconds since the epoch. */
+  readonly at: number;
+}
+
+/** One notebook's connection. */
+export interface ISession {
+  readonly id: string;
+  readonly state: SessionState;
+  /** Start of the present state, in seconds since the epoch; a connection outlasts slices that go down. */
+  readonly state_since: number;
+  readonly slices: readonly ISessionSlice[];
+  /** Whether its supervisor runs. */
+  readonly alive: boolean;
+  /** Whether it runs and has not answered for some seconds, so that the state is the last known one. */
+  readonly silent: boolean;
+  /** The process of its supervisor. */
+  readonly pid: number;
+  readonly kernel_id: string;
+  readonly notebook: string;
+  readonly user: string;
+  readonly namespace: string;
+  readonly service: string;
+  /** The PathwaysJob whose proxy it uses; empty for a session with a proxy of its own. */
+  readonly pathways_job: string;
+  /** Slices held per instance type. */
+  readonly instances: { readonly [type: string]: number };
+  readonly devices: number;
+  readonly job: string;
+  readonly pod: string;
+  /** Seconds to the cluster and back, as its supervisor has last measured it; 0 where that is not known now. */
+  readonly round_trip: number;
+  readonly saved: ISaved | null;
+  readonly created: number;
+  readonly scope: IScope;
+}

@@ -1,0 +1,74 @@
+/** A notebook that is suspended, whose slices another one uses, and that is resumed from the sidebar. */
+import {
+  connect,
+  disconnect,
+  expect,
+  faults,
+  indicator,
+  newNotebook,
+  openPanel,
+  picture,
+  section,
+  slice,
+  start,
+  test,
+  THEMES
+} from './helpers';
+
+const CONNECT = `%load_ext pathways_jupyter
+%pathways connect --local --tpu tpuv6e:2x2=2
+import jax.numpy as jnp
+w = jnp.arange(8.0)
+state = [w]
+`;
+const WAIT = `import pathlib, time
+while not pathlib.Path("go").exists(): time.sleep(0.05)`;
+
+test('a suspended notebook says what is saved, and is resumed by keyboard behind a cell that runs', async ({
+  page
+}) => {
+  await newNotebook(page, 'train.ipynb');
+  const panel = await openPanel(page);
+  const session = panel.locator('.pw-session');
+  await start(page, CONNECT);
+  await expect(session).toHaveAttribute('data-state', 'connected');
+  await start(page, '%pathways suspend --yes');
+  await expect(session).toHaveAttribute('data-state', 'suspended');
+  await expect(session.getByRole('status').first()).toContainText('Suspended, arrays are saved');
+  await expect(session).toContainText(/1 array \(32\sB\) is saved since \d+:\d\d:\d\d\./);
+  await expect(session).toContainText(/gs:\/\/\S+\/saved\/\S+\/suspended-\w+/);
+  await expect(section(panel, 'slices')).toContainText('2 free');
+  await expect(indicator(page)).toHaveAttribute('data-status', 'idle');
+  for (const [theme, look] of THEMES.slice(0, 2)) {
+    await page.theme.setTheme(theme);
+    await expect.poll(() => faults(page, '#pathways-jupyter-panel')).toEqual([]);
+    await picture(page, `state-suspended-${look}`);
+  }
+
+  await newNotebook(page, 'other.ipynb');
+  await connect(page, panel);
+  await disconnect(page, panel);
+  await page.notebook.activate('train.ipynb');
+  await expect(session).toHaveAttribute('data-state', 'suspended');
+
+  await start(page, WAIT);
+  await expect(indicator(page)).toHaveAttribute('data-status', 'busy');
+  await panel.getByRole('button', { name: 'Disconnect' }).focus();
+  await page.keyboard.press('Tab');
+  await expect(panel.getByRole('button', { name: 'Resume' })).toBeFocused();
+  await page.keyboard.press('Enter');
+  const toasts = page.locator('.Toastify__toast', { hasText: 'train.ipynb' });
+  await expect(toasts).toContainText('Resuming train.ipynb, after the cells that are running…');
+  await page.keyboard.press('Enter');
+  // A cell that was started after it needs the arrays.
+  await start(page, 'print(f"{w.sum():.0f}", state[0] is w)');
+  await expect(session).toHaveAttribute('data-state', 'suspended');
+  const folder = await page.filebrowser.getCurrentDirectory();
+  await page.contents.uploadContent('', 'text', `${folder}/go`);
+  await expect(page.locator('.jp-NotebookPanel:visible .jp-OutputArea').last()).toHaveText('28 True');
+  await expect(toasts).toContainText(/train\.ipynb is resumed: 1 array \(32\sB\) is where it was\./);
+  await expect(session).toHaveAttribute('data-state', 'connected');
+  await expect(panel.getByRole('button', { name: 'Resume' })).toHaveCount(0);
+  await expect(slice(panel, 1)).toHaveAttribute('data-owner', 'this');
+  await disconnect(page, panel);
+});
