@@ -14,6 +14,7 @@ from pathlib import Path
 
 import cli_forks
 import pytest
+import run_processes
 from kernel_transport import ipc
 from waits import wait_until
 
@@ -62,9 +63,31 @@ LONGEST_FIRST = (
     "test_job_connect.py",
 )
 TESTS = Path(__file__).parent
+REAPER = pytest.StashKey[subprocess.Popen]()
+"""The program that ends what this run leaves; it waits as long as this process lives."""
 
 # A shell starts what runs in the background deaf to Interrupt, and every process that is started there inherits it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config):
+    """Mark the processes of this run, those of its workers included."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        config.stash[REAPER] = run_processes.begin()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session):
+    """Count the processes that the tests have left once all workers have ended; end them, and fail the run."""
+    yield
+    if REAPER not in session.config.stash:
+        return
+    remaining = run_processes.left(os.environ[run_processes.MARK])
+    if remaining:
+        lines = [f"The tests left {len(remaining)} processes:", *map(run_processes.described, remaining)]
+        print("", *lines, sep="\n  ")
+        run_processes.end(remaining)
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(wrapper=True)
@@ -87,7 +110,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]):
 
 @dataclass(frozen=True)
 class Machine:
-    """Where nothing of the developer's own machine is seen, nor touched."""
+    """A machine on which nothing of the developer's own is seen, nor touched."""
 
     directory: Path
     environ: dict[str, str]
@@ -114,14 +137,14 @@ class Machine:
 
 @dataclass
 class Cell:
-    """What came of one cell."""
+    """Result of one cell."""
 
     outputs: list[dict] = field(default_factory=list)
     status: str = ""
     error: str = ""
     """Name of the exception."""
     shown: str = ""
-    """What the cell shows of its error."""
+    """Error of the cell, as it is shown."""
 
     @property
     def text(self) -> str:
@@ -267,7 +290,7 @@ def cluster(machine):
     up = machine.cli("local", "up", "--tpu", INSTANCES, "--fast-heal", "--json")
     assert up.returncode == 0, up.stdout + up.stderr
     yield Path(machine.cli("local", "kubeconfig").stdout.strip())
-    assert machine.cli("local", "down").returncode == 0
+    assert machine.cli("local", "down", "--yes").returncode == 0
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What Binder does with this repository, in a clean directory: ``make wheel`` runs this."""
+"""Binder's steps with this repository, in a clean directory: ``make wheel`` runs this."""
 
 import subprocess
 

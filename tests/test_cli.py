@@ -21,6 +21,7 @@ COMMANDS = [
     "run",
     "local",
     "elastic",
+    "saved",
     "sessions",
     "slices",
     "logs",
@@ -46,7 +47,7 @@ def test_every_command_has_help(name):
     assert shown.output.startswith("Usage:")
 
 
-@pytest.mark.parametrize("name", ["slices", "logs", "usage", "doctor", "clean"])
+@pytest.mark.parametrize("name", ["slices", "logs", "usage", "doctor", "clean", "saved"])
 def test_commands_about_a_cluster_show_examples_and_take_json(name):
     from click.testing import CliRunner
 
@@ -85,7 +86,7 @@ def test_no_color_is_honoured_on_a_terminal(machine):
 
 
 def on_a_terminal(command, environ):
-    """What a program writes to its standard error when that is a terminal."""
+    """Return a program's output on its standard error when that is a terminal."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(command, env=environ, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)

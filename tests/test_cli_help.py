@@ -1,4 +1,4 @@
-"""What a newcomer asks the command line, and what it says to a command line that is wrong."""
+"""Help of the command line, and its answers to a command line that is wrong."""
 
 import click
 import pytest

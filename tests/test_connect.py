@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import inspect
 import json
 import subprocess
 import sys
@@ -11,7 +10,6 @@ import tempfile
 import pytest
 
 import pathways_jupyter
-from pathways_jupyter.base.config import ALIASES, SETTINGS
 from pathways_jupyter.base.errors import ConfigError
 from tests.conftest import Notebook
 
@@ -75,7 +73,7 @@ def test_a_cluster_smaller_than_the_default_is_used_as_it_is(machine):
             fast = machine.cli("local", "up", "--tpu", "tpuv6e:2x2=1", "--fast-heal", **own)
             assert "does not heal fast" in fast.stderr
         finally:
-            machine.cli("local", "down", **own)
+            machine.cli("local", "down", "--yes", **own)
 
 
 def test_connect_adds_the_slices_that_a_running_cluster_lacks_beside_those_in_use(machine):
@@ -92,8 +90,87 @@ def test_connect_adds_the_slices_that_a_running_cluster_lacks_beside_those_in_us
                 assert any("add slices to the embedded cluster" in each for each in two.seen)
                 assert not any("start the embedded cluster" in each for each in (*one.seen, *two.seen))
                 assert one.run("print(float(x.sum()))").text.strip() == "28.0"
+                refused = own.cli("local", "down")
+                assert refused.returncode == 1
+                assert "This ends 2 sessions with their arrays: " in refused.stderr
+                assert refused.stderr.count("(connected, 2 slices of tpuv6e:2x2)") == 1
+                assert "add --yes" in refused.stderr
+                assert one.run("print(float(x.sum()))").text.strip() == "28.0"
+                assert one.run("%pathways disconnect").status == "ok"
+                # The other session still is.
+                refused = own.cli("local", "down")
+                assert "This ends 1 session with its arrays: process" in refused.stderr
+            # Not asked where no session is left.
+            assert own.cli("local", "down").returncode == 0
         finally:
-            own.cli("local", "down")
+            own.cli("local", "down", "--yes")
+
+
+def slices_of(machine):
+    return json.loads(machine.cli("local", "status", "--json").stdout)["instances"]
+
+
+def test_what_can_never_be_is_refused_before_slices_are_added(machine, cluster):
+    before = slices_of(machine)
+    line = ("run", "--local", "--quiet", "--tpu")
+    for arguments, said in (
+        (("tpuv6e:2x4=1", "--service", "pathways-cluster"), "has slices of tpuv6e:2x2, not tpuv6e:2x4"),
+        (("tpuv6e:2x2=9", "--service", "nowhere"), "There is no Pathways service nowhere"),
+        (("tpuv6e:2x2=9,tpuv6e:2x4=1",), "has slices of tpuv6e:2x2, not tpuv6e:2x4"),
+        (("tpuv6e:2x2=999",), "hosts, and this machine runs about"),
+        (("tpuv6e:2x2=999",), "Ask for fewer slices, or add --yes."),
+    ):
+        refused = machine.cli(*line, *arguments, "--", "true")
+        assert (refused.returncode, said in refused.stderr) == (1, True), refused.stderr
+    script = "import pathways_jupyter; pathways_jupyter.connect(local=True, tpu='tpuv6e:2x2=999')"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=machine.environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Ask for fewer slices, or add yes=True." in done.stderr
+    assert slices_of(machine) == before
+
+
+def test_slices_are_added_beside_those_that_are_held_and_go_again_if_connecting_fails(machine):
+    with tempfile.TemporaryDirectory(prefix="pj-") as home:
+        own = dataclasses.replace(machine, environ={**machine.environ, "JUPYTER_RUNTIME_DIR": home})
+        assert own.cli("local", "up", "--tpu", "tpuv6e:2x2=1").returncode == 0
+        try:
+            with contextlib.closing(Notebook(own)) as one, contextlib.closing(Notebook(own)) as two:
+                assert one.run(f"{LOAD} connect --local --tpu tpuv6e:2x2=1").status == "ok"
+                grown = two.run(f"{LOAD} connect --local --tpu tpuv6e:2x2=1\n%pathways disconnect")
+                assert grown.status == "ok", grown.shown
+                assert slices_of(own) == {"tpuv6e:2x2": 2}
+                # What is refused later has been added, and goes again.
+                refused = two.run("%pathways connect --local --tpu tpuv6e:2x2=2 --queue nowhere")
+                assert "There is no queue nowhere" in refused.shown
+                # No answer is a no.
+                cell = two.begin("%pathways connect --local --tpu tpuv6e:2x2=999")
+                assert "Start them?" in two.client.get_stdin_msg(timeout=60)["content"]["prompt"]
+                two.client.input("")
+                assert "Ask for fewer slices" in two.finish(cell).shown
+                # An Interrupt of the question is one, and said once.
+                cell = two.begin("%pathways connect --local --tpu tpuv6e:2x2=999")
+                two.client.get_stdin_msg(timeout=60)
+                two.manager.interrupt_kernel()
+                said = "Connecting was interrupted. Everything that it had created was removed."
+                assert said in two.finish(cell).shown
+                cell = two.begin("%pathways connect --local --tpu tpuv6e:2x2=6")
+                two.wait_for("add slices to the embedded cluster")
+                two.manager.interrupt_kernel()
+                interrupted = two.finish(cell)
+                assert "Everything that it had created was removed." in interrupted.shown
+                assert slices_of(own) == {"tpuv6e:2x2": 2}
+                # Those that are left can be used, and be added to again.
+                again = two.run("%pathways connect --local --tpu tpuv6e:2x2=2\nimport jax; print(len(jax.devices()))")
+                assert again.text.strip().endswith("8"), again.shown
+                assert slices_of(own) == {"tpuv6e:2x2": 3}
+        finally:
+            own.cli("local", "down", "--yes")
 
 
 LOSE_AND_RECONNECT = """
@@ -136,12 +213,6 @@ def test_a_script_reconnects_and_learns_which_of_its_arrays_are_gone(machine, cl
     ]
 
 
-def test_every_setting_has_a_keyword():
-    keywords = set(inspect.signature(pathways_jupyter.connect).parameters)
-    assert set(SETTINGS) <= keywords
-    assert set(ALIASES) <= keywords
-
-
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
@@ -166,7 +237,7 @@ def test_what_cannot_be_is_refused_before_anything_starts(arguments, word, tmp_p
 
 
 def test_the_embedded_cluster_that_runs_is_taken_as_it_is(tmp_path_factory, monkeypatch):
-    from pathways_jupyter.actions.cluster import locate, resolve
+    from pathways_jupyter.actions.cluster import Located, resolve
     from pathways_jupyter.local import cluster
 
     home = tmp_path_factory.mktemp("home")
@@ -174,7 +245,8 @@ def test_the_embedded_cluster_that_runs_is_taken_as_it_is(tmp_path_factory, monk
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(home))
     running = cluster.up({"tpuv5e:2x2": 3}, idle_seconds=600, wait=False)
     try:
-        found = locate(resolve({"local": True}))
+        with Located(resolve({"local": True})) as found:
+            pass
         assert (found.instances, found.kubeconfig) == ({"tpuv5e:2x2": 3}, str(running.kubeconfig))
     finally:
         cluster.down()

@@ -1,4 +1,4 @@
-"""What the documents promise, held against the code."""
+"""Promises of the documents, held against the code."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from permissions import LAB, USER, documented_grants, documented_rules
 
-from pathways_jupyter.base import config, tpu
+from pathways_jupyter.base import config, runtime_files, tpu
 from pathways_jupyter.kube import auth, objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.watch import watch
@@ -18,6 +18,7 @@ from pathways_jupyter.server.extension import PathwaysJupyter
 from pathways_jupyter.service.deployment import HEAD_POOL
 from pathways_jupyter.service.lab.lifecycle import LAB_NEEDS
 from pathways_jupyter.service.pathwaysjob import definition
+from pathways_jupyter.session import clusters, variables
 
 DEADLINE = 90.0
 DOCS = Path(__file__).parents[1] / "docs"
@@ -50,15 +51,13 @@ def test_the_first_lines_of_the_readme_do_what_they_say(cluster, notebook):
     assert ran.text.count("TPU_DEVICE") == 8
 
 
-def test_the_page_of_settings_names_each_with_its_default():
-    page = (DOCS / "settings.md").read_text(encoding="utf-8")
-    rows = [line.split("|")[1:5] for line in _section(page, "Settings").splitlines() if line.startswith("| `")]
-    named = {name: row for row in rows for name in re.findall(r"`(\w+)`", row[0])}
-    assert set(named) == set(config.SETTINGS)
-    for name in ("max_lifetime", "lease_seconds", "timeout", "linger", "wait"):
-        assert float(named[name][2].partition(",")[0]) == getattr(config.ConnectConfig(), name)
-    for alias, setting in config.ALIASES.items():
-        assert f"`{alias}`" in named[setting][3] or f"--{alias.replace('_', '-')}" in named[setting][3]
+def test_the_page_of_settings_has_each_with_its_sentence_default_and_alias():
+    page = _section((DOCS / "settings.md").read_text(encoding="utf-8"), "Settings")
+    # The page has links and marks for code.
+    plain = re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", page).replace("`", "")
+    rows = [[cell.strip() for cell in line.split("|")[1:5]] for line in plain.splitlines() if line.startswith("| ")]
+    table = rows[rows.index(["setting", "what it is", "default", "alias"]) + 2 :]
+    assert table == [[each.name, each.about, each.shown, each.alias] for each in config.SETTINGS.values()]
 
 
 def test_the_page_of_settings_names_those_of_the_sidebar_and_the_server():
@@ -68,6 +67,15 @@ def test_the_page_of_settings_names_those_of_the_sidebar_and_the_server():
     assert rows == [(setting["title"], name) for name, setting in schema["properties"].items()]
     server = re.findall(r"^\| `c\.PathwaysJupyter\.(\w+)` \|", _section(page, "The Jupyter server"), re.MULTILINE)
     assert server == list(PathwaysJupyter.class_own_traits(config=True))
+
+
+def test_the_page_about_programs_names_each_variable_that_one_gets(cluster):
+    storage = clusters.Storage.read(cluster.with_name(runtime_files.STORAGE))
+    page = _section((DOCS / "programs.md").read_text(encoding="utf-8"), "What the program gets")
+    rows = re.findall(r"^\| (`[A-Z].*?) \|", page, re.MULTILINE)
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    given = {variables.PLATFORMS, variables.TARGET, variables.INSECURE_CREDENTIALS, *storage.variables}
+    assert sorted(named) == sorted(given)
 
 
 def _section(page: str, title: str) -> str:

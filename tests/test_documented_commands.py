@@ -25,8 +25,9 @@ PAGES = [
 ]
 PROGRAM = "pathways-jupyter"
 OF_OTHERS = re.compile(
-    r"\b(pip|kubectl|gcloud|nbconvert)\b|^jupyter --config-dir$|^--enable-network-policy$|^--reservation=|^--xla_"
-    r"|^--machine-type=|^(ssh )?--worker=all$|^--sidecar_name="
+    r"\b(pip|kubectl|gcloud|gcluster|xpk|nbconvert|xprof)\b|^jupyter --config-dir$|^--enable-network-policy$"
+    r"|^--reservation=|^--xla_|^--machine-type=|^(ssh )?--worker=all$|^--sidecar_name="
+    r"|^--(compute-type|topology|num-slices|tpu-type|workload|pathways-gcs-location|pathways-headless)$"
 )
 """Options of other programs."""
 
@@ -133,7 +134,7 @@ def test_each_option_that_a_page_names_exists():
         prose = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
         for code in re.findall(r"`([^`\n]+)`", prose):
             if not OF_OTHERS.search(code):
-                unknown = set(re.findall(r"(?<![\w-])--[a-zA-Z][\w-]*", code)) - known
+                unknown = set(re.findall(r"(?<![\w=-])--[a-zA-Z][\w-]*", code)) - known
                 assert not unknown, (name_of(page), code)
 
 

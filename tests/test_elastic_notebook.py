@@ -24,7 +24,7 @@ def own(machine, monkeypatch):
         for variable, value in own.environ.items():
             monkeypatch.setenv(variable, value)
         yield own
-        assert own.cli("local", "down").returncode == 0
+        assert own.cli("local", "down", "--yes").returncode == 0
 
 
 @pytest.mark.timeout(400)

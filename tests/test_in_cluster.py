@@ -18,7 +18,7 @@ from pathways_jupyter.service.pathwaysjob import submission
 
 DEADLINE = 100.0
 JOB_RULES = [{"apiGroups": [PATHWAYS_JOBS.group], "resources": [PATHWAYS_JOBS.plural], "verbs": ["get"]}]
-"""What attaching to a job needs beside the documented Role."""
+"""Permissions for attaching to a job beside the documented Role."""
 SCRIPT = """
 import json, sys, time
 import jax, jax.numpy as jnp
@@ -77,7 +77,7 @@ async def notebook_pod(admin):
 
 
 async def first_line(client, name):
-    """What the script prints once it is connected; its whole output when that is not JSON."""
+    """Return the script's output once it is connected; its whole output when that is not JSON."""
     async with contextlib.aclosing(watch(client, PODS, namespace="default", name=name)) as changes:
         async for change in changes:
             phase = ((change.object or {}).get("status") or {}).get("phase")

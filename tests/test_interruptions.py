@@ -11,7 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
-from network_way import network_way
+
+from benchmarks.link import Link
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -79,8 +80,8 @@ class Training:
 
 
 @pytest.fixture
-def way(cluster):
-    with network_way(cluster) as made:
+def link(cluster):
+    with Link(cluster) as made:
         yield made
 
 
@@ -115,9 +116,9 @@ class Token:
 
 
 @pytest.fixture
-def kubeconfig(way, token, tmp_path) -> Path:
-    """A kubeconfig that leads through `way`, with a plugin that gives the token."""
-    path = way.write(tmp_path / "kubeconfig")
+def kubeconfig(link, token, tmp_path) -> Path:
+    """A kubeconfig that leads through `link`, with a plugin that gives the token."""
+    path = link.write(tmp_path / "kubeconfig")
     content = yaml.safe_load(path.read_text())
     plugin = {"command": "cat", "args": [str(token.path)], "interactiveMode": "Never"}
     content["users"][0]["user"] = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", **plugin}}
@@ -138,7 +139,7 @@ def training(notebook, machine, kubeconfig, tmp_path) -> Training:
     yield made
     made.stop.touch()
     if made.path.exists():
-        # While there is a way: without one its end would take longer than the notebook's may.
+        # While there is a connection: without one its end would take longer than the notebook's may.
         assert notebook.run("%pathways disconnect", timeout=DEADLINE).status == "ok"
 
 
@@ -166,9 +167,9 @@ def restart_api(machine, *options: str) -> None:
     assert restarted.returncode == 0, restarted.stdout + restarted.stderr
 
 
-def test_a_training_loop_goes_on_where_the_network_left_it(training, notebook, machine, way, kubeconfig, token):
+def test_a_training_loop_goes_on_where_the_network_left_it(training, notebook, machine, link, kubeconfig, token):
     # Connections reset, as by a load balancer.
-    way.reset()
+    link.reset()
     training.advances()
 
     # An API server that is restarted.
@@ -177,33 +178,33 @@ def test_a_training_loop_goes_on_where_the_network_left_it(training, notebook, m
     training.enters("connected")
 
     # An API server that is away for a while.
-    way.cut()
+    link.cut()
     training.enters("interrupted")
     assert "Arrays are kept" in notebook.wait_for("Arrays are kept", timeout=DEADLINE)
-    way.open()
+    link.open()
     training.advances()
     training.enters("connected")
 
     # Credentials that are refused, until there are new ones.
     token.revoke()
-    way.reset()
+    link.reset()
     training.enters("interrupted")
     token.renew()
     training.advances()
     training.enters("connected")
 
     # A server at another address.
-    before = way.port
-    way.move()
+    before = link.port
+    link.move()
     training.enters("interrupted")
-    lead(kubeconfig, before, way.port)
+    lead(kubeconfig, before, link.port)
     training.advances()
     training.enters("connected")
 
     # A supervisor that stands still while its connections break.
     supervisor = psutil.Process(training.record["pid"])
     supervisor.suspend()
-    way.reset()
+    link.reset()
     supervisor.resume()
     training.advances()
 
@@ -215,13 +216,13 @@ def test_a_training_loop_goes_on_where_the_network_left_it(training, notebook, m
     assert not training.path.exists()
 
 
-def test_a_cell_that_waits_for_the_network_can_be_interrupted(training, notebook, way):
-    way.cut()
+def test_a_cell_that_waits_for_the_network_can_be_interrupted(training, notebook, link):
+    link.cut()
     training.enters("interrupted")
     notebook.manager.interrupt_kernel()
     cell = notebook.finish(training.request, timeout=DEADLINE)
     assert cell.error == "KeyboardInterrupt"
-    way.open()
+    link.open()
     training.enters("connected")
     again = notebook.run("print(int(value) in {steps, steps + 1})")
     assert "True" in again.text, again.shown
@@ -250,11 +251,11 @@ def test_a_training_loop_goes_on_after_an_api_server_that_was_away_for_seconds(t
 
 
 @pytest.mark.soak
-def test_a_way_on_which_nothing_comes_back_is_noticed(training, notebook, way):
-    way.freeze()
+def test_a_way_on_which_nothing_comes_back_is_noticed(training, notebook, link):
+    link.freeze()
     training.enters("interrupted")
-    way.reset()
-    way.thaw()
+    link.reset()
+    link.thaw()
     training.advances()
     training.finish()
 
@@ -275,24 +276,24 @@ def test_a_session_whose_devices_are_not_used_for_a_while_keeps_its_proxy(notebo
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-def test_a_training_loop_survives_a_hundred_interruptions(training, notebook, way, token, kubeconfig):
+def test_a_training_loop_survives_a_hundred_interruptions(training, notebook, link, token, kubeconfig):
     supervisor, chance, taken = psutil.Process(training.record["pid"]), random.Random(1), []
 
     def away() -> None:
-        way.cut()
+        link.cut()
         time.sleep(chance.uniform(0, 2))
-        way.open()
+        link.open()
 
     def refused() -> None:
         token.revoke()
-        way.reset()
+        link.reset()
         time.sleep(chance.uniform(0, 2))
         token.renew()
 
     def moved() -> None:
-        before = way.port
-        way.move()
-        lead(kubeconfig, before, way.port)
+        before = link.port
+        link.move()
+        lead(kubeconfig, before, link.port)
 
     def stopped() -> None:
         supervisor.suspend()
@@ -301,7 +302,7 @@ def test_a_training_loop_survives_a_hundred_interruptions(training, notebook, wa
 
     for number in range(100):
         time.sleep(chance.uniform(0, 0.3))
-        chance.choice([away, refused, stopped, way.reset, way.reset] + [moved] * (number % 10 == 0))()
+        chance.choice([away, refused, stopped, link.reset, link.reset] + [moved] * (number % 10 == 0))()
         since = time.monotonic()
         training.advances(1)
         taken.append(time.monotonic() - since)

@@ -11,8 +11,9 @@ import pytest
 from pathways_jobs import headless, training
 from waits import wait_until
 
-from pathways_jupyter.base.config import ConnectConfig, resolve
+from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.setting_sources import resolve
 from pathways_jupyter.kube import auth
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.service import jobs
@@ -24,7 +25,7 @@ CONNECT = f"%pathways connect --job {JOB} --local"
 
 
 class Cluster:
-    """What other people do with jobs of the cluster meanwhile."""
+    """Changes of the cluster's jobs by other users meanwhile."""
 
     def __init__(self, kubeconfig):
         self.kubeconfig = kubeconfig

@@ -83,7 +83,10 @@ def python(*lines):
 
 
 def test_a_training_job_sees_its_devices_and_completes(kubectl, job):
-    name = job(training("train", *python(DEVICES), slices=2))
+    made = training("train", *python(DEVICES), slices=2)
+    # As in Google's own sample; the nodes that are made for it have it.
+    made["spec"]["workers"][0]["nodeSelector"] = {"cloud.google.com/reservation-name": "ours"}
+    name = job(made)
     kubectl.until(name, "Completed")
     assert "devices 8 slices [0, 1] tpu" in kubectl.log(name)
     head, row = kubectl("get", "pathwaysjob", name).splitlines()

@@ -86,7 +86,7 @@ LABELS = (manifests.LAB_LABEL, names.SESSION_LABEL)
 
 
 async def everything(client):
-    """What there is of labs and of sessions, by kind."""
+    """Return the objects of labs and of sessions, by kind."""
     found = {}
     for kind in KINDS:
         for labels in LABELS:

@@ -1,5 +1,6 @@
 """Versions, lock files and commands that are named in more than one file agree."""
 
+import importlib
 import json
 import re
 import tomllib
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from jupyterlab_server.translation_utils import get_installed_packages_locale
+from packaging.requirements import Requirement
 
 import pathways_jupyter
 
@@ -30,6 +32,31 @@ def test_the_version_lives_in_one_place():
 def test_lock_files_name_no_registry(project):
     lock = (project / "yarn.lock").read_text(encoding="utf-8")
     assert not re.search(r"https?://|__archiveUrl", lock)
+
+
+def test_links_of_the_package_s_page_follow_from_the_address_of_the_repository(tmp_path):
+    core = pytest.importorskip("hatchling.metadata.core", reason="builds need it, and `make test` installs it")
+    plugins = importlib.import_module("hatchling.plugin.manager").PluginManager()
+    for name in ("README.md", "pyproject.toml", "LICENSE", "tools", "labextension"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "pathways_jupyter" / "base").mkdir(parents=True)
+    project = tmp_path / "pathways_jupyter" / "base" / "project.py"
+    source = (ROOT / "pathways_jupyter" / "base" / "project.py").read_text(encoding="utf-8")
+
+    def described(address):
+        project.write_text(source.replace('REPOSITORY = ""', f'REPOSITORY = "{address}"'))
+        return core.ProjectMetadata(str(tmp_path), plugins).core
+
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    unpublished, published = described(""), described("https://forge.test/us/pathways_jupyter")
+    assert (unpublished.urls, unpublished.readme) == ({}, readme)
+    assert published.urls["Homepage"] == "https://forge.test/us/pathways_jupyter"
+    assert published.urls["Changelog"].endswith("/blob/HEAD/CHANGELOG.md")
+    links = re.findall(r"(!?)\[[^\]]*\]\(([^)]+)\)", published.readme)
+    assert len(links) > 20
+    assert [link for _, link in links if not link.startswith("https://")] == []
+    # What is not a page of the repository is shown as it is.
+    assert [link.partition("/docs/")[0] for image, link in links if image] == [f"{published.urls['Homepage']}/raw/HEAD"]
 
 
 def test_jupyter_finds_both_extensions():
@@ -74,6 +101,30 @@ def test_what_is_published_has_passed_the_tests_and_needs_no_token():
     assert jobs["test"]["uses"] == "./.github/workflows/test.yml"
     assert set(jobs["publish"]["needs"]) == {"test", "build"}
     assert jobs["publish"]["permissions"] == {"id-token": "write"}
+
+
+def test_actions_are_named_by_their_commit_and_keep_no_credentials():
+    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+        for name in re.findall(r"uses: (.*)", path.read_text(encoding="utf-8")):
+            assert name.startswith("./") or re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", name), name
+    steps = [
+        step for workflow in WORKFLOWS.values() for job in workflow["jobs"].values() for step in job.get("steps", ())
+    ]
+    checkouts = [step for step in steps if step.get("uses", "").startswith("actions/checkout@")]
+    assert checkouts
+    assert all(step["with"]["persist-credentials"] is False for step in checkouts)
+
+
+def test_what_builds_a_release_is_locked_by_hashes_and_names_no_registry():
+    whole = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    lock = (ROOT / "tools" / "release-requirements.txt").read_text(encoding="utf-8")
+    assert not re.search(r"https?://|--index|--find-links", lock)
+    assert set(whole["build-system"]["requires"]) <= set(whole["dependency-groups"]["release"])
+    blocks = re.split(r"(?m)^(?=[a-z])", re.sub(r"(?m)^#.*\n", "", lock))[1:]
+    assert all("--hash=sha256:" in each for each in blocks)
+    locked = dict(re.match(r"([\w-]+)==([^\s;]+)", each).groups() for each in blocks)
+    for each in map(Requirement, whole["dependency-groups"]["release"]):
+        assert each.specifier.contains(locked[each.name]), each
 
 
 def test_the_sidebar_asks_for_the_jupyterlab_that_its_extra_allows():

@@ -1,5 +1,6 @@
 """The example of the Shared Pathways Service's own guide runs with its import and its call exchanged for ours."""
 
+import ast
 import dataclasses
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import played_google
 import pytest
+
+from pathways_jupyter import isc_pathways
 
 EXAMPLE = """
 import pathways_jupyter
@@ -68,7 +71,6 @@ FLAGS = [
     "--cluster=my-cluster",
     "--project=my-project",
     "--region=region",
-    "--gcs_bucket=gs://user-bucket",
     "--pathways_service=pathways-cluster-pathways-head-0-0.pathways-cluster:29001",
     "--tpu_count=2",
     "--proxy_job_name=mine",
@@ -82,23 +84,45 @@ EMBEDDED = (
 )
 
 
-def run_the_peers_script(machine, directory, **environ):
-    """Run pathwaysutils' example with nothing but the package in its import changed."""
+def run_the_peers_script(machine, directory, change=str, bucket="--gcs_bucket=gs://user-bucket", **environ):
+    """Run pathwaysutils' example with nothing but the package in its import changed.
+
+    Args:
+      change: What a newer release of pathwaysutils changes in its example.
+    """
     package = "pathwaysutils.experimental.shared_pathways_service"
     (folder,) = find_spec(package).submodule_search_locations
     text = (Path(folder) / "run_connect_example.py").read_text()
     line = f"from {package} import isc_pathways\n"
     assert text.count(line) == 1
     script = directory / "run_connect_example.py"
-    script.write_text(text.replace(line, "from pathways_jupyter import isc_pathways\n"))
+    script.write_text(change(text.replace(line, "from pathways_jupyter import isc_pathways\n")))
     return subprocess.run(
-        [sys.executable, str(script), *FLAGS],
+        [sys.executable, str(script), *FLAGS[:3], bucket, *FLAGS[3:]],
         env={**machine.environ, **environ},
         capture_output=True,
         text=True,
         timeout=110,
         check=False,
     )
+
+
+def newest(text):
+    """The call of the example after 0.1.13."""
+    assert text.count("proxy_server_image=FLAGS.proxy_server_image,") == 1
+    image = "FLAGS.proxy_server_image or isc_pathways.DEFAULT_PROXY_IMAGE"
+    return text.replace("proxy_server_image=FLAGS.proxy_server_image,", f"proxy_server_image={image},")
+
+
+def test_every_public_name_of_the_peers_module_is_here():
+    (folder,) = find_spec("pathwaysutils.experimental.shared_pathways_service").submodule_search_locations
+    found = ast.parse((Path(folder) / "isc_pathways.py").read_text()).body
+    names = [each.name for each in found if isinstance(each, ast.FunctionDef | ast.ClassDef)]
+    names += [target.id for each in found if isinstance(each, ast.Assign) for target in each.targets]
+    public = {"DEFAULT_PROXY_IMAGE", *(name for name in names if not name.startswith("_"))}
+    assert public >= {"connect", "ProxyOptions"}
+    assert not [name for name in public if not hasattr(isc_pathways, name)]
+    assert isc_pathways.ProxyOptions.from_list(["sidecar:true"]).sidecar
 
 
 def warned(done):
@@ -118,7 +142,7 @@ def test_the_peers_script_runs_with_its_import_changed(on_google, tmp_path):
 
 
 def test_the_peers_script_runs_on_the_embedded_cluster_too(machine, cluster, tmp_path):
-    done = run_the_peers_script(machine, tmp_path, PATHWAYS_JUPYTER_LOCAL="1")
+    done = run_the_peers_script(machine, tmp_path, newest, "--gcs_bucket=user-bucket", PATHWAYS_JUPYTER_LOCAL="1")
     assert done.returncode == 0, done.stderr
     assert "Original Matrix (on all 8 devices)" in done.stdout
     assert [line for line in warned(done) if line.startswith(EMBEDDED)] == [f"{EMBEDDED} ignored."]

@@ -16,13 +16,12 @@ from permissions import FAULTS, HOSTS, IN_CLUSTER, INSTALL, LAB, PLATFORM, QUEUE
 from watched_cluster import DEADLINE, TYPE, Watched
 
 from pathways_jupyter.base.config import ConnectConfig
-from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.base.errors import ConnectionLost, PathwaysError
 from pathways_jupyter.base.events import EventKind
 from pathways_jupyter.kube import auth, objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, LEASES, NETWORK_POLICIES, PATHWAYS_JOBS, PODS
-from pathways_jupyter.kube.problems import ConnectionLost
-from pathways_jupyter.kube.watch import watch
+from pathways_jupyter.kube.watch import until_gone, watch
 from pathways_jupyter.local.node import programs
 from pathways_jupyter.multihost import pod_hosts as hosts
 from pathways_jupyter.service import checks, deployment, discovery, doctor, leases, logs, names, queues, rollout
@@ -50,7 +49,7 @@ class Person:
         self.rules = rules
         self.kubeconfig = cluster.kubeconfig(name, rules)
         self.events: list[str] = []
-        """What was said while connecting."""
+        """Output while connecting."""
         self.config = ConnectConfig(instances={TYPE: 1}, kubeconfig=self.kubeconfig)
 
     def client(self) -> Client:
@@ -497,7 +496,10 @@ async def test_a_session_whose_job_was_deleted_without_its_pod_says_who_can_dele
         assert "Where an operator runs, it deletes the pod" in left
         assert await asyncio.to_thread(link.close, patience=DEADLINE)
         await person._forget(record["id"])
-        assert not (await objects.list_(admin, PODS, labels=f"{names.SESSION_LABEL}={record['id']}")).items
+        async with asyncio.timeout(DEADLINE):
+            await until_gone(
+                admin, PODS, namespace=names.DEFAULT_NAMESPACE, labels=f"{names.SESSION_LABEL}={record['id']}"
+            )
 
 
 def deployment_of(name: str) -> ServiceSpec:

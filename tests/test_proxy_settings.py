@@ -1,10 +1,10 @@
-"""What can be said about a proxy's pod: in calls, profiles and the environment; wrong values change nothing."""
+"""Settings of a proxy's pod: in calls, profiles and the environment; wrong values change nothing."""
 
 import pytest
 
-from pathways_jupyter.base import config, setting_values
+from pathways_jupyter.base import setting_sources
+from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.commands.connect import CONNECT
 from pathways_jupyter.service import proxy_job
 from pathways_jupyter.session import protocol
 
@@ -21,7 +21,7 @@ GIVEN = {
 }
 
 
-def pod_of(checked: config.ConnectConfig) -> tuple[dict, dict]:
+def pod_of(checked: ConnectConfig) -> tuple[dict, dict]:
     """The Job and its pod's spec, as the supervisor makes them."""
     spec = proxy_job.ProxySpec(
         session="s1",
@@ -37,7 +37,7 @@ def pod_of(checked: config.ConnectConfig) -> tuple[dict, dict]:
 
 
 def test_everything_that_is_said_is_in_the_pod():
-    checked = protocol.config_from_json(protocol.config_to_json(config.resolve(GIVEN, environ={})))
+    checked = protocol.config_from_json(protocol.config_to_json(setting_sources.resolve(GIVEN, environ={})))
     job, pod = pod_of(checked)
     (container,) = pod["containers"]
     assert container["args"][-2:] == ["--xla_one=1", "--xla_two"]
@@ -54,7 +54,7 @@ def test_everything_that_is_said_is_in_the_pod():
 
 
 def test_nothing_said_leaves_the_pod_as_it_was():
-    _, pod = pod_of(config.resolve({}, environ={}))
+    _, pod = pod_of(setting_sources.resolve({}, environ={}))
     assert not {"nodeSelector", "tolerations", "priorityClassName", "serviceAccountName"} & set(pod)
     assert pod["containers"][0]["resources"] == {"limits": {"cpu": "16", "memory": "100G"}}
 
@@ -69,7 +69,7 @@ def test_a_profile_and_the_environment_say_the_same(tmp_path, monkeypatch):
         'proxy_tolerations = ["dedicated=research:NoSchedule"]\n'
         "at_least = 1\n"
     )
-    read = config.resolve({"profile": "team"}, environ={"PATHWAYS_JUPYTER_PROXY_ENV": "A=1 B=2"})
+    read = setting_sources.resolve({"profile": "team"}, environ={"PATHWAYS_JUPYTER_PROXY_ENV": "A=1 B=2"})
     assert (read.proxy_cpu, read.proxy_memory, read.proxy_labels) == ("8", "32G", ("team=research",))
     assert (read.proxy_tolerations, read.proxy_env) == (("dedicated=research:NoSchedule",), ("A=1", "B=2"))
     assert read.at_least == 1
@@ -97,15 +97,10 @@ def test_a_profile_and_the_environment_say_the_same(tmp_path, monkeypatch):
 )
 def test_a_wrong_value_is_refused_with_its_reason(setting, value, problem):
     with pytest.raises(ConfigError, match=problem) as raised:
-        config.resolve({setting: value}, environ={})
+        setting_sources.resolve({setting: value}, environ={})
     assert raised.value.hint
 
 
 def test_more_at_least_than_in_all_is_refused():
     with pytest.raises(ConfigError, match="only 2 in all"):
-        config.resolve({"tpu": "tpuv6e:2x2=2", "at_least": 3}, environ={})
-
-
-def test_every_setting_of_the_pod_is_an_option_of_connect():
-    options = {each.name for each in CONNECT.options}
-    assert {*setting_values.POD_TEXTS, *setting_values.POD_LISTS, "at_least"} <= options
+        setting_sources.resolve({"tpu": "tpuv6e:2x2=2", "at_least": 3}, environ={})

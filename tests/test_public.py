@@ -1,4 +1,4 @@
-"""What a user finds with Tab, dir() and help()."""
+"""Public names, as a user finds them with Tab, dir() and help()."""
 
 import inspect
 import pydoc
@@ -22,12 +22,33 @@ def test_tab_offers_what_is_public_and_nothing_else():
 
 
 def test_what_a_sessions_methods_return_is_public_and_documented():
-    written = [inspect.signature(each).return_annotation for each in vars(Session).values() if inspect.isfunction(each)]
-    written += [each.fget.__annotations__["return"] for each in vars(Session).values() if isinstance(each, property)]
+    members = [each for kind in Session.__mro__[:-1] for each in vars(kind).values()]
+    written = [inspect.signature(each).return_annotation for each in members if inspect.isfunction(each)]
+    written += [each.fget.__annotations__["return"] for each in members if isinstance(each, property)]
     known = {name for text in written for name in re.findall(r"\b[A-Z]\w+", str(text))}
-    public = {"Session", "SessionRecord", "SessionState", "SessionError", "Event", "Switched", "Ended", "Trace"}
+    public = {
+        "Session",
+        "SessionRecord",
+        "SessionState",
+        "SessionError",
+        "Event",
+        "Switched",
+        "Ended",
+        "Trace",
+        "Save",
+        "Saves",
+        "Suspension",
+    }
     assert public <= known & set(pathways_jupyter.__all__)
-    assert known - public <= {"None", "Iterator", "Self", "Device", "ConnectionAttempt"}
+    assert known - public <= {
+        "Any",
+        "None",
+        "Iterator",
+        "Mapping",
+        "Self",
+        "Device",
+        "ConnectionAttempt",
+    }
     for name in public | {"SessionSlice", "EventKind", "NamedArray"}:
         assert getattr(pathways_jupyter, name).__doc__, name
 

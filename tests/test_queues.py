@@ -19,7 +19,7 @@ SUM = "import jax, jax.numpy as jnp; print(len(jax.devices()), float(jnp.ones(8)
 
 
 class Kueue:
-    """What an administrator does, and sees."""
+    """Kueue as an administrator sets it up and sees it."""
 
     def __init__(self, kubeconfig):
         self.kubeconfig = str(kubeconfig)
@@ -222,6 +222,9 @@ def test_the_doctor_checks_queue_quota_and_that_kueue_handles_jobsets(machine, k
     assert found["queue"]["message"] == (
         "checked: 0 pending, 0 admitted; in ClusterQueue checked are used: google.com/tpu 0 of 4 (any-node)"
     )
-    assert (found["kueue"]["level"], found["kueue"]["message"]) == ("ok", "Kueue handles JobSets")
+    assert (found["kueue"]["level"], found["kueue"]["message"]) == (
+        "ok",
+        "whether Kueue runs may not be read; it handles JobSets",
+    )
     missing = machine.cli("doctor", "--local", "--queue", "nowhere")
     assert (missing.returncode, "There is no queue nowhere" in missing.stdout) == (1, True)

@@ -32,8 +32,8 @@ import atexit
 from pathways_jupyter.session.kernel import attempt
 
 # What a connection begins with; the script ends at once, as one whose connection is refused does.
-thread = attempt.import_jax()
-atexit.register(lambda: print("still imports:", thread.is_alive()))
+imported = attempt.import_jax()
+atexit.register(lambda: print("still imports:", not imported.is_set()))
 """
 
 ENDING = """
@@ -122,6 +122,40 @@ main()
 """
 
 
+INTERRUPTED_CALL = """
+import os, signal, threading, time
+import jax, numpy as np
+from jax.experimental import colocated_python
+import pathways_jupyter
+
+@colocated_python.colocated_python
+def endless(x):
+    open({begun!r}, "w").close()
+    while not os.path.exists({release!r}):
+        time.sleep(0.05)
+    return x
+
+@colocated_python.colocated_python
+def quick(x):
+    return x + 1
+
+def interrupt():
+    while not os.path.exists({begun!r}):
+        time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGINT)
+
+with pathways_jupyter.connect(local=True, tpu="tpuv6e:2x2=1", wait=True):
+    x = jax.device_put(np.ones(2, np.float32), colocated_python.colocated_cpu_devices(jax.devices())[0])
+    threading.Thread(target=interrupt, daemon=True).start()
+    try:
+        endless(x)
+    except KeyboardInterrupt:
+        print("interrupted")
+    print(np.asarray(quick(x)).tolist())
+    open({release!r}, "w").close()
+"""
+
+
 @pytest.fixture
 def alone(machine):
     """The environment of a machine whose embedded cluster may be ended."""
@@ -129,7 +163,7 @@ def alone(machine):
         own = {"JUPYTER_RUNTIME_DIR": home, "JUPYTER_CONFIG_DIR": home}
         assert machine.cli("local", "up", "--tpu", "tpuv6e:2x2=1", **own).returncode == 0
         yield {**machine.environ, **own}
-        machine.cli("local", "down", **own)
+        machine.cli("local", "down", "--yes", **own)
 
 
 def test_reconnecting_starts_the_embedded_cluster_again_where_it_has_ended(machine, alone):
@@ -218,3 +252,16 @@ def own_lines_only(errors: str, script: Path, message: str) -> None:
     assert lines[-1].endswith(message)
     assert f'File "{script}"' in errors
     assert len([line for line in lines if line.startswith("  File")]) <= 4, errors
+
+
+def test_a_colocated_call_that_was_interrupted_in_a_script_holds_no_later_one_up(machine, cluster, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_CALL.format(begun=str(tmp_path / "begun"), release=str(tmp_path / "end"))],
+        env=machine.environ,
+        cwd=machine.directory,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert done.stdout == "interrupted\n[2.0, 2.0]\n", done.stderr

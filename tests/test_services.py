@@ -25,7 +25,7 @@ def home(machine):
         up = machine.cli("local", "up", *WITH_TWO, "--fast-heal", "--json", **own)
         assert up.returncode == 0, up.stderr
         yield own
-        assert machine.cli("local", "down", **own).returncode == 0
+        assert machine.cli("local", "down", "--yes", **own).returncode == 0
 
 
 def listed(machine, home):
@@ -96,10 +96,12 @@ def test_a_service_is_deployed_followed_used_shown_and_deleted(machine, home):
     )
     assert second.returncode == 1
     assert "node pools: Only 0 of 1 node pools for tpuv5e:4x4 are free: tpuv5e-4x4-0 by mine." in second.stderr
+    assert "with --no-wait this command does not wait" in second.stderr
+    assert "pathways-jupyter local up --spare tpuv5e:4x4=1" in second.stderr
     assert "Slice 0: host 0, waits for a node:" in second.stderr
     assert "Service second is not ready after 3 s: 1 of 1 slice is not up" in second.stderr
     asked = machine.cli("service", "delete", "mine", "--local", **home)
-    assert (asked.returncode, "Not deleted: mine (1 slice of tpuv5e:4x4)" in asked.stderr) == (1, True)
+    assert (asked.returncode, "Not done: mine (1 slice of tpuv5e:4x4)" in asked.stderr) == (1, True)
     deleted = machine.cli("service", "delete", "mine", "--local", "--yes", **home)
     assert deleted.returncode == 0, deleted.stderr
     # Its nodes are free, so the one that waits gets them.
@@ -123,7 +125,9 @@ def test_taken_slices_are_found_before_a_proxy_is_made_and_fewer_can_be_taken(ma
     import subprocess
     import sys
 
-    both = {"local": True, "tpu": "tpuv6e:2x2=2"}
+    # By its kubeconfig, it is a cluster to which connecting adds nothing.
+    kubeconfig = machine.cli("local", "kubeconfig", **home).stdout.strip()
+    both = {"local": False, "kubeconfig": kubeconfig, "tpu": "tpuv6e:2x2=2"}
     done = subprocess.run(
         [sys.executable, "-c", HOLD, CONNECT, json.dumps(both), json.dumps({**both, "at_least": 1})],
         env={**machine.environ, **home},
@@ -139,10 +143,15 @@ def test_taken_slices_are_found_before_a_proxy_is_made_and_fewer_can_be_taken(ma
 
 def test_a_dry_run_prints_what_would_be_created(machine, home):
     line = ["service", "deploy", "mine", "--tpu", "tpuv5e:4x4", "--slices", "2", "--gcs-bucket", "gs://b/c"]
+    line += ["--resource-manager-options=--enable_gcs_olm=false", "--worker-options=--vmodule=x=1"]
     shown = machine.cli(*line, "--dry-run", **home)
     assert shown.returncode == 0, shown.stderr
     objects = list(yaml.safe_load_all(shown.stdout))
     assert [each["kind"] for each in objects] == ["NetworkPolicy", "NetworkPolicy", "JobSet"]
+    for part, flag in zip(
+        objects[-1]["spec"]["replicatedJobs"], ("--enable_gcs_olm=false", "--vmodule=x=1"), strict=True
+    ):
+        assert part["template"]["spec"]["template"]["spec"]["containers"][0]["args"][-1] == flag
     assert json.loads(machine.cli(*line, "--dry-run", "--json", **home).stdout)["items"] == objects
     assert "mine" not in listed(machine, home)
 
@@ -159,6 +168,10 @@ def test_a_dry_run_prints_what_would_be_created(machine, home):
         (["mine", "--tpu", "tpuv5e:4x4", "--local", "--nodes", "10.0.0.0/8"], ["only for workers on the host network"]),
         (["mine", "--tpu", "tpuv5e:4x4", "--local", "--slices", "none"], ["whole number of at least 1"]),
         (["mine", "--local"], ["No instance type was given"]),
+        (
+            ["mine", "--tpu", "tpuv5e:4x4", "--local", "--worker-options", "v=1"],
+            ["'v=1' is not a flag", "=--NAME=VALUE"],
+        ),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else value,
 )

@@ -1,6 +1,7 @@
 """Several notebooks on one service: who gets a slice, and who sees which message."""
 
 import json
+import re
 
 import pytest
 
@@ -21,15 +22,35 @@ def notebooks(cluster, open_notebook):
     return three
 
 
-def test_two_kernels_hold_a_slice_each_and_a_third_sees_who_holds_what(notebooks, machine):
+def test_two_kernels_hold_a_slice_each_and_a_third_sees_who_holds_what(notebooks, machine, cluster):
     for notebook in notebooks[:2]:
         assert "sum 28 chips 4" in notebook.run(COMPUTE).text
-    refused = notebooks[2].run(CONNECT)
+    # By its kubeconfig, it is a cluster to which connecting adds no slices.
+    refused = notebooks[2].run(f"%pathways connect --kubeconfig {cluster} --tpu tpuv6e:2x2=1")
     shown = refused.text + refused.shown
     held = [session["id"] for session in json.loads(machine.cli("sessions", "--json").stdout)]
     assert len(held) == 2
     assert all(session in shown for session in held), shown
     assert "--wait" in shown
+    # The log of another notebook's proxy is not this one's.
+    none = notebooks[2].run("%pathways logs").shown
+    assert "This notebook is not connected." in none
+    assert all(f"{session} (" in none for session in held), none
+    assert "Signaling to RM" in notebooks[2].run(f"%pathways logs --session {held[0]}").text
+    alone = next(each for each in notebooks[:2] if "(your 0)" in each.run("%pathways status").text)
+    assert_a_slice_has_two_numbers(alone)
+
+
+def assert_a_slice_has_two_numbers(notebook):
+    """Of a notebook that holds the service's slice 1, which is its own slice 0."""
+    (label,) = re.findall(r"1 \(your 0\)", notebook.run("%pathways elastic inject slow 0 --for 1s").text)
+    assert f"Slice {label} is slow" in notebook.run("%pathways elastic inject slow 1 --for 1s").text
+    assert f"This session holds: {label}." in notebook.run("%pathways elastic inject slow 5").shown
+    assert notebook.run("%pathways elastic heal 0").status == "ok"
+    assert label in notebook.run("%colocated hosts --slices 1").text
+    assert f"This session has: {label}." in notebook.run("%colocated hosts --slices 5").shown
+    assert "Slice 0 of the service is not one of this session's" in notebook.run("%pathways logs worker 0").text
+    assert "is not one of" not in notebook.run("%pathways logs worker").text
 
 
 @pytest.mark.soak

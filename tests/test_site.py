@@ -96,7 +96,7 @@ def project(machine, tmp_path):
         assert up.returncode == 0, up.stderr
         environ["KUBECONFIG"] = made.cli("local", "kubeconfig").stdout.strip()
         yield made, recorded
-        assert made.cli("local", "down").returncode == 0
+        assert made.cli("local", "down", "--yes").returncode == 0
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
@@ -152,7 +152,7 @@ def test_troubleshooting_has_every_finding_of_the_doctor():
                 case ast.Call(func=ast.Name(id="Finding" | "failed"), args=[ast.Constant(value=name), *_]):
                     named.add(name)
     assert len(named) > 8
-    assert [each for each in sorted(named) if f"\n### {each}\n" not in page] == []
+    assert [each for each in sorted(named) if f"\n({each.replace(' ', '-')})=\n### " not in page] == []
 
 
 def test_every_command_and_route_has_its_entry(generate, tmp_path):

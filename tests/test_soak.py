@@ -29,3 +29,17 @@ def test_hostile_input_is_refused_at(door):
     done = soak("fuzz", "--seconds", "2", "--only", door, "--seed", "7")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"| {door} | " in done.stdout
+
+
+@pytest.mark.soak
+def test_a_suspend_with_a_death_in_between_ends_with_a_table():
+    done = soak("suspends", "--rounds", "1", "--only", "kernel SIGKILL", "--seed", "7")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "| kernel SIGKILL" in done.stdout
+
+
+@pytest.mark.soak
+def test_interrupted_cells_end_with_a_table():
+    done = soak("interrupts", "--rounds", "6", "--kernels", "1", "--only", "logs rm -f", "--seed", "7")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "| logs rm -f" in done.stdout

@@ -7,6 +7,8 @@ import zipfile
 import pytest
 from installations import ROOT, Installation, clean_tree
 
+from pathways_jupyter.base import pages
+
 pytestmark = [pytest.mark.wheel, pytest.mark.timeout(1800)]
 
 JAX_ALONE = {"jax", "jaxlib", "ml_dtypes", "numpy", "opt_einsum", "scipy"}
@@ -53,6 +55,10 @@ def test_it_holds_both_extensions_and_no_path_of_the_machine_that_built_it(insta
         assert "/share/jupyter/labextensions/pathways-jupyter/" in entries[0]
         assert any(name.endswith("etc/jupyter/jupyter_server_config.d/pathways_jupyter.json") for name in names)
         assert "pathways_jupyter/locale/de_DE/LC_MESSAGES/pathways_jupyter.json" in names
+        # In the sources they are links.
+        for page in pages.PAGES:
+            there = archive.read(f"pathways_jupyter/pages/{page}.md")
+            assert there == (ROOT / "docs" / f"{page}.md").read_bytes(), page
         for name in names:
             assert str(installation.directory).encode() not in archive.read(name), name
 
@@ -78,7 +84,7 @@ def test_its_demo_connects_computes_and_leaves_nothing(everything):
 
 @pytest.fixture(scope="module")
 def older(make_environment, wheel):
-    """Where JupyterLab 4.4 and Notebook 7.4 were before the wheel; and the versions of then."""
+    """An environment with JupyterLab 4.4 and Notebook 7.4 from before the wheel; and the versions of then."""
     made = make_environment("older")
     made.pip("install", "jupyterlab==4.4.*", "notebook==7.4.*")
     before = made.versions()

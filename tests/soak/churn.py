@@ -10,7 +10,7 @@ from machine import INSTANCE, Kernel, Machine
 
 WARM_ROUNDS = 10
 MEMORY_GROWTH = 1.25
-"""How many times its memory after the warm rounds a kernel may take at the end."""
+"""Bound on a kernel's memory at the end, in multiples of its memory after the warm rounds."""
 MORE_THREADS, MORE_FILES = 20, 20
 
 IMPORTS = "import jax, jax.numpy as jnp, pathways_jupyter"

@@ -191,7 +191,7 @@ def one_round(machine: Machine, death: Death, moment: float) -> tuple[str, float
 
 
 def _ask_survivor(kernel: Kernel, loop: str) -> str:
-    """What is wrong with a kernel that outlived the death; empty when it answers, and computes on its CPU again."""
+    """Return the fault of a kernel that outlived the death; empty when it answers, and computes on its CPU again."""
     try:
         # Python drops an Interrupt that hits a callback of its garbage collector: one presses again.
         for _ in range(PRESSES):

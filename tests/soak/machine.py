@@ -37,7 +37,7 @@ class Machine:
       slices: How many slices the cluster has.
     """
 
-    cluster: local.Cluster
+    cluster: local.LocalCluster
 
     def __init__(self, slices: int = 2) -> None:
         self._slices = slices
@@ -63,7 +63,7 @@ class Machine:
         self._directory.cleanup()
 
     def inventory(self) -> Counter[str]:
-        """What sessions have on this machine and in the cluster, by name; empty when there is nothing."""
+        """Return what sessions have on this machine and in the cluster, by name; empty when there is nothing."""
         found = Counter(asyncio.run(self._objects()))
         found.update(f"process {name}" for name in self.processes() if "pathways_jupyter.session" in name)
         clusters = {self.cluster.directory.name}
@@ -72,7 +72,7 @@ class Machine:
         return found
 
     def wait_until_empty(self, *, seconds: float) -> Counter[str]:
-        """What is left after `seconds`; returns as soon as nothing is."""
+        """Return what is left after `seconds`, as soon as nothing is."""
         deadline = time.monotonic() + seconds
         while True:
             left = self.inventory()

@@ -39,7 +39,7 @@ PATIENCE_SECONDS = 120.0
 TOLERANCE = 1e-4
 """Largest relative difference of a step's loss; the order in which slices are summed up changes the last digits."""
 _SOON_SECONDS = 15.0
-"""How long a failure waits for its moment."""
+"""Longest wait of a failure for its moment."""
 ROWS, FEATURES = 24, 16
 _WEIGHTS = np.random.default_rng(0).normal(size=(FEATURES, 4)).astype(np.float32)
 
@@ -212,7 +212,7 @@ class _Ending(Data):
 
 
 class Breaking:
-    """What breaks the run, on a thread of its own."""
+    """Failures of the run, on a thread of their own."""
 
     def __init__(self, training: Training, chance: random.Random) -> None:
         self._training = training
@@ -241,7 +241,7 @@ class Breaking:
 
     @property
     def missed(self) -> int:
-        """How many of the failures at a moment were left out, because the run did not come to it."""
+        """Return how many of the failures at a moment were left out, because the run did not come to it."""
         return self._missed
 
     @property

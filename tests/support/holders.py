@@ -5,13 +5,13 @@ import os
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.session import protocol
 from pathways_jupyter.session.kernel import spawn
-from pathways_jupyter.session.kernel.supervisor_link import Link
+from pathways_jupyter.session.kernel.supervisor_link import SupervisorLink
 from pathways_jupyter.session.protocol import Method
 
 DEADLINE = 60.0
 
 
-def hold(kubeconfig: object, **settings: object) -> Link:
+def hold(kubeconfig: object, **settings: object) -> SupervisorLink:
     """Start a session of one slice and wait until it is connected; the caller closes the link."""
     config = ConnectConfig(
         **{"instances": {"tpuv6e:2x2": 1}, "kubeconfig": str(kubeconfig), "wait": DEADLINE, **settings}

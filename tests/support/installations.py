@@ -91,7 +91,7 @@ class Installation:
                     check=False,
                 )
             finally:
-                ended = there.run("pathways-jupyter", "local", "down")
+                ended = there.run("pathways-jupyter", "local", "down", "--yes")
         assert seen.returncode == 0, seen.stdout + seen.stderr
         assert ended.returncode == 0, ended.stderr
 

@@ -1,4 +1,4 @@
-"""What fork servers of tests import beforehand, and what their forks run."""
+"""Imports of the tests' fork servers, and the programs of their forks."""
 
 import sys
 

@@ -36,7 +36,7 @@ class Presses:
 
 @functools.cache
 def _ends_of_with(code: CodeType) -> frozenset[int]:
-    """Where ``with`` blocks end normally, which is traced as their first line once more.
+    """Return where ``with`` blocks end normally, which is traced as their first line once more.
 
     Python handles no signal between a block's last call and that of ``__exit__``, which the block no longer protects.
     Only a trace function can raise an exception there, which would leave a lock taken.

@@ -66,8 +66,8 @@ class QuietCluster:
         path = self.directory / f"kubeconfig-{name}"
         return kubeconfigs.write(path, entry, token if user is None else user, name=name)
 
-    def client(self, *, patience: float = 15.0, **options) -> Client:
-        client = Client(auth.load(self.kubeconfig(**options)), patience=patience)
+    def client(self, *, patience: float = 15.0, unknown: float = 0.0, **options) -> Client:
+        client = Client(auth.load(self.kubeconfig(**options)), patience=patience, unknown=unknown)
         self._clients.append(client)
         return client
 

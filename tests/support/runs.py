@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 
 from pathways_jupyter.multihost import host_connections, run_actions
-from pathways_jupyter.multihost.records import Record
-from pathways_jupyter.multihost.run_events import Changed, Ended, Note, Output, Phase
+from pathways_jupyter.multihost.records import RunRecord
+from pathways_jupyter.multihost.run_events import Changed, HostPhase, Note, Output, RunEnded
 from pathways_jupyter.multihost.targets import Selection
 
 DEADLINE = 60.0
@@ -17,17 +17,17 @@ DEADLINE = 60.0
 
 @dataclass
 class Watched:
-    """What a run has reported so far."""
+    """Events that a run has reported so far."""
 
-    record: Record | None = None
+    record: RunRecord | None = None
     lines: dict[str, list[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    phases: dict[str, list[Phase]] = field(default_factory=dict)
+    phases: dict[str, list[HostPhase]] = field(default_factory=dict)
     sent: dict[str, int] = field(default_factory=dict)
-    ended: Ended | None = None
+    ended: RunEnded | None = None
 
     def take(self, event):
-        if isinstance(event, Record):
+        if isinstance(event, RunRecord):
             self.record = event
         elif isinstance(event, Output):
             self.lines.setdefault(event.status.target.label, []).extend(event.lines)
@@ -36,7 +36,7 @@ class Watched:
         elif isinstance(event, Changed):
             self.phases.setdefault(event.status.target.label, []).append(event.status.phase)
             self.sent[event.status.target.label] = event.status.total
-        elif isinstance(event, Ended):
+        elif isinstance(event, RunEnded):
             self.ended = event
 
     @property
@@ -72,7 +72,7 @@ class Lab:
     async def events(self, command, count=2, selection=None, **request):
         hosts = await host_connections.find(selection or self.selection(count))
         given = {"directory": self.code, "logs": self.directory / "logs", "grace": 0.5, **request}
-        async with contextlib.aclosing(run_actions.start(hosts, run_actions.Request(command, **given))) as events:
+        async with contextlib.aclosing(run_actions.start(hosts, run_actions.RunRequest(command, **given))) as events:
             async for event in events:
                 yield event
 

@@ -36,7 +36,7 @@ class Data:
     def __init__(self) -> None:
         self.number = 0
         self.at: dict[int, Callable[[], object]] = {}
-        """What is called before a batch, once."""
+        """Callbacks before batches, each called once."""
 
     def __iter__(self):
         return self

@@ -105,7 +105,7 @@ class Host:
         new_key(self.directory / "host_key")
 
     def processes(self, variable: str = "") -> list[psutil.Process]:
-        """What runs on this host: every process with its home directory, and with an environment variable if given."""
+        """Return the processes of this host: with its home directory, and an environment variable if given."""
         mark = f"HOME={self.home}"
         found = []
         for each in psutil.process_iter():
@@ -141,7 +141,7 @@ class Farm:
         self.inventory.write_text("".join(f"127.0.0.1:{host.port}\n" for host in self.hosts))
 
     def left(self, deadline: float = 20.0) -> list[str]:
-        """What still runs on the hosts after at most `deadline` seconds."""
+        """Return what still runs on the hosts after at most `deadline` seconds."""
         until = time.monotonic() + deadline
         while True:
             found = [str(each) for host in self.hosts for each in host.processes()]

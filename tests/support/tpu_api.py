@@ -12,7 +12,7 @@ _STEPS = ("ACCEPTED", "PROVISIONING", "ACTIVE", "ACTIVE")
 
 
 class TpuApi:
-    """What the API knows; tests change it as Google would.
+    """State of the API; tests change it as Google would.
 
     Attributes:
       refusal: Status code, Google's status and message of the next request's error; None for none.

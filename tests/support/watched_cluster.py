@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from concurrent.futures import Future
 from pathlib import Path
 
 import kubeconfigs
@@ -11,7 +12,7 @@ from pathways_jupyter.local.credentials import POD_NAME, POD_UID
 from pathways_jupyter.local.node import programs
 from pathways_jupyter.local.node.spawner import Spawner
 from pathways_jupyter.local.running import RunningCluster
-from pathways_jupyter.local.settings import Settings
+from pathways_jupyter.local.settings import ClusterSettings
 from pathways_jupyter.service import names
 
 DEADLINE = 90.0
@@ -22,16 +23,19 @@ class Watched:
     """An embedded cluster on a thread of this process, which notes who needed to be allowed what."""
 
     def __init__(self, directory: Path) -> None:
-        self.directory = directory
+        # Its name is the cluster's, which must be a label's value; that of a temporary directory may end with "_".
+        self.directory = directory / "cluster"
+        self.directory.mkdir()
         self.asked: dict[str, set[Grant]] = {}
-        self._ready = threading.Event()
+        self._ready: Future[None] = Future()
         self._loop = asyncio.new_event_loop()
         self._ending = asyncio.Event()
-        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
+        self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> "Watched":
         self._thread.start()
-        assert self._ready.wait(DEADLINE)
+        # What hinders the cluster is raised here; its own deadline comes first.
+        self._ready.result(2 * DEADLINE)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -74,11 +78,19 @@ class Watched:
         entry = {"server": self._cluster.api.url, "certificate-authority": str(self._cluster.api.ca)}
         return kubeconfigs.write(self.directory / f"kubeconfig-{name}", entry, {"token": token}, name=name)
 
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._serve())
+        except BaseException as error:
+            if self._ready.done():
+                raise
+            self._ready.set_exception(error)
+
     async def _serve(self) -> None:
         cold, warm = (Spawner(each) for each in (programs.preload, programs.preload_jax))
         cold.start()
         warm.start()
-        self._cluster = RunningCluster(self.directory, Settings({TYPE: 2}), cold=cold, warm=warm)
+        self._cluster = RunningCluster(self.directory, ClusterSettings({TYPE: 2}), cold=cold, warm=warm)
         self._cluster.api.audit = lambda user, question: self.asked.setdefault(user.name.rpartition(":")[2], set()).add(
             (question.group, question.resource, question.verb)
         )
@@ -86,7 +98,7 @@ class Watched:
         try:
             async with asyncio.timeout(DEADLINE):
                 await self._cluster.until_ready()
-            self._ready.set()
+            self._ready.set_result(None)
             await self._ending.wait()
         finally:
             await self._cluster.close()

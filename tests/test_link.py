@@ -1,0 +1,57 @@
+"""The link that tests and benches measure with counts what a client has to wait for."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from benchmarks.link import Exchange, Link, Traffic
+from pathways_jupyter.kube import auth
+from pathways_jupyter.kube.client import Client
+
+DELAY_SECONDS = 0.05
+
+
+@pytest.fixture
+async def link(cluster):
+    with Link(cluster, delay=DELAY_SECONDS) as made:
+        yield made
+
+
+@pytest.fixture
+async def client(link, tmp_path):
+    async with Client(auth.load(str(link.write(tmp_path / "kubeconfig")))) as made:
+        yield made
+
+
+async def test_a_first_request_waits_for_tcp_tls_and_its_answer_and_the_next_one_only_for_its_answer(link, client):
+    traffic = link.count()
+    await client.get("/version")
+    assert (traffic.connections, traffic.stages) == (1, 3)
+    traffic = link.count()
+    await client.get("/version")
+    assert (traffic.connections, traffic.stages, traffic.requests) == (0, 1, 1)
+
+
+async def test_requests_at_once_are_one_stage_and_one_after_the_other_are_several(link, client):
+    await asyncio.gather(*(client.get("/version") for _ in range(3)))
+    traffic = link.count()
+    await asyncio.gather(*(client.get("/version") for _ in range(3)))
+    assert (traffic.connections, traffic.stages, traffic.requests) == (0, 1, 3)
+    traffic = link.count()
+    for _ in range(3):
+        await client.get("/version")
+    assert (traffic.connections, traffic.stages, traffic.requests) == (0, 3, 3)
+
+
+async def test_a_large_answer_arrives_whole_over_a_slow_link(link, client):
+    whole = await client.get("/openapi/v3/api/v1")
+    link.shape(delay=DELAY_SECONDS, down=4e6)
+    assert await client.get("/openapi/v3/api/v1") == whole
+
+
+def test_stages_are_the_longest_chain_of_exchanges():
+    traffic = Traffic(1, [Exchange(0, 2), Exchange(1, 3), Exchange(2, 4), Exchange(3, 6), Exchange(4, 5)])
+    assert traffic.stages == 3
+    assert traffic.requests == 3
