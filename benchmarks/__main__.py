@@ -14,6 +14,7 @@ from benchmarks import (
     colocated,
     connect,
     dispatch,
+    distance,
     elastic,
     imports,
     in_cluster,
@@ -23,6 +24,7 @@ from benchmarks import (
     memory,
     multihost,
     report,
+    saves,
     scale,
     sidebar,
     snapshots,
@@ -39,6 +41,8 @@ _ON_CLUSTER: dict[str, Callable[[str, str], list[Table]]] = {
     "memory": memory.run,
     "jobs": jobs.run,
     "snapshots": snapshots.run,
+    "distance": distance.run,
+    "saves": saves.run,
     # Last: the peer leaves its proxy behind.
     "interruption": interruption.run,
 }

@@ -1,4 +1,4 @@
-"""What a ``%%colocated`` cell costs beyond the JAX call that carries it, on 1, 4 and 16 hosts."""
+"""Cost of a ``%%colocated`` cell beyond the JAX call that carries it, on 1, 4 and 16 hosts."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _TIMES = 40
 
 
 def main(kubeconfig: str, context: str) -> None:
-    """Connects, measures, and disconnects."""
+    """Connect, measure, and disconnect."""
     import pathways_jupyter
 
     with pathways_jupyter.connect(kubeconfig=kubeconfig, context=context, tpu=INSTANCES):

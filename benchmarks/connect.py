@@ -135,7 +135,7 @@ def medians(runs: list[dict[str, float]]) -> dict[str, float]:
 
 
 def renamed(kubeconfig: str, path: Path) -> Path:
-    """A copy of the kubeconfig in which the cluster has the GKE name that the peer looks for."""
+    """Return a copy of the kubeconfig in which the cluster has the GKE name that the peer looks for."""
     import yaml
 
     document = yaml.safe_load(Path(kubeconfig).read_text(encoding="utf-8"))

@@ -21,7 +21,7 @@ _OF_ONE_HOP = {"host", "connection", "transfer-encoding", "content-length", "kee
 
 @dataclass
 class Counted:
-    """What went through.
+    """Requests that a counting API server has passed on.
 
     Attributes:
       kubeconfig: Leads through here.
@@ -41,19 +41,19 @@ class Counted:
             await self._changed.wait()
 
     def opened(self, resource: str) -> None:
-        """A watch of `resource` has begun."""
+        """Count a new watch of `resource`."""
         self.watches[resource] += 1
         self._changed.set()
 
     def closed(self, resource: str) -> None:
-        """A watch of `resource` has ended."""
+        """Count the end of a watch of `resource`."""
         self.watches = +(self.watches - Counter((resource,)))
         self._changed.set()
 
 
 @asynccontextmanager
 async def counting(kubeconfig: str, directory: Path) -> AsyncIterator[Counted]:
-    """Counts for the current context of `kubeconfig`; keeps a kubeconfig of its own in `directory`."""
+    """Count for the current context of `kubeconfig`; keep a kubeconfig of its own in `directory`."""
     cluster = auth.load(kubeconfig)
     counted = Counted(str(directory / "counted"))
     async with aiohttp.ClientSession(auto_decompress=False) as session:

@@ -1,4 +1,4 @@
-"""What the proxy costs: the workload through it, beside the same on plain CPU devices of one process."""
+"""Overhead of the proxy: the workload through it, beside the same on plain CPU devices of one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a training run stands still when it loses a slice, and what its snapshots cost."""
+"""Downtime of a training run that loses a slice, and the cost of its snapshots."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from benchmarks.measure import Row, Table, in_process
 SLICES = 3
 SNAPSHOT_EVERY = 10
 DOWN_SECONDS = 5.0
-"""How long a slice stays down in each round."""
+"""Time that a slice stays down in each round."""
 _GOAL_MS = 1000.0
 _GOAL_TIMES = 10.0
 _GOAL_PERCENT = 2.0

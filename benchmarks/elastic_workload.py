@@ -26,7 +26,7 @@ _LAYERS = 24
 _LOSSES_SECONDS = 120.0
 """No further round of losses begins after this."""
 _COMPILE_SECONDS = 5.0
-"""How long the run waits, so that the smaller meshes are compiled when the slice is lost."""
+"""Pause before the loss, so that the smaller meshes are compiled by then."""
 _SNAPSHOTS_SECONDS = 60.0
 """No further round of the snapshots' bench begins after this."""
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import grpc
 
-from pathways_jupyter.local.pathways.http2.calls import Call, Content, Receiver
+from pathways_jupyter.local.pathways.http2.calls import Content, Receiver, RpcCall
 
 _PREFIX = struct.Struct(">BI")
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
@@ -32,7 +32,7 @@ _servers: list[grpc.Server] = []
 
 
 class GrpcioCall:
-    """One call, with the interface of :class:`~pathways_jupyter.local.pathways.http2.calls.Call`."""
+    """One call, with the interface of :class:`~pathways_jupyter.local.pathways.http2.calls.RpcCall`."""
 
     def __init__(self, path: str, metadata: Mapping[str, bytes]) -> None:
         self.path = path
@@ -53,7 +53,7 @@ class GrpcioCall:
         self.outbox.put(None)
 
 
-def listen(path: Path, serve: Callable[[Call], None]) -> None:
+def listen(path: Path, serve: Callable[[RpcCall], None]) -> None:
     """Accept clients on a unix socket."""
     server = grpc.server(futures.ThreadPoolExecutor(_THREADS), handlers=[_Handler(serve)], options=_OPTIONS)
     server.add_insecure_port(f"unix:{path}")
@@ -62,11 +62,11 @@ def listen(path: Path, serve: Callable[[Call], None]) -> None:
 
 
 class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
-    def __init__(self, serve: Callable[[Call], None]) -> None:
+    def __init__(self, serve: Callable[[RpcCall], None]) -> None:
         self._serve = serve
 
     def service(self, details: Any) -> Any:
-        """Called by grpcio: the handler of a method."""
+        """Return the handler of a method; grpcio calls this."""
 
         def behave(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
             metadata = {

@@ -1,4 +1,4 @@
-"""How long a user waits who only imports the package or loads the extension."""
+"""Time to import the package and to load the extension."""
 
 from __future__ import annotations
 

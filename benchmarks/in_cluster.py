@@ -30,7 +30,7 @@ _SECONDS = 240.0
 
 def run(kubeconfig: str, context: str) -> list[Table]:
     """Measure both ways in a pod."""
-    taken = asyncio.run(_in_pod(kubeconfig, context))
+    taken: dict[str, dict[str, float]] = in_pod(kubeconfig, context, "in_cluster")
     speed = [
         Row(f"{way}, {_MEGABYTES} MB", {name: values[way] for name, values in taken.items()}) for way in ("up", "down")
     ]
@@ -48,8 +48,8 @@ def run(kubeconfig: str, context: str) -> list[Table]:
     ]
 
 
-def measure() -> int:
-    """Measure in the pod; the last line of the log is the result."""
+def measure() -> dict[str, dict[str, float]]:
+    """Measure in the pod."""
     import pathways_jupyter
 
     taken = {}
@@ -57,8 +57,7 @@ def measure() -> int:
         with pathways_jupyter.connect(tpu="tpuv6e:2x2=1", tunnel=tunnel, wait=60, progress=False) as session:
             print(session.record.data_path, flush=True)
             taken[name] = _session()
-    print(json.dumps(taken), flush=True)
-    return 0
+    return taken
 
 
 def _session() -> dict[str, float]:
@@ -90,13 +89,18 @@ def _session() -> dict[str, float]:
     }
 
 
-async def _in_pod(kubeconfig: str, context: str) -> dict[str, dict[str, float]]:
+def in_pod(kubeconfig: str, context: str, module: str) -> Any:
+    """Return what ``measure()`` of a module of this package returns in a pod that may connect directly."""
+    return asyncio.run(_in_pod(kubeconfig, context, module))
+
+
+async def _in_pod(kubeconfig: str, context: str, module: str) -> Any:
     spec = LabSpec(name=_NAME, namespace=_NAMESPACE, image="python:3")
     made = (
         (manifests.SERVICE_ACCOUNTS, manifests.service_account(spec)),
         (manifests.ROLES, manifests.role(spec, direct=True)),
         (manifests.ROLE_BINDINGS, manifests.role_binding(spec)),
-        (PODS, _pod(spec)),
+        (PODS, _pod(spec, module)),
     )
     async with Client(auth.load(kubeconfig, context)) as client:
         try:
@@ -109,12 +113,15 @@ async def _in_pod(kubeconfig: str, context: str) -> dict[str, dict[str, float]]:
                 await objects.delete(client, resource, _NAME, namespace=_NAMESPACE, grace_seconds=0)
     if not said or not said[-1].startswith("{"):
         raise RuntimeError("\n".join(["The bench in the pod failed:", *said[-20:]]))
-    taken: dict[str, dict[str, float]] = json.loads(said[-1])
-    return taken
+    return json.loads(said[-1])
 
 
-def _pod(spec: LabSpec) -> Object:
-    code = "import sys; sys.path[:0] = sys.argv[1:]; from benchmarks import in_cluster; sys.exit(in_cluster.measure())"
+def _pod(spec: LabSpec, module: str) -> Object:
+    # The last line of the log is the result.
+    code = (
+        "import json, sys; sys.path[:0] = sys.argv[1:]; "
+        f"from benchmarks import {module}; print(json.dumps({module}.measure()), flush=True)"
+    )
     container: dict[str, Any] = {
         "name": "main",
         "image": spec.image,

@@ -1,4 +1,4 @@
-"""What an installation weighs and takes: each in an empty environment, from the wheel and the machine's pip cache."""
+"""Size and time of an installation: each in an empty environment, from the wheel and the machine's pip cache."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ class _Loop:
 
     @property
     def steps(self) -> int:
-        """How many steps there were."""
+        """Number of steps."""
         return len(self._steps)
 
     def next_step(self, *, since: float) -> float:

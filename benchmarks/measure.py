@@ -45,7 +45,7 @@ class Table:
 
 
 def median(values: Sequence[float]) -> float:
-    """The median, which one slow run of many does not move."""
+    """Return the median, which one slow run of many does not move."""
     return statistics.median(values)
 
 

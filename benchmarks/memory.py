@@ -1,4 +1,4 @@
-"""What each process of a connection holds in memory."""
+"""Memory of each process of a connection."""
 
 from __future__ import annotations
 

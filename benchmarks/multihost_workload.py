@@ -28,17 +28,18 @@ def main() -> int:
 def _run(hosts: str, key: str, known_hosts: str, directory: str, command: str, place: str) -> None:
     from pathways_jupyter.base import tasks
     from pathways_jupyter.multihost import host_connections, run_actions
-    from pathways_jupyter.multihost.run import Request
-    from pathways_jupyter.multihost.run_events import Ended
+    from pathways_jupyter.multihost.run import RunRequest
+    from pathways_jupyter.multihost.run_events import RunEnded
     from pathways_jupyter.multihost.targets import Selection
 
     selection = Selection(hosts=hosts, keys=(key,), known_hosts=known_hosts)
-    request = Request(command, Path(directory), "bench", logs=Path(place) / "logs")
+    request = RunRequest(command, Path(directory), "bench", logs=Path(place) / "logs")
     found = tasks.run(host_connections.find(selection))
     connections = host_connections.here()
-    for event in tasks.iterate(lambda: run_actions.start(found, request, connections), connections.background):
-        if isinstance(event, Ended) and event.code:
-            raise RuntimeError(str(event))
+    with tasks.iterate(lambda: run_actions.start(found, request, connections), connections.background) as events:
+        for event in events:
+            if isinstance(event, RunEnded) and event.code:
+                raise RuntimeError(str(event))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ SERVICE = "pathways-cluster-pathways-head-0-0.pathways-cluster:29001"
 
 
 def main() -> int:
-    """Connects, computes once, disconnects."""
+    """Connect, compute once, disconnect."""
     import jax
     from pathwaysutils.experimental.shared_pathways_service import isc_pathways
 

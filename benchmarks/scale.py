@@ -1,4 +1,4 @@
-"""What many users cost: the API requests of a session and of pages, and the operator with a thousand jobs."""
+"""Load of many users: the API requests of a session and of pages, and the operator with a thousand jobs."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def _session(values: Values) -> None:
     from pathways_jupyter.local.node import programs
     from pathways_jupyter.local.node.spawner import Spawner
     from pathways_jupyter.local.running import RunningCluster
-    from pathways_jupyter.local.settings import Settings
+    from pathways_jupyter.local.settings import ClusterSettings
 
     with tempfile.TemporaryDirectory(prefix="pw-") as name:
         cold, warm = (Spawner(each) for each in (programs.preload, programs.preload_jax))
@@ -106,7 +106,7 @@ async def _session(values: Values) -> None:
         warm.start()
         # Named after it, which a temporary directory's name may not be fit for.
         (directory := Path(name) / "bench").mkdir()
-        cluster = RunningCluster(directory, Settings({TYPE: 2}), cold=cold, warm=warm)
+        cluster = RunningCluster(directory, ClusterSettings({TYPE: 2}), cold=cold, warm=warm)
         asked, kubeconfig = count(cluster.api), directory / "session"
         await cluster.start()
         try:

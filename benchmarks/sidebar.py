@@ -1,4 +1,4 @@
-"""How quick the sidebar is in a real browser, and what it costs: on two slices, and on a thousand of four hosts."""
+"""Latency and cost of the sidebar in a real browser: on two slices, and on a thousand of four hosts."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run() -> list[Table]:
 
 
 def watches(kubeconfig: str) -> dict[str, int]:
-    """How many watches of each resource are open while several pages look at one cluster."""
+    """Return the number of open watches of each resource while several pages show one cluster."""
 
     async def look() -> dict[str, int]:
         from pathways_jupyter.server.hub import Hub

@@ -83,19 +83,20 @@ def main(kubeconfig: str, context: str, way: str) -> None:
         checkpoints.write(time.time_ns(), leaves[:0], None)
         step = time.time_ns()
         taken: dict[str, float] = {}
-        assert _measure(taken, "write", form.nbytes, lambda: checkpoints.write(step, leaves, None)) == way
-        _measure(taken, "read", form.nbytes, lambda: checkpoints.read(step, form, form.shardings(mesh)))
+        assert measure(taken, "write", form.nbytes, lambda: checkpoints.write(step, leaves, None)) == way
+        measure(taken, "read", form.nbytes, lambda: checkpoints.read(step, form, form.shardings(mesh)))
         assert not checkpoints.notes, checkpoints.notes
     print(json.dumps(taken))
 
 
-def _measure(taken: dict[str, float], name: str, nbytes: int, work: Callable[[], Any]) -> Any:
-    """Do `work`, and note its speed and how far the memory of this process rose above what it was."""
+def measure(taken: dict[str, float], name: str, nbytes: int, work: Callable[[], Any]) -> Any:
+    """Do `work`, and note its time, its speed and how far the memory of this process rose above what it was."""
     # Makes the present size the peak.
     Path("/proc/self/clear_refs").write_text("5")
     before, began = _peak(), time.monotonic()
     result = work()
-    taken[f"speed {name}"] = nbytes / 1e6 / (time.monotonic() - began)
+    taken[f"seconds {name}"] = time.monotonic() - began
+    taken[f"speed {name}"] = nbytes / 1e6 / taken[f"seconds {name}"]
     taken[f"memory {name}"] = _peak() - before
     return result
 

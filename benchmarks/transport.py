@@ -96,7 +96,7 @@ def _placed() -> Any:
 
 
 def client(server: int) -> dict[str, float]:
-    """The four times that the decision rests on, and the CPU time of each."""
+    """Measure the four times that the decision rests on, and the CPU time of each."""
     import jax
     import numpy as np
     import pathwaysutils

@@ -104,7 +104,7 @@ def forward(arguments: list[str]) -> int:
 
     async def serve() -> None:
         async with Client(auth.load(kubeconfig, context)) as client:
-            target = portforward.Target(client, _NAMESPACE, _POD, _PORT)
+            target = portforward.PodPort(client, _NAMESPACE, _POD, _PORT)
             relayed = RelayClient(
                 replace(target, port=container.port_of(_PORT)), _SECRET, 60.0, Outage(print, print, _no_reload)
             )
@@ -176,7 +176,7 @@ def _ratios(measured: dict[str, dict[str, float]]) -> str:
 
 @contextlib.contextmanager
 def _pod(kubeconfig: str, context: str) -> Iterator[str]:
-    """The pod with the far end; gives its address."""
+    """Create the pod with the server; return its address."""
     asyncio.run(_change(kubeconfig, context, create=True))
     try:
         yield asyncio.run(_address(kubeconfig, context))
