@@ -1,4 +1,4 @@
-"""How Sphinx builds the documentation: `make docs`, with warnings as errors."""
+"""Sphinx's configuration for `make docs`, with warnings as errors."""
 
 import sys
 from importlib.metadata import version as installed_version
@@ -29,6 +29,8 @@ myst_enable_extensions = ["colon_fence", "attrs_block"]
 myst_heading_anchors = 4
 # The notebooks are rendered with the outputs that they have; `make docs` runs them first.
 nb_execution_mode = "off"
+# Lines that were printed one by one are one output.
+nb_merge_streams = True
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"

@@ -18,7 +18,7 @@ import pathways_jupyter
 from pathways_jupyter.base import errors, events
 from pathways_jupyter.cli import main
 from pathways_jupyter.commands import colocated, job, multihost, profile
-from pathways_jupyter.commands.declaration import Command, Kind, Option
+from pathways_jupyter.commands.declaration import Command, Option, ValueKind
 from pathways_jupyter.commands.tables import MAGIC
 from pathways_jupyter.server.routes import ROUTES
 from pathways_jupyter.service import names, roles
@@ -77,8 +77,8 @@ def _declared(about: Command, before: str) -> Iterator[str]:
 
 def _spelling(option: Option) -> str:
     flag = ", ".join(filter(None, (option.short, option.flag)))
-    value = option.metavar or {Kind.NUMBER: "N", Kind.SECONDS: "SECONDS"}.get(option.kind, "TEXT")
-    return flag if option.kind is Kind.FLAG else f"{flag} {value}"
+    value = option.metavar or {ValueKind.NUMBER: "N", ValueKind.SECONDS: "SECONDS"}.get(option.kind, "TEXT")
+    return flag if option.kind is ValueKind.FLAG else f"{flag} {value}"
 
 
 def _option_help(option: Option) -> str:

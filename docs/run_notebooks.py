@@ -40,8 +40,17 @@ def main() -> None:
                     *(f"--ExecutePreprocessor.timeout={TIMEOUT_SECONDS}", f"--output-dir={out}", copy),
                     environ=environ,
                 )
+                _replace(out / notebook.name, {directory: "/home/you", sys.prefix: "/home/you/.venv"})
         finally:
-            _call("-m", "pathways_jupyter", "local", "down", environ=environ)
+            _call("-m", "pathways_jupyter", "local", "down", "--yes", environ=environ)
+
+
+def _replace(file: Path, paths: dict[str, str]) -> None:
+    """Replace directories of the machine that runs the notebooks, which say nothing to a reader."""
+    text = file.read_text(encoding="utf-8")
+    for path, shown in paths.items():
+        text = text.replace(path, shown)
+    file.write_text(text, encoding="utf-8")
 
 
 def _call(*words: str, environ: dict[str, str]) -> None:
