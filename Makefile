@@ -15,11 +15,11 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 # Where this is set, each of the thousands of processes that the tests start would compile the package once more.
 unexport PYTHONDONTWRITEBYTECODE
 
-# The JAX to install, such as 0.10.2; the newest that the package allows if empty.
+# The JAX to install, such as 0.10.2; `oldest`: the oldest that the package allows; if empty, the newest.
 JAX ?=
-JAX_PINS := $(if $(JAX),'jax==$(JAX)' 'jaxlib==$(JAX)')
-# The oldest that the package allows.
 OLDEST_JAX = $(shell sed -n 's/.*"jax>=\([0-9.]*\).*/\1/p' pyproject.toml)
+JAX_VERSION := $(if $(filter oldest,$(JAX)),$(OLDEST_JAX),$(JAX))
+JAX_PINS := $(if $(JAX),'jax==$(JAX_VERSION)' 'jaxlib==$(JAX_VERSION)')
 
 # Processes that run the tests, each with an embedded cluster of its own. The tests mostly wait, so that five keep two
 # cores busy. The tests of one file stay together: they share kernels and clusters.
@@ -36,10 +36,11 @@ JAX_TESTS := tests/session/kernel tests/colocated/test_cell_run.py tests/colocat
 # How long `make soak` runs, and the seed of its random choices.
 ROUNDS ?= 112
 SECONDS ?= 60
+INTERRUPTS ?= 1000
 SEED ?= $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test subset wheel hub dist release-check ui pictures soak lint format bench docs clean
+.PHONY: help demo lab test subset wheel hub dist release-check ui pictures soak programs lint format bench docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,7 +56,7 @@ lab: $(VENV)/.installed ## Open JupyterLab with the sidebar on the embedded clus
 test: $(VENV)/.test ## Run the tests (about 11 minutes on two cores; WORKERS=)
 	$(RUN_TESTS)
 
-subset: $(VENV)/.test ## Run the tests that depend most on JAX: make subset PYTHON=python3.13 VENV=.venv-3.13
+subset: $(VENV)/.test ## Run the tests that depend most on JAX: make subset VENV=.venv-oldest PYTHON=python3.11 JAX=oldest
 	$(RUN_TESTS) $(JAX_TESTS)
 
 wheel: $(VENV)/.test $(NODE_MODULES) ## Install the wheel into empty and older environments, and as Binder does, and use it there (Chromium)
@@ -64,11 +65,11 @@ wheel: $(VENV)/.test $(NODE_MODULES) ## Install the wheel into empty and older e
 hub: $(VENV)/.test $(BIN)/configurable-http-proxy ## Run a JupyterHub for two users, as its page of the documentation says (kubectl)
 	$(BIN)/pytest -m hub tests/jupyterhub
 
-dist: $(VENV)/.release ## Build sdist and wheel from a clone of HEAD into dist/, check them, and rehearse their upload (TAG=)
-	$(BIN)/python tools/make_dist.py
+dist: .venv-release/.installed ## Build sdist and wheel from a clone of HEAD into dist/, check them, and rehearse their upload (TAG=)
+	.venv-release/bin/python tools/make_dist.py
 
 release-check: lint test ui docs wheel hub dist ## All that a release must pass and this machine can run: also the oldest JAX, and another Python (NEWER=)
-	$(MAKE) subset VENV=.venv-oldest JAX=$(OLDEST_JAX)
+	$(MAKE) subset VENV=.venv-oldest JAX=oldest
 	$(if $(NEWER),$(MAKE) subset VENV=.venv-newer PYTHON=$(NEWER),@echo "Not run: another Python, which NEWER=python3.13 names.")
 
 ui: $(NODE_MODULES) ## Test the sidebar: its models, and the whole of it in a real browser (Chromium, kubectl)
@@ -79,12 +80,14 @@ pictures: $(NODE_MODULES) ## Take pictures of the sidebar in all states and look
 	cd labextension && $(WITH_NODE) jlpm build:prod
 	cd labextension/ui-tests && $(WITH_NODE) jlpm pictures
 
-soak: $(VENV)/.test ## Run what takes longer: slow tests, deaths at random, a training run that loses slices, uploads that lose their proxy, growth, hostile input (ROUNDS=, SECONDS=, SEED=)
+soak: $(VENV)/.test ## Run what takes longer: slow tests, deaths at random, a training run that loses slices, suspends and resumes with deaths in between, uploads that lose their proxy, growth, Interrupts, hostile input (ROUNDS=, SECONDS=, INTERRUPTS=, SEED=)
 	$(BIN)/pytest -m soak
 	$(BIN)/python tests/soak leaks --rounds $(ROUNDS) --seed $(SEED)
 	$(BIN)/python tests/soak churn --rounds $(ROUNDS) --seed $(SEED)
 	$(BIN)/python tests/soak training --rounds $(ROUNDS) --seed $(SEED)
+	$(BIN)/python tests/soak suspends --rounds $(ROUNDS) --seed $(SEED)
 	$(BIN)/python tests/soak uploads
+	$(BIN)/python tests/soak interrupts --rounds $(INTERRUPTS) --seed $(SEED)
 	$(BIN)/python tests/soak fuzz --seconds $(SECONDS) --seed $(SEED)
 
 lint: $(VENV)/.lint $(NODE_MODULES) ## Style, words, types, dependencies, dead code and import layers
@@ -98,12 +101,18 @@ lint: $(VENV)/.lint $(NODE_MODULES) ## Style, words, types, dependencies, dead c
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/hadolint docs/singleuser.Dockerfile
 	$(BIN)/python tools/check_words.py
+	$(BIN)/python tools/check_names.py
 	cd labextension/ui-tests && $(WITH_NODE) jlpm lint
 
 format: $(VENV)/.lint $(NODE_MODULES) ## Rewrite the sources in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	cd labextension/ui-tests && $(WITH_NODE) jlpm format
+
+# An environment of its own: MaxText needs Python 3.12 and a JAX newer than 0.10.2.
+programs: ## Run whole programs (MaxText, Flax, Optax, Diffrax, NumPyro, Orbax) here and on plain CPU devices: make programs PYTHON=python3.13
+	$(MAKE) .venv-programs/.programs VENV=.venv-programs
+	.venv-programs/bin/python tests/programs
 
 bench: $(VENV)/.bench $(VENV)/.ui ## Measure ours and the peers in one run, and write docs/benchmarks.md
 	$(BIN)/python -m benchmarks --output docs/benchmarks
@@ -126,6 +135,13 @@ $(VENV)/.installed: pyproject.toml
 
 $(VENV)/.%: $(VENV)/.installed
 	$(PIP) --group $* $(JAX_PINS)
+	@touch $@
+
+# By the hashes of a lock: one of these packages could publish anything as this project. To renew it:
+# uv pip compile --universal --generate-hashes --no-annotate --python-version 3.11 --group release -o tools/release-requirements.txt
+.venv-release/.installed: tools/release-requirements.txt
+	$(PYTHON) -m venv .venv-release
+	.venv-release/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --requirement $<
 	@touch $@
 
 $(BIN)/configurable-http-proxy: | $(VENV)/.hub

@@ -1,7 +1,8 @@
 """Check that text and names use the field's plain words.
 
 Run from the project's root (`make lint` does): every tracked source, document and notebook is read. A word that has a
-reason to be there (a quotation, say) is named in ALLOWED with its file.
+reason to be there (a quotation, say) is named in ALLOWED with its file. A docstring names or instructs: it does not
+begin like a question.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ INSTEAD = {
 ALLOWED: dict[str, set[str]] = {
     "tools/check_words.py": {"*"},
 }
+QUESTION = re.compile(r'\s*r?"""(What|Whether|Which|How|Where|When|Who)\b')
+ASKING = tuple(f"pathways_jupyter/{room}/" for room in ("local/apiserver", "operator", "saved", "session"))
+"""Rooms that still have docstrings of the other kind."""
 KINDS = ("*.py", "*.ts", "*.tsx", "*.js", "*.mjs", "*.css", "*.json", "*.md", "*.ipynb", "*.toml", "Makefile", ".ci/*")
 
 # Underscores count as edges, so that names are checked as well as sentences.
@@ -45,6 +49,9 @@ def main() -> int:
         if "*" in allowed or not path.is_file():
             continue
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            if name.endswith(".py") and not name.startswith(ASKING) and (match := QUESTION.match(line)):
+                found += 1
+                print(f"{name}:{number}: {match[1]!r}: a noun phrase, or an imperative such as Return whether")
             for pattern, better in _PATTERNS:
                 for match in pattern.finditer(line):
                     if match[0].lower() not in allowed:

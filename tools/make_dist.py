@@ -1,12 +1,14 @@
 """Build what a release publishes from a clone of HEAD, check it, and rehearse its upload to an index on loopback.
 
-``make dist`` runs it. The variable TAG names the release's tag, which must be that of the version.
+``make dist`` runs it, in an environment with what tools/release-requirements.txt locks and nothing else. The variable
+TAG names the release's tag, which must be that of the version.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -30,14 +32,14 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="pathways-dist-") as directory:
         source, tree, beside, index = (Path(directory) / name for name in ("source", "tree", "beside", "index"))
         _run("git", "clone", "--quiet", str(ROOT), str(source))
-        _python("build", "--sdist", "--wheel", "--outdir", str(beside), str(source))
+        _python("build", "--no-isolation", "--sdist", "--wheel", "--outdir", str(beside), str(source))
         (sdist,), (other,) = beside.glob("*.tar.gz"), beside.glob("*.whl")
         source.rename(tree)
         # The published wheel is built from the sdist; in the same directory, as the bundler's numbers depend on it.
         with tarfile.open(sdist) as archive:
             archive.extractall(directory, filter="data")
         (Path(directory) / sdist.name.removesuffix(".tar.gz")).rename(source)
-        _python("build", "--wheel", "--outdir", str(dist), str(source))
+        _python("build", "--no-isolation", "--wheel", "--outdir", str(dist), str(source))
         sdist, (wheel,) = Path(shutil.copy2(sdist, dist)), dist.glob("*.whl")
         if different := _differences(wheel, other):
             raise SystemExit(f"The wheels of the sdist and of the tree differ in {', '.join(sorted(different))}.")
@@ -63,6 +65,11 @@ def _differences(one: Path, other: Path) -> set[str]:
 def _check_tag(tag: str, version: str, changelog: str) -> None:
     if tag and tag != f"v{version}":
         raise SystemExit(f"The tag is {tag}, but labextension/package.json has the version {version}.")
+    # The package itself is not installed here.
+    if tag and not runpy.run_path(str(ROOT / "pathways_jupyter" / "base" / "project.py"))["REPOSITORY"]:
+        raise SystemExit(
+            "A release needs the address of the repository: REPOSITORY in pathways_jupyter/base/project.py."
+        )
     heading = re.search(rf"(?m)^## {re.escape(version)}(.*)$", changelog)
     if not heading or (tag and "unreleased" in heading[1]):
         raise SystemExit(f"CHANGELOG.md has no heading for the release {version}.")
@@ -90,7 +97,9 @@ def _python(module: str, *arguments: str) -> None:
 
 def _run(*command: str) -> None:
     print("$", *command, flush=True)
-    subprocess.run(command, cwd=ROOT, check=True)
+    # Node and jlpm are in the environment too, as in one that pip makes for a build.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    subprocess.run(command, cwd=ROOT, check=True, env={**os.environ, "PATH": path})
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.local.apiserver.object_schema import fields, kinds
 from pathways_jupyter.local.apiserver.resources import BUILTIN
+from pathways_jupyter.service.builtin_kinds import fields, kinds
 
 TARGET = Path(__file__).parents[1] / "pathways_jupyter" / "local" / "apiserver" / "protobuf.json"
 _PACKAGES = (
@@ -38,6 +38,8 @@ _ASKED = (
     "SelfSubjectReview",
     "SelfSubjectAccessReview",
 )
+_WITHOUT = ("apiextensions.k8s.io", "visibility.kueue.x-k8s.io")
+"""Groups of which kubectl has no messages."""
 _GZIP = b"\x1f\x8b\x08\x00\x00\x00\x00\x00"
 
 
@@ -51,7 +53,7 @@ def make(kubectl: Path) -> dict[str, dict[str, list[str]]]:
     }
     waiting = [
         next(key for package in _PACKAGES if (key := (package, name)) in messages)
-        for name in [*(each.kind for each in BUILTIN if each.group != "apiextensions.k8s.io"), *_ASKED]
+        for name in [*(each.kind for each in BUILTIN if not each.group.startswith(_WITHOUT)), *_ASKED]
     ]
     made: dict[str, dict[str, list[str]]] = {}
     while waiting:

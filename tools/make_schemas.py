@@ -1,6 +1,6 @@
-"""Write ``schemas.json``: the names and types of the built-in kinds' fields, as the official Python client knows them.
+"""Write ``builtin_kinds.json``: the fields of Kubernetes' built-in kinds and their types, as its own client has them.
 
-Run by hand (``python tools/make_schemas.py``) when that client's major version changes. The
+Run by hand (``python tools/make_schemas.py``) when the Python client's major version changes. The
 client's own models cannot serve in its place: importing them costs more than starting the whole cluster.
 """
 
@@ -15,10 +15,11 @@ from typing import Any
 
 from pathways_jupyter.local.apiserver.resources import BUILTIN
 
-TARGET = Path(__file__).parents[1] / "pathways_jupyter" / "local" / "apiserver" / "schemas.json"
+TARGET = Path(__file__).parents[1] / "pathways_jupyter" / "service" / "builtin_kinds.json"
 _MODELS = {"Event": "CoreV1Event"}
 _ANY = {"V1JSONSchemaProps", "V1ManagedFieldsEntry"}
 _QUANTITIES = {"limits", "requests", "capacity", "allocatable", "allocatedResources", "overhead", "min", "max", "used"}
+_SINGLE_QUANTITIES = {"divisor", "sizeLimit"}
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", datetime.datetime: "time", bytes: "string"}
 
 
@@ -42,6 +43,8 @@ def make() -> dict[str, dict[str, str]]:
             kind = _type(field.annotation, found)
             if alias in _QUANTITIES and kind == "{}string":
                 kind = "{}quantity"
+            if alias in _SINGLE_QUANTITIES and kind == "string":
+                kind = "quantity"
             fields[alias + ("!" if field.is_required() else "")] = kind
             waiting += found
     return dict(sorted(kinds.items()))
