@@ -7,7 +7,8 @@ connection begins with one round trip, as TCP's handshake does.
 The forwarder cannot read what TLS encrypts, and need not: on each connection client and server answer each other, so
 an *exchange* begins when the client sends something, and ends when the next bytes reach it that can be the answer. The
 longest chain of exchanges of which each began after the last one had ended is the number of *stages*: what the client
-had to wait for, one after the other, however fast this machine is.
+had to wait for, one after the other, however fast this machine is. The end of TLS's handshake begins none: no client
+waits for the session tickets that answer it.
 
 JAX holds Python's lock while it waits for some answers, so a link in JAX's own process would wait for itself: run one
 of the two in a process of its own.
@@ -30,6 +31,10 @@ _PIECES_IN_FLIGHT = 256
 """Most pieces of a connection that are under way each way; with more the receiver is slower than the link."""
 _BUFFER_BYTES = 64 * 1024
 """Kernel buffer of each connection of a link with a rate, so that a sender sees its queue."""
+_HANDSHAKE_ENDS = b"\x14"
+"""First byte of the end of a TLS handshake: a record that middleboxes wait for, before the client's `Finished`."""
+_HANDSHAKE_END_BYTES = 80
+"""Longest such end, where nothing else was sent with it."""
 _BACKLOG = 128
 _CALL_SECONDS = 30.0
 
@@ -270,7 +275,7 @@ class Link:
             while data:
                 data = await self._loop.sock_recv(source, _PIECE_BYTES)
                 begun = max(opened, self._loop.time())
-                if data:
+                if data and not (data.startswith(_HANDSHAKE_ENDS) and len(data) <= _HANDSHAKE_END_BYTES):
                     sent(begun)
                 # What is not sent is not acknowledged either.
                 await self._flows.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 
 import pytest
 
@@ -32,6 +33,19 @@ async def test_a_first_request_waits_for_tcp_tls_and_its_answer_and_the_next_one
     traffic = link.count()
     await client.get("/version")
     assert (traffic.connections, traffic.stages, traffic.requests) == (0, 1, 1)
+
+
+async def test_the_end_of_a_handshake_is_no_request_also_where_the_client_pauses_after_it(link):
+    unchecked = ssl.create_default_context()
+    unchecked.check_hostname, unchecked.verify_mode = False, ssl.CERT_NONE
+    traffic = link.count()
+    reader, writer = await asyncio.open_connection("127.0.0.1", link.port, ssl=unchecked)
+    # The server's answer to the end of the handshake, its session tickets, arrives meanwhile.
+    await asyncio.sleep(4 * DELAY_SECONDS)
+    writer.write(b"GET /version HTTP/1.1\r\nHost: there\r\nConnection: close\r\n\r\n")
+    await reader.read()
+    writer.close()
+    assert (traffic.connections, traffic.stages, traffic.requests) == (1, 3, 1)
 
 
 async def test_requests_at_once_are_one_stage_and_one_after_the_other_are_several(link, client):
