@@ -1,4 +1,4 @@
-"""How far the hosts are with writing or reading arrays, and how long that takes."""
+"""Progress of the hosts in writing or reading arrays, and the time that it takes."""
 
 from __future__ import annotations
 

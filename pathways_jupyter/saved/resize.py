@@ -1,4 +1,4 @@
-"""Where arrays are put on fewer or more slices than they were saved from.
+"""Places of arrays on fewer or more slices than they were saved from.
 
 A mesh over all slices gets its slices fewer or more along the axis that counts them, and an array the same partition of
 it. A mesh on some of the slices stays where it is.

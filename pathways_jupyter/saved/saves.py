@@ -43,7 +43,7 @@ _NO_DATA = (ModuleType, FunctionType, BuiltinFunctionType, type)
 
 @dataclass(frozen=True)
 class Save:
-    """What is known of a save without reading its arrays.
+    """A save as its index shows it, without its arrays.
 
     Attributes:
       nbytes: Of its files in the bucket.

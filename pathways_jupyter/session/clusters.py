@@ -156,7 +156,7 @@ class Embedded:
             return cls(path, b"")
 
     def has_ended(self) -> bool:
-        """Whether it has ended, and all its objects with it."""
+        """Return whether it has ended, and all its objects with it."""
         if not runtime_files.is_held(self.kubeconfig.with_name(runtime_files.ALIVE)):
             return True
         try:
@@ -178,7 +178,7 @@ class Embedded:
                 return
 
     async def is_ending(self) -> bool:
-        """Whether it has ended a moment later: a process that is killed may close its connections before its lock."""
+        """Return whether it ends within a moment: a killed process may close its connections before its lock."""
         moments = Backoff(_FIRST_PAUSE_SECONDS, _ENDING_SECONDS, seconds=_ENDING_SECONDS)
         async for _ in moments:
             if self.has_ended() or moments.is_over:

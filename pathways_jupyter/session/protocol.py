@@ -111,7 +111,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(line: bytes) -> Message:
-    """The inverse of :func:`encode`.
+    """Invert :func:`encode`.
 
     Raises:
       SessionError: The line is not a message of this protocol.
@@ -143,7 +143,7 @@ def error_to_json(error: PathwaysError) -> dict[str, Any]:
 
 
 def error_from_json(value: Mapping[str, Any]) -> PathwaysError:
-    """The inverse of :func:`error_to_json`; a class that this version does not know becomes its nearest parent."""
+    """Invert :func:`error_to_json`; a class that this version does not know becomes its nearest parent."""
     kind = getattr(errors, str(value["type"]), PathwaysError)
     message = sentences.from_json(str(value["message"]), value.get("text"))
     hint = sentences.from_json(str(value.get("hint", "")), value.get("hint_text"))
@@ -161,7 +161,7 @@ def config_to_json(config: ConnectConfig) -> dict[str, Any]:
 
 
 def config_from_json(value: Mapping[str, Any]) -> ConnectConfig:
-    """The inverse of :func:`config_to_json`; settings that this version does not know are dropped."""
+    """Invert :func:`config_to_json`; settings that this version does not know are dropped."""
     settings: dict[str, Any] = {}
     for each in dataclasses.fields(ConnectConfig):
         if each.name in value:

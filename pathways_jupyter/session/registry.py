@@ -34,12 +34,12 @@ INSECURE, ALTS = "insecure", "alts"
 """Credentials of the channel between JAX and the proxy: none, or those of Google Cloud's machines."""
 
 SILENT, ABANDONED = "not answering", "abandoned"
-"""What is wrong with a supervisor: it does not answer, or has ended without cleaning up."""
+"""Faults of a supervisor: it does not answer, or has ended without cleaning up."""
 
 
 @dataclass(frozen=True)
 class SessionRecord:
-    """What is known about one session without asking its supervisor.
+    """A session as its files show it, without asking its supervisor.
 
     Attributes:
       id: The session's id; also the value of the session label on what it creates.
@@ -138,13 +138,13 @@ class SessionRecord:
 
     @property
     def since(self) -> float:
-        """When it came to be as it is; being connected outlasts slices that go down and interruptions."""
+        """Time at which it came to be as it is; being connected outlasts slices that go down and interruptions."""
         is_connected = self.state is SessionState.CONNECTED
         return self.connected_since if is_connected and self.connected_since else self.state_since
 
     @property
     def is_here(self) -> bool:
-        """Whether its supervisor runs on this machine; only the same machine can check whether it is alive.
+        """Return whether its supervisor runs on this machine; only the same machine can check whether it is alive.
 
         Machines may share a home directory, but no machine reaches another's unix sockets.
         """
@@ -166,7 +166,7 @@ class SessionRecord:
 
     @property
     def data_path(self) -> str:
-        """What carries the bytes between JAX and the proxy, in a few words."""
+        """Carrier of the bytes between JAX and the proxy, in a few words."""
         if not self.direct:
             return "a tunnel through the API server"
         if self.direct.startswith("unix:"):
@@ -180,7 +180,7 @@ class SessionRecord:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> SessionRecord:
-        """The inverse of :meth:`to_json`; fields of a newer version are dropped.
+        """Invert :meth:`to_json`; fields of a newer version are dropped.
 
         Raises:
           KeyError: A field without a default is missing.
@@ -212,7 +212,7 @@ _JSON_TYPES: Mapping[str, tuple[type, ...]] = {
     "tuple": (list, tuple),
     "SavedArrays | None": (dict, NoneType),
 }
-"""What the value of a field may be in JSON, by the field's type."""
+"""Types that the value of a field may have in JSON, by the field's type."""
 
 
 def this_host() -> str:
@@ -294,7 +294,7 @@ def find(*, kernel_id: str = "", notebook: str = "") -> SessionRecord | None:
 
 
 def is_alive(record: SessionRecord) -> bool:
-    """Whether the supervisor of `record` runs: its control socket accepts connections.
+    """Return whether the supervisor of `record` runs: its control socket accepts connections.
 
     Not judged by the process id, because ids are reused and a zombie has one too.
     """
@@ -302,7 +302,7 @@ def is_alive(record: SessionRecord) -> bool:
 
 
 def accepts(path: str) -> bool:
-    """Whether a process listens on the unix socket `path`, even if it is too busy to accept."""
+    """Return whether a process listens on the unix socket `path`, even if it is too busy to accept."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(1.0)
         try:

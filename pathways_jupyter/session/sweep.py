@@ -27,7 +27,7 @@ from pathways_jupyter.session.clusters import Embedded
 from pathways_jupyter.session.registry import SessionRecord
 
 PATIENCE_SECONDS = 120.0
-"""How long to retry while the API server is unreachable, before cleaning up is left to a later sweep."""
+"""Longest time of retries while the API server is unreachable, before cleaning up is left to a later sweep."""
 
 _FIRST_PAUSE_SECONDS = 0.25
 _LONGEST_PAUSE_SECONDS = 5.0
@@ -133,7 +133,7 @@ def dead() -> list[SessionRecord]:
 
 
 def may_live(record: SessionRecord) -> bool:
-    """Whether the supervisor of `record` may be running, as far as this machine can know."""
+    """Return whether the supervisor of `record` may be running, as far as this machine can know."""
     if record.is_here:
         return registry.is_alive(record)
     allowed = protocol.config_from_json(record.config).max_lifetime

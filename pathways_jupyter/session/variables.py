@@ -17,7 +17,7 @@ PLATFORM = "proxy"
 PLATFORMS = "JAX_PLATFORMS"
 TARGET = "JAX_BACKEND_TARGET"
 STORAGE_HOST = "STORAGE_EMULATOR_HOST"
-"""Where clients of Google Cloud Storage find another one in its place."""
+"""Variables by which clients of Google Cloud Storage find another one in its place."""
 
 
 def variables(record: SessionRecord, *, environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -48,7 +48,7 @@ class ChangedEnvironment:
 
     @property
     def is_changed(self) -> bool:
-        """Whether there is something to restore."""
+        """Return whether there is something to restore."""
         return bool(self._before)
 
     def set(self, variables: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""What attaches this process to a session's proxy: the link to the supervisor, and the switch of JAX; what both know.
+"""Attachment of this process to a session's proxy: the link to the supervisor, and the switch of JAX; what both know.
 
 An attachment is made for a first connect, gets a new proxy with every reconnect, and is undone once, by
 :meth:`Attachment.disconnect` or when the session was ended from outside.
@@ -58,7 +58,7 @@ class Ended:
         return "\n".join(lines)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """What IPython shows of it."""
+        """Return what IPython shows of it."""
         printer.text(str(self))
 
 
@@ -87,7 +87,7 @@ class Attachment:
 
     @property
     def is_inherited(self) -> bool:
-        """Whether this process is a fork of the one that connected; it must leave its parent's session alone."""
+        """Return whether this process is a fork of the one that connected; it must leave its parent's session alone."""
         return os.getpid() != self._process
 
     @property
@@ -170,7 +170,7 @@ class Attachment:
 
 
 class AttachedSession:
-    """What this process knows of its session, and its supervisor."""
+    """Knowledge of this process about its session, and its supervisor."""
 
     def __init__(self, config: ConnectConfig, attachment: Attachment) -> None:
         self.config = config
@@ -198,7 +198,7 @@ class AttachedSession:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether its cluster is the embedded one."""
+        """Return whether its cluster is the embedded one."""
         return clusters.Embedded.of(self.config) is not None
 
     @property
@@ -275,7 +275,7 @@ class AttachedSession:
 
     @property
     def has_devices(self) -> bool:
-        """Whether its proxy can be used, and is the one whose devices JAX has."""
+        """Return whether its proxy can be used, and is the one whose devices JAX has."""
         attachment = self._attachment
         is_newest = attachment.generation == attachment.link.generation
         return self.state.is_connected and attachment.switch.active and is_newest

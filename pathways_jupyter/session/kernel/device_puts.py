@@ -26,7 +26,7 @@ from pathways_jupyter.base.sentences import Face, advice, worded
 from pathways_jupyter.session.kernel import jax_internals, process
 
 _FRESH_SECONDS = 1.0
-"""How long an answer shows that there is a connection: a tree of a hundred arrays need not wait for a hundred more."""
+"""Time for which an answer shows that there is a connection: a tree of 100 arrays need not wait for 100 more."""
 _SMALL_BYTES = 1024 * 1024
 """So much is waited for itself, where the last answer is older; behind more, JAX would no longer send in parallel."""
 
@@ -35,7 +35,7 @@ _lock = threading.RLock()
 _original: Any = None
 _lost: weakref.WeakSet[Any] = weakref.WeakSet()
 _layouts: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()
-"""What the present proxy's client has been asked for."""
+"""Requests that were made of the present proxy's client."""
 _answered_at = -1.0
 _questions: queue.SimpleQueue[tuple[Any, set[Any], Any] | None] | None = None
 
@@ -66,7 +66,7 @@ def forbid(client: Any) -> None:
 
 
 def is_forbidden(client: Any) -> bool:
-    """Whether :func:`forbid` was called for `client`."""
+    """Return whether :func:`forbid` was called for `client`."""
     return client in _lost
 
 

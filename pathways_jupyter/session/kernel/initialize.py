@@ -76,7 +76,7 @@ class InitializeGuard:
 
 
 def is_peers(function: Any) -> bool:
-    """Whether pathwaysutils has made `function`."""
+    """Return whether pathwaysutils has made `function`."""
     module = str(getattr(function, "__module__", ""))
     return module.partition(".")[0] == _PEER
 

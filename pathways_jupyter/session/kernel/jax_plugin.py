@@ -13,7 +13,7 @@ _silences: list[object] = []
 
 
 def initialize() -> None:
-    """Called by JAX, once per process, before it decides on its devices."""
+    """Initialize the plugin: JAX calls this once per process, before it decides on its devices."""
     if os.environ.get("JAX_BACKEND_TARGET"):
         from pathways_jupyter.session.kernel import jax_platform, silenced_logs
 

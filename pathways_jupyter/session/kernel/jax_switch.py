@@ -87,7 +87,7 @@ class JaxSwitch:
 
     @property
     def active(self) -> bool:
-        """Whether JAX's default devices are the proxy's."""
+        """Return whether JAX's default devices are the proxy's."""
         return self._found is not None
 
     def slices(self) -> dict[int, tuple[Any, ...]]:
@@ -165,7 +165,7 @@ class JaxSwitch:
         return [] if client is None else live(client)
 
     def _all_arrays(self, namespace: Mapping[str, Any] | None) -> tuple[NamedArray, ...]:
-        """The same with the names that they have in `namespace`."""
+        """Return all arrays on the proxy's devices, with the names that they have in `namespace`."""
         return () if self._client is None else all_of(self._client, namespace or {})
 
     def lost(self, reason: str) -> None:

@@ -98,7 +98,7 @@ class Session(AttachedSession):
 
     @property
     def is_suspended(self) -> bool:
-        """Whether its arrays are saved and wait for :meth:`resume`."""
+        """Return whether its arrays are saved and wait for :meth:`resume`."""
         return self._suspension is not None
 
     def suspend_when_idle(self, idle: Callable[[], float], suspend: Callable[[], bool]) -> None:
@@ -196,7 +196,7 @@ class Session(AttachedSession):
         return self._suspended().misfits(sum(config.instances.values()))
 
     def has_slices_of(self, config: ConnectConfig) -> bool:
-        """Whether its proxy can be used, and has the number of slices that `config` asks for."""
+        """Return whether its proxy can be used, and has the number of slices that `config` asks for."""
         return self.has_devices and config.instances == self.config.instances
 
     def restore(self, *, yes: bool = False, report: Report | None = None) -> Suspension:

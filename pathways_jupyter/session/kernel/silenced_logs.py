@@ -20,7 +20,7 @@ from pathways_jupyter.session.kernel import jax_internals
 
 _LEVELS = {"DEBUG": 0, "INFO": 0, "WARNING": 1, "WARN": 1, "ERROR": 2, "FATAL": 3, "CRITICAL": 3}
 _LATE_LINES_SECONDS = 1.0
-"""How long a closed client may still log, on its own threads."""
+"""Longest time for which a closed client may still log, on its own threads."""
 
 # Reentrant: finalizers run on the thread that drops the last reference, which may hold the lock already.
 _lock = threading.RLock()

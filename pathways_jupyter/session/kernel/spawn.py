@@ -26,7 +26,7 @@ SUPERVISOR = "pathways_jupyter.session.supervisor.main"
 SWEEP = "pathways_jupyter.session.sweep"
 _LOG_TAIL_CHARACTERS = 2000
 _STANDBY_SECONDS = 800.0
-"""How long a supervisor that was started in advance may be used; shorter than its own `_UNUSED_SECONDS`."""
+"""Longest use of a supervisor that was started in advance; shorter than its own `_UNUSED_SECONDS`."""
 _ATTACH_SECONDS = 5.0
 
 

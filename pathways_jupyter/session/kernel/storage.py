@@ -22,7 +22,7 @@ _SCHEME = "gs://"
 
 
 class KernelStorage:
-    """What is changed in this process for the bucket, from :meth:`adopt` until :meth:`restore`."""
+    """Changes that this process makes for the bucket, from :meth:`adopt` until :meth:`restore`."""
 
     def __init__(self) -> None:
         self._environment = ChangedEnvironment()

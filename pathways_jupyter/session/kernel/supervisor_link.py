@@ -33,7 +33,7 @@ _UNUSABLE = frozenset(
 
 @dataclass
 class _Reader:
-    """Whether the thread that reads a connection has ended; it says so itself.
+    """Return whether the thread that reads a connection has ended; it says so itself.
 
     Until Python 3.12 an Interrupt inside ``Thread.is_alive()`` makes it False for good. Apart from the link, because
     that may be garbage already when the thread ends.
@@ -106,7 +106,7 @@ class SupervisorLink:
 
     @property
     def usable(self) -> bool:
-        """Whether the connection is open, and neither closed nor abandoned on this side."""
+        """Return whether the connection is open, and neither closed nor abandoned on this side."""
         return not self.ended and not self._closing
 
     @property

@@ -27,19 +27,19 @@ DEVICE_LEVELS: Mapping[str, str] = {
     "compute": "TRACE_COMPUTE",
     "sync": "TRACE_COMPUTE_AND_SYNC",
 }
-"""What is recorded on the chips, and the profiler's word for it."""
+"""Recordings of the chips, and the profiler's word for each."""
 HOST_LEVELS = range(4)
-"""What is recorded on the hosts: nothing, what a user has annotated, what is expensive, everything."""
+"""Recordings of the hosts: nothing, what a user has annotated, what is expensive, everything."""
 DEFAULT_HOST_LEVEL = 2
 MOST_HOSTS = 16
 """Hosts that take part in a trace; more files would not be read."""
 _START_SECONDS, _STOP_SECONDS = 30.0, 600.0
-"""How long a proxy may take to start a trace, and the hosts to write it."""
+"""Longest time that a proxy may take to start a trace, and the hosts to write it."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a trace holds, and where it is written.
+    """Contents of a trace, and the place where it is written.
 
     Attributes:
       to: Directory in a bucket, ``gs://...``.

@@ -181,7 +181,7 @@ class ProgramSession:
         return code if code >= 0 else SIGNALLED - code
 
     def _has_used_proxy(self) -> bool:
-        """Whether anything was sent to the proxy; True also if that is not known."""
+        """Return whether anything was sent to the proxy; True also if that is not known."""
         assert self._link is not None
         if self.record.direct:
             return True

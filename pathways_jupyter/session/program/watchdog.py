@@ -12,7 +12,7 @@ import time
 
 DONE = b"done\n"
 _GRACE_SECONDS = 3.0
-"""How long a process group has for its own clean-up after SIGTERM, before SIGKILL."""
+"""Time that a process group has for its own clean-up after SIGTERM, before SIGKILL."""
 _LOOK_SECONDS = 0.02
 
 

@@ -15,7 +15,7 @@ from pathways_jupyter.session.supervisor.proxy_session import Proxy
 from pathways_jupyter.tunnel import portforward
 
 _WHY_SECONDS = 2.0
-"""How long a job may take to show in its status what happened to its head pod."""
+"""Longest time until a job shows in its status what happened to its head pod."""
 
 
 class AttachedProxy(Proxy):

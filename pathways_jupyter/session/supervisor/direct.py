@@ -41,7 +41,7 @@ _LONGEST_PAUSE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class DataPath:
-    """How JAX reaches the proxy.
+    """Ways of JAX to reach the proxy.
 
     Attributes:
       credentials: Those of a direct connection; empty for the tunnel.
@@ -53,7 +53,7 @@ class DataPath:
 
     @property
     def is_direct(self) -> bool:
-        """Whether JAX connects to the proxy's pod itself."""
+        """Return whether JAX connects to the proxy's pod itself."""
         return bool(self.credentials)
 
 

@@ -18,7 +18,7 @@ from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.supervisor.session_log import SessionLog
 
 _NOTICE_SECONDS = 300.0
-"""How long before it is suspended that is said; half of the time where that is shorter."""
+"""Notice before it is suspended; half of the time where that is shorter."""
 _LOOK_SECONDS = 30.0
 
 

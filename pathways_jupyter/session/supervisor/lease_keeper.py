@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 _FAILURES_BEFORE_WARNING = 2
 """Consecutive failures before a warning; half of the Lease's time is left then."""
 _CLOCK_SECONDS = 1.0
-"""How far apart two clients' ideas of the API server's time may be: it says whole seconds."""
+"""Largest difference between two clients' ideas of the API server's time: it says whole seconds."""
 
 
 class LeaseKeeper:

@@ -39,7 +39,7 @@ from pathways_jupyter.session.supervisor.supervisor import Supervisor
 
 _LOG_BYTES = 1 << 20
 _UNUSED_SECONDS = 900.0
-"""How long a supervisor that was started in advance waits for a request."""
+"""Longest time that a supervisor which was started in advance waits for a request."""
 
 
 async def serve(session: str, connection: socket.socket) -> None:

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 _FIRST_PAUSE_SECONDS = 0.25
 _LONGEST_PAUSE_SECONDS = 5.0
 RELAY_START_SECONDS = 20.0
-"""How long the relay may hold up the proxy: pulling its image takes 2 to 4 s where the registry can be reached."""
+"""Longest time that the relay may hold up the proxy: its image takes 2 to 4 s where the registry can be reached."""
 _BEFORE_IMAGES = ("PodScheduled", "PodReadyToStartContainers")
 
 
@@ -104,7 +104,7 @@ class PodWatch:
 
     @property
     def last_seen(self) -> str:
-        """What the pod was doing when last seen, in a few words."""
+        """State of the pod when last seen, in a few words."""
         return self._reported or "there is no pod yet"
 
     async def close(self) -> None:

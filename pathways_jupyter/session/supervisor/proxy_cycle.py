@@ -25,9 +25,9 @@ from pathways_jupyter.session.supervisor.session_log import SessionLog
 logger = logging.getLogger(__name__)
 
 _UNKNOWN_SECONDS = 3.0
-"""How long an API server that refuses the session's first connection is tried: as long as a VPN reconnects."""
+"""Longest time of attempts while the API server refuses the first connection: as long as a VPN reconnects."""
 _LOOK_SECONDS = 1.0
-"""How often to look whether the embedded cluster has ended."""
+"""Pause between two looks whether the embedded cluster has ended."""
 _OLD_PROXY_GRACE_SECONDS = 1.0
 """Longest wait for the previous proxy's removal once another proxy is requested."""
 

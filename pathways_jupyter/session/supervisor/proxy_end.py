@@ -26,7 +26,7 @@ _LOG_LINES = 2000
 """Lines from the end of a log: behind the fatal one are the stacks of all threads."""
 _LONGEST_LINE = 500
 _FATAL = re.compile(r"F\d{4} [^\]]*\] (.+)")
-"""What XLA logs before it ends its process: ``F1123 10:28:52.123456 7 rendezvous.cc:161] Termination timeout ...``."""
+"""XLA's last line before it exits: ``F1123 10:28:52.123456 7 rendezvous.cc:161] Termination timeout ...``."""
 _PYTHON_FATAL = re.compile(r"Fatal Python error: .+")
 
 
@@ -97,7 +97,7 @@ async def _log_says(client: Client, record: SessionRecord, pod: str, *, any_line
 
 
 def _is_over(client: Client, job: Object) -> bool:
-    """Whether the cluster ends `job` because of its deadline.
+    """Return whether the cluster ends `job` because of its deadline.
 
     By the time, because the Job's pod is deleted before its status says why. The server reports both times in whole
     seconds.

@@ -156,7 +156,7 @@ class Proxy:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is unusable; :meth:`lost` may still be looking for the reason."""
+        """Return whether it is unusable; :meth:`lost` may still be looking for the reason."""
         return self._lost.done() or (self._watch is not None and self._watch.lost.done())
 
     async def lost(self) -> str:

@@ -1,4 +1,4 @@
-"""What the proxy of a session is made from: its settings, the service, and the slices that were chosen."""
+"""Parts that the proxy of a session is made from: its settings, the service, and the slices that were chosen."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ class SessionLog:
 
     @property
     def used_at(self) -> float:
-        """When it had sent something to its proxy, as far as that was looked at, on the clock of :func:`boot_seconds`.
+        """Time of the last bytes to its proxy, as far as that was looked at, on the clock of :func:`boot_seconds`.
 
         It began then where JAX needs no tunnel.
         """

@@ -34,7 +34,7 @@ from pathways_jupyter.session.supervisor.proxy_cycle import ProxyCycle
 from pathways_jupyter.session.supervisor.session_log import SessionLog
 
 _KERNEL_SECONDS = 1.0
-"""How long the kernel has for an answer: it comes at once, unless native code holds the interpreter's lock."""
+"""Longest time that the kernel has for an answer: it comes at once, unless native code holds the interpreter's lock."""
 
 logger = logging.getLogger(__name__)
 
