@@ -66,6 +66,22 @@ def test_an_error_is_on_stderr_with_its_hint_and_no_colours(machine):
     assert "\x1b" not in failed.stderr
 
 
+def test_an_error_is_an_object_on_stdout_for_programs(machine):
+    failed = machine.cli("slices", "--kubeconfig", "/nowhere", "--json")
+    error = json.loads(failed.stdout)["error"]
+    assert failed.returncode == 1
+    assert (error["type"], error["message"]) == ("ConfigError", "There is no kubeconfig /nowhere.")
+    assert error["hint"] == "Check --kubeconfig, or leave it out."
+    assert failed.stderr == machine.cli("slices", "--kubeconfig", "/nowhere").stderr
+    assert machine.cli("explain", error["topic"]).returncode == 0
+
+
+def test_an_error_of_a_log_for_programs_is_its_last_line(machine, at):
+    failed = machine.cli("logs", "worker", "7", "--json", *at)
+    error = json.loads(failed.stdout.splitlines()[-1])["error"]
+    assert (failed.returncode, error["message"] in failed.stderr) == (1, True)
+
+
 def test_a_line_that_cannot_be_read_exits_with_2(machine):
     assert machine.cli("sessions", "--colour").returncode == 2
     assert machine.cli("nonsense").returncode == 2

@@ -122,7 +122,8 @@ def main(context: click.Context, debug: bool) -> None:
     (pathways_jupyter.connect()); a whole program gets TPUs from here, with run.
 
     Exit codes: 0 success, 1 failure (the reason is on stderr), 2 invalid command line; other codes are listed in the
-    help of their command.
+    help of their command. With --json, the reason of a failure without a result is the last line of stdout:
+    {"error": {"type", "message", "hint", "topic"}}, where explain prints the topic.
     """
     process_setup.open_closed_streams()
     context.color = colours()

@@ -37,13 +37,16 @@ def command(about: Command) -> click.Command:
 
 
 def show(terminal: TerminalShell, action: Callable[[TerminalShell], View | None]) -> None:
-    """Run an action, show its result, and exit with its code."""
+    """Run an action, show its result, and exit with its code; raises its error, which programs get here."""
     from pathways_jupyter.actions.shell import INTERRUPTED
 
     try:
         view = action(terminal)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except PathwaysError as error:
+        terminal.fail(error)
+        raise
     if view is not None:
         terminal.show(view)
         sys.exit(view.exit_code)

@@ -12,7 +12,8 @@ from typing import Any
 
 import click
 
-from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.errors import ConfigError, PathwaysError
+from pathways_jupyter.base.pages import topic_of
 from pathways_jupyter.base.sentences import Face, worded
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
@@ -31,6 +32,7 @@ class TerminalShell:
 
     def __init__(self, *, as_json: bool = False) -> None:
         self._as_json = as_json
+        self._has_result = False
 
     def say(self, text: str) -> None:
         """Show progress, or a remark."""
@@ -68,11 +70,22 @@ class TerminalShell:
 
     def show(self, view: View) -> None:
         """Print a result."""
+        self._has_result = True
         if self._as_json:
             show_json(view.value)
             return
         for line in view.text.splitlines():
             click.echo(_coloured(line))
+
+    def fail(self, error: PathwaysError) -> None:
+        """Print an error for a program, unless that has a result already, which says what failed.
+
+        Not on standard error, where people read it: progress is there too, and what JAX's native code prints.
+        """
+        if self._as_json and not self._has_result:
+            name = type(error).__name__
+            topic = "" if type(error) is PathwaysError else topic_of(name)
+            show_json({"error": {"type": name, **error.to_json(Face.TERMINAL), "topic": topic}}, indent=None)
 
 
 class _Lines:

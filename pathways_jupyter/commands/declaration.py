@@ -148,7 +148,7 @@ SETTING_OPTIONS: Mapping[str, Option] = {name: _option_of(spec) for name, spec i
 CLUSTER = tuple(SETTING_OPTIONS[name] for name, spec in SETTINGS.items() if spec.of == "cluster")
 """The options that select a cluster, the same for all commands."""
 QUEUE = (SETTING_OPTIONS["queue"], SETTING_OPTIONS["priority"])
-JSON = Option("--json", "print the result as JSON", ValueKind.FLAG)
+JSON = Option("--json", "print the result as JSON, or the error", ValueKind.FLAG)
 HELP = Command(
     "help",
     "All commands, or one of them.",

@@ -34,7 +34,7 @@ from pathways_jupyter.service import leases
 from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.service.names import current_user, label_value
 from pathways_jupyter.session import client, registry, sweep
-from pathways_jupyter.session.protocol import Method, config_from_json
+from pathways_jupyter.session.protocol import Method, config_from_json, error_from_json
 
 LINGER_SECONDS = 10.0
 """Time for which a cluster without listeners stays watched."""
@@ -139,19 +139,21 @@ class Hub:
             start_new_session=True,
         )
         # In a task of its own, which reads on when this is cancelled: the process never waits for a reader.
-        result = self.spawn(process.communicate())
+        reading = self.spawn(process.communicate())
         try:
-            output, errors = await asyncio.shield(result)
+            output, errors = await asyncio.shield(reading)
         except asyncio.CancelledError:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGINT)
             raise
-        if process.returncode:
-            lines = errors.decode(errors="replace").strip().splitlines()
-            first = max((at for at, line in enumerate(lines) if line.startswith("Error: ")), default=len(lines) - 1)
-            said = lines[first:] or ["The trace could not be taken."]
-            raise PathwaysError(said[0].removeprefix("Error: "), hint=" ".join(each.strip() for each in said[1:]))
-        return picture.view(summary.from_json(json.loads(output)))
+        if not output:
+            # It has crashed, or was killed.
+            logger.error("the trace of session %s: %s", session, errors.decode(errors="replace"))
+            raise PathwaysError("The trace could not be taken.", hint="The log of the Jupyter server says why.")
+        result = json.loads(output)
+        if "error" in result:
+            raise error_from_json(result["error"])
+        return picture.view(summary.from_json(result))
 
     async def sweep(self, scope: Scope, *, dry_run: bool) -> list[str]:
         """Remove this user's stale proxies and dead sessions; return their names.

@@ -74,6 +74,15 @@ def test_what_a_run_of_many_hosts_shows_goes_to_standard_error_if_the_output_is_
     assert (json.loads(for_a_program.stdout), for_a_program.stderr) == ({"code": 0}, "[0-0] a\n")
 
 
+def test_an_error_after_a_result_leaves_the_result_as_it_is():
+    def action(shell):
+        with shell.live(lambda: None) as live:
+            live.finish(said("1 host failed", {"code": 7}))
+            raise RunFailed("r", 7)
+
+    assert json.loads(run(action, as_json=True).stdout) == {"code": 7}
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [(ConfigError("a"), 1), (Contradiction("a"), 2), (CommandInterrupted("a"), 130), (RunFailed("r", 7), 7)],

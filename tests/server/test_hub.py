@@ -10,6 +10,8 @@ import kinds
 import pytest
 from holders import hold
 
+from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.server import hub as hubs
@@ -70,6 +72,12 @@ async def hub(monkeypatch, machine):
 def scope(cluster, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(cluster))
     return Scope()
+
+
+async def test_the_error_of_a_trace_is_that_of_its_process_in_words_for_a_page(hub):
+    with pytest.raises(SessionError, match="There is no session on this machine") as failed:
+        await hub.profile("4f2a", 1)
+    assert "%pathways connect makes one." in failed.value.advice(Face.SIDEBAR)
 
 
 def all_ready(slices):
