@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "tools/check_words.py": {"*"},
 }
 QUESTION = re.compile(r'\s*r?"""(What|Whether|Which|How|Where|When|Who)\b')
-ASKING = tuple(f"pathways_jupyter/{room}/" for room in ("local/apiserver", "operator"))
+ASKING = ("pathways_jupyter/local/apiserver/",)
 """Rooms that still have docstrings of the other kind."""
 KINDS = ("*.py", "*.ts", "*.tsx", "*.js", "*.mjs", "*.css", "*.json", "*.md", "*.ipynb", "*.toml", "Makefile", ".ci/*")
 

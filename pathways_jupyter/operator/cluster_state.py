@@ -1,4 +1,4 @@
-"""Follow the services and sessions of one namespace, or of all, for those who read the metrics.
+"""Follow the services and sessions of one namespace, or of all, for its metrics.
 
 Every scrape would otherwise list all pods and Jobs of the cluster, of every replica of the operator.
 """
@@ -19,13 +19,13 @@ from pathways_jupyter.service.namespacestate import NamespaceState
 from pathways_jupyter.service.picture import picture
 
 _KINDS = {JOBSETS: "", PODS: "", JOBS: "", LEASES: names.SESSIONS}
-"""What is followed, with the labels that it must have. Proxies of other tools have none of this package's."""
+"""Kinds that are followed, with the labels that their objects must have. Other tools' proxies have none of ours."""
 _SYNC_SECONDS = 10.0
-"""How long a reader waits for the first lists."""
+"""Longest wait of a reader for the first lists."""
 
 
 class ClusterState:
-    """What :meth:`run` knows.
+    """Services and sessions as :meth:`run` keeps them current.
 
     Args:
       namespace: Empty for all.

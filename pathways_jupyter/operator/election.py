@@ -1,4 +1,4 @@
-"""Which operator acts: one of several, elected through a Lease, and none beside another controller of the same API.
+"""Leader election: one of several operators acts, and none beside another controller of the same API.
 
 A leader that cannot renew its Lease stops acting before another one may take it: it gives up after two thirds of the
 Lease's duration. All times are the API server's.
@@ -65,7 +65,7 @@ class Election:
 
     @property
     def server_answers(self) -> bool:
-        """Whether the API server has answered lately: it is asked about the Lease all the time."""
+        """True if the API server has answered lately: the Lease is read all the time."""
         return time.monotonic() - self._answered < 2 * self._seconds
 
     async def run(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -226,7 +226,7 @@ class Rivals:
 
 
 def is_rival(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod runs another controller of the API.
+    """Return whether a pod runs another controller of the API.
 
     Only one of a Deployment: users of any namespace may create Jobs, and label their pods as a controller's.
     """

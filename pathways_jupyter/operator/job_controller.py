@@ -91,7 +91,7 @@ Key = tuple[str, str]
 
 @dataclass
 class Reconciles:
-    """How many there were, and how many seconds they took in all."""
+    """Number of reconciles, and the seconds that they took in all."""
 
     count: int = 0
     seconds: float = 0.0

@@ -103,7 +103,7 @@ def report(text: str) -> None:
 
 
 class Operator:
-    """What an operator does at one cluster.
+    """The operator of one cluster.
 
     Attributes:
       election: By which it becomes the leader, who alone controls jobs.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _ODD = "Leases of sessions of which something cannot be read; `pathways-jupyter doctor` names them."
 FRESH_SECONDS = 5.0
-"""How long one text serves all scrapes."""
+"""Seconds for which one text serves all scrapes."""
 
 
 class ClusterMetrics:

@@ -30,7 +30,7 @@ _SHORTEST_PAUSE_SECONDS = 0.2
 
 @dataclass
 class _Lease:
-    """What the sweeper needs of a Lease; all times are in seconds since the epoch.
+    """A Lease as the sweeper needs it; all times are in seconds since the epoch.
 
     Attributes:
       whose: Its session and user, in words.
