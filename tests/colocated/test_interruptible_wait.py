@@ -1,13 +1,16 @@
 """Waiting for hosts: an Interrupt at any moment is noted, and a second one ends the wait."""
 
+import contextlib
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 from presses import pressing
 
 from pathways_jupyter.base import interrupts, tasks
 from pathways_jupyter.colocated import interruptible_wait
+from pathways_jupyter.colocated.errors import ColocatedError, LostError
 
 LINES = 60
 """More lines than the wait executes before it blocks."""
@@ -79,3 +82,23 @@ def test_an_interrupt_is_raised_as_such_by_default() -> None:
     with pytest.raises(KeyboardInterrupt):
         interruptible_wait.wait((), work)
     work.end.set()
+
+
+@contextlib.contextmanager
+def interrupted_at_last() -> Iterator[None]:
+    """Interrupt what still waits after 20 seconds."""
+    timer = threading.Timer(20, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@pytest.mark.parametrize("error", [ColocatedError("A host refused."), LostError("A host went away.")])
+def test_a_call_that_fails_is_not_waited_for(error: ColocatedError) -> None:
+    def fail() -> None:
+        raise error
+
+    with interrupted_at_last(), pytest.raises(type(error), match=str(error)):
+        interruptible_wait.wait((), fail, interrupted=Interrupted)

@@ -26,6 +26,21 @@ def test_copies_are_on_the_same_devices_and_outlive_what_they_were_made_of(stead
     assert copies[0].sharding.memory_kind == "pinned_host"
 
 
+def test_a_state_that_each_slice_has_is_kept_on_the_hosts(steady):
+    import jax
+
+    devices = np.array([devices[0] for devices in steady.slices().values()])
+    sharding = jax.sharding.NamedSharding(jax.sharding.Mesh(devices, ("slice",)), jax.sharding.PartitionSpec())
+    snapshots = Snapshots(notebook_every=0)
+    taken = snapshots.take(1, jax.device_put(np.arange(4.0), sharding))
+    snapshots.wait()
+    assert snapshots.latest() is taken
+    assert (taken.place, taken.arrays, taken.saved, taken.error) == ("hosts", None, None, None)
+    (pieces,) = taken.pieces
+    for index in range(len(devices)):
+        assert [np.asarray(piece).tolist() for piece in pieces.on({index})] == [[0, 1, 2, 3]]
+
+
 def test_a_part_of_this_machines_memory_may_be_taken():
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     snapshots = Snapshots(where="notebook", keep=1)

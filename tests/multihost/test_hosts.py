@@ -76,6 +76,23 @@ async def test_a_changed_host_key_is_refused_even_with_accept_new(lab):
         lab.farm.write()
 
 
+async def test_a_host_without_python3_is_explained_and_not_tried_again(lab):
+    host = lab.farm.hosts[0]
+    host.environ["PATH"] = str(lab.code)
+    host.stop()
+    host.start()
+    try:
+        done = await lab.run("true", 1)
+    finally:
+        host.environ.clear()
+        host.stop()
+        host.start()
+    assert HostPhase.RECONNECTING not in done.phases["0-0"]
+    assert done.status("0-0").phase is HostPhase.FAILED
+    assert "has no python3: " in done.status("0-0").message
+    assert done.status("0-0").hint == "Install Python 3.9 or later there."
+
+
 async def test_a_key_that_the_host_does_not_accept_is_explained(lab):
     wrong = lab.directory / "wrong"
     sshd.new_key(wrong)

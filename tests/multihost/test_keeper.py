@@ -92,6 +92,17 @@ def test_it_ends_what_has_no_mark_in_its_environment_too(kept, tmp_path):
     assert not psutil.pid_exists(int(pid.read_text()))
 
 
+def test_on_request_also_what_the_commands_children_have_started_can_clean_up(kept, tmp_path):
+    up, saved = tmp_path / "up", tmp_path / "saved"
+    script = f"trap 'touch {saved}; exit' TERM; touch {up}; while true; do sleep 0.1; done"
+    # Without a mark in its environment, so that it is found only as a descendant.
+    kept.start(f'sh -c "env -i sh -c \\"{script}\\"; true"; true', grace=30.0)
+    wait_until(up.exists)
+    keeper.ask_to_stop(str(kept.directory))
+    assert kept.end()["why"] == "stopped"
+    assert saved.exists()
+
+
 def test_without_its_client_it_ends_after_the_lease(kept):
     kept.start("sleep 300", lease=0.3)
     assert kept.end()["why"] == "abandoned"

@@ -107,6 +107,11 @@ def test_a_session_is_where_its_context_says_or_where_only_its_record_says(chang
     assert scopes.of_record(record(**changes)) == scope
 
 
+@pytest.mark.parametrize(("value", "local"), [("true", True), ("false", False), (True, True), (False, False)])
+def test_a_flag_in_a_query_means_what_it_says(value, local):
+    assert scopes.parse({"local": value}) == Scope(local=local)
+
+
 def test_what_a_page_gets_is_what_it_may_send():
     scope = scopes.of_record(record(config={"kubeconfig": "/x"}))
     assert scopes.parse(dataclasses.asdict(scope)) == scope

@@ -59,6 +59,19 @@ def test_a_record_is_found_as_it_was_written_and_only_its_owner_may_read_it():
     assert record.target == f"grpc://unix:{record.tunnel}"
 
 
+@pytest.mark.parametrize(
+    ("direct", "credentials", "path"),
+    [
+        ("", "", "a tunnel through the API server"),
+        ("unix:/tmp/proxy", "", "direct, through a unix socket"),
+        ("10.0.0.7:29000", "", "direct to 10.0.0.7:29000, unencrypted"),
+        ("10.0.0.7:29000", "alts", "direct to 10.0.0.7:29000, encrypted with ALTS"),
+    ],
+)
+def test_a_record_says_what_carries_its_bytes(direct, credentials, path):
+    assert make(direct=direct, credentials=credentials).data_path == path
+
+
 def test_sessions_are_listed_oldest_first_and_broken_files_are_no_sessions():
     old, young = make(created=1.0), make(created=2.0)
     registry.write(young)
