@@ -3,6 +3,8 @@
 import contextlib
 import dataclasses
 import json
+import os
+import pty
 import subprocess
 import sys
 import tempfile
@@ -100,10 +102,32 @@ def test_connect_adds_the_slices_that_a_running_cluster_lacks_beside_those_in_us
                 # The other session still is.
                 refused = own.cli("local", "down")
                 assert "This ends 1 session with its arrays: process" in refused.stderr
+                code, shown = answer(own, b"n\n", "local", "down")
+                assert (code, "Stop the embedded cluster? [y/N]" in shown, "Aborted!" in shown) == (1, True, True)
+                assert two.run("print(len(jax.devices()))").text.strip() == "8"
             # Not asked where no session is left.
             assert own.cli("local", "down").returncode == 0
         finally:
             own.cli("local", "down", "--yes")
+
+
+def answer(machine, line, *arguments):
+    """Run the command line, and answer its question on a terminal; return the exit code and what it says."""
+    ours, theirs = pty.openpty()
+    os.write(ours, line)
+    done = subprocess.run(
+        [sys.executable, "-m", "pathways_jupyter", *arguments],
+        env=machine.environ,
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    os.close(ours)
+    os.close(theirs)
+    return done.returncode, done.stdout
 
 
 def slices_of(machine):

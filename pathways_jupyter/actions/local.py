@@ -51,8 +51,8 @@ def down(shell: Shell, values: Values) -> View:
     name = _name(values)
     if not values.get("yes") and (using := _sessions_of(cluster.find(name))):
         ending = f"{count(len(using), 'session')} with {'its' if len(using) == 1 else 'their'} arrays"
-        if not shell.confirm(f"This ends {ending}: {'; '.join(map(_holding, using))}. Stop the embedded cluster?"):
-            return said("Not stopped.", {"name": name, "ended": False})
+        # In a terminal, where alone this command is, a no ends it.
+        shell.confirm(f"This ends {ending}: {'; '.join(map(_holding, using))}. Stop the embedded cluster?")
     ended = cluster.down(name=name)
     return said("The embedded cluster is down." if ended else "It was not running.", {"name": name, "ended": ended})
 

@@ -62,7 +62,9 @@ def view(record: Record | None, metrics: Sequence[str] = ()) -> View:
         used = f"{text.count(slices[-1][1], 'slice')} in use"
     losses = text.count(record.count(Kind.DETECTED), "loss", "losses")
     summary = f"{used}, goodput {share:.1%} of {text.duration(total)}, {losses} survived"
-    top = head(title, toned(_PHASE_TONES.get(record.phase, Tone.OK), record.phase), muted(summary))
+    # A kernel that was killed leaves the picture of a run that goes on.
+    when = f"{summary}, as of {text.moment(record.ended or time.time())}"
+    top = head(title, toned(_PHASE_TONES.get(record.phase, Tone.OK), record.phase), muted(when))
     rows = [
         (toned(ELASTIC_TONES.get(each.kind, Tone.NONE)), muted(text.clock(each.at)), each.message)
         for each in record.events[-_MAX_EVENTS:]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from pathways_jupyter.render import text
-from pathways_jupyter.render.parts import Part, Tone, as_of, code, joined, line, spaced, table, toned
+from pathways_jupyter.render.parts import Part, Tone, code, joined, line, muted, remarks, spaced, table, toned
 from pathways_jupyter.render.view import View, drawn, listing
 from pathways_jupyter.service.jobs import JobPicture
 from pathways_jupyter.service.pathwaysjob import conditions
@@ -48,7 +48,8 @@ def details(picture: JobPicture, *, note: str = "") -> View:
     job, now = picture.job, time.time()
     # Only the state in its tone, which does not wrap: a reason may be long.
     state = joined(toned(_TONES[job.state], job.state.lower()), _about(job))
-    shown = [Part(summary(job), line(code(job.name), state).html)]
+    when = muted(f"as of {text.moment(now)}")
+    shown = [Part(summary(job), line(code(job.name), state, when).html)]
     if pods := [(pod.name, pod.role, pod.state, str(pod.restarts), pod.node) for pod in picture.pods]:
         shown.append(spaced(table(("pod", "role", "state", "restarts", "node"), pods)))
     events = [
@@ -56,7 +57,7 @@ def details(picture: JobPicture, *, note: str = "") -> View:
     ]
     if events:
         shown.append(spaced(table(("ago", "about", "reason", "message"), events)))
-    return drawn(picture, *shown, spaced(as_of(note)))
+    return drawn(picture, *shown, spaced(remarks([note] if note else [])))
 
 
 def summary(job: JobInfo) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import time
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -14,6 +15,7 @@ from pathways_jupyter.elastic.event_kinds import Kind
 from pathways_jupyter.elastic.goodput import SnapshotCost
 from pathways_jupyter.elastic.record import Record
 from pathways_jupyter.render import elastic as picture
+from pathways_jupyter.render import text
 
 
 @pytest.fixture
@@ -47,6 +49,14 @@ def test_the_run_is_drawn_with_its_slices_a_metric_its_time_and_its_events(recor
     assert "recovering; 2 slices in use" in head
     assert "1 loss survived" in head
     assert [line[0] for line in events] == ["✗", "✗", "!"]
+
+
+def test_a_run_in_a_file_goes_on_as_of_a_time_and_has_ended_at_its_end(record, monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: record.begun + 60)
+    assert f"1 loss survived, as of {text.moment(record.begun + 60)}" in picture.view(record).html
+    record.end()
+    monkeypatch.setattr(time, "time", lambda: record.begun + 600)
+    assert f"as of {text.moment(record.begun + 60)}" in picture.view(record).html
 
 
 def test_what_each_snapshot_cost_is_shown_and_exported(record):

@@ -352,6 +352,13 @@ def test_a_notice_is_a_small_part_of_the_notebooks_file():
     assert len(events.notice(news).html) < 2_000
 
 
+def test_a_job_that_runs_in_a_file_does_so_as_of_a_time():
+    shown = jobs.details(JobPicture(FAILED, (), (), ()), note="No longer live.")
+    (first,) = re.findall("<div>.*?</div>", shown.html)[:1]
+    assert first.endswith(f'<span class="pw-muted">as of {text.moment(NOW)}</span></div>')
+    assert shown.text.splitlines()[-1] == "No longer live."
+
+
 def test_only_the_state_of_a_job_is_kept_on_one_line():
     shown = jobs.details(JobPicture(FAILED, (), (), ())).html
     assert '<span class="pw-tone pw-fail">failed</span> (ValueError: ' in shown
