@@ -29,7 +29,7 @@ REVIEW_PATHS = {
 
 
 def may(store: Store, user: User, question: Question) -> bool:
-    """Whether a rule of the user's token, or one that a binding in the cluster grants, allows it."""
+    """Return whether a rule of the user's token, or one that a binding in the cluster grants, allows it."""
     return any(allows(rule, question) for rule in itertools.chain(user.rules, _bound_rules(store, user)))
 
 
@@ -48,7 +48,7 @@ def refusal(user: User, route: ObjectRequest, verb: str) -> StatusError:
 
 
 def answer_review(route: ObjectRequest, user: User, review: Object, store: Store) -> Object:
-    """The review of the user who posted it, with its ``status`` filled in.
+    """Return the review of the user who posted it, with its ``status`` filled in.
 
     Raises:
       StatusError: 400, the question makes no sense.

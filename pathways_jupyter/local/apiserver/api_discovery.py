@@ -45,7 +45,7 @@ SUBRESOURCES: dict[str, tuple[str, list[str], Object]] = {
 
 
 def discover(registry: Registry, path: str) -> Object | None:
-    """The document at `path`, or None when there is none."""
+    """Return the document at `path`, or None when there is none."""
     parts = path.strip("/").split("/")
     # Versions by group, the preferred one first.
     groups: dict[str, list[str]] = {}
@@ -72,7 +72,7 @@ def discover(registry: Registry, path: str) -> Object | None:
 
 
 def openapi_v2_as_protobuf() -> bytes:
-    """The empty document of OpenAPI version 2, as a ``Document`` message of gnostic's ``openapi.v2``."""
+    """Return the empty document of OpenAPI version 2, as a ``Document`` message of gnostic's ``openapi.v2``."""
 
     def text(number: int, value: bytes) -> bytes:
         return bytes((number << 3 | 2, len(value))) + value
@@ -119,7 +119,7 @@ def _resources(registry: Registry, group: str, version: str) -> Object:
 
 
 def _openapi(registry: Registry, place: str) -> Object | None:
-    """The document of OpenAPI version 3 at `place`, or the list of all when that is empty."""
+    """Return the document of OpenAPI version 3 at `place`, or the list of all when that is empty."""
     places: dict[str, Object] = {}
     for each in registry:
         if each == VISIBLE_QUEUES:

@@ -56,7 +56,7 @@ class StatusError(ApiError):
         self.details = {**{key: value for key, value in about.items() if value}, **(details or {})}
 
     def to_object(self) -> dict[str, Any]:
-        """The ``Status`` object that a client receives."""
+        """Return the ``Status`` object that a client receives."""
         return {
             "kind": "Status",
             "apiVersion": "v1",

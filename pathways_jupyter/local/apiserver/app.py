@@ -79,7 +79,7 @@ class ApiServer:
         self.in_use = 0
         """Requests in progress, watches and tunnels included; those of pods do not count."""
         self.last_used = 0.0
-        """When such a request last began or ended, in the event loop's time."""
+        """Time at which such a request last began or ended, in the event loop's time."""
         self.audit: Callable[[User, Question], None] = lambda user, question: None
         """Called with every permission that a request needs, before it is checked."""
 
@@ -229,7 +229,7 @@ class ApiServer:
         return await serve_objects(request, self._store, route)
 
     def _authorize(self, user: User, route: ObjectRequest) -> None:
-        """A WebSocket begins as a GET yet does what a POST does, so it needs the right to both."""
+        """Require the right to both GET and POST: a WebSocket begins as the one and does what the other does."""
         verbs = [route.verb]
         if route.subresource in CONNECTS and route.verb == "get":
             verbs.append("create")

@@ -21,7 +21,7 @@ _JSON = ("application/json", "text/json", "")
 
 
 def wants_table(header: str) -> bool:
-    """Whether a client with this ``Accept`` header wants objects as a ``Table``.
+    """Return whether a client with this ``Accept`` header wants objects as a ``Table``.
 
     Raises:
       StatusError: 406, it takes nothing that this server can give.
@@ -118,6 +118,6 @@ def _parse_json(data: bytes) -> Any:
 
 
 def answer(data: bytes | Object, *, status: int = 200) -> web.Response:
-    """A response that carries an object, encoded or not."""
+    """Return a response that carries an object, encoded or not."""
     body = data if isinstance(data, bytes) else encode(data)
     return web.Response(body=body, status=status, content_type="application/json")

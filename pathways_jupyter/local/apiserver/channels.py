@@ -24,7 +24,7 @@ class Channels:
         self._idle_seconds = idle_seconds
 
     async def receive(self) -> bytes | None:
-        """The next message; None once the client is gone."""
+        """Return the next message; None once the client is gone."""
         message = await self.socket.receive()
         self._idle.reschedule(asyncio.get_running_loop().time() + self._idle_seconds)
         if message.type is WSMsgType.BINARY:
@@ -32,7 +32,7 @@ class Channels:
         return message.data.encode() if message.type is WSMsgType.TEXT else None
 
     async def next_message(self) -> tuple[int, bytes] | None:
-        """The next message's channel and content; None once the client is gone."""
+        """Return the next message's channel and content; None once the client is gone."""
         while (data := await self.receive()) is not None:
             if data:
                 return data[0], data[1:]

@@ -25,7 +25,7 @@ _KEEP = "x-kubernetes-preserve-unknown-fields"
 
 
 def type_name(value: Any) -> str:
-    """What JSON Schema calls the type of a value."""
+    """Return JSON Schema's name of a value's type."""
     # The bool first: to Python, it is an integer too.
     names = ((bool, "boolean"), *((kind, name) for name, kinds in _TYPES.items() for kind in kinds))
     return next((name for kind, name in names if isinstance(value, kind)), "null")
@@ -34,7 +34,7 @@ def type_name(value: Any) -> str:
 def definition(
     resource: ResourceType, columns: Sequence[Object] = (), *, deprecated: Sequence[str] = (), **properties: Schema
 ) -> Object:
-    """The ``CustomResourceDefinition`` of a type whose objects have these properties beside their metadata.
+    """Return the ``CustomResourceDefinition`` of a type whose objects have these properties beside their metadata.
 
     Args:
       deprecated: Earlier versions of the type, which are served too.
@@ -66,7 +66,7 @@ def definition(
 
 
 def check_custom(resource: ResourceType, obj: Object, unknown: list[str]) -> Object:
-    """A custom resource without unknown fields, whose paths are added to `unknown`.
+    """Return a custom resource without unknown fields, whose paths are added to `unknown`.
 
     Raises:
       StatusError: 422, it breaks a rule of its schema.

@@ -22,7 +22,7 @@ from pathways_jupyter.local.apiserver.resources import Object
 _ABSENT: Any = object()
 Causes = Iterator[tuple[str, str]]
 Holds = Callable[[Any, Any], bool]
-"""Whether a rule holds for a value and the value before it; raises when a field is missing, as CEL does."""
+"""Test of a value and its previous value, true if the rule holds; raises when a field is missing, as CEL does."""
 
 
 def rule_causes(schema: Mapping[str, Any], new: Object, old: Object | None = None) -> Causes:
@@ -105,7 +105,7 @@ def _has_known_topology(machine: str, listed: str, pattern: str | None, new: Any
 
 
 def _texts(listed: str) -> list[str]:
-    """The texts of a list such as ``'a', 'b'``."""
+    """Return the texts of a list such as ``'a', 'b'``."""
     return re.findall(r"'([^']*)'", listed)
 
 

@@ -73,7 +73,7 @@ def _label(text: str, path: str, what: str) -> Iterator[Cause]:
 
 
 def _changes(spec: Object, before: Object) -> Iterator[Cause]:
-    """Changes of what cannot be changed: all that the schema's own rules do not name."""
+    """Return changes of what cannot be changed: all that the schema's own rules do not name."""
     suspended = bool(spec.get("suspend") or before.get("suspend"))
     if _fixed(spec, suspended) != _fixed(before, suspended):
         yield "spec.replicatedJobs", "Invalid value: field is immutable"

@@ -29,7 +29,7 @@ _ANY: Object = {"x-kubernetes-preserve-unknown-fields": True}
 
 
 def _object(unserved: str = "", required: str = "", **properties: Object) -> Object:
-    """The schema of an object; `unserved` are fields that Kueue has, and that are refused here."""
+    """Return the schema of an object; `unserved` are fields that Kueue has, and that are refused here."""
     refused = unserved.split()
     why = "the embedded cluster does not evaluate"
     return {

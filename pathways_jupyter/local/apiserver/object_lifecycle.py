@@ -166,5 +166,5 @@ def mark_deleted(resource: ResourceType, obj: Object, grace: int | None, propaga
 
 
 def is_held(obj: Object) -> bool:
-    """Whether a finalizer, or processes that have to end, keep an object that is marked for deletion."""
+    """Return whether a finalizer, or processes that have to end, keep an object that is marked for deletion."""
     return bool(obj["metadata"].get("finalizers") or obj["metadata"].get("deletionGracePeriodSeconds"))

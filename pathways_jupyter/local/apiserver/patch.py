@@ -39,7 +39,7 @@ _MERGE_KEYS: Mapping[str, tuple[str, ...]] = {
 
 
 def clone(value: Any) -> Any:
-    """A copy of JSON data that shares nothing with the original."""
+    """Return a copy of JSON data that shares nothing with the original."""
     if type(value) is dict:
         return {key: clone(each) for key, each in value.items()}
     if type(value) is list:
@@ -97,7 +97,7 @@ def strategic_patch(target: Any, patch: Any, field: str = "") -> Any:
 
 
 def _merge_key(field: str, *lists: list[Any]) -> str | None:
-    """The key that every element of the list `field` has, or None for a list that is replaced as a whole."""
+    """Return the key that every element of the list `field` has, or None for a list that is replaced as a whole."""
     elements = [each for elements in lists for each in elements]
     if not all(isinstance(each, dict) for each in elements):
         return None

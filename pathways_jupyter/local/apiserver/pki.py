@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def server_context(directory: Path) -> ssl.SSLContext:
-    """The server's TLS context, with a certificate for loopback addresses that is its own authority.
+    """Return the server's TLS context, with a certificate for loopback addresses that is its own authority.
 
     Certificate (``ca.crt``) and key are created in `directory` at the first call.
     """

@@ -51,7 +51,7 @@ async def serve_pod_subresource(
 
 
 def _container(container: str, pod: Object) -> str:
-    """The container of a request: the named one, or the only one. kubectl looks for an annotated default itself."""
+    """Return the container of a request: the named one, or the only one; kubectl finds an annotated default itself."""
     spec, name = pod["spec"], pod["metadata"]["name"]
     names = [each["name"] for each in spec["containers"]]
     if container:

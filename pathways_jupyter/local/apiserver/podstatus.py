@@ -22,7 +22,7 @@ def pod_ready(pod: Object) -> str:
 
 
 def pod_restarts(pod: Object) -> str:
-    """The number of its containers' restarts."""
+    """Return the number of its containers' restarts."""
     statuses = [*_statuses(pod, "containerStatuses"), *_statuses(pod, "initContainerStatuses")]
     return str(sum(int(each.get("restartCount") or 0) for each in statuses))
 
@@ -56,7 +56,7 @@ def _statuses(pod: Object, field: str) -> Sequence[dict[str, Any]]:
 
 
 def _initializing(pod: Object) -> str:
-    """The state of the current init container; empty once all are done."""
+    """Return the state of the current init container; empty once all are done."""
     specs = {each["name"]: each for each in pod["spec"].get("initContainers") or ()}
     for index, each in enumerate(_statuses(pod, "initContainerStatuses")):
         state = each.get("state") or {}

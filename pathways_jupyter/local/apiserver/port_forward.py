@@ -83,7 +83,7 @@ async def _copy_to_pod(channels: Channels, writers: dict[int, asyncio.StreamWrit
 
 
 def read_ports(values: list[str]) -> list[int]:
-    """The ports of a request: ``ports=1&ports=2`` or ``ports=1,2``.
+    """Return the ports of a request: ``ports=1&ports=2`` or ``ports=1,2``.
 
     Raises:
       StatusError: 400.
@@ -104,7 +104,7 @@ def _is_port(text: str) -> bool:
 
 
 def _refusal(pod: Object, port: int, error: Exception) -> bytes:
-    """The error message for a port that cannot be reached."""
+    """Return the error message for a port that cannot be reached."""
     metadata = pod["metadata"]
     return f"error forwarding port {port} to pod {metadata['name']}, uid {metadata['uid']}: {error}".encode()
 

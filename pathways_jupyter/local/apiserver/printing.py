@@ -54,7 +54,7 @@ def as_table(resource: ResourceType, objects: Sequence[Object], revision: str, i
 
 
 def first_value(path: str, obj: Any) -> Any:
-    """What a JSONPath finds in `obj`; None when that is nothing, or when it is more than columns commonly use."""
+    """Return the value at a JSONPath in `obj`; None where there is none, or for a path that columns rarely use."""
     position = 0
     while position < len(path):
         step = _STEP.match(path, position)
@@ -74,7 +74,7 @@ def first_value(path: str, obj: Any) -> Any:
 
 
 def seconds_of(stamp: Any) -> float | None:
-    """A timestamp in seconds since the epoch; None when it is not one."""
+    """Return a timestamp in seconds since the epoch; None when it is not one."""
     if not isinstance(stamp, str):
         return None
     try:
@@ -85,7 +85,7 @@ def seconds_of(stamp: Any) -> float | None:
 
 
 def duration(seconds: float) -> str:
-    """A duration in its two most significant units."""
+    """Return a duration in its two most significant units."""
     whole = max(0, int(seconds))
 
     def two(large: int, large_name: str, small: int, small_name: str) -> str:
@@ -118,7 +118,7 @@ def _cell(obj: Object, column: Column) -> Any:
 
 
 def _wide(name: str, path: str | Callable[[Object], Any]) -> Column:
-    """A column of wide output, of a value that may be missing."""
+    """Return a column of wide output, of a value that may be missing."""
 
     def value(obj: Object) -> Any:
         return (first_value(path, obj) if isinstance(path, str) else path(obj)) or "<none>"

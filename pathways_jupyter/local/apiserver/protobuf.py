@@ -28,7 +28,7 @@ class _Malformed(Exception):
 
 
 def read_protobuf(data: bytes) -> Object:
-    """The object that `data` holds, as JSON.
+    """Return the object that `data` holds, as JSON.
 
     Raises:
       StatusError: 400, it is malformed or of a kind that this server does not know.
@@ -97,7 +97,7 @@ def _value(raw: int | bytes, kind: str, depth: int) -> Any:
 
 
 def _time(parts: dict[int, int | bytes], *, micro: bool) -> str | None:
-    """The text of a ``Time``, or of a ``MicroTime``, which always has six digits after the point."""
+    """Return the text of a ``Time``, or of a ``MicroTime``, which always has six digits after the point."""
     micros = _integer(parts.get(2, 0)) // 1000
     try:
         moment = datetime.datetime.fromtimestamp(_integer(parts.get(1, 0)), datetime.UTC).replace(microsecond=micros)
@@ -116,7 +116,7 @@ _SPECIAL: Mapping[str, Callable[[dict[int, int | bytes]], Any]] = {
 
 
 def _fields(data: bytes) -> Iterator[_Field]:
-    """The fields of a message whose type the library does not know: numbers as integers, all else as bytes."""
+    """Return the fields of a message whose type the library does not know: numbers as integers, all else as bytes."""
     from google.protobuf.empty_pb2 import Empty
     from google.protobuf.message import DecodeError
     from google.protobuf.unknown_fields import UnknownFieldSet

@@ -45,9 +45,9 @@ class ResourceType:
     default_propagation: str = "Background"
     """Propagation policy of a delete that names none."""
     generations: bool = False
-    """Whether ``metadata.generation`` counts changes of the spec; custom resources always have it."""
+    """``metadata.generation`` counts changes of the spec; it does so for every custom resource."""
     custom: bool = False
-    """Whether a custom resource definition made it."""
+    """Defined by a custom resource definition."""
     schema: Mapping[str, Any] = field(default_factory=dict, compare=False, hash=False, repr=False)
     """The OpenAPI schema of a custom resource."""
     columns: tuple[Column, ...] = field(default=(), compare=False, repr=False)
@@ -55,7 +55,7 @@ class ResourceType:
     """The version in which objects are stored, where that is another one."""
 
     def of(self, obj: Object) -> Object:
-        """An object in this version; its fields are the same in all."""
+        """Return an object in this version; its fields are the same in all."""
         return obj if obj["apiVersion"] == self.api_version else {**obj, "apiVersion": self.api_version}
 
     @property
@@ -168,15 +168,15 @@ class Registry:
         return iter(self._types.values())
 
     def find(self, group: str, version: str, plural: str) -> ResourceType | None:
-        """The type served under this group, version and plural, or None."""
+        """Return the type served under this group, version and plural, or None."""
         return self._types.get((group, version, plural))
 
     def of_kind(self, api_version: str, kind: str) -> ResourceType | None:
-        """The type of an object with this ``apiVersion`` and ``kind``, or None."""
+        """Return the type of an object with this ``apiVersion`` and ``kind``, or None."""
         return next((each for each in self if (each.api_version, each.kind) == (api_version, kind)), None)
 
     def stored(self, key: tuple[str, str]) -> ResourceType | None:
-        """The type whose objects are stored under `key`, or None."""
+        """Return the type whose objects are stored under `key`, or None."""
         return next((each for each in self._types.values() if each.key == key), None)
 
     def define(self, definition: Object) -> None:

@@ -1,4 +1,4 @@
-"""What a request asks for: verb, resource, namespace and name; and its options: selectors, dry run, how to delete."""
+"""A request's verb, resource, namespace and name, and its options: selectors, dry run, how to delete."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ObjectRequest:
 
 
 def find_route(registry: Registry, method: str, path: str, query: Mapping[str, str]) -> ObjectRequest | None:
-    """The route of a request, or None when its path is not one of objects.
+    """Return the route of a request, or None when its path is not one of objects.
 
     Raises:
       StatusError: 404, no such resource; 405, the resource has no such verb.
@@ -90,12 +90,12 @@ def find_route(registry: Registry, method: str, path: str, query: Mapping[str, s
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:
-    """Whether the query sets `name` to true."""
+    """Return whether the query sets `name` to true."""
     return query.get(name, "") in _TRUE
 
 
 def number(query: Mapping[str, str], name: str) -> int | None:
-    """A whole number of at least 0 from the query, or None when it is not given.
+    """Return a whole number of at least 0 from the query, or None when it is not given.
 
     Raises:
       StatusError: 400, it is something else.
@@ -109,7 +109,7 @@ def number(query: Mapping[str, str], name: str) -> int | None:
 
 
 def read_revision(text: str) -> int | None:
-    """A resourceVersion from a query; None for "whatever there is now".
+    """Return a resourceVersion from a query; None for "whatever there is now".
 
     Raises:
       StatusError: 400, it is not one that this server gave out.
@@ -131,7 +131,7 @@ _DELETE_OPTIONS = {
 
 
 def selection(request: web.BaseRequest, resource: ResourceType) -> Test | None:
-    """The test of a request's selectors, or None.
+    """Return the test of a request's selectors, or None.
 
     Raises:
       StatusError: 400.
@@ -144,7 +144,7 @@ def selection(request: web.BaseRequest, resource: ResourceType) -> Test | None:
 
 
 def is_dry_run(request: web.BaseRequest) -> bool:
-    """Whether the request is a dry run.
+    """Return whether the request is a dry run.
 
     Raises:
       StatusError: 400, the query asks for a kind of dry run that does not exist.

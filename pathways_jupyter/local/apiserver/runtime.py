@@ -41,7 +41,7 @@ class PodRuntime(Protocol):
         since: float | None,
         timestamps: bool,
     ) -> AsyncIterator[bytes]:
-        """A container's output, in pieces that need not be lines.
+        """Return a container's output, in pieces that need not be lines.
 
         Args:
           follow: Continue until the container ends.

@@ -60,7 +60,7 @@ def label_test(text: str) -> Test:
 
 
 def matches_selector(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Whether `labels` fit an object's own ``selector`` (matchLabels and matchExpressions)."""
+    """Return whether `labels` fit an object's own ``selector`` (matchLabels and matchExpressions)."""
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False
     for each in selector.get("matchExpressions") or ():

@@ -174,5 +174,5 @@ class SpdyConnection:
 
 
 def _control_frame(kind: int, payload: bytes) -> bytes:
-    """A control frame without flags."""
+    """Return a control frame without flags."""
     return struct.pack(">HHI", 0x8003, kind, len(payload)) + payload

@@ -250,7 +250,7 @@ class Store:
             self._journal.close()
 
     def _served(self, resource: ResourceType) -> ResourceType:
-        """The type as currently served: with the schema of its definition, where it has one."""
+        """Return the type as currently served: with the schema of its definition, where it has one."""
         return self.resources.find(resource.group, resource.version, resource.plural) or resource
 
     def _end_namespace(self, name: str) -> None:

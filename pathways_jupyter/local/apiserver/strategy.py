@@ -22,7 +22,7 @@ _BESIDE_SCHEMA = ("apiVersion", "kind", "metadata", "status")
 
 
 def now() -> str:
-    """The current time as objects carry it."""
+    """Return the current time as objects carry it."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 

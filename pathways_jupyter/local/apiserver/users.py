@@ -103,7 +103,7 @@ class Users:
             write_private(self._path, json.dumps(rest))
 
     def who(self, authorization: str) -> User | None:
-        """The user behind an ``Authorization`` header; None for a token that is not valid."""
+        """Return the user behind an ``Authorization`` header; None for a token that is not valid."""
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer":
             return ANONYMOUS
@@ -114,7 +114,7 @@ class Users:
 
 
 def allows(rule: Rule, question: Question) -> bool:
-    """Whether a rule grants a permission."""
+    """Return whether a rule grants a permission."""
 
     def has(field: str, value: str) -> bool:
         values = rule.get(field) or ()

@@ -40,13 +40,13 @@ class ObjectState:
 
     @property
     def encoded(self) -> bytes:
-        """The object as JSON."""
+        """Return the object as JSON."""
         if self._encoded is None:
             self._encoded = encode(self.object)
         return self._encoded
 
     def encoded_as(self, resource: ResourceType) -> bytes:
-        """The object as JSON, in this version of its type."""
+        """Return the object as JSON, in this version of its type."""
         obj = resource.of(self.object)
         return self.encoded if obj is self.object else encode(obj)
 
@@ -66,7 +66,7 @@ class WatchEvent:
         return self.record.object
 
     def seen_through(self, test: Test | None) -> WatchEvent | None:
-        """This change for a watch of the objects that pass `test`; None when it does not concern that watch."""
+        """Return this change for a watch of the objects that pass `test`; None when it does not concern that watch."""
         if test is None:
             return self
         before = self.previous is not None and test(self.previous.object)
@@ -97,7 +97,7 @@ class Watch:
 
     @property
     def pending(self) -> bool:
-        """Whether changes are queued."""
+        """Return whether changes are queued."""
         return bool(self._queue)
 
     async def batch(self) -> list[WatchEvent]:
@@ -158,7 +158,7 @@ class Table:
         return found if test is None else [record for record in found if test(record.object)]
 
     def watch(self, namespace: str, since: int | None, test: Test | None) -> Watch:
-        """A watch over this table.
+        """Return a watch over this table.
 
         Raises:
           StatusError: 410, history does not reach back to `since`.

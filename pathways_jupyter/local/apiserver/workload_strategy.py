@@ -13,7 +13,7 @@ from pathways_jupyter.service.builtin_kinds import amount
 from pathways_jupyter.service.images import Image
 
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
-"""Where containers of a real cluster have the token of their pod's service account."""
+"""Directory in which containers of a real cluster find the token of their pod's service account."""
 Cause = tuple[str, str]
 """A field's path, and what is wrong with it in the words of a real API server."""
 
@@ -234,7 +234,7 @@ def _fixed_template(spec: Object, scheduling: bool) -> Object:
 
 
 def unsupported(value: Any, supported: Sequence[str]) -> str:
-    """The message for a value that is not among the supported ones."""
+    """Return the message for a value that is not among the supported ones."""
     listed = ", ".join(f'"{each}"' for each in supported)
     return f'Unsupported value: "{value}": supported values: {listed}'
 
