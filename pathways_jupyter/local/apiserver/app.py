@@ -12,7 +12,18 @@ from aiohttp import web
 
 from pathways_jupyter.base.errors import LocalClusterError
 from pathways_jupyter.local.apiserver import api_errors, bodies
-from pathways_jupyter.local.apiserver.access import REVIEW_PATHS, answer_review, may, refusal
+from pathways_jupyter.local.apiserver.access import (
+    ANONYMOUS,
+    HEALTH,
+    REVIEW_PATHS,
+    SERVICE_ACCOUNT_PREFIX,
+    Question,
+    User,
+    Users,
+    answer_review,
+    may,
+    refusal,
+)
 from pathways_jupyter.local.apiserver.api_discovery import OPENAPI_PROTOBUF, discover, openapi_v2_as_protobuf
 from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.apiserver.object_handlers import serve_objects
@@ -22,14 +33,6 @@ from pathways_jupyter.local.apiserver.resources import PODS, VISIBLE_QUEUES, Obj
 from pathways_jupyter.local.apiserver.route import CONNECTS, ObjectRequest, find_route
 from pathways_jupyter.local.apiserver.runtime import PodRuntime
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.apiserver.users import (
-    ANONYMOUS,
-    HEALTH,
-    SERVICE_ACCOUNT_PREFIX,
-    Question,
-    User,
-    Users,
-)
 
 ADMIN = "pathways-local-admin"
 SERVICE_ACCOUNTS = "system:serviceaccounts"

@@ -17,7 +17,7 @@ from pathways_jupyter.base.errors import LocalClusterError
 from pathways_jupyter.local.apiserver.resources import Object
 from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.backoff import BackOff
-from pathways_jupyter.local.node import pid_one, programs
+from pathways_jupyter.local.node import container_tools, programs
 from pathways_jupyter.local.node.container_logs import ContainerLog
 from pathways_jupyter.local.node.environment import SpecError, expand
 from pathways_jupyter.local.node.exec import Exec
@@ -254,7 +254,7 @@ class Container:
         tty: bool = False,
     ) -> Process:
         request = SpawnRequest(
-            argv if program is not None else pid_one.adapt(argv),
+            argv if program is not None else container_tools.with_kill(argv),
             environment,
             str(self._directory()),
             f"{self._pod.uid}/{self.name}",

@@ -24,7 +24,7 @@ from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.apiserver.watch_delivery import Watch, WatchEvent, WatchEventType
 from pathways_jupyter.local.backoff import CONTAINER_RESTARTS, BackOff
 from pathways_jupyter.local.event_recorder import Recorder
-from pathways_jupyter.local.node import environment, pid_one, pod_python, volumes
+from pathways_jupyter.local.node import container_tools, environment, volumes
 from pathways_jupyter.local.node.container import Container
 from pathways_jupyter.local.node.exec import Exec
 from pathways_jupyter.local.node.network import Network
@@ -86,7 +86,7 @@ class Kubelet:
         self._recorder: Recorder
         self._watch: Watch | None = None
         self._following: asyncio.Task[None] | None = None
-        pid_one.install(self.programs)
+        container_tools.install_kill(self.programs)
 
     def attach(self, store: Store, recorder: Recorder) -> None:
         """Watch the pods of `store`, instead of the previous store; pods that are running continue."""
@@ -175,7 +175,7 @@ class Kubelet:
             "PATHWAYS_LOCAL_NAMES": str(self.network.names),
             "PATHWAYS_LOCAL_NODE": spec["nodeName"],
             "PATHWAYS_LOCAL_SOCKETS": str(self.network.sockets(pod.uid)),
-            **pod_python.variables(pod.python),
+            **container_tools.python_variables(pod.python),
             **self._account(pod.object),
         }
         present = {**pod.object, "status": pod.status}

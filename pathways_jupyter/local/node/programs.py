@@ -19,7 +19,7 @@ from importlib import metadata
 from pathlib import Path
 
 from pathways_jupyter.base.errors import PathwaysError
-from pathways_jupyter.local.node import pod_python
+from pathways_jupyter.local.node import container_tools
 from pathways_jupyter.service import names
 from pathways_jupyter.service.images import Image
 
@@ -52,7 +52,7 @@ def sidecar(argv: Sequence[str]) -> int:
     from pathways_jupyter.local.pathways.sidecar import server
 
     # This process has forked from one that runs this machine's Python, not the pod's: cells find what they install.
-    sys.path.insert(0, str(pod_python.packages(Path(os.environ["VIRTUAL_ENV"]))))
+    sys.path.insert(0, str(container_tools.packages(Path(os.environ["VIRTUAL_ENV"]))))
     return server.main(argv)
 
 
@@ -88,7 +88,7 @@ def lab(argv: Sequence[str]) -> int:
         options.append("--allow-root")
     socket = addresses.own_socket(port)
     # JupyterLab finds its parts beside this Python; its kernels find what they install into the pod's.
-    os.environ["PYTHONPATH"] = str(pod_python.packages(Path(os.environ["VIRTUAL_ENV"])))
+    os.environ["PYTHONPATH"] = str(container_tools.packages(Path(os.environ["VIRTUAL_ENV"])))
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.sock={socket}", *options]
     os.execv(sys.executable, command)
 

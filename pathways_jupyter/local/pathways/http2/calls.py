@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 from google.protobuf.message import DecodeError
 
-from pathways_jupyter.local.pathways.http2 import frames, headers
-from pathways_jupyter.local.pathways.http2.frames import FrameType
+from pathways_jupyter.local.pathways.http2 import wire
 from pathways_jupyter.local.pathways.http2.sending import Bytes, Sender
+from pathways_jupyter.local.pathways.http2.wire import FrameType
 
 OK, INVALID_ARGUMENT, INTERNAL = 0, 3, 13
 """The statuses of gRPC that are used here."""
@@ -38,7 +38,7 @@ def error_status(error: BaseException) -> tuple[int, str]:
 
 _PREFIX = struct.Struct(">BI")
 
-_HEADERS = headers.encode([(b":status", b"200"), (b"content-type", b"application/grpc")])
+_HEADERS = wire.encode_headers([(b":status", b"200"), (b"content-type", b"application/grpc")])
 
 
 class Receiver(Protocol):
@@ -72,7 +72,7 @@ class RpcCall:
         self._stream = stream
         self._outbox = sender.open(stream)
         self.finished = False
-        self._head = frames.header(len(_HEADERS), FrameType.HEADERS, frames.END_HEADERS, stream) + _HEADERS
+        self._head = wire.frame_head(len(_HEADERS), FrameType.HEADERS, wire.END_HEADERS, stream) + _HEADERS
 
     def send(self, *parts: Bytes) -> None:
         """Send one message, made of these parts; from any thread, and without waiting for the client."""
@@ -86,8 +86,8 @@ class RpcCall:
         if self._head:
             block = _HEADERS + block
             self._head = b""
-        end = frames.END_HEADERS | frames.END_STREAM
-        self._sender.finish(self._outbox, frames.header(len(block), FrameType.HEADERS, end, self._stream) + block)
+        end = wire.END_HEADERS | wire.END_STREAM
+        self._sender.finish(self._outbox, wire.frame_head(len(block), FrameType.HEADERS, end, self._stream) + block)
 
 
 class Messages:
@@ -164,7 +164,7 @@ def _trailers(code: int, message: str) -> bytes:
     fields = [(b"grpc-status", b"%d" % code)]
     if message:
         fields.append((b"grpc-message", quote(message, safe=" ").encode()))
-    return headers.encode(fields)
+    return wire.encode_headers(fields)
 
 
 def _length(prefix: bytearray | memoryview) -> int:

@@ -12,10 +12,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from pathways_jupyter.local.pathways.http2 import calls, frames, headers
+from pathways_jupyter.local.pathways.http2 import calls, wire
 from pathways_jupyter.local.pathways.http2.calls import CallError, RpcCall
-from pathways_jupyter.local.pathways.http2.frames import FrameType, Setting
 from pathways_jupyter.local.pathways.http2.sending import Sender
+from pathways_jupyter.local.pathways.http2.wire import FrameType, Setting
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ _REFILL = 1 << 29
 _SETTINGS = (
     (Setting.HEADER_TABLE_SIZE, 0),
     (Setting.MAX_CONCURRENT_STREAMS, 1 << 30),
-    (Setting.INITIAL_WINDOW_SIZE, frames.LARGEST_WINDOW),
+    (Setting.INITIAL_WINDOW_SIZE, wire.LARGEST_WINDOW),
     (Setting.MAX_FRAME_SIZE, 1 << 20),
     (Setting.ALLOW_TRUE_BINARY_METADATA, 1),
 )
@@ -73,9 +73,9 @@ class _Connection:
         """Serve until the client disconnects."""
         try:
             settings = b"".join(struct.pack(">HI", *each) for each in _SETTINGS)
-            self._sender.control(frames.frame(FrameType.SETTINGS, 0, 0, settings))
-            self._sender.control(frames.window_update(0, frames.LARGEST_WINDOW - frames.FIRST_WINDOW))
-            self._socket.recv(len(frames.PREFACE), socket.MSG_WAITALL)
+            self._sender.control(wire.frame(FrameType.SETTINGS, 0, 0, settings))
+            self._sender.control(wire.window_update(0, wire.LARGEST_WINDOW - wire.FIRST_WINDOW))
+            self._socket.recv(len(wire.PREFACE), socket.MSG_WAITALL)
             self._read()
         except OSError as error:
             _log.info("A connection ended: %s", error)
@@ -95,7 +95,7 @@ class _Connection:
         while True:
             if start == end:
                 start = end = 0
-            elif end == len(buffer) or len(buffer) - start < _LARGEST_CONTROL + frames.HEADER_SIZE:
+            elif end == len(buffer) or len(buffer) - start < _LARGEST_CONTROL + wire.HEADER_SIZE:
                 buffer[: end - start] = buffer[start:end]
                 start, end = 0, end - start
             count = self._socket.recv_into(view[end:])
@@ -114,21 +114,21 @@ class _Connection:
                     if left:
                         break
                     self._end_of_data(stream, flags)
-                if end - start < frames.HEADER_SIZE:
+                if end - start < wire.HEADER_SIZE:
                     break
                 high, low, kind, flags, stream = struct.unpack_from(">HBBBI", buffer, start)
                 length = high << 8 | low
-                stream &= frames.LARGEST_WINDOW
+                stream &= wire.LARGEST_WINDOW
                 if kind == FrameType.DATA:
-                    start += frames.HEADER_SIZE
+                    start += wire.HEADER_SIZE
                     left = length
                     self._count(stream, length)
                     if not left:
                         self._end_of_data(stream, flags)
                     continue
-                if end - start < frames.HEADER_SIZE + length:
+                if end - start < wire.HEADER_SIZE + length:
                     break
-                start += frames.HEADER_SIZE
+                start += wire.HEADER_SIZE
                 payload = view[start : start + length]
                 start += length
                 self._control(kind, flags, stream, payload)
@@ -149,7 +149,7 @@ class _Connection:
             self._lose(call)
 
     def _end_of_data(self, stream: int, flags: int) -> None:
-        if not flags & frames.END_STREAM:
+        if not flags & wire.END_STREAM:
             return
         call = self._calls.pop(stream, None)
         self._received.pop(stream, None)
@@ -176,7 +176,7 @@ class _Connection:
         for each in (0, stream) if stream in self._calls else (0,):
             received = self._received.get(each, 0) + length
             if received >= _REFILL:
-                self._sender.control(frames.window_update(each, received))
+                self._sender.control(wire.window_update(each, received))
                 received = 0
             self._received[each] = received
 
@@ -184,7 +184,7 @@ class _Connection:
 
     def _control(self, kind: int, flags: int, stream: int, payload: memoryview) -> None:
         if kind == FrameType.HEADERS:
-            known = {name.decode("ascii", "replace"): value for name, value in headers.decode(bytes(payload))}
+            known = {name.decode("ascii", "replace"): value for name, value in wire.decode_headers(bytes(payload))}
             call = RpcCall(self._sender, stream, known[":path"].decode("ascii", "replace"), known)
             try:
                 self._serve(call)
@@ -194,15 +194,15 @@ class _Connection:
                 self._calls[stream] = call
                 self._end_of_data(stream, flags)
         elif kind == FrameType.SETTINGS:
-            if not flags & frames.ACK:
+            if not flags & wire.ACK:
                 for setting, value in struct.iter_unpack(">HI", payload):
                     self._sender.apply(setting, value)
-                self._sender.control(frames.frame(FrameType.SETTINGS, frames.ACK, 0))
+                self._sender.control(wire.frame(FrameType.SETTINGS, wire.ACK, 0))
         elif kind == FrameType.PING:
-            if not flags & frames.ACK:
-                self._sender.control(frames.frame(FrameType.PING, frames.ACK, 0, bytes(payload)))
+            if not flags & wire.ACK:
+                self._sender.control(wire.frame(FrameType.PING, wire.ACK, 0, bytes(payload)))
         elif kind == FrameType.WINDOW_UPDATE:
-            self._sender.widen(stream, int.from_bytes(payload) & frames.LARGEST_WINDOW)
+            self._sender.widen(stream, int.from_bytes(payload) & wire.LARGEST_WINDOW)
         elif kind == FrameType.RST_STREAM:
             self._received.pop(stream, None)
             self._sender.drop(stream)

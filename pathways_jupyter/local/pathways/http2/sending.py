@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pathways_jupyter.local.pathways.http2 import frames
-from pathways_jupyter.local.pathways.http2.frames import FrameType
+from pathways_jupyter.local.pathways.http2 import wire
+from pathways_jupyter.local.pathways.http2.wire import FrameType
 
 Bytes = bytes | memoryview
 
@@ -48,9 +48,9 @@ class Sender:
         self._socket = peer
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
-        self._window = frames.FIRST_WINDOW
-        self._stream_window = frames.FIRST_WINDOW
-        self._frame_limit = frames.SMALLEST_FRAME_LIMIT
+        self._window = wire.FIRST_WINDOW
+        self._stream_window = wire.FIRST_WINDOW
+        self._frame_limit = wire.SMALLEST_FRAME_LIMIT
         self._outboxes: dict[int, Outbox] = {}
         self._waiting: deque[Outbox] = deque()
         self._closed = False
@@ -140,12 +140,12 @@ class Sender:
     def apply(self, setting: int, value: int) -> None:
         """Apply a setting of the client."""
         with self._lock:
-            if setting == frames.Setting.INITIAL_WINDOW_SIZE:
+            if setting == wire.Setting.INITIAL_WINDOW_SIZE:
                 for outbox in self._outboxes.values():
                     outbox.window += value - self._stream_window
                 self._stream_window = value
                 self._work.notify()
-            elif setting == frames.Setting.MAX_FRAME_SIZE:
+            elif setting == wire.Setting.MAX_FRAME_SIZE:
                 self._frame_limit = value
 
     def close(self) -> None:
@@ -203,13 +203,13 @@ class Sender:
         outbox.window -= size
         self._window -= size
         if size <= self._frame_limit:
-            return [frames.header(size, FrameType.DATA, 0, outbox.stream), *parts]
+            return [wire.frame_head(size, FrameType.DATA, 0, outbox.stream), *parts]
         framed: list[Bytes] = []
         for part in parts:
             view = memoryview(part)
             for start in range(0, len(view), self._frame_limit):
                 piece = view[start : start + self._frame_limit]
-                framed += (frames.header(len(piece), FrameType.DATA, 0, outbox.stream), piece)
+                framed += (wire.frame_head(len(piece), FrameType.DATA, 0, outbox.stream), piece)
         return framed
 
     def _write(self, parts: list[Bytes]) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from pathways_jupyter.local.pathways.ifrt import messages, promises, statuses
+from pathways_jupyter.local.pathways.ifrt import messages, plugins, promises, statuses
 from pathways_jupyter.local.pathways.ifrt.client_session import Handler, IfrtSession
 from pathways_jupyter.local.pathways.ifrt.colocated import PythonExecutable
-from pathways_jupyter.local.pathways.ifrt.executables import XlaExecutable
-from pathways_jupyter.local.pathways.ifrt.opaque_executable import OpaqueExecutable
-from pathways_jupyter.local.pathways.ifrt.plugins import plugin_programs
+from pathways_jupyter.local.pathways.ifrt.executables import OpaqueExecutable, XlaExecutable
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.stablehlo import CALLBACKS_REFUSED
 
@@ -36,8 +34,8 @@ def compile_program(session: IfrtSession, message: Any, body: Any) -> Promise:
                 executable = PythonExecutable(
                     program.data, machine.sidecars, session.order, machine.devices, machine.shardings
                 )
-            elif program.type_name == plugin_programs.PROGRAM_TYPE:
-                executable = plugin_programs.read(program.data, machine)
+            elif program.type_name == plugins.PROGRAM_TYPE:
+                executable = plugins.read(program.data, machine)
             else:
                 raise statuses.unimplemented(f"programs of type {program.type_name} are not supported")
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Compiled programs: compiling and running them, and what a client asks about them."""
+"""Executables, of XLA and opaque ones: compiling and running them, and what a client asks about them."""
 
 from __future__ import annotations
 
@@ -203,3 +203,44 @@ class XlaExecutable:
 
     def release(self) -> None:
         """XLA's program goes with this object."""
+
+
+class OpaqueExecutable:
+    """An executable that XLA knows nothing of: a colocated Python function, or a plugin program.
+
+    Attributes:
+      kind: What it is, in the plural.
+    """
+
+    kind = ""
+    name = ""
+    device_ids: tuple[int, ...] = ()
+    fingerprint = b""
+
+    def outputs(self, inputs: Sequence[Array]) -> list[ArraySpec]:
+        """Return the outputs of an execution."""
+        raise NotImplementedError
+
+    def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Promise:
+        """Start one execution."""
+        raise NotImplementedError
+
+    def describe(self, response: Any) -> None:
+        """Empty."""
+        nothing = statuses.unimplemented(f"{self.kind} have no layouts or memory statistics")
+        nothing.write_to(response.parameter_layouts_error)
+        nothing.write_to(response.output_layouts_error)
+        nothing.write_to(response.output_memory_kinds.status)
+        nothing.write_to(response.compiled_memory_stats_error)
+        response.donated_input_indices.SetInParent()
+
+    def cost_analysis(self) -> dict[str, float]:
+        """There is none."""
+        raise statuses.unimplemented(f"{self.kind} have no cost analysis")
+
+    def text(self) -> str:
+        """There is none."""
+        raise statuses.unimplemented(f"{self.kind} have no program text")
+
+    def release(self) -> None:
+        """Nothing is kept anywhere else."""

@@ -10,9 +10,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from pathways_jupyter.local.pathways.http2 import connection, frames
+from pathways_jupyter.local.pathways.http2 import connection, wire
 from pathways_jupyter.local.pathways.http2.calls import Content, Messages, RpcCall
-from pathways_jupyter.local.pathways.http2.frames import FrameType
+from pathways_jupyter.local.pathways.http2.wire import FrameType
 
 DEADLINE = 60.0
 
@@ -146,9 +146,9 @@ def test_a_client_that_vanishes_is_reported(path, echo):
 
 
 def test_a_client_that_says_little_at_a_time_is_understood(path):
-    head = frames.frame(FrameType.HEADERS, frames.END_HEADERS, 1, b"\x04\x0a/test/Echo")
-    body = frames.frame(FrameType.DATA, frames.END_STREAM, 1, b"\0\0\0\0\x02hi")
-    said = frames.PREFACE + frames.frame(FrameType.SETTINGS, 0, 0) + head + body
+    head = wire.frame(FrameType.HEADERS, wire.END_HEADERS, 1, b"\x04\x0a/test/Echo")
+    body = wire.frame(FrameType.DATA, wire.END_STREAM, 1, b"\0\0\0\0\x02hi")
+    said = wire.PREFACE + wire.frame(FrameType.SETTINGS, 0, 0) + head + body
     with socket.socket(socket.AF_UNIX) as peer:
         peer.settimeout(DEADLINE)
         peer.connect(str(path))

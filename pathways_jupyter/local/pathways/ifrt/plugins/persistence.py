@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pathways_jupyter.local.pathways.ifrt import dtypes, session_arrays, statuses, values
-from pathways_jupyter.local.pathways.ifrt.opaque_executable import OpaqueExecutable
+from pathways_jupyter.local.pathways.ifrt.executables import OpaqueExecutable
 from pathways_jupyter.local.pathways.ifrt.plugins import buckets
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
