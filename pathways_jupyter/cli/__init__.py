@@ -27,24 +27,9 @@ _OWN: Mapping[str, str] = {
     "operator": GROUPS["operator"],
 }
 """Commands with a module of their own, and their help, of which the first line is shown in the list."""
-_ORDER = (
-    *("demo", "run", "local", "lab", "sessions", "slices", "services", "service", "job", "elastic"),
-    *(
-        "saved",
-        "profile",
-        "logs",
-        "usage",
-        "doctor",
-        "explain",
-        "accept",
-        "clean",
-        "multihost",
-        "operator",
-        "network-policy",
-        "manifests",
-        "sidecar",
-    ),
-)
+_FIRST = ("demo", "run", "local", "lab", "sessions", "slices")
+"""Commands that a newcomer looks for; in the list of all, they come before the others, as these are declared."""
+_NAMES = tuple(dict.fromkeys((*_FIRST, *(name.partition(" ")[0] for name in TERMINAL), *_OWN)))
 
 
 class CliError(click.ClickException):
@@ -68,7 +53,7 @@ class _Commands(click.Group):
     """Loads a command's module when the command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_ORDER)
+        return list(_NAMES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         from pathways_jupyter.cli import declared
@@ -86,17 +71,17 @@ class _Commands(click.Group):
         name = args[0]
         if name == "help":
             raise click.UsageError("Write --help, also behind a command: pathways-jupyter slices --help.")
-        if name in MAGIC and name not in _ORDER:
+        if name in MAGIC and name not in _NAMES:
             raise click.UsageError(
                 f"{name} works in notebooks only: %pathways {name}. "
                 + (MAGIC[name].in_terminal or "In a script, call pathways_jupyter.connect().")
             )
-        if name not in _ORDER and (close := difflib.get_close_matches(name, _ORDER, n=1)):
+        if name not in _NAMES and (close := difflib.get_close_matches(name, _NAMES, n=1)):
             raise click.UsageError(f"No such command {name!r}. Did you mean {close[0]!r}?")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        whole = {name: _OWN.get(name) or GROUPS.get(name) or TERMINAL[name].summary for name in _ORDER}
+        whole = {name: _OWN.get(name) or GROUPS.get(name) or TERMINAL[name].summary for name in _NAMES}
         with formatter.section("Commands"):
             formatter.write_dl([(name, help.partition("\n")[0]) for name, help in whole.items()])
 

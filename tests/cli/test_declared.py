@@ -96,11 +96,16 @@ def test_an_error_has_the_exit_code_of_its_kind(error, code, monkeypatch):
     assert (failed.exit_code, "Error" in failed.output) == (code, True)
 
 
-def test_every_declared_command_has_an_action():
+def test_every_declared_command_has_an_action_and_is_listed():
     from pathways_jupyter.actions import action_of
 
+    listed = main.list_commands(click.Context(main))
+    assert len(listed) == len(set(listed))
     for name in TERMINAL:
         assert callable(action_of(name)), name
+        assert name.partition(" ")[0] in listed
+    for name in listed:
+        assert main.get_command(click.Context(main), name) is not None, name
     assert {name.partition(" ")[0] for name in TERMINAL if " " in name} == set(GROUPS)
 
 
