@@ -16,7 +16,6 @@ from pathways_jupyter.base import packages
 # The modules of the remote package, each after those that it imports.
 _MODULES = (
     "codec",
-    "store",
     "transcript",
     "streams",
     "rich",

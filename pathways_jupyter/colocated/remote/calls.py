@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax.experimental.colocated_python import serialization
 
-from . import failures, feeds, namespaces, outputs, rich, stoppable, store, streams
+from . import failures, feeds, namespaces, outputs, rich, stoppable, streams
 from .transcript import Transcript
 from .value_writer import Writer
 
@@ -20,6 +20,22 @@ _MAX_VALUE = 1 << 20
 
 Done = tuple[dict[str, Any], list[bytes]]
 """An answer: JSON values and binary parts."""
+objects: dict[str, Any] = {}
+"""Objects that the notebook has a handle to, by its key; they stay in this process from call to call."""
+
+
+def held(key: str) -> Any:
+    """Return an object that the notebook has a handle to.
+
+    Raises:
+      LookupError: It is not here: the sidecar restarted, or the session was reconnected, since it was made.
+    """
+    try:
+        return objects[key]
+    except KeyError:
+        raise LookupError(
+            "This object is not on this host any more: the sidecar restarted, or the session was reconnected."
+        ) from None
 
 
 def cell(head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], mesh: Any) -> Done:
@@ -52,8 +68,8 @@ def function(head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], 
         if head["object"]:
             if len(blobs) > 1:
                 made, made_args, made_kwargs = serialization._deserialize(blobs[1])
-                store.objects[head["object"]] = made(*made_args, **made_kwargs)
-            called = getattr(store.get(head["object"]), called)
+                objects[head["object"]] = made(*made_args, **made_kwargs)
+            called = getattr(held(head["object"]), called)
         given = _variables(head, inputs, values, trees)
         args = [given.pop(f"argument {place}") for place in range(head["positional"])]
         result = namespaces.placed(called, head["filename"])(*args, **given)
@@ -88,7 +104,7 @@ def open_feed(head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...],
 
     def work() -> tuple[Any, list[dict[str, Any]]]:
         make = namespaces.placed(serialization._deserialize(blobs[0]), head["filename"])
-        feed = store.objects[head["object"]] = feeds.Prefetcher(lambda: make(host, len(counts)), head["ahead"])
+        feed = objects[head["object"]] = feeds.Prefetcher(lambda: make(host, len(counts)), head["ahead"])
         try:
             leaves, tree = jax.tree_util.tree_flatten(feed.first())
         except StopIteration:

@@ -23,7 +23,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from . import calls, codec, feeds, namespaces, outputs, stoppable, store
+from . import calls, codec, feeds, namespaces, outputs, stoppable
 
 BOOT = uuid.uuid4().hex
 """Changes when the sidecar's process does; names that cells defined are gone then."""
@@ -68,13 +68,13 @@ def take(targets: list[Any], request: jax.Array) -> list[jax.Array]:
 def feed(row_bytes: int, targets: list[Any], request: jax.Array) -> list[jax.Array]:
     """Return the next batch of an iterator: a row that says what happened, and the batch's arrays."""
     head, _ = _read(request)
-    state, batch = feeds.step(store.get(head["object"]), targets)
+    state, batch = feeds.step(calls.held(head["object"]), targets)
     return [_rows(codec.encode({"boot": BOOT, **state}), head, row_bytes, request.sharding.mesh), *batch]
 
 
 def _answer(head: dict[str, Any], blobs: list[bytes], inputs: tuple[jax.Array, ...], mesh: Any) -> bytes:
     for key in head.get("released", ()):
-        dropped = store.objects.pop(key, None)
+        dropped = calls.objects.pop(key, None)
         if isinstance(dropped, feeds.Prefetcher):
             dropped.close()
         # The object goes now, and not when the call that follows has ended.
