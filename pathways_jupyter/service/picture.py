@@ -12,8 +12,8 @@ from pathways_jupyter.kube.objects import Object, created, true_condition
 from pathways_jupyter.service import discovery, names, proxy_job, untrusted
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Holder, Reclaimable, Service, Slice, SliceHost
+from pathways_jupyter.service.namespacestate import PodIndex
 from pathways_jupyter.service.placement import Placement
-from pathways_jupyter.service.podindex import PodIndex
 from pathways_jupyter.service.podstate import State
 
 Drawn = dict[str, tuple[object, Slice]]

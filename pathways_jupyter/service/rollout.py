@@ -24,9 +24,9 @@ from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.service import discovery, names, queues
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Service, SliceHost
+from pathways_jupyter.service.namespacestate import PodIndex
 from pathways_jupyter.service.pathwaysjob.description import event_info
 from pathways_jupyter.service.picture import Drawn, picture
-from pathways_jupyter.service.podindex import PodIndex
 from pathways_jupyter.service.podstate import FATAL_REASONS, State, explain, pod_state
 
 TIMEOUT_SECONDS = 1800.0

@@ -18,9 +18,9 @@ from pathways_jupyter.kube.pods import logs as pod_logs
 from pathways_jupyter.service import discovery, leases, names, proxy_job
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Holder, Service
+from pathways_jupyter.service.namespacestate import PodIndex
 from pathways_jupyter.service.picture import picture
 from pathways_jupyter.service.placement import MOST_LOGS, Placement
-from pathways_jupyter.service.podindex import PodIndex
 
 _LOG_SECONDS = 5.0
 

@@ -11,7 +11,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pathways_jupyter.base.events import SessionState
-from pathways_jupyter.service import metrics
+from pathways_jupyter.operator import metrics_server
 from pathways_jupyter.service.model import Service
 from pathways_jupyter.service.podstate import State
 from pathways_jupyter.service.session_figures import SessionFigures
@@ -42,7 +42,7 @@ def exported():
     """The labels of each metric that an operator exports, by name."""
     session = SessionFigures("s", "jane", "default", "x", SessionState.CONNECTED, 0.0, 0, sent=1, received=1, idle=1.0)
     service = Service("x", "default", "x:29001", "tpuv6e:2x2", State.READY, (), (), True)
-    found = [*metrics.of_services([("c", service)]), *metrics.of_sessions([session])]
+    found = [*metrics_server.of_services([("c", service)]), *metrics_server.of_sessions([session])]
     labels = {}
     for family in text_string_to_metric_families(generate_latest(SimpleNamespace(collect=lambda: found)).decode()):
         for sample in family.samples:

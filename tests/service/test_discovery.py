@@ -6,8 +6,8 @@ from pathways_jupyter.base.errors import ServiceError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import JOBSETS, PODS
 from pathways_jupyter.service import discovery, names, service_jobset, status
+from pathways_jupyter.service.namespacestate import PodIndex
 from pathways_jupyter.service.picture import picture
-from pathways_jupyter.service.podindex import PodIndex
 from pathways_jupyter.service.podstate import State
 
 V6E = tpu.parse_instance_type("tpuv6e:2x2")

@@ -7,9 +7,9 @@ from service_pods import SERVICE, pod
 from pathways_jupyter.base import tpu
 from pathways_jupyter.render import slices
 from pathways_jupyter.service import discovery, names, proxy_job, service_jobset, status
+from pathways_jupyter.service.namespacestate import PodIndex
 from pathways_jupyter.service.picture import picture
 from pathways_jupyter.service.placement import Placement
-from pathways_jupyter.service.podindex import PodIndex
 from pathways_jupyter.service.podstate import State, pod_state
 
 

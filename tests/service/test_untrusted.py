@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
 from pathways_jupyter.base import tpu
+from pathways_jupyter.operator import metrics_server
 from pathways_jupyter.render import slices, usage_table
 from pathways_jupyter.service import (
     discovery,
     leases,
-    metrics,
     names,
     picture,
     placement,
@@ -22,8 +22,8 @@ from pathways_jupyter.service import (
     unreadable,
     untrusted,
 )
+from pathways_jupyter.service.namespacestate import PodIndex
 from pathways_jupyter.service.pathwaysjob import description
-from pathways_jupyter.service.podindex import PodIndex
 from pathways_jupyter.service.session_figures import SessionFigures
 from pathways_jupyter.service.usage import usage
 
@@ -209,7 +209,7 @@ def test_leases_end_at_some_time_and_their_figures_can_be_scraped(found):
         assert all(len(said) < 200 and said.isprintable() for said in unreadable.values_of(lease))
     figures = [each for lease in found if (each := SessionFigures.read(lease)) is not None]
     registry = CollectorRegistry()
-    registry.register(type("Found", (), {"collect": lambda self: metrics.of_sessions(figures)})())
+    registry.register(type("Found", (), {"collect": lambda self: metrics_server.of_sessions(figures)})())
     scraped = generate_latest(registry).decode()
     assert "Inf" not in scraped
     assert "NaN" not in scraped

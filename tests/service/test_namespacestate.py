@@ -5,7 +5,7 @@ import random
 from service_pods import SERVICE, pod
 
 from pathways_jupyter.service import names
-from pathways_jupyter.service.podindex import PodIndex
+from pathways_jupyter.service.namespacestate import PodIndex
 from pathways_jupyter.service.podstate import State
 
 
