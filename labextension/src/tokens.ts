@@ -27,6 +27,7 @@ export enum CommandIDs {
   disconnect = 'pathways-jupyter:disconnect',
   reconnect = 'pathways-jupyter:reconnect',
   resume = 'pathways-jupyter:resume',
+  keep = 'pathways-jupyter:keep',
   showPanel = 'pathways-jupyter:show-panel',
   openLog = 'pathways-jupyter:open-log',
   openProxyLog = 'pathways-jupyter:open-proxy-log',

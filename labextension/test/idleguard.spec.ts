@@ -103,6 +103,23 @@ describe('IdleGuard', () => {
     expect(open.size).toBe(0);
   });
 
+  it('says of a session that suspends by itself only that, and when', async () => {
+    const { model, open, guard } = start();
+    const suspends = (suspends_at: number) =>
+      model.apply({ type: 'sessions', sessions: [{ ...holding, suspend_after: 7200, suspends_at }], ended: [] });
+    suspends(0);
+    await guard.check(LATE);
+    expect(open.size).toBe(0);
+    suspends(LATE + 300);
+    await guard.check(LATE);
+    expect([...open.values()]).toEqual([
+      `train.ipynb: nothing is computed. At ${clock(LATE + 300)} its arrays are saved and its slices freed.`
+    ]);
+    suspends(0);
+    await guard.check(LATE + 5);
+    expect(open.size).toBe(0);
+  });
+
   it('trusts the server’s present answer, not the list of some seconds ago', async () => {
     const { open, guard, server } = start();
     const check = guard.check(LATE);

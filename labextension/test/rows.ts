@@ -53,6 +53,8 @@ export function session(some: Partial<ISession> = {}): ISession {
     pod: 'p',
     round_trip: 0,
     saved: null,
+    suspend_after: 0,
+    suspends_at: 0,
     created: 0,
     scope: SCOPE,
     ...some

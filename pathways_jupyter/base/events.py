@@ -86,6 +86,8 @@ class EventKind(StrEnum):
     """The supervisor ended without cleaning up; only the kernel itself can detect it."""
     ARRAYS_LOST = "arrays-lost"
     """So many arrays of the kernel were on a proxy that is gone, as it recorded: their ``count`` and ``bytes``."""
+    SUSPENDS = "suspends"
+    """Unless it is used, it is suspended at ``data["suspends_at"]``; 0 once that is no longer so."""
     WARNING = "warning"
     """Something that the user should know, and that stops nothing."""
     ELASTIC = "elastic"

@@ -189,6 +189,9 @@ def panel(connection: NotebookSession, values: Values) -> Any:
             return disconnect(connection, given)
         if command == "connect":
             return connect(connection, given, place)
+        if command == "keep":
+            connection.keep()
+            return None
         # The panel has asked.
         return reconnect(connection, {"yes": True}, place)
 
@@ -199,13 +202,20 @@ def panel(connection: NotebookSession, values: Values) -> Any:
             connection.move(place)
             connection.draw()
 
-    return Panel(
+    def suspends() -> bool:
+        current = process.session()
+        return current is not None and bool(current.record.suspends_at)
+
+    made = Panel(
         place,
         draw,
         act,
         lambda: process.session() is not None,
         lambda: cost(process.session()),
+        suspends,
     )
+    connection.on_draw = made.offer_keep
+    return made
 
 
 def events(connection: NotebookSession, values: Values) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.actions.shell import not_connected
@@ -30,6 +30,7 @@ class NotebookSession:
     Attributes:
       trace: The trace that is being taken, between ``profile start`` and ``profile stop``; it ends with its proxy.
       resumed: What was said of the arrays that came back since the cell began; empty if none did.
+      on_draw: Called whenever the session may have changed, on any thread.
     """
 
     def __init__(self, shell: Any) -> None:
@@ -37,6 +38,7 @@ class NotebookSession:
         self.screen = Screen(shell)
         self.trace: Trace | None = None
         self.resumed = ""
+        self.on_draw: Callable[[], None] = lambda: None
         self._card: Place | None = None
         # What the card shows, and since when.
         self._shown: tuple[SessionRecord, float] | None = None
@@ -97,6 +99,7 @@ class NotebookSession:
             record = self._watched.record
             self._shown = record, time.time()
             self._card.draw(card_of(self._watched, self._devices, record=record, listed=self._announced, live=True))
+        self.on_draw()
 
     def move(self, place: Place) -> None:
         """Draw the session's card in `place` from now on; where it was, it stays as it was last."""
@@ -110,6 +113,12 @@ class NotebookSession:
         self._cells += 1
         self._cell_ended = None
         self.resumed = ""
+        self.keep()
+
+    def keep(self) -> None:
+        """Keep a session that is about to be suspended because nothing is computed."""
+        if self._watched is not None and self._watched.record.suspends_at:
+            self._watched.keep()
 
     def end_cell(self) -> None:
         """Note that the cell has ended, and show the notices that were kept back while it ran."""

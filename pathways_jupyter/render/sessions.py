@@ -94,6 +94,8 @@ def card(
         advice = _SILENT.format(pid=record.pid)
     elif _is_useless(record):
         advice = "All arrays on TPUs are lost. New workers restore the slices."
+    elif record.suspends_at:
+        advice = f"Nothing is computed: suspends at {text.later(record.suspends_at, at)}, unless a cell runs before."
     has_map = devices and is_known and record.state.is_connected
     lines = [*map(timeline.event_line, news), *([line(advice)] if advice else [])]
     shown = [
@@ -132,7 +134,7 @@ def table(records: Sequence[SessionRecord], *, mine: str = "") -> View:
         rows.append(
             (
                 code(record.id),
-                toned(_tone(record), state_words(record)),
+                toned(_tone(record), state_words(record) + _suspends(record, now)),
                 text.duration(now - record.since),
                 tpu.format_instances(record.instances),
                 f"job {record.pathways_job}" if record.pathways_job else service,
@@ -143,6 +145,10 @@ def table(records: Sequence[SessionRecord], *, mine: str = "") -> View:
         )
     shown = parts.table(("session", "state", "for", "slices", "service", "notebook", "age", "pid"), rows)
     return listing(list(records), shown, none="No sessions on this machine.")
+
+
+def _suspends(record: SessionRecord, now: float) -> str:
+    return f", suspends in {text.duration(record.suspends_at - now)}" if record.suspends_at else ""
 
 
 def _is_useless(record: SessionRecord) -> bool:

@@ -195,6 +195,8 @@ def _row(record: SessionRecord, alive: bool, *, silent: bool) -> dict[str, Any]:
         "job": record.job,
         "pod": record.pod,
         "round_trip": record.round_trip,
+        "suspend_after": record.suspend_after,
+        "suspends_at": record.suspends_at,
         "saved": dataclasses.asdict(record.saved) if record.saved is not None else None,
         "created": record.created,
         "scope": dataclasses.asdict(scope.of_record(record)),

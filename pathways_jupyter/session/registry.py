@@ -73,6 +73,8 @@ class SessionRecord:
       tcp_port: The loopback port that JAX connects to instead of the socket; 0 for the socket.
       pathways_job: The PathwaysJob whose proxy it uses; empty for a session with a proxy of its own.
       saved: The arrays that were saved when it was suspended, until they are restored.
+      suspend_after: Seconds without use after which it is suspended: the user's, or the service's if less; 0 for never.
+      suspends_at: When it is suspended unless it is used before, in seconds since the epoch; 0 while that is not soon.
       supervisor: What is wrong with its supervisor, in a record that comes from asking it
         (:func:`~pathways_jupyter.session.client.present`); the state is then the last known one.
     """
@@ -111,6 +113,8 @@ class SessionRecord:
     pathways_job: str = ""
     connected_since: float = 0.0
     saved: SavedArrays | None = None
+    suspend_after: float = 0.0
+    suspends_at: float = 0.0
     supervisor: str = ""
 
     def __str__(self) -> str:
@@ -126,6 +130,7 @@ class SessionRecord:
             "data path": self.data_path if self.direct else "",
             "program": self.program,
             "saved": str(self.saved or ""),
+            "suspends": time.strftime("at %H:%M:%S", time.localtime(self.suspends_at)) if self.suspends_at else "",
         }
         since = time.strftime("%H:%M:%S", time.localtime(self.since or self.created))
         state = f"{self.supervisor}, was {self.state}" if self.supervisor else self.state

@@ -35,6 +35,7 @@ class Panel:
       act: Runs a button's command.
       is_connected: Whether this process has a session.
       cost: Returns the arrays that it has on the TPUs, in words; empty if there are none to lose.
+      suspends: Whether it is soon suspended because nothing is computed.
     """
 
     def __init__(
@@ -44,8 +45,10 @@ class Panel:
         act: Act,
         is_connected: Callable[[], bool],
         cost: Callable[[], str],
+        suspends: Callable[[], bool],
     ) -> None:
         self._place, self._draw, self._act, self._is_connected, self._cost = place, draw, act, is_connected, cost
+        self._suspends = suspends
         self.local = ipywidgets.Checkbox(value=True, description="embedded cluster on this machine", indent=False)
         kinds = sorted({f"{machine.version}:{topology}" for machine in MACHINES for topology in machine.topologies})
         self.type = ipywidgets.Combobox(value="tpuv6e:2x2", options=kinds, description="slice type")
@@ -54,15 +57,18 @@ class Panel:
         self.connect = ipywidgets.Button(description="Connect", button_style="primary", icon="plug")
         self.reconnect = ipywidgets.Button(description="Reconnect", icon="exchange")
         self.disconnect = ipywidgets.Button(description="Disconnect", icon="times")
+        self.keep = ipywidgets.Button(description="Keep", button_style="primary", icon="clock-o")
         self.line = ipywidgets.HTML()
         self.connect.on_click(lambda _: self._run("connect", self._values()))
         self.reconnect.on_click(lambda _: self._confirm(self.reconnect))
         self.disconnect.on_click(lambda _: self._confirm(self.disconnect))
+        # Not as the others: no command is run, and nothing is drawn before the supervisor's answer.
+        self.keep.on_click(lambda _: self._act("keep", {}))
         form = [self.local, self.type, self.count, self.service]
         for field in form:
             field.observe(lambda _: self._refresh(), names="value")
         self._form = ipywidgets.VBox(form)
-        buttons = ipywidgets.HBox([self.connect, self.reconnect, self.disconnect])
+        buttons = ipywidgets.HBox([self.connect, self.reconnect, self.disconnect, self.keep])
         self._controls = ipywidgets.VBox([self._form, buttons, self.line])
         self._refresh()
 
@@ -71,6 +77,10 @@ class Panel:
         # Programs that cannot show the widget show this text, which says why.
         still = drawn(None, remarks([_CLOSED]))
         display({**self._controls._repr_mimebundle_(), **still._repr_mimebundle_()}, raw=True)
+
+    def offer_keep(self) -> None:
+        """Show the button *Keep* if the session is soon suspended because nothing is computed; on any thread."""
+        self.keep.layout.display = "" if self._suspends() else "none"
 
     def _values(self) -> dict[str, Any]:
         tpu, service = f"{self.type.value}={self.count.value}", self.service.value.strip()
@@ -113,3 +123,4 @@ class Panel:
         flags = [f"--{name}" if value is True else f"--{name} {value}" for name, value in self._values().items()]
         line = " ".join(["%pathways connect", *flags])
         self.line.value = "" if connected else f"<code>{escape(line)}</code>"
+        self.offer_keep()

@@ -1,5 +1,8 @@
 """The panel: its buttons do in a real kernel what the magics do."""
 
+import json
+import time
+
 import pytest
 
 
@@ -49,6 +52,33 @@ def test_a_panel_says_what_line_does_the_same_and_what_went_wrong(panel):
     press(notebook, "connect")
     assert "tpuv9" in cell.outputs[0]["data"]["text/plain"]
     assert notebook.run("print(panel.connect.disabled)").text.strip() == "False"
+
+
+def test_keep_is_there_while_a_session_is_about_to_be_suspended_and_keeps_it(panel, machine):
+    notebook, _ = panel
+    assert notebook.run("%pathways connect --local --tpu tpuv6e:2x2=1 --suspend-after 40").status == "ok"
+    notebook.run("panel = %pathways panel\npanel")
+    hidden = "print(panel.keep.layout.display)"
+    assert notebook.run(hidden).text.strip() == "none"
+    # As a front end asks: without a cell, which would keep the session.
+    ident = notebook.run("print(panel.keep.comm.comm_id)").text.strip()
+    seen = len(notebook.seen)
+    notebook.wait_for("suspends at", since=seen)
+    (session,) = json.loads(machine.cli("sessions", "--json").stdout)
+    assert session["suspends_at"] > time.time() - 1
+    assert session["suspend_after"] == 40
+    assert "suspends in" in machine.cli("sessions").stdout
+    click = {"comm_id": ident, "data": {"method": "custom", "content": {"event": "click"}}}
+    notebook.client.shell_channel.send(notebook.client.session.msg("comm_msg", click))
+    notebook.wait_for("Used again, and not suspended.", since=seen)
+    (session,) = json.loads(machine.cli("sessions", "--json").stdout)
+    assert (session["state"], session["suspends_at"]) == ("connected", 0)
+    assert notebook.run(hidden).text.strip() == "none"
+    notebook.wait_for("suspends at", since=len(notebook.seen))
+    # A cell keeps it too, from its beginning on.
+    assert "keeps them" in notebook.run("%pathways events").text
+    (session,) = json.loads(machine.cli("sessions", "--json").stdout)
+    assert session["suspends_at"] == 0
 
 
 def test_saved_without_its_kernel_a_panel_is_still_a_card(panel):

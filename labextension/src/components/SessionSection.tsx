@@ -16,7 +16,8 @@ import {
   savedSentence,
   sentence,
   sessionTone,
-  stateWord
+  stateWord,
+  suspendsSentence
 } from '../models/words';
 import { ISession } from '../models/sessionrows';
 import { IActions } from './actions';
@@ -139,6 +140,14 @@ function Session({ session, staleSince, actions, trans }: ISessionProps): React.
           tone="fail"
           title={trans.__('The proxy is gone, and all arrays on its slices with it.')}
           hint={trans.__('“Reconnect” gets a new proxy.')}
+        />
+      )}
+      {session.alive && !stale && session.suspends_at > 0 && (
+        <Notice
+          tone="wait"
+          title={suspendsSentence(trans, session.suspends_at, now)}
+          hint={trans.__('Nothing is computed. Its arrays are saved then, and its slices freed; any cell keeps them.')}
+          action={{ label: trans.__('Keep'), primary: true, run: () => actions.keep(session) }}
         />
       )}
       {session.alive && session.saved && (

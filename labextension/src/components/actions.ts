@@ -12,6 +12,8 @@ export interface IActions {
   readonly reconnect: (session: ISession) => void;
   /** Get slices for a suspended session, and restore its arrays, in its kernel. */
   readonly resume: (session: ISession) => void;
+  /** Keep a session that is about to be suspended because nothing is computed. */
+  readonly keep: (session: ISession) => void;
   /** Trace the chips for some seconds, and show in a tab what they did. */
   readonly profile: (session: ISession) => void;
   /** Open the log of a pod in a tab. */

@@ -79,6 +79,11 @@ export class Api {
     return this._ask(`sessions/${encodeURIComponent(session)}/reconnect`, 'POST');
   }
 
+  /** Count a session as used now, so that it is not suspended soon. */
+  keep(session: string): Promise<unknown> {
+    return this._ask(`sessions/${encodeURIComponent(session)}/keep`, 'POST');
+  }
+
   /** Ask for the arrays that a session would lose with its proxy; null if that is not known. */
   async arrays(session: string): Promise<IArrays | null> {
     const found = await this._ask<{ arrays: IArrays | null }>(`sessions/${encodeURIComponent(session)}/arrays`);

@@ -1,5 +1,6 @@
 /**
- * Notices sessions that hold slices for a notebook in which no cell has run for long, and asks once whether to disconnect.
+ * Notices sessions that hold slices for a notebook in which no cell has run for long. It asks once whether to disconnect;
+ * of a session that suspends by itself it says when, shortly before.
  *
  * The Jupyter server knows when a kernel last had anything to do with a cell: it is idle, and sent its last output or
  * change of state at that time. Whether the TPUs compute is not known here: a thread of the kernel may use them without
@@ -26,7 +27,7 @@ export interface IKernels {
   refresh(): Promise<void>;
 }
 
-/** Asks the user; the answers are "Disconnect" and "Keep". */
+/** Asks the user; the answers are "Disconnect" and "Keep", which is the only one if it suspends by itself. */
 export interface IIdleAsker {
   /** Returns the id of the notification. */
   ask(text: string, session: ISession): string;
@@ -89,18 +90,24 @@ export class IdleGuard {
   private _due(now: number): readonly (readonly [ISession, number])[] {
     const due: [ISession, number][] = [];
     for (const session of this._model.linked && this.minutes > 0 ? this._model.sessions : []) {
-      const since = idleSince(session, this._kernels.running());
-      if (since !== null && now - since >= this.minutes * 60 && !this._asked.has(session.id)) {
+      const since = this._since(session);
+      const isDue = session.suspend_after > 0 || (since !== null && now - since >= this.minutes * 60);
+      if (since !== null && isDue && !this._asked.has(session.id)) {
         due.push([session, since]);
       }
     }
     return due;
   }
 
+  /** What a question is about, which another value settles: when the session suspends by itself, or since when it is idle. */
+  private _since(session: ISession): number | null {
+    return session.suspend_after > 0 ? session.suspends_at || null : idleSince(session, this._kernels.running());
+  }
+
   private _close(): void {
     for (const [id, { since, id: notification }] of this._asked) {
       const session = this._model.sessions.find(each => each.id === id);
-      if (!session || this.minutes <= 0 || idleSince(session, this._kernels.running()) !== since) {
+      if (!session || this.minutes <= 0 || this._since(session) !== since) {
         this._asked.delete(id);
         this._asker.dismiss(notification);
       }
@@ -108,12 +115,20 @@ export class IdleGuard {
   }
 
   private _text(session: ISession, since: number): string {
+    const name = baseName(session.notebook) || session.id;
+    if (session.suspend_after > 0) {
+      return this._trans.__(
+        '%1: nothing is computed. At %2 its arrays are saved and its slices freed.',
+        name,
+        clock(since)
+      );
+    }
     const slices = Object.values(session.instances).reduce((sum, count) => sum + count, 0);
     return this._trans._n(
       '%2: no cell has run since %3. It holds %1 slice.',
       '%2: no cell has run since %3. It holds %1 slices.',
       slices,
-      baseName(session.notebook) || session.id,
+      name,
       clock(since)
     );
   }

@@ -116,6 +116,10 @@ export interface ISession {
   /** Seconds to the cluster and back, as its supervisor has last measured it; 0 where that is not known now. */
   readonly round_trip: number;
   readonly saved: ISaved | null;
+  /** Seconds without use after which it is suspended; 0 for never. */
+  readonly suspend_after: number;
+  /** When it is suspended unless it is used before, in seconds since the epoch; 0 while that is not soon. */
+  readonly suspends_at: number;
   readonly created: number;
   readonly scope: IScope;
 }

@@ -28,6 +28,7 @@ const TONES: { readonly [kind: string]: Tone } = {
   'proxy-lost': 'fail',
   'supervisor-lost': 'fail',
   'arrays-lost': 'wait',
+  suspends: 'wait',
   warning: 'wait'
 };
 /** Tones of events of an elastic training run, by `data.what`. */

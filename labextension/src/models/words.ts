@@ -99,6 +99,12 @@ export function savedSentence(trans: ITrans, saved: ISaved): string {
   );
 }
 
+/** Say when a session is suspended, in whole minutes so that a screen reader is not interrupted all the time. */
+export function suspendsSentence(trans: ITrans, at: number, now: number): string {
+  const minutes = Math.floor((at - now) / 60);
+  return minutes > 0 ? trans.__('Suspends in %1 min.', minutes) : trans.__('Suspends in less than a minute.');
+}
+
 /**
  * Say what disconnecting or reconnecting a session costs, before it is done; empty if it costs nothing.
  *

@@ -9,7 +9,7 @@ import { baseName } from '../models/holdings';
 import { ISession } from '../models/sessionrows';
 import { costSentence, isRenewable, mayHaveArrays } from '../models/words';
 import { CommandIDs, DOMAIN, IPathways } from '../tokens';
-import { failure, withNotification } from './notify';
+import { failure, notifyFailure, withNotification } from './notify';
 
 export const commands: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:commands',
@@ -45,6 +45,15 @@ export const commands: JupyterFrontEndPlugin<void> = {
       execute: args => {
         const session = sessionOf(args);
         return session && reconnect(trans, app, session, api);
+      }
+    });
+    app.commands.addCommand(CommandIDs.keep, {
+      label: trans.__('Keep This Notebook Connected'),
+      describedBy,
+      isEnabled: args => !!sessionOf(args)?.suspends_at,
+      execute: async args => {
+        const session = sessionOf(args);
+        await (session && api.keep(session.id).catch(error => notifyFailure(trans, error, CommandIDs.keep)));
       }
     });
     app.commands.addCommand(CommandIDs.openProxyLog, {
@@ -107,6 +116,7 @@ const IN_PALETTE = [
   CommandIDs.disconnect,
   CommandIDs.reconnect,
   CommandIDs.resume,
+  CommandIDs.keep,
   CommandIDs.openProxyLog,
   CommandIDs.profile,
   CommandIDs.showPanel,

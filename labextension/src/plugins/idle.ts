@@ -1,4 +1,4 @@
-/** Asks whether to disconnect a session that holds slices while no cell has run for long. */
+/** Asks about sessions that hold slices while no cell has run for long: to disconnect them, or to keep them connected. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
@@ -7,6 +7,7 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { pageClock } from '../models/clock';
 import { IdleGuard } from '../models/idleguard';
 import { preferences } from '../models/preferences';
+import { ISession } from '../models/sessionrows';
 import { CommandIDs, DOMAIN, IPathways, SETTINGS } from '../tokens';
 
 export const idle: JupyterFrontEndPlugin<void> = {
@@ -23,6 +24,15 @@ export const idle: JupyterFrontEndPlugin<void> = {
   ) => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const { kernels } = app.serviceManager;
+    const disconnect = ({ id }: ISession) => ({
+      label: trans.__('Disconnect'),
+      callback: () => void app.commands.execute(CommandIDs.disconnect, { session: id, ask: true })
+    });
+    const keep = ({ id, suspend_after }: ISession) => ({
+      label: trans.__('Keep'),
+      // Without a limit of its own a session stays connected anyway.
+      callback: () => void (suspend_after > 0 && app.commands.execute(CommandIDs.keep, { session: id }))
+    });
     const guard = new IdleGuard(
       model,
       { running: () => kernels.running(), refresh: () => kernels.refreshRunning() },
@@ -30,13 +40,7 @@ export const idle: JupyterFrontEndPlugin<void> = {
         ask: (text, session) =>
           Notification.emit(text, 'warning', {
             autoClose: false,
-            actions: [
-              {
-                label: trans.__('Disconnect'),
-                callback: () => void app.commands.execute(CommandIDs.disconnect, { session: session.id, ask: true })
-              },
-              { label: trans.__('Keep'), callback: () => undefined }
-            ]
+            actions: session.suspend_after > 0 ? [keep(session)] : [disconnect(session), keep(session)]
           }),
         dismiss: id => Notification.dismiss(id)
       },

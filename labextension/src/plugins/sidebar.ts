@@ -52,6 +52,7 @@ export const sidebar: JupyterFrontEndPlugin<void> = {
       disconnect: session => run(CommandIDs.disconnect, { session: session.id }),
       reconnect: session => run(CommandIDs.reconnect, { session: session.id }),
       resume: session => run(CommandIDs.resume, { session: session.id }),
+      keep: session => run(CommandIDs.keep, { session: session.id }),
       profile: session => run(CommandIDs.profile, { session: session.id }),
       openLog: (pod, title) => run(CommandIDs.openLog, { pod, title }),
       showJob: job => run(CommandIDs.showJob, { job: job.name }),

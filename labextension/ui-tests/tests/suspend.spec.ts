@@ -1,4 +1,4 @@
-/** A notebook that is suspended, whose slices another one uses, and that is resumed from the sidebar. */
+/** A notebook that is suspended, whose slices another one uses, and that is resumed from the sidebar; or that is kept. */
 import {
   connect,
   disconnect,
@@ -70,5 +70,34 @@ test('a suspended notebook says what is saved, and is resumed by keyboard behind
   await expect(session).toHaveAttribute('data-state', 'connected');
   await expect(panel.getByRole('button', { name: 'Resume' })).toHaveCount(0);
   await expect(slice(panel, 1)).toHaveAttribute('data-owner', 'this');
+  await disconnect(page, panel);
+});
+
+test('a notebook that is about to be suspended says so, and is kept by keyboard', async ({ page }) => {
+  await newNotebook(page, 'idle.ipynb');
+  const panel = await openPanel(page);
+  const session = panel.locator('.pw-session');
+  await start(page, CONNECT.replace('=2', '=1 --suspend-after 60'));
+  await expect(session).toHaveAttribute('data-state', 'connected');
+  const soon = session.getByRole('status').filter({ hasText: 'Suspends in less than a minute.' });
+  const card = page.locator('.jp-NotebookPanel:visible .jp-OutputArea .pw-card').first();
+  const question = page.locator('.Toastify__toast', { hasText: 'idle.ipynb: nothing is computed. At ' });
+  await expect(soon).toContainText('any cell keeps them');
+  await expect(card).toContainText(/Nothing is computed: suspends at \d+:\d\d:\d\d, unless a cell runs before\./);
+  await expect(question.getByRole('button', { name: 'Keep' })).toBeVisible();
+  await expect(question.getByRole('button', { name: 'Disconnect' })).toHaveCount(0);
+  await expect.poll(() => faults(page, '#pathways-jupyter-panel')).toEqual([]);
+  const keep = session.getByRole('button', { name: 'Keep' });
+  await session.getByRole('button', { name: 'Logs' }).focus();
+  await page.keyboard.press('Tab');
+  await expect(keep).toBeFocused();
+  await page.keyboard.press('Enter');
+  for (const gone of [soon, keep, question]) {
+    await expect(gone).toHaveCount(0);
+  }
+  await expect(card).not.toContainText('suspends at');
+  await expect(session).toHaveAttribute('data-state', 'connected');
+  await start(page, 'print(f"{w.sum():.0f}")');
+  await expect(page.locator('.jp-NotebookPanel:visible .jp-OutputArea').last()).toHaveText('28');
   await disconnect(page, panel);
 });

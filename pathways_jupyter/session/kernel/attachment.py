@@ -96,7 +96,7 @@ class Attachment:
         assert self._record is not None, "not connected yet"
         link = self.link
         present: dict[str, Any] = {"state": link.state, "state_since": link.state_since, "slices": link.slices}
-        return replace(self._record, **present, **link.of_proxy)
+        return replace(self._record, **present, suspends_at=link.suspends_at, **link.of_proxy)
 
     def adopt(self, link: SupervisorLink, record: SessionRecord, variables: Variables | None) -> Switched:
         """Point JAX at the proxy of `record`.

@@ -111,6 +111,11 @@ class Session(AttachedSession):
         """
         self._attachment.asked |= {Method.IDLE: idle, Method.SUSPEND: suspend}
 
+    def keep(self) -> None:
+        """Count as used now, so that it is not suspended soon because nothing is computed; does not wait."""
+        link = self._attachment.link
+        link.forget(link.ask(Method.KEEP))
+
     def suspension(self, variables: MutableMapping[str, Any] | None = None) -> Suspension:
         """Return what :meth:`suspend` would save, and what it could not; changes nothing.
 

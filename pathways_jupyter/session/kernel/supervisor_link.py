@@ -51,6 +51,7 @@ class SupervisorLink:
       state: The session's state, as last reported.
       state_since: When that state began, in seconds since the epoch.
       slices: The slices that the session holds, as last reported.
+      suspends_at: The record's, as last reported.
       of_proxy: The record's :data:`~pathways_jupyter.session.protocol.OF_PROXY` as of the last connect.
       ended: Whether the connection has ended, so that no request can be answered.
 
@@ -85,6 +86,7 @@ class SupervisorLink:
         self.state = SessionState.STARTING
         self.state_since = time.time()
         self.slices: tuple[SessionSlice, ...] = ()
+        self.suspends_at = 0.0
         self.of_proxy: Mapping[str, Any] = {}
         self.ended = False
         self._is_read = False
@@ -262,6 +264,8 @@ class SupervisorLink:
                     self._dropped += _REMEMBERED // 10
                 if message.data.get("state", self.state) != self.state:
                     self.state, self.state_since = SessionState(message.data["state"]), message.at
+                    self.suspends_at = self.suspends_at if self.state.is_connected else 0.0
+                self.suspends_at = float(message.data.get("suspends_at", self.suspends_at))
                 self.slices = slices_after(self.slices, message)
                 if "generation" in message.data:
                     self.of_proxy = {name: message.data[name] for name in protocol.OF_PROXY if name in message.data}

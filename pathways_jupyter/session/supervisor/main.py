@@ -102,6 +102,7 @@ def _begin(session: str, request: Request, owner: ControlConnection) -> Supervis
         tunnel=str(tunnel_path),
         log=str(registry.log_path(session)),
         config=protocol.config_to_json(config),
+        suspend_after=config.suspend_after,
         kubeconfigs=os.environ.get("KUBECONFIG", ""),
         host=registry.this_host(),
     )

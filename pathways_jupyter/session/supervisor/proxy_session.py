@@ -127,7 +127,7 @@ class Proxy:
             if config.queue:
                 group.create_task(queues.check(self._client, namespace, config.queue, config.priority))
         service, picture = looked.result()
-        self._session_log.service_suspends_after = service.suspend_after
+        self._session_log.limit_idleness(service.suspend_after)
         self._own_pod, self._route = planned.result()
         if self._relay and not self._route.is_direct:
             # On a direct path only the cluster's own network could be interrupted.

@@ -118,7 +118,6 @@ class SessionLog:
       config: The settings that the user asked for.
       history: Past events, and the listeners for new ones.
       traffic: The bytes that the tunnels of its proxies have carried.
-      service_suspends_after: Seconds without use after which the service wants its sessions suspended; 0 for never.
     """
 
     def __init__(self, record: SessionRecord, config: ConnectConfig) -> None:
@@ -126,7 +125,6 @@ class SessionLog:
         self.config = config
         self.history = History()
         self.traffic = Traffic()
-        self.service_suspends_after = 0.0
         self._published = False
         self._slices_lost = self._slices_healed = self._interruptions = 0
         # Whether something was sent is looked at when the figures are written, a few times a minute.
@@ -181,7 +179,8 @@ class SessionLog:
         waited = before.waited + (entered - self._entered if before.state is SessionState.WAITING else 0.0)
         self._entered = entered
         # The record first: a client that reads it because of the event must find the new state.
-        self.update(state=state, state_since=now, waited=waited)
+        suspends_at = before.suspends_at if state.is_connected else 0.0
+        self.update(state=state, state_since=now, waited=waited, suspends_at=suspends_at)
         self._publish(Event(EventKind.STATE, message, now, {"state": state, **data}))
 
     @property
@@ -194,10 +193,18 @@ class SessionLog:
             self._sent, self._sent_at = self.traffic.sent, boot_seconds()
         return self._sent_at
 
-    @property
-    def suspend_after(self) -> float:
-        """Seconds without use after which it is suspended: the user's, or the service's if less; 0 for never."""
-        return min(filter(None, (self.config.suspend_after, self.service_suspends_after)), default=0.0)
+    def limit_idleness(self, service: float) -> None:
+        """Set after how many seconds without use it is suspended: as the user wants, or the `service` if that is less.
+
+        0 means never, for either.
+        """
+        self.update(suspend_after=min(filter(None, (self.config.suspend_after, service)), default=0.0))
+
+    def suspends(self, at: float, message: str) -> None:
+        """Report that it is suspended at the time `at` unless it is used; with 0, that this is no longer so."""
+        # The record first, as in enter().
+        self.update(suspends_at=at)
+        self.report(EventKind.SUSPENDS, message, suspends_at=at)
 
     def figures(self, *, relay: bool) -> SessionFigures:
         """Return the session's figures for those who operate the cluster; its proxy has a relay or not."""

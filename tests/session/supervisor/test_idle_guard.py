@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -33,7 +34,7 @@ class Kernel:
 @contextlib.asynccontextmanager
 async def guarded(kernel: Kernel, *, user: float = 0.0, service: float = 0.0) -> AsyncIterator[SessionLog]:
     log = SessionLog(new_record(state=SessionState.CONNECTED), ConnectConfig(suspend_after=user))
-    log.service_suspends_after = service
+    log.limit_idleness(service)
     task = asyncio.create_task(IdleGuard(log, kernel.ask).run())
     try:
         async with asyncio.timeout(DEADLINE):
@@ -64,6 +65,32 @@ async def test_it_says_so_before_and_asks_once():
         assert len(notices(log)) == 2
 
 
+async def test_keeping_it_begins_anew_and_all_who_follow_it_see_until_when():
+    kernel, log = Kernel(idle=100.0), SessionLog(new_record(state=SessionState.CONNECTED), ConnectConfig())
+    log.update(suspend_after=1.0)
+    guard = IdleGuard(log, kernel.ask)
+    task = asyncio.create_task(guard.run())
+    async with asyncio.timeout(DEADLINE):
+        for _ in range(2):
+            while not log.record.suspends_at:
+                assert await kernel.asked.get() is Method.IDLE
+            assert log.record.suspends_at > time.time()
+            guard.keep()
+            assert log.record.suspends_at == 0.0
+    task.cancel()
+    seen = [event.data["suspends_at"] for event in log.history._events]
+    assert [bool(at) for at in seen] == [True, False, True, False]
+
+
+async def test_a_session_that_is_lost_is_not_about_to_be_suspended():
+    log = SessionLog(new_record(state=SessionState.CONNECTED), ConnectConfig())
+    log.suspends(time.time() + 60, "soon")
+    log.enter(SessionState.DEGRADED, "a slice is down")
+    assert log.record.suspends_at
+    log.enter(SessionState.LOST, "gone")
+    assert log.record.suspends_at == 0.0
+
+
 @pytest.mark.parametrize("idle", [None, 0.0])
 async def test_a_kernel_that_is_busy_or_silent_keeps_its_session(idle):
     kernel = Kernel(idle)
@@ -76,9 +103,9 @@ async def test_a_kernel_that_is_busy_or_silent_keeps_its_session(idle):
 @pytest.mark.parametrize(("user", "service", "limit"), [(0.0, 0.0, 0.0), (60.0, 0.0, 60.0), (0.0, 90.0, 90.0)])
 async def test_users_may_choose_less_than_the_service_and_not_more(user, service, limit):
     log = SessionLog(new_record(), ConnectConfig(suspend_after=user))
-    log.service_suspends_after = service
-    assert log.suspend_after == limit
-    log.service_suspends_after = 30.0
-    assert log.suspend_after == 30.0
-    log.service_suspends_after = 7200.0
-    assert log.suspend_after == (user or 7200.0)
+    log.limit_idleness(service)
+    assert log.record.suspend_after == limit
+    log.limit_idleness(30.0)
+    assert log.record.suspend_after == 30.0
+    log.limit_idleness(7200.0)
+    assert log.record.suspend_after == (user or 7200.0)
