@@ -23,8 +23,8 @@ DELAY_SECONDS = 0.25
 
 
 @pytest.fixture
-def link(cluster):
-    with Link(cluster) as made:
+def link(request, cluster):
+    with Link(cluster, up=getattr(request, "param", None)) as made:
         yield made
 
 
@@ -157,6 +157,27 @@ def test_a_session_and_the_doctor_show_the_round_trip(cluster, machine, tmp_path
         )
         assert found is not None, reached
         assert int(found[1]) >= 1000 * link.round_trip
+
+
+_UPLOAD = r"last upload (\d+(?:\.\d+)?) Mbit/s at \d\d:\d\d:\d\d"
+
+
+@pytest.mark.parametrize("link", [20 * 125_000], indirect=True, ids=["20 Mbit/s"])
+@pytest.mark.parametrize("connected", ["--relay", "--no-relay"], indirect=True)
+def test_status_and_the_doctor_show_the_rate_of_the_last_upload(connected, link, machine, tmp_path):
+    kubeconfig = link.write(tmp_path / "kubeconfig")
+    before = connected.run("%pathways status").text + machine.cli("doctor", KUBECONFIG=str(kubeconfig)).stdout
+    assert "last upload" not in before, "nothing was sent yet"
+    # Short messages while nothing else is sent do not belong to a transfer.
+    small = "for number in range(20): float(jax.device_put(np.float32(number)))"
+    cell = connected.run(f"{small}\njax.device_put(np.ones(3 << 20, np.float32)).block_until_ready()")
+    assert cell.status == "ok", cell.shown
+    shown = connected.run("%pathways status").text
+    doctor = machine.cli("doctor", KUBECONFIG=str(kubeconfig)).stdout
+    for text in (shown, doctor):
+        found = re.search(_UPLOAD, text)
+        assert found is not None, text
+        assert float(found[1]) == pytest.approx(20, rel=0.15)
 
 
 @pytest.mark.soak

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Mapping
@@ -10,8 +11,9 @@ from platform import python_version
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Shell, Values
-from pathways_jupyter.base import tasks
+from pathways_jupyter.base import distance, tasks
 from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.sentences import advice, worded
 from pathways_jupyter.render import doctor as picture
 from pathways_jupyter.render.view import View
@@ -20,7 +22,7 @@ from pathways_jupyter.service import doctor as checking
 from pathways_jupyter.service.checks import Finding, Level
 from pathways_jupyter.service.images import Versions
 from pathways_jupyter.service.lab.lifecycle import LAB_NEEDS
-from pathways_jupyter.session import clusters, orphan_files, sweep
+from pathways_jupyter.session import client, clusters, orphan_files, registry, sweep
 
 
 def examine(
@@ -48,7 +50,9 @@ def examine(
         *(checking.PLATFORM_NEEDS if platform else ()),
         *(checking.FAULT_NEEDS if faults else ()),
     )
-    findings = tasks.run(checking.examine(config, versions=versions, leftovers=left, further=further))
+    findings = tasks.run(
+        checking.examine(config, versions=versions, leftovers=left, further=further, uploads=tasks.run(_uploads()))
+    )
     unreachable = any(each.level is Level.FAIL and each.name in {"cluster", "reachable"} for each in findings)
     if unreachable and embedded is not None and tasks.run(embedded.is_ending()):
         return tuple(
@@ -62,6 +66,18 @@ def examine(
         else each
         for each in findings
     )
+
+
+async def _uploads() -> dict[str, str]:
+    """Return how fast the sessions of this machine sent data lately, by the URL of their API server."""
+    found = {}
+    running = [each for each in registry.sessions() if each.is_here and each.state.is_connected]
+    for record in sorted(await client.present(running), key=lambda each: each.upload_measured):
+        if words := distance.last_upload(record.upload_rate, record.upload_measured):
+            # The kubeconfig may be gone by now.
+            with contextlib.suppress(PathwaysError):
+                found[(await clusters.resolve(record)).server] = words
+    return found
 
 
 def doctor(shell: Shell, values: Values) -> View:

@@ -19,6 +19,7 @@ from pathways_jupyter.base.errors import ApiError, ClusterError
 from pathways_jupyter.kube import answers, problems
 from pathways_jupyter.kube.clock import RoundTrip, ServerClock, boot_seconds
 from pathways_jupyter.kube.retries import Retries
+from pathways_jupyter.kube.upload_rate import UploadRate
 from pathways_jupyter.kube.websocket import WebSocket
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Client:
         self.last_received = boot_seconds()
         """Time of the last byte from the server, in :func:`boot_seconds`; at first when this was made."""
         self.round_trip = RoundTrip()
+        self.upload_rate = UploadRate()
         self.answered: Counter[tuple[str, int]] = Counter()
         """Number of requests by method and status of the answer."""
 
@@ -232,7 +234,7 @@ class Client:
                 )
             # Until the socket has ended: close() of this client waits for it.
             self._in_use += 1
-            return WebSocket(opened, self._done, self.round_trip)
+            return WebSocket(opened, self._done, self.round_trip, self.upload_rate)
 
         with self._using():
             return await self._retries.run(attempt, self._reached, again=True, patience=patience)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pathways_jupyter.base.errors import ConnectionLost
 from pathways_jupyter.kube.clock import RoundTrip, boot_seconds
 from pathways_jupyter.kube.problems import lost
+from pathways_jupyter.kube.upload_rate import LARGE_BYTES, Transfer, UploadRate
 
 if TYPE_CHECKING:
     from pathways_jupyter.kube.library import Sent, Socket
@@ -43,12 +44,20 @@ class WebSocket:
       socket: The open connection.
       ended: Called once, when the connection has ended.
       round_trip: Where to count how long pings take.
+      upload_rate: Where to keep the rate of long transfers.
     """
 
-    def __init__(self, socket: Socket, ended: Callable[[], None], round_trip: RoundTrip | None = None) -> None:
+    def __init__(
+        self,
+        socket: Socket,
+        ended: Callable[[], None],
+        round_trip: RoundTrip | None = None,
+        upload_rate: UploadRate | None = None,
+    ) -> None:
         self._socket = socket
         self._ended = ended
         self._round_trip = round_trip or RoundTrip()
+        self._transfer = Transfer(socket, upload_rate or UploadRate())
         self._pinged = 0.0
         self._loop = asyncio.get_running_loop()
         self._closing: asyncio.Task[None] | None = None
@@ -71,6 +80,8 @@ class WebSocket:
         Raises:
           ConnectionLost: The connection has ended.
         """
+        if len(parts[-1]) >= LARGE_BYTES:
+            self._transfer.before_message()
         try:
             await self._socket.send_parts(*parts)
         except (OSError, RuntimeError) as error:

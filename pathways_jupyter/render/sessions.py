@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from pathways_jupyter.base import distance, tpu
+from pathways_jupyter.base import tpu
 from pathways_jupyter.base.events import Event, EventKind, SessionSlice, SessionState
 from pathways_jupyter.render import events as timeline
 from pathways_jupyter.render import parts, slicemap, text
@@ -87,7 +87,7 @@ def card(
         ("namespace", record.namespace),
         # The resumed session's first card is drawn before its record has no save any more.
         ("saved", "" if record.saved is None or record.state.is_connected else str(record.saved)),
-        ("distance", distance.to_cluster(record.round_trip) if record.state.is_connected else ""),
+        ("distance", record.distance if record.state.is_connected else ""),
     ]
     advice = (_JOB_ADVICE if job else _ADVICE).get(record.state, "")
     if record.supervisor == registry.SILENT:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pathways_jupyter.base import distance
@@ -83,6 +83,7 @@ async def examine(
     versions: Versions | None = None,
     leftovers: Sequence[str] = (),
     further: Sequence[Need] = (),
+    uploads: Mapping[str, str] | None = None,
 ) -> tuple[Finding, ...]:
     """Run every check that can be run.
 
@@ -91,6 +92,7 @@ async def examine(
       versions: Python and JAX of the kernel that would connect.
       leftovers: What dead sessions left on this machine, each in a few words.
       further: Permissions to check besides :data:`NEEDS`.
+      uploads: How fast sessions of this machine sent data lately, in words, by the API server's URL.
     """
     found: list[Finding] = []
     here = [_left(leftovers)] if leftovers else []
@@ -106,7 +108,10 @@ async def examine(
         # All at once, as each round trip to a distant cluster is felt.
         (reached, accepted, served, left), needed, listed = await asyncio.gather(
             asyncio.gather(
-                _reach(client), _credentials(client), jobsets(client), _leftovers(client, namespace, leftovers)
+                _reach(client, (uploads or {}).get(cluster.server, "")),
+                _credentials(client),
+                jobsets(client),
+                _leftovers(client, namespace, leftovers),
             ),
             asyncio.gather(*(permission(client, namespace, need) for need in needs)),
             asyncio.gather(
@@ -145,7 +150,7 @@ async def _nothing() -> list[Finding]:
     return []
 
 
-async def _reach(client: Client) -> Finding:
+async def _reach(client: Client, upload: str) -> Finding:
     try:
         version = await client.get("/version")
     except ApiError as error:
@@ -157,8 +162,10 @@ async def _reach(client: Client) -> Finding:
     sent = boot_seconds()
     with contextlib.suppress(PathwaysError):
         await client.request("GET", "/version")
-    far = distance.outlook(boot_seconds() - sent)
-    return Finding("reachable", Level.OK, f"Kubernetes {version.get('gitVersion', 'of unknown version')}, {far}")
+    # The rate is not probed: what could be sent in a moment would show how slowly TCP begins.
+    kubernetes = f"Kubernetes {version.get('gitVersion', 'of unknown version')}"
+    about = filter(None, (kubernetes, upload, distance.outlook(boot_seconds() - sent)))
+    return Finding("reachable", Level.OK, ", ".join(about))
 
 
 async def _credentials(client: Client) -> Finding:

@@ -70,6 +70,9 @@ class SessionRecord:
       received: Bytes from them; both are 0 without a tunnel.
       round_trip: Seconds to the API server and back, as last measured; 0 where that is not known now. Only the
         supervisor's answer has it.
+      upload_rate: Bytes a second that the last long transfer to the proxy reached; 0 where there was none. Only the
+        supervisor's answer has it.
+      upload_measured: When, in seconds since the epoch.
       tcp_port: The loopback port that JAX connects to instead of the socket; 0 for the socket.
       pathways_job: The PathwaysJob whose proxy it uses; empty for a session with a proxy of its own.
       saved: The arrays that were saved when it was suspended, until they are restored.
@@ -109,6 +112,8 @@ class SessionRecord:
     sent: int = 0
     received: int = 0
     round_trip: float = 0.0
+    upload_rate: float = 0.0
+    upload_measured: float = 0.0
     tcp_port: int = 0
     pathways_job: str = ""
     connected_since: float = 0.0
@@ -125,7 +130,7 @@ class SessionRecord:
             "proxy": self.pod or self.job,
             "cluster": self.context,
             "namespace": self.namespace,
-            "distance": distance.to_cluster(self.round_trip),
+            "distance": self.distance,
             "notebook": self.notebook,
             "data path": self.data_path if self.direct else "",
             "program": self.program,
@@ -162,6 +167,12 @@ class SessionRecord:
         process = f"kernel {self.kernel_id[:8]}" if self.kernel_id else f"process {self.kernel_pid}"
         owner = PurePath(self.notebook).name or self.program or process
         return owner if self.is_here else f"{owner} on {self.host}"
+
+    @property
+    def distance(self) -> str:
+        """Round trip to the cluster, and the rate of the last upload; empty where neither is known."""
+        upload = distance.last_upload(self.upload_rate, self.upload_measured)
+        return ", ".join(filter(None, (distance.to_cluster(self.round_trip), upload)))
 
     @property
     def target(self) -> str:

@@ -142,10 +142,15 @@ class ProxyCycle:
     def present(self) -> SessionRecord:
         """Return the record as it is now: without the proxy if that is lost, though the reason is still looked for."""
         traffic = self._session_log.traffic
-        round_trip = 0.0
+        record = replace(self._record, sent=traffic.sent, received=traffic.received)
         if self._client is not None and self._record.state is not SessionState.INTERRUPTED:
-            round_trip = self._client.round_trip.seconds
-        record = replace(self._record, sent=traffic.sent, received=traffic.received, round_trip=round_trip)
+            rate = self._client.upload_rate
+            record = replace(
+                record,
+                round_trip=self._client.round_trip.seconds,
+                upload_rate=rate.bytes_per_second,
+                upload_measured=rate.measured,
+            )
         if record.state.is_connected and self._proxy is not None and self._proxy.is_lost:
             return replace(record, state=SessionState.LOST, state_since=time.time(), slices=())
         return record
