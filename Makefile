@@ -12,7 +12,7 @@ NODE_MODULES := labextension/node_modules/.installed labextension/ui-tests/node_
 # In a container one is often root, which Jupyter serves only with --allow-root.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-# Where this is set, each of the thousands of processes that the tests start would compile the package once more.
+# Where this is set, each process that the benchmarks and the notebooks start would compile the package once more.
 unexport PYTHONDONTWRITEBYTECODE
 
 # The JAX to install, such as 0.10.2; `oldest`: the oldest that the package allows; if empty, the newest.
@@ -27,7 +27,7 @@ WORKERS ?= 5
 
 # pytest-timeout raises an error in Python code, which does not reach a test that waits in native code: after this many
 # seconds its process ends, and prints all stacks.
-RUN_TESTS := $(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -o faulthandler_timeout=420 -o faulthandler_exit_on_timeout=true
+RUN_TESTS := $(BIN)/pytest -q -n $(WORKERS) --dist loadfile -o faulthandler_timeout=420 -o faulthandler_exit_on_timeout=true
 
 # Tests of what touches JAX's internals, for `make subset` with another Python and its JAX.
 JAX_TESTS := tests/session/kernel tests/colocated/test_cell_run.py tests/colocated/test_jax_api.py \

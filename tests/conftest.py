@@ -20,54 +20,15 @@ from waits import wait_until
 
 INSTANCES = "tpuv6e:2x2=2"
 
-# The files that take longest, as measured. One that is missing here costs time only where it happens to come last.
-LONGEST_FIRST = (
-    "session/kernel/test_session.py",
-    "accept/test_accept.py",
-    "session/test_leaks.py",
-    "colocated/test_losses.py",
-    "session/program/test_program_session.py",
-    "test_permissions.py",
-    "test_cli.py",
-    "local/pathways/ifrt/test_jax.py",
-    "magics/test_notebook.py",
-    "server/test_routes.py",
-    "local/test_cluster.py",
-    "test_lab.py",
-    "magics/test_function.py",
-    "magics/test_session_states.py",
-    "test_notebooks.py",
-    "test_jobs.py",
-    "test_elastic_notebook.py",
-    "test_peer_example.py",
-    "test_services.py",
-    "server/test_updates.py",
-    "session/kernel/test_silenced_logs.py",
-    "widgets/test_pictures.py",
-    "elastic/test_loop.py",
-    "session/kernel/test_initialize.py",
-    "multihost/test_run.py",
-    "elastic/test_manager.py",
-    "local/pathways/test_programs.py",
-    "session/supervisor/test_cluster_ends.py",
-    "magics/test_colocated.py",
-    "multihost/test_cloud.py",
-    "session/kernel/test_jax_switch.py",
-    "session/kernel/test_lost_arrays.py",
-    "session/supervisor/test_full_disk.py",
-    "session/supervisor/test_lease_keeper.py",
-    "session/test_google_tokens.py",
-    "test_connect.py",
-    "test_in_cluster.py",
-    "test_interruptions.py",
-    "test_job_connect.py",
-)
-TESTS = Path(__file__).parent
 REAPER = pytest.StashKey[subprocess.Popen]()
 """The program that ends what this run leaves; it waits as long as this process lives."""
 
 # A shell starts what runs in the background deaf to Interrupt, and every process that is started there inherits it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Else every worker rewrites the assertions of all tests, and every process that a test starts compiles the package.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 def pytest_configure(config: pytest.Config):
@@ -99,13 +60,6 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function):
         if "PYTEST_XDIST_WORKER" not in os.environ:
             raise
         raise AssertionError("An Interrupt got out of the test.") from error
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]):
-    """Begin with the longest files, so that at the end of a run no process is alone with one of them."""
-    places = {TESTS / name: place for place, name in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 @dataclass(frozen=True)
