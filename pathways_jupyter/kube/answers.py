@@ -54,17 +54,17 @@ def loads(answer: bytes) -> Any:
 
 def _cut(answer: bytes) -> bytes:
     """Return JSON with null in place of what is nested more than :data:`DEEPEST` levels deep."""
-    kept, depth, copied = bytearray(), 0, 0
+    result, depth, copied = bytearray(), 0, 0
     for token in _TOKEN.finditer(answer):
         if token[0] in b"{[":
             depth += 1
             if depth == DEEPEST + 1:
-                kept += answer[copied : token.start()] + b"null"
+                result += answer[copied : token.start()] + b"null"
         elif token[0] in b"}]":
             if depth == DEEPEST + 1:
                 copied = token.end()
             depth -= 1
-    return bytes(kept) + answer[copied:]
+    return bytes(result) + answer[copied:]
 
 
 def _loads(answer: bytes) -> Any:

@@ -159,8 +159,8 @@ def _credentials(context: kubeconfigs.Context, secure: ssl.SSLContext) -> Creden
     user = context.user
     certificate, key = _material(user, "client-certificate"), _material(user, "client-key")
     if bool(certificate) != bool(key):
-        given, missing = ("certificate", "key") if certificate else ("key", "certificate")
-        raise user.wrong(f"client-{missing}", f"is missing, and there is a client-{given}")
+        present, missing = ("certificate", "key") if certificate else ("key", "certificate")
+        raise user.wrong(f"client-{missing}", f"is missing, and there is a client-{present}")
     if certificate:
         try:
             load_certificate(secure, certificate, key)

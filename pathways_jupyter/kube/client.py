@@ -223,9 +223,9 @@ class Client:
                 async with asyncio.timeout(ANSWER_SECONDS):
                     opened = await api.connect(request, protocols)
             except library.Refused as refusal:
-                self._retries.known = True
+                self._retries.has_answered = True
                 raise self._refused(refusal, refusal.body, problems.UPGRADE, path, query) from None
-            self._retries.known = True
+            self._retries.has_answered = True
             if opened.protocol not in protocols:
                 await opened.close()
                 raise ClusterError(
@@ -267,7 +267,7 @@ class Client:
     async def _send(self, api: Api, request: tuple[Any, ...]) -> ClientResponse:
         sent = boot_seconds()
         response = await api.send(request)
-        self._retries.known, self.last_received = True, boot_seconds()
+        self._retries.has_answered, self.last_received = True, boot_seconds()
         self.answered[response.method, response.status] += 1
         self._clock.correct(response.headers.get("Date", ""), sent)
         self.round_trip.add(sent)
@@ -311,9 +311,9 @@ class Client:
         except ValueError:
             # A proxy or load balancer before the API server answered; its text is better than none.
             answer = {"message": " ".join(body[:300].decode(errors="replace").split())}
-        known = answer if isinstance(answer, dict) else {}
+        status = answer if isinstance(answer, dict) else {}
         error = problems.refused(
-            answered.status, known, method=method, path=path, query=query, hint=self.cluster.credentials.hint
+            answered.status, status, method=method, path=path, query=query, hint=self.cluster.credentials.hint
         )
         # API servers send seconds. A date, which a proxy in between may send, is not worth a second clock.
         after = answered.headers.get("Retry-After", "")

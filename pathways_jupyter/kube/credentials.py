@@ -209,8 +209,8 @@ class ExecPlugin(Renewable):
         environment = {str(each["name"]): str(each["value"]) for each in self._config.get("env") or ()}
         spec: dict[str, Any] = {"interactive": False}
         if self._config.get("provideClusterInfo"):
-            known = ("server", "certificate-authority-data", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
-            spec["cluster"] = {key: self._cluster[key] for key in known if key in self._cluster}
+            keys = ("server", "certificate-authority-data", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
+            spec["cluster"] = {key: self._cluster[key] for key in keys if key in self._cluster}
         request = json.dumps({"apiVersion": self._version, "kind": "ExecCredential", "spec": spec})
         try:
             return await asyncio.get_running_loop().subprocess_exec(
@@ -225,10 +225,10 @@ class ExecPlugin(Renewable):
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            given = " ".join(str(self._config.get("installHint") or "").split())
+            install_hint = " ".join(str(self._config.get("installHint") or "").split())
             raise ClusterError(
                 f"The credential plugin {command} cannot be run: {getattr(error, 'strerror', '') or error}.",
-                hint=given
+                hint=install_hint
                 or advice("Install it, or give {cluster}, {project} and {region}, which need no plugin on GKE."),
             ) from error
 

@@ -44,8 +44,8 @@ async def logs(
       ClusterError: The server could not be reached.
     """
     query = {"follow": "true", "timestamps": "true"} if follow else {}
-    given = {"container": container, "tailLines": tail, "sinceSeconds": since_seconds}
-    query |= {key: str(value) for key, value in given.items() if value not in {None, ""}}
+    options = {"container": container, "tailLines": tail, "sinceSeconds": since_seconds}
+    query |= {key: str(value) for key, value in options.items() if value not in {None, ""}}
     path = PODS.item(namespace, name, "log")
     if not follow:
         async with client.stream(path, query=query) as chunks:
@@ -97,8 +97,8 @@ async def _running(client: Client, namespace: str, name: str, container: str) ->
 def _run(pod: Object, container: str) -> str:
     if pod["metadata"].get("deletionTimestamp"):
         return ""
-    known = pod.get("status") or {}
-    every = (*(known.get("containerStatuses") or ()), *(known.get("initContainerStatuses") or ()))
+    pod_status = pod.get("status") or {}
+    every = (*(pod_status.get("containerStatuses") or ()), *(pod_status.get("initContainerStatuses") or ()))
     status: Object = next((each for each in every if not container or each.get("name") == container), {})
     if "running" not in (status.get("state") or {}):
         return ""

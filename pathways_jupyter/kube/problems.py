@@ -131,8 +131,8 @@ def unreachable(error: BaseException, server: str) -> Unreachable:
     """Return the error for a connection that could not be made."""
     if isinstance(error, ssl.SSLCertVerificationError):
         reason = (error.verify_message or str(error)).rstrip(".")
-        if known := _CERTIFICATES.get(error.verify_code):
-            return Unreachable(known[0].format(server=server, reason=reason), hint=known[1])
+        if certificate := _CERTIFICATES.get(error.verify_code):
+            return Unreachable(certificate[0].format(server=server, reason=reason), hint=certificate[1])
         return Unreachable(
             say("The certificate of {server} does not match the kubeconfig: {reason}.", server=server, reason=reason),
             hint=say("Fetch the credentials of the cluster again: it may have been recreated."),

@@ -34,7 +34,7 @@ class Retries:
     """Retries of one client's requests.
 
     Attributes:
-      known: Whether the server has ever answered, so that it is worth waiting for.
+      has_answered: Whether the server has ever answered, so that it is worth waiting for.
       patience: Seconds for which a request is retried while the server cannot be reached, once it has answered at all.
 
     Args:
@@ -42,7 +42,7 @@ class Retries:
     """
 
     def __init__(self, patience: float, unknown: float) -> None:
-        self.known = False
+        self.has_answered = False
         self.patience = patience
         self._unknown = unknown
 
@@ -72,19 +72,19 @@ class Retries:
                 return await attempt()
             except TimeoutError as error:
                 # The server may be working on it, so only what may be repeated is sent again.
-                if not again or not self.known or backoff.is_over:
+                if not again or not self.has_answered or backoff.is_over:
                     raise problems.unreachable(error, cluster().server) from error
             except Unreachable as error:
                 # Nothing was sent, so even a POST is safe to retry; but only if this server has ever answered, or what
                 # is wrong may be over in a moment, as in a VPN that reconnects.
                 may_come = error.may_pass and time.monotonic() < may_come_until
-                if backoff.is_over or not (self.known or may_come):
+                if backoff.is_over or not (self.has_answered or may_come):
                     raise
             except ConnectionLost:
                 # The likely cause is a pooled connection that the server closed just now. A server that has never
                 # answered gets one more attempt in any case.
                 may_come = not tried or time.monotonic() < may_come_until
-                if not again or backoff.is_over or not (self.known or may_come):
+                if not again or backoff.is_over or not (self.has_answered or may_come):
                     raise
             except ApiError as error:
                 # A token may have been revoked before its expiry. Renew it once; a second 401 is final.

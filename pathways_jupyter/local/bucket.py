@@ -113,8 +113,8 @@ def main(argv: Sequence[str]) -> int:
     objects.download = partial(bucket_requests.download, objects.download)
     from gcp_storage_emulator import server
 
-    known = [each for each in server.HANDLERS if prefix in each[0]]
-    server.HANDLERS = bucket_requests.routes(settings.API_ENDPOINT, known)
+    handlers = [each for each in server.HANDLERS if prefix in each[0]]
+    server.HANDLERS = bucket_requests.routes(settings.API_ENDPOINT, handlers)
 
     class Handler(server.RequestHandler):  # type: ignore[misc]
         timeout = _STALLED_SECONDS

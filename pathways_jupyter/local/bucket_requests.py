@@ -79,7 +79,7 @@ def check_name(name: str) -> None:
         )
 
 
-def routes(prefix: str, known: list[tuple[str, Mapping[str, Serve]]]) -> list[tuple[str, dict[str, Serve]]]:
+def routes(prefix: str, handlers: list[tuple[str, Mapping[str, Serve]]]) -> list[tuple[str, dict[str, Serve]]]:
     """Return the emulator's routes with what is served here instead, and everything checked."""
     bucket = f"^{prefix}/b/(?P<bucket_name>[^/]+)/o"
     move = f"{bucket}/(?P<object_id>.+)/moveTo/o/(?P<dest_object_id>.+)$"
@@ -89,7 +89,7 @@ def routes(prefix: str, known: list[tuple[str, Mapping[str, Serve]]]) -> list[tu
     ]
     return [
         (path, {method: partial(_checked, serve.get(method, _not_served)) for method in _METHODS})
-        for path, serve in (*own, *known, (".*", {}))
+        for path, serve in (*own, *handlers, (".*", {}))
     ]
 
 

@@ -278,8 +278,8 @@ def _grown(
             takes = f"{record.settings.worker_start_seconds:g} s"
             raise LocalClusterError(f"{running}, and its workers take {takes} to start.", hint=hint)
         if settings.bucket not in ("", record.settings.bucket):
-            kept = record.settings.bucket or "its own directory"
-            raise LocalClusterError(f"{running}, with its bucket in {kept}.", hint=hint)
+            location = record.settings.bucket or "its own directory"
+            raise LocalClusterError(f"{running}, with its bucket in {location}.", hint=hint)
         spare = {kind: count for kind, count in settings.spare.items() if count > cluster.spare.get(kind, 0)}
         short = cluster.lacks(needed)
         # Of those on spare nodes it is not known who holds them.

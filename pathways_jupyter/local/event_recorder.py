@@ -21,7 +21,7 @@ class Recorder:
     def __init__(self, store: Store) -> None:
         self._store = store
         # By object, reason and message, the one that happened last at the end.
-        self._known: OrderedDict[tuple[str, str, str], tuple[str, str]] = OrderedDict(
+        self._written: OrderedDict[tuple[str, str, str], tuple[str, str]] = OrderedDict(
             (
                 (each["involvedObject"]["uid"], each["reason"], each["message"]),
                 (each["metadata"]["namespace"], each["metadata"]["name"]),
@@ -42,9 +42,9 @@ class Recorder:
             event["lastTimestamp"] = time
 
         with contextlib.suppress(ApiError):
-            if (known := self._known.get(key)) is not None:
-                self._known.move_to_end(key)
-                self._store.edit(EVENTS, *known, repeat)
+            if (written := self._written.get(key)) is not None:
+                self._written.move_to_end(key)
+                self._store.edit(EVENTS, *written, repeat)
                 return
             name = f"{metadata['name']}.{secrets.token_hex(8)}"
             self._store.create(
@@ -70,8 +70,8 @@ class Recorder:
                     "count": 1,
                 },
             )
-            self._known[key] = (namespace, name)
-        while len(self._known) > KEPT:
-            _, (namespace, name) = self._known.popitem(last=False)
+            self._written[key] = (namespace, name)
+        while len(self._written) > KEPT:
+            _, (namespace, name) = self._written.popitem(last=False)
             with contextlib.suppress(ApiError):
                 self._store.delete(EVENTS, namespace, name)

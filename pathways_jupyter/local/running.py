@@ -146,9 +146,9 @@ class RunningCluster:
                 return False
             for service, kind in self.settings.services.items():
                 proxies = self._proxies(service)
-                kept = before.get(kind, 0)
-                if kept < after[kind] and (
-                    sum(slices for slices, _ in proxies) > kept
+                left = before.get(kind, 0)
+                if left < after[kind] and (
+                    sum(slices for slices, _ in proxies) > left
                     # Not known any more after another growth was undone: then any proxy may have waited.
                     or any(created >= self._changed.get(service, 0.0) for _, created in proxies)
                 ):

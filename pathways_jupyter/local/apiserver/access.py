@@ -110,8 +110,8 @@ class Users:
             "groups": list(groups),
             "extra": {key: list(values) for key, values in (extra or {}).items()},
         }
-        for token, known in self._tokens.items():
-            if known == record:
+        for token, existing in self._tokens.items():
+            if existing == record:
                 return token
         token = secrets.token_urlsafe(32)
         self._tokens[token] = record

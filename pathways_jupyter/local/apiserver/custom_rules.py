@@ -43,15 +43,15 @@ def unknown_rules(schema: Any) -> Iterator[str]:
     """Yield the rules of a schema that are not evaluated."""
     if isinstance(schema, dict):
         for rule in schema.get("x-kubernetes-validations") or ():
-            if isinstance(rule, dict) and isinstance(rule.get("rule"), str) and known(rule["rule"]) is None:
+            if isinstance(rule, dict) and isinstance(rule.get("rule"), str) and evaluator(rule["rule"]) is None:
                 yield rule["rule"]
     for child in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
         yield from unknown_rules(child)
 
 
 @functools.lru_cache(maxsize=512)
-def known(rule: str) -> Holds | None:
-    """Return the meaning of a rule, or None when its form is not known."""
+def evaluator(rule: str) -> Holds | None:
+    """Return the function that evaluates a rule, or None for a rule of another form."""
     for pattern, meaning in _FORMS.items():
         if (match := re.fullmatch(pattern, rule)) is not None:
             return functools.partial(meaning, *match.groups())
@@ -62,7 +62,7 @@ def _check(schema: Mapping[str, Any], new: Any, old: Any, path: str) -> Causes:
     if new is None:
         return
     for rule in schema.get("x-kubernetes-validations") or ():
-        holds = known(rule["rule"])
+        holds = evaluator(rule["rule"])
         if holds is None or (old is _ABSENT and re.search(r"\boldSelf\b", rule["rule"])):
             continue
         try:

@@ -44,13 +44,13 @@ def _new(name: str, spec: Object) -> Iterator[Cause]:
     replicated = spec.get("replicatedJobs") or ()
     for index, each in enumerate(replicated):
         yield from _generated_names(name, each, f"spec.replicatedJobs[{index}].name")
-    known = {each["name"] for each in replicated}
+    job_names = {each["name"] for each in replicated}
     policies = [("spec.successPolicy", spec.get("successPolicy") or {})]
     rules = (spec.get("failurePolicy") or {}).get("rules") or ()
     policies += [(f"spec.failurePolicy.rules[{index}]", each) for index, each in enumerate(rules)]
     for path, policy in policies:
         for target in policy.get("targetReplicatedJobs") or ():
-            if target not in known:
+            if target not in job_names:
                 why = f"invalid replicatedJob name '{target}' does not appear in .spec.ReplicatedJobs"
                 yield f"{path}.targetReplicatedJobs", f"Invalid value: {why}"
 

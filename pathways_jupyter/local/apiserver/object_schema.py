@@ -85,16 +85,16 @@ def _value(value: Any, kind: str, path: str, unknown: list[str], missing: list[t
         return _plain(value, kind, path)
     if not isinstance(value, dict):
         raise _Misfit(path, "an object", value)
-    known, found = fields(kind), {}
+    declared, found = fields(kind), {}
     for key, each in value.items():
-        if key not in known:
+        if key not in declared:
             unknown.append(f"{path}.{key}")
         elif each is not None:
-            found[key] = _value(each, known[key][0], f"{path}.{key}", unknown, missing)
+            found[key] = _value(each, declared[key][0], f"{path}.{key}", unknown, missing)
             if key in _MICRO_TIMES and not _MICRO_TIME.fullmatch(str(each)):
                 raise _Misfit(f"{path}.{key}", "a time with microseconds, as in 2006-01-02T15:04:05.000000Z", each)
     if not path.startswith(tuple(f".{each}" for each in _UNCHECKED)):
-        needed = [key for key, (_, must) in known.items() if must and key not in found]
+        needed = [key for key, (_, must) in declared.items() if must and key not in found]
         missing += [(f"{path}.{key}".lstrip("."), "Required value") for key in needed]
     return found
 

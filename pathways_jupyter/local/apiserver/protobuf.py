@@ -60,11 +60,11 @@ def _message(data: bytes, kind: str, depth: int) -> Object:
     if depth > _DEEPEST:
         raise _Malformed("it is nested too deeply")
     found: Object = {}
-    known = _numbers()[kind]
+    declared = _numbers()[kind]
     for number, raw in _fields(data):
-        if number not in known:
+        if number not in declared:
             continue
-        name, value = known[number]
+        name, value = declared[number]
         if value.startswith("[]"):
             found.setdefault(name, []).append(_value(raw, value[2:], depth))
         elif value.startswith("{}"):

@@ -194,7 +194,7 @@ def prepare_job(job: Object) -> None:
         causes.append(
             (
                 "spec.template.spec.restartPolicy",
-                f"Required value: valid values: {chr(34)}OnFailure{chr(34)}, {chr(34)}Never{chr(34)}"
+                'Required value: valid values: "OnFailure", "Never"'
                 if restart_policy is None
                 else unsupported(restart_policy, ("OnFailure", "Never")),
             )

@@ -107,8 +107,8 @@ class Scheduler(Follower):
         counts = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
         message = f"0/{nodes} nodes are available: {counts}." if counts else "no nodes available to schedule pods"
         status: Object = clone(pod.get("status", {}))
-        known = [each.get("message") for each in status.get("conditions") or () if each["type"] == "PodScheduled"]
-        if message not in known:
+        messages = [each.get("message") for each in status.get("conditions") or () if each["type"] == "PodScheduled"]
+        if message not in messages:
             set_condition(status, "PodScheduled", False, reason="Unschedulable", message=message)
             self._store.update(PODS, {**pod, "status": status}, subresource="status")
             self._recorder.record(pod, "default-scheduler", "FailedScheduling", message, warning=True)

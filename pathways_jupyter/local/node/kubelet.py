@@ -93,8 +93,8 @@ class Kubelet:
         self.detach()
         self._store = store
         self._recorder = recorder
-        known = {obj["metadata"]["uid"] for obj in store.list(PODS)}
-        for uid in set(self._pods) - known:
+        uids = {obj["metadata"]["uid"] for obj in store.list(PODS)}
+        for uid in set(self._pods) - uids:
             self._forget(uid)
         self._watch = store.watch(PODS)
         self._following = asyncio.create_task(self._follow(self._watch))

@@ -253,9 +253,9 @@ class Pod:
             condition: Object = {"type": kind, "status": str(holds)}
             if not holds and why is not None:
                 condition["reason"], condition["message"] = why
-            known = self._conditions.get(kind)
-            changed = known is None or known["status"] != condition["status"]
-            time = now() if changed or known is None else known["lastTransitionTime"]
+            before = self._conditions.get(kind)
+            changed = before is None or before["status"] != condition["status"]
+            time = now() if changed or before is None else before["lastTransitionTime"]
             self._conditions[kind] = {**condition, "lastTransitionTime": time}
         return list(self._conditions.values())
 

@@ -49,7 +49,7 @@ class Probe:
             True: int(self._spec.get("successThreshold") or 1),
             False: int(self._spec.get("failureThreshold") or 3),
         }
-        known: bool | None = None
+        reported: bool | None = None
         last, times, delay, began = None, 0, _FIRST_DELAY, asyncio.get_running_loop().time()
         while True:
             try:
@@ -61,13 +61,13 @@ class Probe:
             # The quick early attempts must not use up the time to start that the spec grants.
             patient = (
                 result
-                or known is not None
+                or reported is not None
                 or asyncio.get_running_loop().time() - began >= (self._period * (thresholds[False] - 1))
             )
-            if result is not known and times >= thresholds[result] and patient:
-                known = result
+            if result is not reported and times >= thresholds[result] and patient:
+                reported = result
                 yield result
-            delay = self._period if known or delay * 2 > self._period else delay * 2
+            delay = self._period if reported or delay * 2 > self._period else delay * 2
             await asyncio.sleep(delay)
 
     async def _attempt(self) -> bool:

@@ -41,10 +41,10 @@ class Flags(argparse.ArgumentParser):
         Raises:
           ConfigError: A known flag has a wrong value, or something is no flag at all.
         """
-        known, rest = self.parse_known_args(list(argv))
+        values, rest = self.parse_known_args(list(argv))
         if wrong := [each for each in rest if not each.startswith("--")]:
             raise ConfigError(f"{self.prog}: {wrong[0]!r} is not a flag.", hint="Write flags as --name=value.")
-        return known
+        return values
 
 
 def instance_list(text: str) -> list[InstanceType]:

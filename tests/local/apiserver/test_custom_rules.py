@@ -57,7 +57,7 @@ def ruled(schema, path=""):
 
 @pytest.mark.parametrize(("rule", "schema"), list(ruled(SCHEMA)))
 def test_a_rule_means_the_same_as_in_cel(rule: str, schema) -> None:
-    compiled, holds = ENVIRONMENT.compile(rule), custom_rules.known(rule)
+    compiled, holds = ENVIRONMENT.compile(rule), custom_rules.evaluator(rule)
     assert holds is not None
     fitting = values(schema)
     if schema is SCHEMA:
@@ -78,7 +78,7 @@ def test_a_rule_means_the_same_as_in_cel(rule: str, schema) -> None:
 )
 def test_a_number_is_not_a_boolean(new, old, same: bool) -> None:
     rule = "self == oldSelf"
-    assert custom_rules.known(rule)(new, old) is same
+    assert custom_rules.evaluator(rule)(new, old) is same
     assert ENVIRONMENT.compile(rule).eval(data={"self": new, "oldSelf": old}).value() is same
 
 

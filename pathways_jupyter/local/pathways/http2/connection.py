@@ -184,8 +184,8 @@ class _Connection:
 
     def _control(self, kind: int, flags: int, stream: int, payload: memoryview) -> None:
         if kind == FrameType.HEADERS:
-            known = {name.decode("ascii", "replace"): value for name, value in wire.decode_headers(bytes(payload))}
-            call = RpcCall(self._sender, stream, known[":path"].decode("ascii", "replace"), known)
+            metadata = {name.decode("ascii", "replace"): value for name, value in wire.decode_headers(bytes(payload))}
+            call = RpcCall(self._sender, stream, metadata[":path"].decode("ascii", "replace"), metadata)
             try:
                 self._serve(call)
             except Exception as error:

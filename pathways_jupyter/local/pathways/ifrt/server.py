@@ -50,11 +50,11 @@ class Server:
 
     def set_down(self, slices: Collection[int]) -> None:
         """Take slices away, and give back the others: what was on a slice that went down is lost for good."""
-        known = self._machine.devices
-        before = known.down
-        known.down = frozenset(slices)
+        machine_devices = self._machine.devices
+        before = machine_devices.down
+        machine_devices.down = frozenset(slices)
         for slice_index in sorted(set(slices) - before):
-            lost = frozenset(each.id for each in known.all if each.slice_index == slice_index)
+            lost = frozenset(each.id for each in machine_devices.all if each.slice_index == slice_index)
             error = devices.slice_down([slice_index])
             count = sum(session.lose(lost, error) for session in self.sessions)
             _log.warning("Slice %d is down: %d arrays are lost", slice_index, count)
@@ -191,14 +191,14 @@ def _describe(response: Any, device: Device) -> None:
         to_string=str(device),
         default_memory_id=device.id * len(MEMORY_KINDS),
     )
-    known: dict[str, Attribute] = {
+    attributes: dict[str, Attribute] = {
         "slice_index": device.slice_index,
         "virtual_task_index": device.host,
         "colocation_id": device.chip,
     }
     if device.coords is not None:
-        known |= {"coords": device.coords, "core_on_chip": 0, "num_cores": 1}
-    messages.write_attributes(entry.attributes, known)
+        attributes |= {"coords": device.coords, "core_on_chip": 0, "num_cores": 1}
+    messages.write_attributes(entry.attributes, attributes)
     for number, kind in enumerate(MEMORY_KINDS):
         name = f"{kind}:{device.id}"
         memory = response.memories.add(

@@ -48,11 +48,11 @@ class Reshard(OpaqueExecutable):
         Raises:
           IfrtStatusError: The arguments are not on the devices of the plan.
         """
-        known = [array_requests.described(each).spec for each in inputs]
-        places = [each.sharding.device_ids for each in known if each is not None]
+        current = [array_requests.described(each).spec for each in inputs]
+        places = [each.sharding.device_ids for each in current if each is not None]
         if places != [each.device_ids for each in self._sources]:
             raise statuses.invalid("the arguments are not on the devices that the request to reshard names")
-        specs = zip(known, self._targets, strict=True)
+        specs = zip(current, self._targets, strict=True)
         return [ArraySpec(each.kind, each.shape, target) for each, target in specs if each is not None]
 
     def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Promise:
