@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import numpy as np
 import pytest
@@ -30,6 +32,17 @@ form = Form.of([np.arange(3.0)])[0]
 again.require(2, form)
 (read,) = again.read(2, form, [jax.sharding.SingleDeviceSharding(jax.devices()[0])])
 print(again.steps(), again.extra(2), read.tolist())
+"""
+
+REFUSED_BUCKET = """
+from pathways_jupyter.elastic.checkpoints import Checkpoints
+from pathways_jupyter.elastic.errors import ElasticRuntimeError
+
+try:
+    Checkpoints("gs://runs/one", keep=1)
+except ElasticRuntimeError as error:
+    print(error)
+    print(error.hint)
 """
 
 
@@ -113,6 +126,46 @@ def test_a_bucket_keeps_the_last_ones_for_another_process(bucket):
         command, env={**os.environ, **bucket}, capture_output=True, text=True, timeout=90, check=False
     )
     assert done.stdout == "[2] {'batch': 2} [2.0, 3.0, 4.0]\n", done.stderr
+
+
+@pytest.fixture
+def refusing(bucket):
+    """The variables that lead a process to a server that refuses every request."""
+
+    class Refusal(BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = b'{"error": {"code": 403, "message": "This account may not do that."}}'
+            self.send_response(403)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_PUT = do_DELETE = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Refusal) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield {**bucket, "STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{server.server_port}"}
+        server.shutdown()
+        thread.join()
+
+
+def test_an_error_of_a_bucket_names_it_and_one_of_a_directory_is_the_directorys(refusing, tmp_path):
+    command = [sys.executable, "-c", REFUSED_BUCKET]
+    done = subprocess.run(
+        command, env={**os.environ, **refusing}, capture_output=True, text=True, timeout=90, check=False
+    )
+    assert done.stdout.startswith("Snapshots cannot be kept in gs://runs/one: "), done.stderr
+    *message, hint = done.stdout.splitlines()
+    assert "This account may not do that." in "\n".join(message)
+    assert hint.startswith("Check the bucket's name, and that this account may list, read, write and delete")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        Checkpoints(str(tmp_path / "file"), keep=1)
 
 
 @pytest.mark.parametrize("missing", ["orbax.checkpoint", "gcsfs"])

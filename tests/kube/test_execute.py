@@ -28,6 +28,18 @@ async def test_large_output_arrives_whole(bench):
         assert (done.exit_code, len(done.stdout)) == (0, 8_000_000)
 
 
+async def test_output_has_a_bound_beyond_which_the_command_is_refused(bench, monkeypatch):
+    monkeypatch.setattr(execute, "MAX_OUTPUT_BYTES", 1024**2)
+    async with bench.client() as client:
+        await bench.pod(client, "p", "sleep", "600")
+        async with asyncio.timeout(DEADLINE):
+            done = await execute.run(client, "p", ["head", "-c", str(1024**2), "/dev/zero"], namespace="default")
+            assert len(done.stdout) == 1024**2
+            with pytest.raises(ClusterError, match="head in pod p printed more than 1 MiB") as refused:
+                await execute.run(client, "p", ["head", "-c", str(1024**2 + 1), "/dev/zero"], namespace="default")
+    assert refused.value.hint == "Redirect its output to a file."
+
+
 async def test_whatever_a_command_reads_reaches_it_unchanged(bench):
     async with bench.client() as client:
         await bench.pod(client, "p", "sleep", "600")
