@@ -18,7 +18,6 @@ from pathways_jupyter.local.apiserver.resources import Object
 
 CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\0"
-_DEEPEST = 64
 
 _Field = tuple[int, int | bytes]
 
@@ -41,7 +40,7 @@ def read_protobuf(data: bytes) -> Object:
         kind = meta.get(2, "")
         if kind not in _numbers():
             raise _Malformed(f"the kind {kind!r} is unknown")
-        found = _message(_bytes(envelope.get(2, b"")), kind, 0)
+        found = _message(_bytes(envelope.get(2, b"")), kind)
     except _Malformed as error:
         raise bad_request(f"the body of the request is not valid protobuf: {error}") from error
     return {"apiVersion": meta.get(1, ""), "kind": kind, **found}
@@ -56,9 +55,7 @@ def _numbers() -> Mapping[str, Mapping[int, tuple[str, str]]]:
     }
 
 
-def _message(data: bytes, kind: str, depth: int) -> Object:
-    if depth > _DEEPEST:
-        raise _Malformed("it is nested too deeply")
+def _message(data: bytes, kind: str) -> Object:
     found: Object = {}
     declared = _numbers()[kind]
     for number, raw in _fields(data):
@@ -66,20 +63,20 @@ def _message(data: bytes, kind: str, depth: int) -> Object:
             continue
         name, value = declared[number]
         if value.startswith("[]"):
-            found.setdefault(name, []).append(_value(raw, value[2:], depth))
+            found.setdefault(name, []).append(_value(raw, value[2:]))
         elif value.startswith("{}"):
             entry = dict(_fields(_bytes(raw)))
-            found.setdefault(name, {})[_text(entry.get(1, b""))] = _value(entry.get(2, b""), value[2:], depth)
+            found.setdefault(name, {})[_text(entry.get(1, b""))] = _value(entry.get(2, b""), value[2:])
         elif not name:
-            found |= _message(_bytes(raw), value, depth + 1)
+            found |= _message(_bytes(raw), value)
         else:
-            each = _value(raw, value, depth)
+            each = _value(raw, value)
             if each not in ("", None):
                 found[name] = each
     return found
 
 
-def _value(raw: int | bytes, kind: str, depth: int) -> Any:
+def _value(raw: int | bytes, kind: str) -> Any:
     if kind == "integer":
         return _integer(raw)
     if kind == "boolean":
@@ -93,7 +90,7 @@ def _value(raw: int | bytes, kind: str, depth: int) -> Any:
         return special(dict(_fields(_bytes(raw))))
     if kind not in _numbers():
         raise _Malformed(f"the kind {kind!r} is unknown")
-    return _message(_bytes(raw), kind, depth + 1)
+    return _message(_bytes(raw), kind)
 
 
 def _time(parts: dict[int, int | bytes], *, micro: bool) -> str | None:
