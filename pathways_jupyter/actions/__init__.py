@@ -39,10 +39,8 @@ def action_of(command: str) -> Action:
             from pathways_jupyter.actions.saved import ACTIONS
         case "sessions" | "clean":
             from pathways_jupyter.actions.sessions import ACTIONS
-        case "sidecar":
+        case "sidecar" | "operator":
             from pathways_jupyter.actions.images import ACTIONS
-        case "operator":
-            from pathways_jupyter.actions.operator import ACTIONS
         case _:
             from pathways_jupyter.actions.service import ACTIONS
     return ACTIONS[command]

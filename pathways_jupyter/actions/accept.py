@@ -23,7 +23,7 @@ from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import worded
 from pathways_jupyter.commands.accept import OWN
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.render import acceptance as picture
+from pathways_jupyter.render import checks as picture
 from pathways_jupyter.render import text
 from pathways_jupyter.render.view import View
 from pathways_jupyter.service import discovery, status
@@ -127,7 +127,7 @@ def _run(shell: Shell, live: LiveDisplay, acceptance: Acceptance) -> Report:
 
 def _view(made: Report, more: str) -> View:
     code = INTERRUPTED if made.interrupted else int(made.failed)
-    return dataclasses.replace(picture.view(made, more), exit_code=code)
+    return dataclasses.replace(picture.outcome(made, more), exit_code=code)
 
 
 def _report_path(values: Values) -> Path:

@@ -15,7 +15,7 @@ from pathways_jupyter.base import distance, tasks
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.sentences import advice, worded
-from pathways_jupyter.render import doctor as picture
+from pathways_jupyter.render import checks as picture
 from pathways_jupyter.render.view import View
 from pathways_jupyter.service import checks
 from pathways_jupyter.service import doctor as checking
@@ -90,7 +90,7 @@ def doctor(shell: Shell, values: Values) -> View:
         for each in examine(where, **{name: bool(values.get(name)) for name in ("lab", "platform", "faults")})
     ]
     failed = any(each.level is Level.FAIL for each in findings)
-    return dataclasses.replace(picture.view(findings, shell.face), exit_code=int(failed))
+    return dataclasses.replace(picture.findings(findings, shell.face), exit_code=int(failed))
 
 
 ACTIONS: Mapping[str, Action] = {"doctor": doctor}

@@ -9,7 +9,7 @@ from pathways_jupyter.actions.shell import Action, Shell, Values
 from pathways_jupyter.base import pages
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.render import explain as picture
+from pathways_jupyter.render import help as picture
 from pathways_jupyter.render.view import View
 
 

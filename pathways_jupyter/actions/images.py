@@ -1,4 +1,4 @@
-"""``sidecar build`` and ``operator image``: container images of what runs in the cluster."""
+"""``sidecar build`` and ``operator image``: images of what runs in the cluster, and what installs the operator."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from pathways_jupyter.actions.shell import Action, Shell, Values
+from pathways_jupyter.actions.shell import Action, Contradiction, Shell, Values
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.text import parse_whole_number
 from pathways_jupyter.colocated import sidecar_image
-from pathways_jupyter.render.view import View, preformatted
+from pathways_jupyter.render.view import View, for_kubectl, preformatted
 from pathways_jupyter.service import image_build
-from pathways_jupyter.service.pathwaysjob import operator_image
+from pathways_jupyter.service.pathwaysjob import definition, installation, operator_image
 from pathways_jupyter.tunnel.relay.container import DEFAULT_IMAGE
 
 
@@ -74,4 +76,33 @@ def _build(planned: image_build.Plan, content: str, use: str, *, dry_run: bool) 
     return preformatted("\n".join([*lines, use]), value)
 
 
-ACTIONS: Mapping[str, Action] = {"sidecar build": sidecar}
+def manifests(shell: Shell, values: Values) -> View:
+    """Return what installs the operator, or a part of it; contacts no cluster.
+
+    Raises:
+      ConfigError: An option is missing or invalid.
+    """
+    part = values.get("part", "")
+    if part == "definition":
+        return for_kubectl([definition.definition()])
+    if part not in {"", "operator"}:
+        raise ConfigError(f"There is no part {part}.", hint="There are: definition, operator.")
+    if not values.get("image"):
+        raise Contradiction("The operator needs an image: --image.", hint="operator image builds one.")
+    replicas = parse_whole_number("--replicas", values.get("replicas", installation.REPLICAS))
+    if not replicas:
+        raise ConfigError("There must be at least one replica.", hint="One leads, and the others wait.")
+    made = installation.manifests(
+        values["image"],
+        namespace=values.get("namespace") or installation.NAMESPACE,
+        replicas=replicas,
+        service_monitor=bool(values.get("service_monitor")),
+    )
+    return for_kubectl(made if part else [definition.definition(), *made])
+
+
+ACTIONS: Mapping[str, Action] = {
+    "sidecar build": sidecar,
+    "operator image": operator,
+    "operator manifests": manifests,
+}

@@ -18,7 +18,6 @@ from pathways_jupyter.base.text import parse_seconds
 from pathways_jupyter.commands.service import USAGE_SPAN
 from pathways_jupyter.render import services as picture
 from pathways_jupyter.render import slices as slices_picture
-from pathways_jupyter.render import usage_table
 from pathways_jupyter.render.view import View, for_kubectl, said
 from pathways_jupyter.service import deployment, names, networkpolicy, overview, roles, rollout, status
 from pathways_jupyter.service import usage as reading
@@ -46,7 +45,7 @@ def usage(shell: Shell, values: Values) -> View:
     """
     seconds = parse_seconds("--since", values.get("since") or USAGE_SPAN, least=1)
     where, every = cluster.where(values), bool(values.get("all_namespaces"))
-    return usage_table.view(
+    return picture.usage(
         clusters.ask(where, lambda client, namespace: reading.fetch(client, "" if every else namespace, seconds))
     )
 

@@ -1,14 +1,12 @@
 """The command line: parse arguments, run an action, print its result.
 
 Commands are imported when they are called, so that ``pathways-jupyter --help`` stays fast. Most are made from their
-declarations, by :mod:`.declared`; a module of their own has what only a terminal does.
+declarations, by :mod:`.declared`; :mod:`.run` and :mod:`.groups` have what only a terminal does.
 """
 
 from __future__ import annotations
 
 import difflib
-import importlib
-from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -17,19 +15,13 @@ from pathways_jupyter.base import process_setup
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.cli.terminal import colours
-from pathways_jupyter.commands.connect import RUN
+from pathways_jupyter.commands.session import RUN
 from pathways_jupyter.commands.tables import GROUPS, MAGIC, TERMINAL
 from pathways_jupyter.kube import claim_package
 
-_OWN: Mapping[str, str] = {
-    "run": RUN.summary,
-    "multihost": GROUPS["multihost"],
-    "operator": GROUPS["operator"],
-}
-"""Commands with a module of their own, and their help, of which the first line is shown in the list."""
 _FIRST = ("demo", "run", "local", "lab", "sessions", "slices")
 """Commands that a newcomer looks for; in the list of all, they come before the others, as these are declared."""
-_NAMES = tuple(dict.fromkeys((*_FIRST, *(name.partition(" ")[0] for name in TERMINAL), *_OWN)))
+_NAMES = tuple(dict.fromkeys((*_FIRST, *(name.partition(" ")[0] for name in TERMINAL))))
 
 
 class CliError(click.ClickException):
@@ -56,11 +48,16 @@ class _Commands(click.Group):
         return list(_NAMES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "run":
+            from pathways_jupyter.cli.run import run
+
+            return run
+        if cmd_name in {"multihost", "operator"}:
+            from pathways_jupyter.cli import groups
+
+            return groups.multihost if cmd_name == "multihost" else groups.operator
         from pathways_jupyter.cli import declared
 
-        if cmd_name in _OWN:
-            command: click.Command = getattr(importlib.import_module(f"{__name__}.{cmd_name}"), cmd_name)
-            return command
         if cmd_name in GROUPS:
             return declared.group(cmd_name)
         return declared.command(TERMINAL[cmd_name]) if cmd_name in TERMINAL else None
@@ -81,9 +78,10 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        whole = {name: _OWN.get(name) or GROUPS.get(name) or TERMINAL[name].summary for name in _NAMES}
+        whole = {"run": RUN.summary, **GROUPS}
+        rows = [(name, (whole.get(name) or TERMINAL[name].summary).partition("\n")[0]) for name in _NAMES]
         with formatter.section("Commands"):
-            formatter.write_dl([(name, help.partition("\n")[0]) for name, help in whole.items()])
+            formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -13,8 +13,8 @@ from pathways_jupyter.actions import cluster
 from pathways_jupyter.base.events import Event, EventKind
 from pathways_jupyter.cli.declared import completing, epilog, given, takes
 from pathways_jupyter.cli.terminal import TerminalShell
-from pathways_jupyter.commands.connect import RUN
 from pathways_jupyter.commands.declaration import Source
+from pathways_jupyter.commands.session import RUN
 from pathways_jupyter.render import text
 from pathways_jupyter.render.progress import Progress
 from pathways_jupyter.session.registry import SessionRecord

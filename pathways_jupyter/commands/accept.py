@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pathways_jupyter.base.sentences import Face
-from pathways_jupyter.commands.connect import CONNECT
 from pathways_jupyter.commands.declaration import Command, Option, ValueKind
+from pathways_jupyter.commands.session import CONNECT
 
 _SET_BY_THE_CHECKS = frozenset(
     {"wait", "at_least", "linger", "max_lifetime", "lease_seconds", "keep", "job", "unpickle", "tunnel", "yes"}

@@ -18,11 +18,9 @@ from pathways_jupyter.commands import (
     service,
     session,
 )
-from pathways_jupyter.commands.connect import CONNECT
 from pathways_jupyter.commands.declaration import HELP, Command
 
 _ALL = (
-    CONNECT,
     *session.COMMANDS,
     *saved.COMMANDS,
     *service.COMMANDS,

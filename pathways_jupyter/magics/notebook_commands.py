@@ -19,7 +19,7 @@ from pathways_jupyter.base.text import count, size
 from pathways_jupyter.magics import elastic, saved
 from pathways_jupyter.magics.notebook_session import NotebookSession
 from pathways_jupyter.magics.waiting import Waiting
-from pathways_jupyter.render import array_notes, environment
+from pathways_jupyter.render import array_notes
 from pathways_jupyter.render import sessions as sessions_picture
 from pathways_jupyter.render.view import View, said
 from pathways_jupyter.session import registry
@@ -40,13 +40,13 @@ def run(connection: NotebookSession, command: str, values: Values) -> Any:
 def _live(connection: NotebookSession, command: str, values: Values, view: View) -> Any:
     """Return the picture that goes on to follow what `view` shows, where there is one."""
     if command == "job show":
-        from pathways_jupyter.widgets.job import JobPanel
+        from pathways_jupyter.widgets.watched import JobPanel
 
         return JobPanel(connection.shell, cluster.where(values), view.value)
     current = cluster.session_of(values)
     # The map watches the service of the session, which one that is attached to a job has not.
     if command == "slices" and current is not None and current.record.service and not cluster.named(values):
-        from pathways_jupyter.widgets.slices import SliceMap
+        from pathways_jupyter.widgets.watched import SliceMap
 
         return SliceMap(connection.shell, current, view.value)
     return view
@@ -145,9 +145,8 @@ def cost(current: Session | None) -> str:
 def disconnect(connection: NotebookSession, values: Values) -> View:
     """End this notebook's session."""
     current = connection.need()
-    slice_maps = sys.modules.get("pathways_jupyter.widgets.slices")
-    if slice_maps is not None:
-        slice_maps.end_all()
+    if (watched := sys.modules.get("pathways_jupyter.widgets.watched")) is not None:
+        watched.end_maps()
     try:
         ended = current.disconnect(process.variables())
     except KeyboardInterrupt:
@@ -238,7 +237,7 @@ def events(connection: NotebookSession, values: Values) -> Any:
 def env(connection: NotebookSession, values: Values) -> View:
     """Return the variables by which other processes share this session."""
     current, share = connection.need(), bool(values.get("set"))
-    return environment.view(current.environment(share=share), shared=share, embedded=current.is_embedded)
+    return sessions_picture.environment(current.environment(share=share), shared=share, embedded=current.is_embedded)
 
 
 def profile_start(connection: NotebookSession, values: Values) -> View:

@@ -1,9 +1,10 @@
-"""A session as a card (its state, what it is connected to, its devices by slice, and what happened last), and sessions
-as a table.
+"""A session as a card (its state, what it is connected to, its devices by slice, and what happened last), sessions as a
+table, and the variables by which other processes share one.
 """
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -221,3 +222,24 @@ def _slices(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> list
     """Return the session's slices with JAX devices, including those that the record does not describe."""
     known = {each.index: each for each in record.slices}
     return [known.get(index, SessionSlice(None, index, up=True)) for index in sorted(devices)]
+
+
+_SET = "Set for every process that this notebook starts, until it disconnects."
+_SERVED = "A process with these variables is a second client of this session's proxy: same chips, own arrays."
+_UNTRIED = (
+    "A process with these variables is a second client of this session's proxy. Whether a real Pathways proxy serves "
+    "two at a time is not known; pathways-jupyter run gives a program a proxy of its own."
+)
+
+
+def environment(variables: Mapping[str, str], *, shared: bool, embedded: bool) -> View:
+    """Return the variables by which other processes share a session, to copy into a shell, and what they do.
+
+    Args:
+      shared: They are set in this process's environment.
+      embedded: The proxy is the embedded cluster's.
+    """
+    exports = [line(code(f"export {name}={shlex.quote(value)}")) for name, value in variables.items()]
+    notes = [*([_SET] if shared else []), _SERVED if embedded else _UNTRIED]
+    # In text, all of it can be pasted into a shell.
+    return drawn(dict(variables), *exports, *(Part(f"# {each}", line(muted(each)).html) for each in notes))

@@ -9,6 +9,9 @@ from typing import Any
 
 from pathways_jupyter.render.view import View
 
+REDRAW_SECONDS = 0.5
+"""Shortest time between two updates: each is a message to the browser and changes the notebook's file."""
+
 
 class Place:
     """An output that can be drawn repeatedly.

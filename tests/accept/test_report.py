@@ -7,7 +7,7 @@ from pathways_jupyter.accept.report import Report, markdown, publishable
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.kube.credentials import Fixed
-from pathways_jupyter.render import acceptance
+from pathways_jupyter.render import checks
 from pathways_jupyter.service.names import current_user
 
 SERVER = "https://gke-1a2b.us-east5.gke.goog"
@@ -61,7 +61,7 @@ def test_the_file_has_each_check_and_why_one_was_skipped():
     skipped = CheckResult("lease", "kill it", Outcome.SKIPPED, 0.0, ("not chosen",))
     said = markdown(report(passed, skipped, left=("session 1",)), "1 passed")
     too = CheckResult("elastic", "train", Outcome.SKIPPED, 0.0, ("not chosen",))
-    shown = acceptance.view(report(passed, skipped, too)).text
+    shown = checks.outcome(report(passed, skipped, too)).text
     assert "1 passed, 2 skipped" in shown
     assert "Skipped: lease, elastic (not chosen)." in shown
     assert "| connect | passed | 1.2 | get a proxy |" in said

@@ -11,7 +11,7 @@ import pytest
 import pathways_jupyter
 from pathways_jupyter.base import config, setting_sources
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.commands.connect import CONNECT
+from pathways_jupyter.commands.session import CONNECT
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,8 @@ import pathways_jupyter
 from pathways_jupyter.base import sentences
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.sentences import Face, advice, option, word, worded
-from pathways_jupyter.commands.connect import CONNECT
 from pathways_jupyter.commands.declaration import ValueKind
+from pathways_jupyter.commands.session import CONNECT
 from pathways_jupyter.commands.tables import MAGIC
 
 PACKAGE = Path(pathways_jupyter.__file__).parent

@@ -15,8 +15,7 @@ from pathways_jupyter.multihost.run_events import HostPhase, HostStatus
 from pathways_jupyter.multihost.targets import Target
 from pathways_jupyter.render import (
     array_notes,
-    doctor,
-    environment,
+    checks,
     events,
     help,
     jobs,
@@ -110,14 +109,14 @@ PICTURES = {
     "events": lambda: events.view([Event(EventKind.WARNING, EVIL)]),
     "job": lambda: jobs.details(JobPicture(FAILED, (), (), ())),
     "notice": lambda: events.notice([events.News(parts.Tone.WARN, EVIL, EVIL)]),
-    "doctor": lambda: doctor.view([Finding(EVIL, Level.FAIL, EVIL, EVIL)], Face.NOTEBOOK),
+    "doctor": lambda: checks.findings([Finding(EVIL, Level.FAIL, EVIL, EVIL)], Face.NOTEBOOK),
     "service": lambda: services.details(overview(EVIL)),
     "services": lambda: services.view([overview(EVIL)]),
     "hosts": lambda: multihost.hosts(run(EVIL), run(EVIL).states),
     "runs": lambda: multihost.runs([run(EVIL)]),
     "queued": lambda: multihost.queued([Queued(EVIL, "FAILED", EVIL, EVIL, ())]),
     "help": lambda: help.command(Command(EVIL, EVIL, (Option("--x", EVIL),), examples={EVIL: EVIL}), EVIL),
-    "environment": lambda: environment.view({"X": EVIL}, shared=True, embedded=False),
+    "environment": lambda: sessions.environment({"X": EVIL}, shared=True, embedded=False),
     "arrays": lambda: array_notes.disconnected(EVIL, [NamedArray(EVIL, (1,), "int8", 1)], EVIL),
 }
 
@@ -307,9 +306,11 @@ def test_progress_of_something_else_has_its_own_headline():
 
 def test_the_doctors_verdict_is_that_of_the_worst_finding():
     fine, odd, bad = (Finding(level, level, "found", "" if level is Level.OK else "do this") for level in Level)
-    assert doctor.view([fine], Face.NOTEBOOK).text.endswith("✓ All is well.")
-    assert "Connecting works" in doctor.view([fine, odd], Face.NOTEBOOK).text
-    assert doctor.view([fine, odd, bad], Face.NOTEBOOK).text.endswith("✗ 1 problem keeps this machine from connecting.")
+    assert checks.findings([fine], Face.NOTEBOOK).text.endswith("✓ All is well.")
+    assert "Connecting works" in checks.findings([fine, odd], Face.NOTEBOOK).text
+    assert checks.findings([fine, odd, bad], Face.NOTEBOOK).text.endswith(
+        "✗ 1 problem keeps this machine from connecting."
+    )
 
 
 def test_where_arrays_are_saved_is_shown_until_they_are_back():

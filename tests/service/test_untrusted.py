@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.operator import metrics_server
-from pathways_jupyter.render import slices, usage_table
+from pathways_jupyter.render import services, slices
 from pathways_jupyter.service import (
     discovery,
     leases,
@@ -194,7 +194,7 @@ def dump(value):
 @QUICK
 @given(st.lists(JOB, max_size=2), st.lists(LEASE, max_size=2))
 def test_chip_hours_can_be_counted_whatever_jobs_and_leases_say(jobs, found):
-    view = usage_table.view(usage(jobs, found, since=NOW - 3600, now=NOW))
+    view = services.usage(usage(jobs, found, since=NOW - 3600, now=NOW))
     dump(view.value)
     assert all(each.isprintable() for each in view.text.replace("\n", ""))
     assert all(math.isfinite(each) for each in view.value["users"].values())

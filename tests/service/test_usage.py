@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import holders
 import pytest
 
-from pathways_jupyter.render import usage_table
+from pathways_jupyter.render import services
 from pathways_jupyter.service import names
 from pathways_jupyter.service.session_figures import SessionFigures
 from pathways_jupyter.service.usage import NOT_RECORDED, usage
@@ -91,7 +91,7 @@ def test_what_may_contain_a_wait_is_marked():
     found = usage(jobs, leases, since=NOW - 24 * HOUR, now=NOW)
     assert {each.job: each.certain for each in found.proxies} == {"again": False, "foreign": False, "dead": False}
     assert found.by_user() == {"foreign": 8.0, "jane": 8.0}
-    shown = usage_table.view(found).text
+    shown = services.usage(found).text
     assert "~8.00" in shown
     assert "may be included" in shown
     assert NOT_RECORDED in shown
@@ -101,7 +101,7 @@ def test_other_jobs_and_unknown_types_are_not_guessed():
     jobs = [proxy("other", began=NOW - HOUR, container="main"), proxy("new", began=NOW - HOUR, slices=("tpu99:1x1",))]
     (held,) = usage(jobs, [], since=NOW - 24 * HOUR, now=NOW).proxies
     assert (held.job, held.chips, held.chip_hours) == ("new", None, None)
-    assert "not known" in usage_table.view(usage(jobs, [], since=0, now=NOW)).text
+    assert "not known" in services.usage(usage(jobs, [], since=0, now=NOW)).text
 
 
 def test_the_command_shows_who_holds_what_now(machine, cluster, monkeypatch):
@@ -127,8 +127,8 @@ def test_the_proxy_of_a_silent_session_is_shown_as_reclaimable():
     silent["metadata"]["annotations"][names.KEEP_ANNOTATION] = "900"
     silent["metadata"]["ownerReferences"] = [{"name": "a", "uid": "u"}]
     found = usage([job], [silent], since=NOW - 24 * HOUR, now=NOW)
-    assert "reclaimable, silent for 5 min 00 s" in usage_table.view(found).text
-    assert usage_table.view(found).value["proxies"][0]["reclaimable"] == {
+    assert "reclaimable, silent for 5 min 00 s" in services.usage(found).text
+    assert services.usage(found).value["proxies"][0]["reclaimable"] == {
         "silent_since": NOW - 300,
         "kept_until": NOW + 600,
     }
@@ -142,9 +142,9 @@ def test_no_figure_hides_chip_hours_or_takes_the_table_from_all(waited):
     jobs = [proxy("a", began=NOW - HOUR), proxy("b", began=NOW - HOUR, user="john")]
     found = usage(jobs, [odd], since=NOW - 24 * HOUR, now=NOW)
     assert found.by_user() == {"jane": 4.0, "john": 4.0}
-    assert "~4.00" in usage_table.view(found).text
-    assert "1 Job or Lease cannot be read in full; pathways-jupyter doctor names them." in usage_table.view(found).text
-    json.dumps(usage_table.view(found).value, allow_nan=False)
+    assert "~4.00" in services.usage(found).text
+    assert "1 Job or Lease cannot be read in full; pathways-jupyter doctor names them." in services.usage(found).text
+    json.dumps(services.usage(found).value, allow_nan=False)
 
 
 def test_a_wait_that_is_longer_than_the_proxy_has_been_there_is_not_believed():

@@ -79,7 +79,7 @@ def _import_commands() -> None:
     for package in (cli, *map(importlib.import_module, ("pathways_jupyter.kube", "pathways_jupyter.service"))):
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{package.__name__}.{module.name}")
-    for name in ("actions.cluster", "local.cluster", "render.doctor", "render.services", "session.sweep"):
+    for name in ("actions.cluster", "local.cluster", "render.checks", "render.services", "session.sweep"):
         # Only to save time: one that has another name by now is imported by the command itself.
         with contextlib.suppress(ImportError):
             importlib.import_module(f"pathways_jupyter.{name}")

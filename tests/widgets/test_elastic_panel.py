@@ -6,7 +6,7 @@ import pytest
 
 from pathways_jupyter.elastic import record as records
 from pathways_jupyter.elastic.record import Record
-from pathways_jupyter.widgets.elastic import ElasticPanel
+from pathways_jupyter.widgets.events import ElasticPanel
 
 
 class Shell:

@@ -1,7 +1,11 @@
-"""``pathways-jupyter multihost``, which is declared, and the flags of multihost_runner.py, which replace a command."""
+"""Groups that have more than is declared: ``multihost`` the flags of multihost_runner.py, which replace a command, and
+``operator`` its program, which parses its own options.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -20,7 +24,7 @@ _UNUSED = "SCP_TIMEOUT_SECS"
 _SWITCHES = {"USE_EXISTING_FOLDER": "existing", "INTERNAL_IP": "internal_ip"}
 
 
-def _run(context: click.Context, /, COMMAND: str | None, SCP_TIMEOUT_SECS: int | None, **values: Any) -> None:
+def _run_flags(context: click.Context, /, COMMAND: str | None, SCP_TIMEOUT_SECS: int | None, **values: Any) -> None:
     """Run the command of the flags in capitals."""
     named = {_SEEDS.get(name) or _SWITCHES[name]: value for name, value in values.items() if value is not None}
     if context.invoked_subcommand is not None:
@@ -45,7 +49,7 @@ def _run(context: click.Context, /, COMMAND: str | None, SCP_TIMEOUT_SECS: int |
 _HELP = "As in multihost_runner.py."
 multihost = declared.group(
     "multihost",
-    click.pass_context(_run),
+    click.pass_context(_run_flags),
     # Each takes a value, also those that are switches.
     [
         *(click.Option([f"--{flag}", flag], metavar="VALUE", help=_HELP) for flag in ("COMMAND", *_SEEDS)),
@@ -53,3 +57,18 @@ multihost = declared.group(
         *(click.Option([f"--{flag}", flag], type=click.BOOL, help=_HELP) for flag in _SWITCHES),
     ],
 )
+operator = declared.group("operator")
+
+
+@operator.command(
+    short_help="Run it until stopped.",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []},
+    add_help_option=False,
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def run(arguments: Sequence[str]) -> None:
+    """Run it until stopped."""
+    from pathways_jupyter.operator import main as program
+
+    # It has its own parser because the embedded cluster runs it as a pod, without this command line.
+    sys.exit(program.main(list(arguments)))

@@ -1,14 +1,44 @@
-"""The checks of ``accept`` and of ``demo``: what they will do, each result, and the verdict."""
+"""Checks: the findings of ``doctor`` with a fix for each; what ``accept`` and ``demo`` do and find; the verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from html import escape
 
 from pathways_jupyter.accept.plan import CHECKS, Check, CheckResult, Outcome
 from pathways_jupyter.accept.report import Report
+from pathways_jupyter.base.errors import more
+from pathways_jupyter.base.sentences import Face
+from pathways_jupyter.base.text import count
 from pathways_jupyter.render import text
+from pathways_jupyter.render.parts import Part, Tone, card, head, muted, table, toned
 from pathways_jupyter.render.text import Mark
-from pathways_jupyter.render.view import View, preformatted
+from pathways_jupyter.render.view import View, drawn, preformatted
+from pathways_jupyter.service.checks import Finding, Level
+
+
+def findings(found: Sequence[Finding], face: Face) -> View:
+    """All findings in the order of the checks, and the verdict; `face` is where commands are typed."""
+    width = max((len(each.name) for each in found), default=0)
+    plain = []
+    rows = []
+    for each in found:
+        tone = Tone(each.level)
+        plain.append(f"{tone.mark} {each.name:<{width}}  {each.message}")
+        advice = f"{each.hint} ({more(each.heading, face)})" if each.hint else ""
+        if advice:
+            plain.append(f"  {'':<{width}}  {advice}")
+        below = f"<br>{muted(advice).html}" if advice else ""
+        rows.append((toned(tone), each.name, Part(each.message, escape(each.message) + below)))
+    failed = sum(each.level is Level.FAIL for each in found)
+    warned = sum(each.level is Level.WARN for each in found)
+    worst, summary = Tone.OK, "All is well."
+    if failed:
+        worst, summary = Tone.FAIL, f"{count(failed, 'problem keeps', 'problems keep')} this machine from connecting."
+    elif warned:
+        worst, summary = Tone.WARN, f"Connecting works; {count(warned, 'warning needs', 'warnings need')} attention."
+    rich = card(worst, head(summary), table(("", "checked", "found"), rows)).html
+    return drawn(list(found), Part("\n".join([*plain, "", f"{worst.mark} {summary}"]), rich))
 
 
 def begun(check: Check) -> str:
@@ -41,7 +71,7 @@ def verdict(report: Report) -> str:
     return ", ".join([*counts, *(["interrupted"] if report.interrupted else [])])
 
 
-def view(report: Report, more: str = "") -> View:
+def outcome(report: Report, more: str = "") -> View:
     """Return the verdict, and what is left behind."""
     mark = Mark.FAIL if report.failed or report.interrupted else Mark.OK
     lines = [
