@@ -164,8 +164,8 @@ def test_an_error_of_a_bucket_names_it_and_one_of_a_directory_is_the_directorys(
     assert "This account may not do that." in "\n".join(message)
     assert hint.startswith("Check the bucket's name, and that this account may list, read, write and delete")
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match="file"):
-        Checkpoints(str(tmp_path / "file"), keep=1)
+    with pytest.raises(NotADirectoryError):
+        Checkpoints(str(tmp_path / "file" / "runs"), keep=1)
 
 
 @pytest.mark.parametrize("missing", ["orbax.checkpoint", "gcsfs"])
