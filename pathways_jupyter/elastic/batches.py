@@ -196,9 +196,7 @@ class Batches:
         """
         if number not in self._buffer:
             try:
-                # One call into C, which draws the batch and keeps it: an Interrupt comes before it or after it, and the
-                # batch is then still in the iterator, or kept here.
-                self._buffer.update(zip((number,), map(next, (self._iterator,), (_END,)), strict=True))
+                _draw_into(self._buffer, number, self._iterator)
             except BaseException as error:
                 if number not in self._buffer:
                     # Not the error itself, which would hold on to the state through its traceback.
@@ -228,6 +226,15 @@ class Batches:
 
     def _state(self) -> Any:
         return None if self._stateful is None else copy.deepcopy(self._stateful.get_state())
+
+
+def _draw_into(buffer: dict[int, Any], number: int, iterator: Iterator[Any]) -> None:
+    """Set ``buffer[number]`` to the next batch, or _END, in one step that no Interrupt can divide.
+
+    Signals are handled between byte codes, so ``buffer[number] = next(iterator, _END)`` could lose a batch. One call
+    into C draws and keeps it: after an Interrupt it is either still in the iterator, or in the buffer.
+    """
+    buffer.update(zip((number,), map(next, (iterator,), (_END,)), strict=True))
 
 
 def _too_short(there: int, used: int) -> ElasticRuntimeError:

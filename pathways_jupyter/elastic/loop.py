@@ -21,6 +21,7 @@ from pathways_jupyter.elastic.compiled import CompiledSteps, Step
 from pathways_jupyter.elastic.goodput import Spent
 from pathways_jupyter.elastic.manager import Manager
 from pathways_jupyter.elastic.record import Record
+from pathways_jupyter.elastic.run_registry import RUNS
 from pathways_jupyter.elastic.snapshots import Snapshots
 from pathways_jupyter.elastic.training_run import BatchRule, MakeMesh, Result, TrainingRun
 from pathways_jupyter.session.kernel import process
@@ -100,12 +101,12 @@ def train_loop(
     snapshots, record = snapshots or Snapshots(), record or Record()
     if snapshots.batches is None or snapshots.batches.source is not data:
         snapshots.batches = Batches(data)
-    record.begin(name=getattr(step, "__name__", ""), steps=steps)
+    RUNS.begin(record, name=getattr(step, "__name__", ""), steps=steps)
     try:
         with record.goodput.during(Spent.TPU_INITIALIZATION):
             manager = manager or Manager()
         check_slices("minimum_slices", minimum_slices, manager.total_slice_count)
-        record.has_devices(manager.total_slice_count, manager.session)
+        RUNS.has_devices(record, manager.total_slice_count, manager.session)
         run = TrainingRun(
             batches=snapshots.batches,
             mesh_for=mesh_for or default_mesh,
@@ -122,7 +123,7 @@ def train_loop(
         )
         return run.train(state)
     finally:
-        record.end()
+        RUNS.end(record)
 
 
 def default_mesh(slices: Sequence[Sequence[jax.Device]]) -> jax.sharding.Mesh:

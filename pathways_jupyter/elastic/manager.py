@@ -38,6 +38,7 @@ from pathways_jupyter.elastic.event_kinds import Kind, listed, lost_words, pause
 from pathways_jupyter.elastic.goodput import Spent
 from pathways_jupyter.elastic.health import SETTLE_SECONDS, Health, by_slice
 from pathways_jupyter.elastic.record import Record
+from pathways_jupyter.elastic.run_registry import RUNS
 from pathways_jupyter.session.kernel import process
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ class Manager:
         own, self._own_record = self._own_record, None
         if own is not None:
             self.health.listeners.remove(own.slice_changed)
-            own.end(done=sys.exc_info()[0] is None if done is None else done)
+            RUNS.end(own, done=sys.exc_info()[0] is None if done is None else done)
 
     @property
     def active_slice_indices(self) -> frozenset[int]:
@@ -255,8 +256,8 @@ class Manager:
         """Return the record of the user's own loop, whose function is `name`; its run begins with the first call."""
         if self._own_record is None:
             record = self._own_record = self._record or Record()
-            record.begin(name=name)
-            record.has_devices(self.total_slice_count, self.session)
+            RUNS.begin(record, name=name)
+            RUNS.has_devices(record, self.total_slice_count, self.session)
             record.goodput.begin_steps()
             self.health.listeners.append(record.slice_changed)
         return self._own_record

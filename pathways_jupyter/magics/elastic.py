@@ -13,7 +13,7 @@ from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionErro
 from pathways_jupyter.base.text import parse_seconds, parse_whole_number
 from pathways_jupyter.elastic import export as exporting
 from pathways_jupyter.elastic import fault_targets
-from pathways_jupyter.elastic import record as records
+from pathways_jupyter.elastic.run_registry import RUNS
 from pathways_jupyter.magics.notebook_session import NotebookSession
 from pathways_jupyter.render import elastic as picture
 from pathways_jupyter.render.view import View, said
@@ -29,7 +29,7 @@ def show(connection: NotebookSession, values: Values) -> Any:
         from pathways_jupyter.widgets.events import ElasticPanel
 
         return ElasticPanel(connection.shell, metrics)
-    return picture.view(records.shown(), metrics)
+    return picture.view(RUNS.shown(), metrics)
 
 
 def inject(connection: NotebookSession, values: Values) -> View:
@@ -47,7 +47,7 @@ def inject(connection: NotebookSession, values: Values) -> View:
     def later() -> None:
         time.sleep(delay)
         while at_step is not None:
-            latest = records.latest()
+            latest = RUNS.latest
             if latest is not None and latest.ended is None and latest.done >= at_step:
                 break
             time.sleep(_POLL_SECONDS)
@@ -69,7 +69,7 @@ def heal(connection: NotebookSession, values: Values) -> View:
 
 def export(connection: NotebookSession, values: Values) -> View:
     """Write the run to a file."""
-    shown = records.shown()
+    shown = RUNS.shown()
     if shown is None:
         raise SessionError("No elastic training has run in this notebook yet.", hint="See help(elastic.train_loop).")
     path = Path(values.get("file") or "elastic.json").expanduser()

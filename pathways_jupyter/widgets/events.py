@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.elastic import record as records
 from pathways_jupyter.elastic.record import Record
+from pathways_jupyter.elastic.run_registry import RUNS
 from pathways_jupyter.render import elastic, events
 from pathways_jupyter.widgets.live import REDRAW_SECONDS, Live
 
@@ -50,12 +50,12 @@ class ElasticPanel(Live):
     def __init__(self, shell: Any, metrics: Sequence[str] = ()) -> None:
         self._drawn_at = 0.0
         self._metrics = tuple(metrics)
-        shown = records.shown()
+        shown = RUNS.shown()
         self._followed = shown if shown is not None and shown.ended is None else None
         super().__init__(shell, elastic.view(shown, self._metrics))
 
     def _begin(self) -> None:
-        records.observe(self._changed)
+        RUNS.observe(self._changed)
 
     def _changed(self, record: Record, important: bool) -> None:
         if self._followed is None:
@@ -63,7 +63,7 @@ class ElasticPanel(Live):
         elif record is not self._followed:
             # Its picture stays in the notebook: another cell's run does not take its place.
             return
-        if record.ended is not None and (before := records.shown()) is not None and before is not record:
+        if record.ended is not None and (before := RUNS.shown()) is not None and before is not record:
             # That was a short call: the training before it is shown again.
             record, self._followed = before, None
         now = time.monotonic()

@@ -11,8 +11,8 @@ from small_training import Data, Positioned, check, first_state, step
 from pathways_jupyter import elastic
 from pathways_jupyter.base.events import EventKind
 from pathways_jupyter.elastic import faults
-from pathways_jupyter.elastic import record as records
 from pathways_jupyter.elastic.record import Kind, Record
+from pathways_jupyter.elastic.run_registry import RUNS
 from pathways_jupyter.session.kernel import process
 
 
@@ -46,7 +46,7 @@ def test_a_run_that_loses_a_slice_continues_on_two(session, take_down, source, w
 def test_with_too_few_slices_a_run_pauses_and_says_so(session, take_down, caplog, monkeypatch):
     data, record = Data(), Record()
     data.at[15] = lambda: take_down(2, seconds=60)
-    monkeypatch.setattr(records, "_observer", lambda run, _: run.phase == "waiting" and faults.heal(session))
+    monkeypatch.setattr(RUNS, "_observer", lambda run, _: run.phase == "waiting" and faults.heal(session))
     result = elastic.train_loop(
         step,
         first_state(),

@@ -10,9 +10,9 @@ from small_training import Data, Positioned, check, first_state, step
 
 from pathways_jupyter import elastic
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.elastic import record as records
 from pathways_jupyter.elastic import recovery
 from pathways_jupyter.elastic.record import Record
+from pathways_jupyter.elastic.run_registry import RUNS
 
 
 @pytest.mark.parametrize("fresh", [True, False])
@@ -100,13 +100,13 @@ def test_a_run_whose_generator_was_ended_by_a_loss_says_so(steady):
     ],
 )
 def test_an_argument_that_cannot_be_used_is_refused_before_anything_is_changed(steady, wrong, said):
-    latest, data = records.latest(), Data()
+    latest, data = RUNS.latest, Data()
     arguments = {"step": step, "state": first_state(), "data": data, "steps": 3, "snapshots": elastic.Snapshots()}
     with pytest.raises(ConfigError, match=said) as refused:
         elastic.train_loop(**(arguments | wrong))
     assert refused.value.hint
     assert data.number == 0
-    assert records.latest() is latest, "no run has begun"
+    assert RUNS.latest is latest, "no run has begun"
 
 
 def test_more_slices_than_a_manager_has_are_refused(steady):

@@ -13,9 +13,9 @@ from pathways_jupyter import elastic
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.events import EventKind
 from pathways_jupyter.elastic import faults
-from pathways_jupyter.elastic import record as records
 from pathways_jupyter.elastic.event_kinds import Kind
 from pathways_jupyter.elastic.record import Record
+from pathways_jupyter.elastic.run_registry import RUNS
 from pathways_jupyter.session.kernel import process
 
 
@@ -76,7 +76,7 @@ def test_resize_goes_on_with_fewer_slices_and_pause_waits_for_all(session, take_
     assert manager.pause_resume(3, timeout=60)(train)() == 1
     assert calls == [[0, 1, 2], [0, 2], [0, 1, 2]]
     # What happened is recorded like that of a run of train_loop: here, and in the session's log.
-    assert record is records.latest()
+    assert record is RUNS.latest
     assert record.phase == "done"
     said = [event.message for event in record.events if event.kind in {Kind.DETECTED, Kind.RESUMED}]
     assert said[:2] == ["Slice 1 lost.", "Attempt 2 begins on slices 0, 2."]
@@ -223,6 +223,6 @@ def test_the_steps_of_a_loop_of_ones_own_are_in_its_record(session):
             manager.note_step(step, loss=0.5)
 
     train()
-    record = records.latest()
+    record = RUNS.latest
     assert (record.phase, record.metrics) == ("done", {0: {"loss": 0.5}, 1: {"loss": 0.5}})
     assert {slices for _, slices in record.slices} == {3}

@@ -14,10 +14,10 @@ import pytest
 from pathways_jupyter import elastic
 from pathways_jupyter.base.events import Event, EventKind, SessionState
 from pathways_jupyter.elastic import faults
-from pathways_jupyter.elastic import record as records
 from pathways_jupyter.elastic.event_kinds import Kind
 from pathways_jupyter.elastic.publish import Publisher
 from pathways_jupyter.elastic.record import Record
+from pathways_jupyter.elastic.run_registry import RUNS
 from pathways_jupyter.session import client
 
 DEADLINE = 60.0
@@ -86,7 +86,7 @@ def test_a_short_call_does_not_take_the_place_of_the_training_before_it_and_both
     @manager.elastic_retry(3)
     def demo():
         # The panel shows what goes on, as long as it goes on.
-        assert records.shown() is records.latest()
+        assert RUNS.shown() is RUNS.latest
         return 1
 
     assert demo() == 1
@@ -103,7 +103,7 @@ def test_a_short_call_does_not_take_the_place_of_the_training_before_it_and_both
     assert {name: run[name] for name in long} == long
     assert (short["name"], short["step"], short["steps"], short["phase"]) == ("demo", 0, None, "done")
     assert long["begun"] < long["ended"] <= short["begun"]
-    assert records.shown().id == run["run"], "%pathways elastic shows the same"
+    assert RUNS.shown().id == run["run"], "%pathways elastic shows the same"
 
 
 def test_a_run_that_fails_is_shown_as_stopped_and_what_is_not_finite_as_unknown(session):

@@ -23,7 +23,7 @@ def record():
     """Three slices, a loss before step 5, and two slices from then on."""
     made = Record()
     made.begin(steps=10)
-    made.has_devices(3, None)
+    made.total_slices = 3
     for number in range(5):
         made.step(number, {"loss": 5.0 - number, "<acc>": 0.1 * number}, slices=3, losses=0)
     made.slice_changed(1, False, "Slice 1 is down.")
@@ -84,7 +84,7 @@ def test_any_metric_can_be_drawn_and_names_do_no_harm(record):
 def test_before_the_first_step_there_is_no_curve():
     record = Record()
     record.begin(steps=10)
-    record.has_devices(3, None)
+    record.total_slices = 3
     view = picture.view(record)
     assert "<svg" not in view.html
     assert "no step is complete yet" in view.text

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pathways_jupyter.elastic import record as records
 from pathways_jupyter.elastic.record import Record
+from pathways_jupyter.elastic.run_registry import RUNS, RunRegistry
 from pathways_jupyter.widgets.events import ElasticPanel
 
 
@@ -20,8 +20,8 @@ class Shell:
 
 @pytest.fixture(autouse=True)
 def first_in_process(monkeypatch):
-    for name, value in (("_latest", None), ("_stays", None), ("_observer", None), ("_ended", {})):
-        monkeypatch.setattr(records, name, value)
+    for name, value in vars(RunRegistry()).items():
+        monkeypatch.setattr(RUNS, name, value)
 
 
 def opened() -> ElasticPanel:
@@ -32,7 +32,7 @@ def opened() -> ElasticPanel:
 
 def run(steps: int) -> Record:
     record = Record()
-    record.begin(steps=steps)
+    RUNS.begin(record, steps=steps)
     for step in range(steps):
         record.step(step, {}, slices=1, losses=0)
     return record
@@ -40,20 +40,20 @@ def run(steps: int) -> Record:
 
 def test_the_panel_of_a_training_stays_what_it_is_when_a_short_call_follows() -> None:
     panel = opened()
-    run(40).end()
+    RUNS.end(run(40))
     demo = run(1)
     assert "40 of 40 steps" in panel.text
-    demo.end()
+    RUNS.end(demo)
     assert "40 of 40 steps" in panel.text
 
 
 def test_a_panel_follows_a_short_call_while_it_goes_on_and_then_shows_the_training_before_it() -> None:
-    run(40).end()
+    RUNS.end(run(40))
     panel = opened()
     assert "40 of 40 steps" in panel.text
     demo = run(1)
     assert "1 of 1 step;" in panel.text
-    demo.end()
+    RUNS.end(demo)
     assert "40 of 40 steps" in panel.text
-    run(30).end()
+    RUNS.end(run(30))
     assert "30 of 30 steps" in panel.text, "it follows the next training"
