@@ -17,6 +17,7 @@ from typing import Any
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.events import SessionState
+from pathways_jupyter.base.text import stamp
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import PATHWAYS_JOBS
 from pathways_jupyter.local.apiserver.app import ApiServer
@@ -170,7 +171,7 @@ class Crowd:
         session, user = about[names.SESSION_LABEL], about[names.USER_LABEL]
         figures = SessionFigures(session, user, "default", _SERVICE, SessionState.CONNECTED, 0.0, 0, 4)
         lease["metadata"]["annotations"] = {names.KEEP_ANNOTATION: "7200", names.FIGURES_ANNOTATION: figures.to_json()}
-        lease["spec"] = {"leaseDurationSeconds": 60, "renewTime": leases.stamp(time.time())}
+        lease["spec"] = {"leaseDurationSeconds": 60, "renewTime": stamp(time.time(), micro=True)}
         self._store.update(LEASES, lease)
 
 

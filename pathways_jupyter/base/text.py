@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from pathways_jupyter.base.errors import ConfigError
@@ -40,6 +41,11 @@ def size(number: float) -> str:
         if number < 1000:
             return f"{number:.1f} {unit}"
     return f"{number / 1000:.1f} GB"
+
+
+def stamp(seconds: float, *, micro: bool = False) -> str:
+    """Return seconds since the epoch as Kubernetes writes a Time, or with `micro` a MicroTime."""
+    return datetime.fromtimestamp(seconds, UTC).strftime(f"%Y-%m-%dT%H:%M:%S{'.%f' if micro else ''}Z")
 
 
 def without_infinity(value: Any) -> Any:
@@ -104,14 +110,7 @@ def parse_seconds(option: str, value: str | float, *, least: float = 0.0, most: 
     Raises:
       ConfigError: `value` is none.
     """
-    text = str(value).strip()
-    try:
-        if _PART.sub("", text):
-            number = float(text)
-        else:
-            number = sum((float(part) * _UNITS[unit] for part, unit in _PART.findall(text)), 0.0) if text else math.nan
-    except ValueError:
-        number = math.nan
+    number = seconds_in(str(value))
     # NaN is in no interval.
     if not least <= number <= most:
         within = f" from {least:.10g} to {most:.10g} seconds" if number > most or most < LARGEST_NUMBER else ""
@@ -119,6 +118,17 @@ def parse_seconds(option: str, value: str | float, *, least: float = 0.0, most: 
             f"{option} must be a time{within}, not {value}.", hint=f"For example: {option} 30s, or {option} 2m."
         )
     return number
+
+
+def seconds_in(text: str) -> float:
+    """Return the seconds of a time, as :func:`parse_seconds` takes it; NaN if it is none."""
+    text = text.strip()
+    try:
+        if _PART.sub("", text):
+            return float(text)
+    except ValueError:
+        return math.nan
+    return sum((float(part) * _UNITS[unit] for part, unit in _PART.findall(text)), 0.0) if text else math.nan
 
 
 def parse_ranges(text: str) -> set[int]:

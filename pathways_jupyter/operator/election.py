@@ -21,6 +21,7 @@ from typing import Any
 
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
+from pathways_jupyter.base.text import stamp
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.informer import Informer
@@ -146,7 +147,7 @@ class Election:
                     await objects.patch(self._client, LEASES, names.OPERATOR_LEASE, body, namespace=self._namespace)
 
     def _lease(self) -> Object:
-        now = leases.stamp(self._client.now())
+        now = stamp(self._client.now(), micro=True)
         return {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,

@@ -13,11 +13,11 @@ import hashlib
 import time
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 from pathways_jupyter.base.errors import ApiError, ConfigError, PathwaysError
 from pathways_jupyter.base.tasks import Backoff
+from pathways_jupyter.base.text import stamp
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.informer import Informers
 from pathways_jupyter.kube.objects import EVENTS, JOBSETS, PATHWAYS_JOBS, Object, Resource
@@ -220,8 +220,8 @@ class PathwaysJobController:
                 return
             raise
         # Known from now on, so that a change of the JobSet that comes before the watch's echo starts from it.
-        if (known := self._known[PATHWAYS_JOBS].get((namespace, name))) is job:
-            self._known[PATHWAYS_JOBS][namespace, name] = written if isinstance(written, dict) else known
+        if (current := self._known[PATHWAYS_JOBS].get((namespace, name))) is job:
+            self._known[PATHWAYS_JOBS][namespace, name] = written if isinstance(written, dict) else current
 
     async def _event(self, job: Object, reason: str, message: str, *, occasion: str, warning: bool = False) -> None:
         metadata = job["metadata"]
@@ -268,4 +268,4 @@ class PathwaysJobController:
             self._say(trouble or f"following {resource.plural} again")
 
     def _now(self) -> str:
-        return datetime.fromtimestamp(self._client.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return stamp(self._client.now())

@@ -7,14 +7,14 @@ import asyncio
 import contextlib
 import signal
 import sys
+import time
 from collections.abc import Callable, Coroutine
-from datetime import UTC, datetime
 from typing import Any
 
 from pathways_jupyter.base import process_setup, tasks
-from pathways_jupyter.base.errors import ConfigError, PathwaysError
+from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.sentences import Face
-from pathways_jupyter.base.text import parse_seconds
+from pathways_jupyter.base.text import seconds_in, stamp
 from pathways_jupyter.kube import auth, claim_package
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.informer import Informers
@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--namespace", default="", help="only this namespace (default: all)")
     parser.add_argument(
         "--interval",
-        type=_seconds("--interval", 1, 86400),
+        type=_seconds(1, 86400),
         default=INTERVAL_SECONDS,
         metavar="SECONDS",
         help="seconds between sweeps at most (default: %(default)g)",
@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--once", action="store_true", help="sweep once, and end")
     parser.add_argument(
         "--lease-seconds",
-        type=_seconds("--lease-seconds", 1, LONGEST_LEASE_SECONDS),
+        type=_seconds(1, LONGEST_LEASE_SECONDS),
         default=LEASE_SECONDS,
         metavar="SECONDS",
         help="how long a leader may be silent before another operator takes over (default: %(default)g)",
@@ -80,13 +80,13 @@ def main(argv: list[str] | None = None) -> int:
         return 1
 
 
-def _seconds(option: str, least: float, most: float) -> Callable[[str], float]:
+def _seconds(least: float, most: float) -> Callable[[str], float]:
     def parse(text: str) -> float:
-        try:
-            return parse_seconds(option, text, least=least, most=most)
-        except ConfigError as error:
-            # argparse names the option itself.
-            raise argparse.ArgumentTypeError(str(error).removeprefix(f"{option} ").removesuffix(".")) from None
+        number = seconds_in(text)
+        # NaN is in no interval.
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"must be a time from {least:g} to {most:g} seconds, not {text}")
+        return number
 
     return parse
 
@@ -99,7 +99,7 @@ def _port(text: str) -> int:
 
 def report(text: str) -> None:
     """Write one line of the operator's log."""
-    print(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), text, flush=True)
+    print(stamp(time.time()), text, flush=True)
 
 
 class Operator:

@@ -17,10 +17,10 @@ import asyncio
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from pathways_jupyter.base.errors import ApiError, ClusterError
+from pathways_jupyter.base.text import stamp
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, LEASES, PODS, Object, Resource
@@ -79,7 +79,7 @@ async def create(
       ClusterError: The server could not be reached.
     """
     # The API server's time: the clock of this machine may be wrong by more than the Lease lasts.
-    now = stamp(client.now())
+    now = stamp(client.now(), micro=True)
     metadata = job["metadata"]
     body: Object = {
         "apiVersion": LEASES.api_version,
@@ -113,7 +113,7 @@ async def renew(client: Client, name: str, *, namespace: str, figures: str = "")
       ClusterError: The server could not be reached.
     """
     try:
-        change: Object = {"spec": {"renewTime": stamp(client.now())}}
+        change: Object = {"spec": {"renewTime": stamp(client.now(), micro=True)}}
         if figures:
             change["metadata"] = {"annotations": {names.FIGURES_ANNOTATION: figures}}
         await objects.patch(client, LEASES, name, change, namespace=namespace)
@@ -257,11 +257,6 @@ async def _list_if_allowed(client: Client, resource: Resource, namespace: str, l
         if error.status != 403:
             raise
         return ()
-
-
-def stamp(seconds: float) -> str:
-    """Return seconds since the epoch as a Kubernetes MicroTime."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def place(item: Object) -> tuple[str, str]:

@@ -6,10 +6,11 @@ import contextlib
 import pytest
 from program_log import Log
 
+from pathways_jupyter.base.text import stamp
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import LEASES
 from pathways_jupyter.operator.election import Election
-from pathways_jupyter.service import leases, names
+from pathways_jupyter.service import names
 
 DEADLINE = 60.0
 
@@ -88,7 +89,11 @@ async def test_a_leader_whose_lease_was_taken_stops(bench):
     async with bench.client() as client, candidates(bench, "one") as (one,):
         await one.until_leading()
         body = {
-            "spec": {"holderIdentity": "other", "renewTime": leases.stamp(client.now()), "leaseDurationSeconds": 600}
+            "spec": {
+                "holderIdentity": "other",
+                "renewTime": stamp(client.now(), micro=True),
+                "leaseDurationSeconds": 600,
+            }
         }
         await objects.patch(client, LEASES, names.OPERATOR_LEASE, body, namespace="default")
         await one.log.until("another operator has become the leader")
@@ -103,7 +108,7 @@ async def test_a_leader_whose_lease_was_taken_stops(bench):
 )
 async def test_a_lease_that_a_stranger_has_written_does_not_block_for_ever(bench, monkeypatch, ahead, seconds, later):
     async with bench.client() as client:
-        at = leases.stamp(client.now() + ahead)
+        at = stamp(client.now() + ahead, micro=True)
         spec = {"holderIdentity": "stranger", "leaseDurationSeconds": seconds, "renewTime": at}
         metadata = {"name": names.OPERATOR_LEASE, "namespace": "default"}
         lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": spec}

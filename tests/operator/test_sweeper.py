@@ -6,6 +6,7 @@ import sys
 from program_log import Log
 from waits import wait_until
 
+from pathways_jupyter.base.text import stamp
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.informer import Informers
 from pathways_jupyter.kube.objects import JOBS, LEASES
@@ -68,7 +69,7 @@ async def test_it_reports_a_session_that_becomes_silent_and_one_that_is_back(ben
         name = job["metadata"]["name"]
         await leases.create(client, job, seconds=1, keep=3600)
         await lines.until(f"Job default/{name} (session quiet of jane) is reclaimable: its lease was not renewed; kept")
-        change = {"spec": {"leaseDurationSeconds": 3600, "renewTime": leases.stamp(client.now())}}
+        change = {"spec": {"leaseDurationSeconds": 3600, "renewTime": stamp(client.now(), micro=True)}}
         await objects.patch(client, LEASES, name, change, namespace="default")
         await lines.until("is no longer reclaimable: its session is back")
         stop.set()

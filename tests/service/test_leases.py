@@ -4,6 +4,7 @@ import pytest
 from permissions import documented_rules
 
 from pathways_jupyter.base.errors import ApiError
+from pathways_jupyter.base.text import stamp
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import JOBS, LEASES, PODS
 from pathways_jupyter.service import leases, names
@@ -127,11 +128,11 @@ async def test_a_renewal_in_the_future_holds_a_lease_no_longer_than_one_of_now(b
 
 
 def test_a_lease_whose_author_also_forged_what_the_server_notes_has_never_been_renewed():
-    future = leases.stamp(2e9)
+    future = stamp(2e9, micro=True)
     metadata = {"creationTimestamp": future, "managedFields": [{"time": future}]}
     lease = {"metadata": metadata, "spec": {"renewTime": future, "acquireTime": future}}
     assert leases.is_stale(lease, 1.9e9)
-    assert leases.renewed({**lease, "spec": {**lease["spec"], "acquireTime": leases.stamp(1.8e9)}}, 1.9e9) == 1.8e9
+    assert leases.renewed({**lease, "spec": {**lease["spec"], "acquireTime": stamp(1.8e9, micro=True)}}, 1.9e9) == 1.8e9
 
 
 async def test_any_number_may_sweep_at_once_and_each_job_is_reported_once(bench, monkeypatch):
@@ -286,7 +287,7 @@ async def test_a_watch_of_leases_notices_silence_and_return(bench):
             await changed.wait()
             assert list(watch.reclaimable) == [job["metadata"]["uid"]]
             changed.clear()
-            change = {"spec": {"leaseDurationSeconds": 3600, "renewTime": leases.stamp(client.now())}}
+            change = {"spec": {"leaseDurationSeconds": 3600, "renewTime": stamp(client.now(), micro=True)}}
             await objects.patch(client, LEASES, name, change, namespace="default")
             # Another proxy makes it look again at once.
             watch.follow([job, await bench.proxy(client, "s2", relay=RelaySpec("00" * 32))])
@@ -321,7 +322,7 @@ async def test_a_proxys_pod_without_its_job_is_swept_once_its_lease_has_expired(
         # The garbage collector removes the owner from pod and Lease one after the other.
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": "u1"}
         lease = {"metadata": {"name": name, "labels": pod["metadata"]["labels"], "ownerReferences": [owner]}}
-        lease |= {"spec": {"leaseDurationSeconds": 10, "renewTime": leases.stamp(client.now())}}
+        lease |= {"spec": {"leaseDurationSeconds": 10, "renewTime": stamp(client.now(), micro=True)}}
         lease |= {"apiVersion": LEASES.api_version, "kind": LEASES.kind}
         await objects.create(client, LEASES, lease, namespace="default")
         assert await leases.sweep(client, "default", dry_run=True) == ()

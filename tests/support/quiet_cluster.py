@@ -7,6 +7,7 @@ from typing import Self
 
 import kubeconfigs
 
+from pathways_jupyter.base.text import stamp
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.local.apiserver.app import ApiServer
@@ -15,7 +16,7 @@ from pathways_jupyter.local.event_recorder import Recorder
 from pathways_jupyter.local.node.kubelet import Kubelet
 from pathways_jupyter.local.node.network import Network
 from pathways_jupyter.local.node.spawner import Spawner
-from pathways_jupyter.service import leases, names, proxy_job, service_jobset
+from pathways_jupyter.service import names, proxy_job, service_jobset
 
 DEADLINE = 60.0
 
@@ -121,7 +122,7 @@ class QuietCluster:
         lease = {
             "apiVersion": objects.LEASES.api_version,
             "kind": objects.LEASES.kind,
-            "spec": {"renewTime": leases.stamp(at)},
+            "spec": {"renewTime": stamp(at, micro=True)},
         }
         await client.request(
             "PATCH",

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from session_records import new_record
 
+from pathways_jupyter.base.text import stamp
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, Object
-from pathways_jupyter.service import leases, names
+from pathways_jupyter.service import names
 from pathways_jupyter.session.supervisor import proxy_end
 
 REASON = "The proxy is gone."
@@ -65,7 +66,7 @@ async def test_a_job_that_failed_says_why_unless_it_only_repeats_that_its_pod_di
 
 
 async def test_a_lifetime_that_is_over_is_the_cause_before_and_after_the_proxy_is_used(ended):
-    began = leases.stamp(ended.client.now() - 601)
+    began = stamp(ended.client.now() - 601, micro=True)
     await ended.change({"status": {"startTime": began}}, "status")
     assert "longest lifetime of 600 s" in await ended.why()
     error = await proxy_end.before_use(ended.client, ended.record, "none", "It failed.", "Try again.")
