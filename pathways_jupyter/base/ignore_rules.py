@@ -99,6 +99,6 @@ def _translate(token: re.Match[str]) -> str:
     if (characters := token["set"]) is not None:
         inside = _IN_SET.sub(lambda found: re.escape(found[1] or found[2]), characters)
         return f"(?!/)[{'^' if token['inverted'] else ''}{inside}]"
-    if (known := _TRANSLATED.get(token.lastgroup or "")) is not None:
-        return known
+    if (translated := _TRANSLATED.get(token.lastgroup or "")) is not None:
+        return translated
     return re.escape(token["escaped"] or token["literal"])

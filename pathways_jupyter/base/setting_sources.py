@@ -43,24 +43,24 @@ def resolve(arguments: Mapping[str, Any], *, environ: Mapping[str, str] | None =
       ConfigError: A value is malformed, a name is not a setting, two names of one setting have different values, one
         lacks what it belongs to, or the profile does not exist.
     """
-    given = _checked({name: value for name, value in arguments.items() if value is not None}, "{}".format)
+    explicit = _checked({name: value for name, value in arguments.items() if value is not None}, "{}".format)
     from_environment = _from_environment(os.environ if environ is None else environ)
-    name = str(given.get("profile") or from_environment.get("profile") or "")
-    values = {**_from_profile(name), **from_environment, **given}
+    name = str(explicit.get("profile") or from_environment.get("profile") or "")
+    values = {**_from_profile(name), **from_environment, **explicit}
     if values.get("job"):
-        values = _for_job(values, given)
+        values = _for_job(values, explicit)
     if "tpu" in values:
         values["instances"] = values.pop("tpu")
     config = ConnectConfig(**values)
     # In a profile or in the environment these are for those connections that have a relay.
-    if of_relay := sorted({"keep", "relay_image"} & set(given)):
+    if of_relay := sorted({"keep", "relay_image"} & set(explicit)):
         if config.relay is False:
             raise ConfigError(
                 f"{of_relay[0]} was given, but no relay.",
                 hint=advice("Leave out {no_relay} or {it}.", it=option(of_relay[0])),
             )
         config = replace(config, relay=True)
-    if given.get("priority") and not config.queue:
+    if explicit.get("priority") and not config.queue:
         raise ConfigError("A priority needs a queue.", hint=advice("Add {queue:NAME}, or leave out {priority}."))
     if config.cluster and not (config.project and config.region):
         raise ConfigError(
@@ -75,14 +75,14 @@ def resolve(arguments: Mapping[str, Any], *, environ: Mapping[str, str] | None =
     return config
 
 
-def _for_job(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def _for_job(values: Mapping[str, Any], explicit: Mapping[str, Any]) -> dict[str, Any]:
     """Return `values` for a session that uses a job's proxy; those for a proxy of one's own do not apply to it.
 
     Raises:
-      ConfigError: Both are among `given`, the arguments.
+      ConfigError: Both are among `explicit`, the arguments.
     """
-    both = sorted(name for name in _OWN_PROXY if given.get(name))
-    if both and not given.get("job"):
+    both = sorted(name for name in _OWN_PROXY if explicit.get(name))
+    if both and not explicit.get("job"):
         # Those for a proxy were asked for here and now, the job by a profile or the environment.
         return {name: value for name, value in values.items() if name != "job"}
     if both:
@@ -137,24 +137,26 @@ def profiles_path() -> Path:
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the settings in the environment; an empty variable counts as not set."""
-    given = {
+    variables = {
         name.removeprefix(ENVIRONMENT_PREFIX).lower(): value
         for name, value in environ.items()
         if name.startswith(ENVIRONMENT_PREFIX) and value
     }
-    return _checked(given, lambda name: f"{ENVIRONMENT_PREFIX}{name.upper()}")
+    return _checked(variables, lambda name: f"{ENVIRONMENT_PREFIX}{name.upper()}")
 
 
 def _from_profile(name: str) -> dict[str, Any]:
-    known = profiles()
-    if name and name not in known:
-        listed = ", ".join(sorted(known)) or "none yet"
+    available = profiles()
+    if name and name not in available:
+        listed = ", ".join(sorted(available)) or "none yet"
         raise ConfigError(f"There is no profile {name!r}.", hint=f"Profiles in {profiles_path()}: {listed}.")
     profile = name or "default"
-    return _checked(known.get(profile, {}), lambda setting: f"{setting} in profile {profile!r} of {profiles_path()}")
+    return _checked(
+        available.get(profile, {}), lambda setting: f"{setting} in profile {profile!r} of {profiles_path()}"
+    )
 
 
-def _checked(given: Mapping[str, Any], label: Callable[[str], str]) -> dict[str, Any]:
+def _checked(settings: Mapping[str, Any], label: Callable[[str], str]) -> dict[str, Any]:
     """Validate the settings of one source; return them under the settings' own names.
 
     Args:
@@ -162,7 +164,7 @@ def _checked(given: Mapping[str, Any], label: Callable[[str], str]) -> dict[str,
     """
     checked: dict[str, Any] = {}
     spelled: dict[str, str] = {}
-    for name, value in given.items():
+    for name, value in settings.items():
         setting = ALIASES.get(name, name)
         if setting not in SETTINGS:
             raise _unknown(name, label)
@@ -177,10 +179,10 @@ def _checked(given: Mapping[str, Any], label: Callable[[str], str]) -> dict[str,
 
 
 def _unknown(name: str, label: Callable[[str], str]) -> ConfigError:
-    known = [*SETTINGS, *ALIASES]
+    spellings = [*SETTINGS, *ALIASES]
     # The beginning of a setting's name is more likely meant than a similar name.
-    longer = [each for each in known if each.startswith(f"{name}_")]
-    close = longer if len(longer) == 1 else difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    longer = [each for each in spellings if each.startswith(f"{name}_")]
+    close = longer if len(longer) == 1 else difflib.get_close_matches(name, spellings, n=1, cutoff=0.5)
     # Environment variables are in capitals.
     spell = str.upper if label(name).startswith(ENVIRONMENT_PREFIX) else str
     prefix = ENVIRONMENT_PREFIX if spell is str.upper else ""

@@ -50,10 +50,10 @@ def _mistyped(wanted: str, value: Any) -> UnfitError:
 
 def flag(value: Any, _: str) -> bool:
     """Check true or false, also as a word."""
-    known = value if isinstance(value, bool) else _FLAGS.get(str(value).strip().lower())
-    if known is None:
+    parsed = value if isinstance(value, bool) else _FLAGS.get(str(value).strip().lower())
+    if parsed is None:
         raise _mistyped("true or false", value)
-    return known
+    return parsed
 
 
 def instances(value: Any, _: str) -> dict[str, int]:

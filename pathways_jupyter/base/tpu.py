@@ -114,13 +114,13 @@ def parse_instance_type(text: str) -> InstanceType:
     version, separator, topology = text.partition(":")
     machine = _BY_VERSION.get(version) or _BY_NAME.get(version)
     if machine is None:
-        known = sorted(_BY_VERSION)
-        close = difflib.get_close_matches(version, known, n=1)
+        versions = sorted(_BY_VERSION)
+        close = difflib.get_close_matches(version, versions, n=1)
         likely = topology if _TOPOLOGY.fullmatch(topology) else "2x2"
         suggestion = f"Did you mean {close[0]}:{likely}? " if close else ""
         raise ConfigError(
             f"Unknown TPU version {version!r} in instance type {text!r}.",
-            hint=f"{suggestion}Known versions: {', '.join(known)}.",
+            hint=f"{suggestion}Known versions: {', '.join(versions)}.",
         )
     if not separator or not _valid_topology(machine, topology):
         more = ", or multiples of 4 along three axes" if machine.cubes else ""
@@ -135,10 +135,10 @@ def parse_instance_type(text: str) -> InstanceType:
 def chips_of_hosts(text: str) -> list[int]:
     """Return the chips of each host of a slice; empty for an instance type that this version does not know."""
     try:
-        known = parse_instance_type(text)
+        parsed = parse_instance_type(text)
     except ConfigError:
         return []
-    return [known.chips_per_host] * known.hosts
+    return [parsed.chips_per_host] * parsed.hosts
 
 
 def _by_size(text: str, generation: str, number: int) -> InstanceType:

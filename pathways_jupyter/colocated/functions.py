@@ -95,9 +95,9 @@ class Function(Generic[P, R]):
         if of is not None:
             called, name = name, f"{of._made[0].__name__}.{name}"
         # No name of a keyword has a space in it.
-        given = trees.split({**{f"argument {place}": each for place, each in enumerate(args)}, **kwargs})
-        data = [preflight.pickled((called, given.values, given.trees), names={name: called, **given.pickled})]
-        chosen = cell_run.choose_for(given.arrays, where.slices, where.hosts, where.once)
+        split = trees.split({**{f"argument {place}": each for place, each in enumerate(args)}, **kwargs})
+        data = [preflight.pickled((called, split.values, split.trees), names={name: called, **split.pickled})]
+        chosen = cell_run.choose_for(split.arrays, where.slices, where.hosts, where.once)
         # An object is made by the first call that reaches its host.
         if of is not None and any(host.index not in of._present for host in chosen):
             data.append(preflight.pickled(of._made, names={of._made[0].__name__: of._made}))
@@ -107,14 +107,14 @@ class Function(Generic[P, R]):
             "op": "function",
             "call": call,
             "object": of._key if of is not None else "",
-            "inputs": list(given.arrays),
+            "inputs": list(split.arrays),
             "positional": len(args),
             **source_of(self._fun),
             "live": True,
             "unpickle": (trusted := cell_run.trusts(where.unpickle)),
         }
         try:
-            answers = cell_run.ask(array_moves.prepare(given.arrays, chosen), head, data)
+            answers = cell_run.ask(array_moves.prepare(split.arrays, chosen), head, data)
         except Interrupted as stopped:
             if stopped.answers is not None:
                 show_output(call, stopped.answers, quiet=where.quiet)

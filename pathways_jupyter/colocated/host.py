@@ -101,12 +101,12 @@ def choose(
         except ValueError as error:
             hint = f"For example: --{kind}s 0,1 or --{kind}s 0-3."
             raise CheckError(f"{requested!r} does not name a {kind}.", hint=hint) from error
-        known = {host.slice if kind == "slice" else host.index for host in among}
+        existing = {host.slice if kind == "slice" else host.index for host in among}
         held = process.slices() if kind == "slice" else ()
         numbers = {each if (found := find_slice(held, each)) is None else found.index for each in numbers}
-        if absent := sorted(numbers - known):
+        if absent := sorted(numbers - existing):
             names = {each.index: each.numbers for each in held}
-            listed = ", ".join(names.get(each, str(each)) for each in sorted(known))
+            listed = ", ".join(names.get(each, str(each)) for each in sorted(existing))
             raise CheckError(f"There is no {kind} {', '.join(map(str, absent))}.", hint=f"This session has: {listed}.")
         chosen = tuple(host for host in chosen if (host.slice if kind == "slice" else host.index) in numbers)
     if not chosen:

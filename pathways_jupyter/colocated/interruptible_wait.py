@@ -44,18 +44,18 @@ def wait(
       LostError: The session, or a host's slice, was lost meanwhile.
       BaseException: As for :func:`pathways_jupyter.base.tasks.abandonable`.
     """
-    known = threading.Event()
+    explained = threading.Event()
 
     @contextlib.contextmanager
     def watch(fail: Callable[[BaseException], None]) -> Iterator[None]:
         def lost(error: LostError) -> None:
             fail(error)
-            known.set()
+            explained.set()
 
         # The thread of the work may stay blocked in JAX for minutes.
         with loss.watch_for_loss((host.slice for host in to), lost) as is_watched:
             if not is_watched:
-                known.set()
+                explained.set()
             yield
 
     def run() -> T:
@@ -63,7 +63,7 @@ def wait(
             return work()
         except LostError:
             # JAX may fail first, but only the supervisor knows the reason: give its event time to arrive.
-            known.wait(_REASON_SECONDS)
+            explained.wait(_REASON_SECONDS)
             raise
 
     return tasks.abandonable(
@@ -77,7 +77,7 @@ def wait(
     )
 
 
-def ask(way: Channel, head: dict[str, Any], *, seconds: float = math.inf) -> tuple[Answer, ...]:
+def ask(channel: Channel, head: dict[str, Any], *, seconds: float = math.inf) -> tuple[Answer, ...]:
     """Send a short request and wait for every host's answer; Interrupt ends the wait.
 
     Raises:
@@ -86,11 +86,11 @@ def ask(way: Channel, head: dict[str, Any], *, seconds: float = math.inf) -> tup
       TimeoutError: They did not answer within `seconds`.
     """
     try:
-        return wait(way.hosts, lambda: way.ask(head), seconds=seconds)
+        return wait(channel.hosts, lambda: channel.ask(head), seconds=seconds)
     except LostError:
         raise
     except ColocatedError as error:
-        there = wait(way.hosts, lambda: host_versions.query_versions(way.hosts), seconds=seconds)
+        there = wait(channel.hosts, lambda: host_versions.query_versions(channel.hosts), seconds=seconds)
         different = host_versions.differences(host_versions.here(), there)
         severe = [each for each in different if each.severe]
         if severe:

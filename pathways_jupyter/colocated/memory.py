@@ -95,8 +95,8 @@ class _Memory:
         named_on = self._of_this_session()
         gone: dict[str, list[int]] = {}
         for host, boot in boots.items():
-            known, named = self._facts.get(host.cpus), named_on.get(host.index)
-            if known is not None and known.boot != boot:
+            facts, named = self._facts.get(host.cpus), named_on.get(host.index)
+            if facts is not None and facts.boot != boot:
                 with self._lock:
                     self._facts.pop(host.cpus, None)
             if named is not None and named[0] != boot:

@@ -110,8 +110,8 @@ def require_packages(missing: Mapping[int, Sequence[str]], facts: Mapping[int, F
 def advice(modules: Sequence[str], facts: Facts) -> str:
     """Return what to do to have `modules` on hosts: not the same in the embedded cluster as on a real one."""
     # What gives the modules to this process, where it has them; else the same names.
-    known = metadata.packages_distributions()
-    packages = shlex.join(known.get(name, [name])[0] for name in modules)
+    distributions = metadata.packages_distributions()
+    packages = shlex.join(distributions.get(name, [name])[0] for name in modules)
     if facts.embedded:
         # The hosts of the embedded cluster run the Python that started the cluster, which may be another than this one.
         python = shlex.quote(facts.executable)

@@ -59,8 +59,8 @@ def listed(slices: Collection[int]) -> Sentence:
 
 
 def _numbers(slices: Collection[int]) -> str:
-    known = process.slice_numbers()
-    return ", ".join(known.get(index, str(index)) for index in sorted(slices)) or "none"
+    numbers = process.slice_numbers()
+    return ", ".join(numbers.get(index, str(index)) for index in sorted(slices)) or "none"
 
 
 def lost_words(lost: Collection[int], error: BaseException | None) -> Sentence:

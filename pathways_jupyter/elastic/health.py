@@ -140,11 +140,11 @@ class Health:
         """
         for index in indices:
             with self._changed.lock:
-                known = self._slices[index]
-                is_new = known.up and not any(at >= since for at in known.losses)
+                state = self._slices[index]
+                is_new = state.up and not any(at >= since for at in state.losses)
             if is_new:
                 self._set(index, False)
-                known.unreported = time.monotonic() if self._session is not None else -math.inf
+                state.unreported = time.monotonic() if self._session is not None else -math.inf
 
     def wait_for(self, count: int, *, timeout: float | None = None) -> frozenset[int]:
         """Wait until at least `count` slices are trusted; return them.
@@ -176,23 +176,23 @@ class Health:
     def _set(self, index: int, up: bool) -> None:
         now, number = time.monotonic(), process.slice_numbers().get(index, str(index))
         with self._changed.lock:
-            known = self._slices.get(index)
-            if known is None:
+            state = self._slices.get(index)
+            if state is None:
                 return
-            is_reported = not up and now - known.unreported < _REPORT_SECONDS
+            is_reported = not up and now - state.unreported < _REPORT_SECONDS
             if not up:
-                known.unreported = -math.inf
-            if known.up == up:
+                state.unreported = -math.inf
+            if state.up == up:
                 return
-            known.up = up
+            state.up = up
             if up:
-                recent = [at for at in known.losses if now - at < _FORGIVE_SECONDS]
+                recent = [at for at in state.losses if now - at < _FORGIVE_SECONDS]
                 settle = min(LONGEST_SETTLE_SECONDS, self._settle_seconds * 2 ** max(0, len(recent) - 1))
-                known.losses, known.trusted_from = recent, now + settle
+                state.losses, state.trusted_from = recent, now + settle
                 often = f" after {len(recent)} losses" if len(recent) > 1 else ""
                 sentence = f"Slice {number} is up again{often}; it is used when it has been up for {settle:g} s."
             else:
-                known.losses += [] if is_reported else [now]
+                state.losses += [] if is_reported else [now]
                 sentence = f"Slice {number} is down."
             self._changed.notify_all()
         logger.info(sentence)

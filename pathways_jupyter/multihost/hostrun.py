@@ -42,20 +42,20 @@ class HostRun:
     """The run's part on one host.
 
     Args:
-      known: What is known of the host, if the run was started before.
+      status: Of the host, as last known if the run was started before.
       run: The run's id on the host.
       publish: Receives its events; waits while the reader is slow.
     """
 
     def __init__(
         self,
-        known: HostStatus,
+        status: HostStatus,
         run: str,
         connections: Connections,
         log: HostLog,
         publish: Callable[[Event], Awaitable[None]],
     ) -> None:
-        self.status = known
+        self.status = status
         self._log = log
         self._run, self._connections, self._publish = run, connections, publish
         self._program: Program | None = None

@@ -193,14 +193,14 @@ def find(wanted: str = "") -> RunRecord:
     Raises:
       UnknownRun: There is none.
     """
-    known = runs()
-    exact = [each for each in known if wanted in {each.name, each.id}]
-    for each in exact or known:
+    listed = runs()
+    exact = [each for each in listed if wanted in {each.name, each.id}]
+    for each in exact or listed:
         if each.id.startswith(wanted):
             return each
-    if not known:
+    if not listed:
         raise UnknownRun("There is no run on this machine.", hint=advice("{multihost_run} starts one."))
-    names = ", ".join(dict.fromkeys(each.name for each in known))
+    names = ", ".join(dict.fromkeys(each.name for each in listed))
     raise UnknownRun(f"There is no run {wanted!r}.", hint=f"Runs on this machine: {names}.")
 
 

@@ -68,7 +68,7 @@ class Ssh:
         login = _Login(self, target)
         # What is left out comes from ~/.ssh/config.
         port = target.port if target.port != SSH_PORT else None
-        given = {"username": target.user, "client_keys": self._keys, "host_key_alias": target.key_alias, "port": port}
+        options = {"username": target.user, "client_keys": self._keys, "host_key_alias": target.key_alias, "port": port}
         try:
             async with self._handshakes:
                 connection = await asyncssh.connect(
@@ -81,7 +81,7 @@ class Ssh:
                     keepalive_count_max=_KEEPALIVE_COUNT,
                     encryption_algs=_CIPHERS,
                     compression_algs=None,
-                    **{name: value for name, value in given.items() if value},
+                    **{name: value for name, value in options.items() if value},
                 )
         except (OSError, asyncssh.Error, TimeoutError) as error:
             raise _refused(target, login, error) from error

@@ -145,8 +145,8 @@ def choose(targets: tuple[Target, ...], host: str) -> Target:
     for each in targets:
         if host in {each.label, each.name, each.address} or (one_slice and host == str(each.worker)):
             return each
-    known = ", ".join(each.label for each in targets)
-    raise ConfigError(f"There is no host {host!r} in this run.", hint=f"Its hosts: {known}.")
+    labels = ", ".join(each.label for each in targets)
+    raise ConfigError(f"There is no host {host!r} in this run.", hint=f"Its hosts: {labels}.")
 
 
 def _of_line(text: str, where: str, before: list[Target], user: str) -> Target:

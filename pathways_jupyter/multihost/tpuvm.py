@@ -24,10 +24,10 @@ _SSH_KEYS = "ssh-keys"
 
 def matching(names: Iterable[str], prefix: str) -> list[str]:
     """Return the one of `names` that is `prefix`, or else all that are ``PREFIX-<number>``, ordered by number."""
-    known = list(names)
-    if prefix in known:
+    listed = list(names)
+    if prefix in listed:
         return [prefix]
-    numbered = ((re.fullmatch(rf"{re.escape(prefix)}-(\d+)", name), name) for name in known)
+    numbered = ((re.fullmatch(rf"{re.escape(prefix)}-(\d+)", name), name) for name in listed)
     return [name for _, name in sorted((int(found[1]), name) for found, name in numbered if found)]
 
 

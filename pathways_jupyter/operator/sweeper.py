@@ -102,9 +102,9 @@ class Sweeper:
             await asyncio.gather(stopping, return_exceptions=True)
 
     async def _sweep(self) -> None:
-        now, known = self._client.now(), self._known[LEASES]
+        now, by_place = self._client.now(), self._known[LEASES]
         proxies = (*self._known[JOBS].values(), *self._known[PODS].values())
-        judged = (leases.judge(each, known.get(leases.place(each)), now) for each in proxies)
+        judged = (leases.judge(each, by_place.get(leases.place(each)), now) for each in proxies)
         if not self._synced >= {JOBS, LEASES} or all(each is None or each[0].kept for each in judged):
             return
         try:
@@ -172,21 +172,21 @@ class Sweeper:
             if not (resource is PODS and isinstance(change.error, ApiError) and change.error.status == 403):
                 self._report_trouble(change.error)
         else:
-            kept = None if change.type is ChangeType.DELETED else change.object
-            if resource is PODS and kept is not None:
-                kept = proxy_job.of_orphan(kept)
+            current = None if change.type is ChangeType.DELETED else change.object
+            if resource is PODS and current is not None:
+                current = proxy_job.of_orphan(current)
             place = leases.place(change.object)
-            if kept is None:
+            if current is None:
                 self._known[resource].pop(place, None)
             else:
-                self._known[resource][place] = kept
+                self._known[resource][place] = current
             if resource is LEASES:
-                self._take_lease(kept, change.object)
+                self._take_lease(current, change.object)
 
-    def _take_lease(self, kept: Object | None, lease: Object) -> None:
-        """Note a Lease; `kept` is None when it was deleted."""
+    def _take_lease(self, current: Object | None, lease: Object) -> None:
+        """Note a Lease; `current` is None when it was deleted."""
         key = "/".join(leases.place(lease))
-        if kept is None:
+        if current is None:
             self._leases.pop(key, None)
         else:
             self._leases[key] = _Lease.of(lease, self._client.now())

@@ -66,7 +66,7 @@ def schema(kind: str) -> dict[str, Any]:
         return {"type": "object", "additionalProperties": schema(kind[2:])}
     if kind not in kinds():
         return {**_PLAIN.get(kind, {"type": kind})}
-    known = {key: each for key, each in fields(kind).items() if kind != "ObjectMeta" or key in _METADATA}
-    required = [key for key, (_, must) in known.items() if must]
-    properties = {key: schema(inner) for key, (inner, _) in known.items()}
+    typed = {key: each for key, each in fields(kind).items() if kind != "ObjectMeta" or key in _METADATA}
+    required = [key for key, (_, must) in typed.items() if must]
+    properties = {key: schema(inner) for key, (inner, _) in typed.items()}
     return {"type": "object", "properties": properties, **({"required": required} if required else {})}

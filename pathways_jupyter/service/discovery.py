@@ -113,29 +113,29 @@ async def candidates(
         described = describe(found) if found is not None else None
         if described is not None and (wanted == described.name or same_address(wanted, described.address)):
             return (described,)
-    known = await list_services(client, place)
-    exact = [each for each in known if wanted in {"", each.name, each.address}]
+    services = await list_services(client, place)
+    exact = [each for each in services if wanted in {"", each.name, each.address}]
     if len(exact) == 1:
         return (exact[0],)
-    if not known:
+    if not services:
         raise ServiceError(
             f"There is no Pathways service in namespace {place}.",
             hint=advice("Check {namespace} and {context}, or ask your cluster administrator to start a service."),
         )
     if wanted:
-        listed = ", ".join(each.name for each in known)
+        listed = ", ".join(each.name for each in services)
         raise ServiceError(
             f"There is no Pathways service {wanted} in namespace {place}.", hint=f"Services there: {listed}."
         )
     # A service that does not say its type may have any.
-    fitting = [each for each in known if not each.instance_type or set(instances) <= {each.instance_type}]
+    fitting = [each for each in services if not each.instance_type or set(instances) <= {each.instance_type}]
     if not fitting:
-        offered = ", ".join(f"{each.name} ({each.instance_type})" for each in known)
+        offered = ", ".join(f"{each.name} ({each.instance_type})" for each in services)
         raise ServiceError(
             f"No Pathways service in namespace {place} has slices of {', '.join(sorted(instances))}.",
             hint=f"There: {offered}.",
         )
-    return tuple([each for each in fitting if not each.ended] or fitting) if instances else known
+    return tuple([each for each in fitting if not each.ended] or fitting) if instances else services
 
 
 def check(service: ServiceInfo, instances: Mapping[str, int]) -> None:

@@ -198,7 +198,7 @@ async def _service(client: Client, namespace: str, config: ConnectConfig, here: 
         pairs = await status.draw_services(client, names.service_of(config.service)[1] or namespace, find())
     except PathwaysError as error:
         return [failed("service", error)]
-    known, found = [each for each, _ in pairs], [_one_service(*each, config, here) for each in pairs]
+    services, found = [each for each, _ in pairs], [_one_service(*each, config, here) for each in pairs]
     if len(found) == 1:
         return found[0]
     works = [all(finding.level is not Level.FAIL for finding in each) for each in found]
@@ -206,14 +206,14 @@ async def _service(client: Client, namespace: str, config: ConnectConfig, here: 
     if any(works):
         # A notebook can connect to another one.
         chosen = [replace(each, level=Level.WARN) if each.level is Level.FAIL else each for each in chosen]
-    return [_choice(known), *chosen]
+    return [_choice(services), *chosen]
 
 
-def _choice(known: Sequence[ServiceInfo]) -> Finding:
+def _choice(services: Sequence[ServiceInfo]) -> Finding:
     """Say how connecting chooses one of several services."""
-    types = Counter(each.instance_type for each in known)
-    listed = some([f"{each.name} ({each.instance_type or 'of an unknown type'})" for each in known])
-    message = f"There are {len(known)} services: {listed}."
+    types = Counter(each.instance_type for each in services)
+    listed = some([f"{each.name} ({each.instance_type or 'of an unknown type'})" for each in services])
+    message = f"There are {len(services)} services: {listed}."
     if max(types.values()) == 1 and "" not in types:
         return Finding("service", Level.OK, f"{message} Connecting chooses by the type of slice.")
     return Finding(
@@ -289,10 +289,10 @@ async def _network(client: Client, namespace: str) -> list[Finding]:
     except PathwaysError:
         return []
     covering = networkpolicy.covering(policies, {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.SESSION_LABEL: "any"})
-    known = [str(each["metadata"]["name"]) for each in covering]
+    covered_by = [str(each["metadata"]["name"]) for each in covering]
     opened = [str(each["metadata"]["name"]) for each in covering if networkpolicy.is_open(each)]
-    if known and not opened:
-        return [Finding("network", Level.OK, f"NetworkPolicy {', '.join(known)} covers the proxies")]
+    if covered_by and not opened:
+        return [Finding("network", Level.OK, f"NetworkPolicy {', '.join(covered_by)} covers the proxies")]
     why = f"NetworkPolicy {opened[0]} lets every pod in" if opened else "no NetworkPolicy covers them"
     message = f"Other pods can reach the proxies in namespace {namespace}, and run code on TPU hosts: {why}."
     hint = f"Close their ports: pathways-jupyter network-policy | kubectl apply -n {namespace} -f -"
@@ -342,9 +342,9 @@ async def _leftovers(client: Client, namespace: str, here: Sequence[str]) -> Fin
     shown = {each.job: f"proxy {each.job} of {each.user or 'an unknown user'} ({each.reason})" for each in stale}
     if found := [*here, *(shown[each.job] for each in stale if not each.kept)]:
         return _left(found)
-    kept = "; ".join(shown[each.job] for each in stale if each.kept)
+    reclaimable = "; ".join(shown[each.job] for each in stale if each.kept)
     none = f"none on this machine, none in namespace {namespace}"
-    return Finding("leftovers", Level.OK, f"{none}; {kept}" if kept else none)
+    return Finding("leftovers", Level.OK, f"{none}; {reclaimable}" if reclaimable else none)
 
 
 def _left(found: Sequence[str]) -> Finding:

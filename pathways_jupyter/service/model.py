@@ -161,8 +161,8 @@ class Service:
         if self.head is State.READY:
             what = f"0 of {count(len(self.slices), 'slice')} ready"
             reasons = {host.reason for each in self.slices for host in each.hosts}
-        known = ", ".join(sorted(filter(None, reasons)))
-        return f"{what} ({known})" if known else what
+        listed = ", ".join(sorted(filter(None, reasons)))
+        return f"{what} ({listed})" if listed else what
 
     @property
     def ready(self) -> int:

@@ -160,22 +160,22 @@ class NamespaceState:
 
     def put(self, resource: Resource, item: Object) -> bool:
         """Add or replace an object; return whether the namespace may look different now."""
-        known, name = self.objects[resource], str(item["metadata"]["name"])
+        objects, name = self.objects[resource], str(item["metadata"]["name"])
         if resource is PODS:
-            before = known.pop(name, None)
+            before = objects.pop(name, None)
             if (orphan := proxy_job.of_orphan(item)) is not None:
-                known[name] = orphan
+                objects[name] = orphan
             return self.pods.put(item) or orphan != before
-        kept = item
+        stored = item
         if resource is JOBS and proxy_job.container(item) is None:
-            kept = {"metadata": {"name": name}, "status": {"ready": (item.get("status") or {}).get("ready")}}
-        if known.get(name) == kept:
+            stored = {"metadata": {"name": name}, "status": {"ready": (item.get("status") or {}).get("ready")}}
+        if objects.get(name) == stored:
             return False
-        known[name] = kept
+        objects[name] = stored
         return True
 
     def drop(self, resource: Resource, item: Object) -> bool:
         """Remove an object; return whether it was there."""
         name = str(item["metadata"]["name"])
-        known = self.objects[resource].pop(name, None) is not None
-        return self.pods.drop(name) if resource is PODS else known
+        was_there = self.objects[resource].pop(name, None) is not None
+        return self.pods.drop(name) if resource is PODS else was_there

@@ -89,8 +89,8 @@ def explain(pod: Mapping[str, Any] | None, reason: str) -> str:
         return f"waits for a node: {message or reason}".rstrip(".")
     if reason in FATAL_REASONS:
         return f"{FATAL_REASONS[reason]}: {message if word == reason and message else reason}".rstrip(".")
-    known = {"Pending": "its pod is pending", "no pod": "its pod is gone", "not started yet": "not created yet"}
-    return known.get(reason, f"its pod is not ready ({reason})")
+    phrases = {"Pending": "its pod is pending", "no pod": "its pod is gone", "not started yet": "not created yet"}
+    return phrases.get(reason, f"its pod is not ready ({reason})")
 
 
 def restarts(pod: Mapping[str, Any]) -> int:

@@ -78,8 +78,8 @@ async def check(client: Client, namespace: str, queue: str, priority: str = "") 
             raise
     by_name = {str(each["metadata"]["name"]): each for each in there or ()}
     if there is not None and queue not in by_name:
-        known = f"There: {some(list(by_name))}." if by_name else "It has none."
-        raise ServiceError(f"There is no queue {queue} in namespace {namespace}.", hint=known)
+        hint = f"There: {some(list(by_name))}." if by_name else "It has none."
+        raise ServiceError(f"There is no queue {queue} in namespace {namespace}.", hint=hint)
     if priority:
         # Who may use a queue may often not read priorities, which belong to no namespace.
         with contextlib.suppress(ApiError):
@@ -149,10 +149,10 @@ async def served(client: Client, resource: Resource) -> Resource:
     Raises:
       ApiError: The cluster does not have it (404).
     """
-    known = _versions.setdefault(client, {})
-    if resource.group not in known:
-        known[resource.group] = str((await client.get(f"/apis/{resource.group}"))["preferredVersion"]["version"])
-    return replace(resource, version=known[resource.group])
+    versions = _versions.setdefault(client, {})
+    if resource.group not in versions:
+        versions[resource.group] = str((await client.get(f"/apis/{resource.group}"))["preferredVersion"]["version"])
+    return replace(resource, version=versions[resource.group])
 
 
 async def waiting(client: Client, job: Object) -> str:

@@ -92,7 +92,7 @@ async def draw_services(
     if logs and 0 < len(proxies) <= MOST_LOGS:
         async with tasks.group() as group:
             reading = {proxy: group.create_task(_read_placement(client, *proxy)) for proxy in proxies}
-        drawn = draw({proxy: known for proxy, task in reading.items() if (known := task.result()) is not None})
+        drawn = draw({proxy: placement for proxy, task in reading.items() if (placement := task.result()) is not None})
     return tuple(zip(services, drawn, strict=True))
 
 
@@ -153,11 +153,11 @@ def capacity_error(
         found = say(
             "{number} of {all} slices of {service} are free", number=service.free, all=there, service=service.name
         )
-    asked = say("1 is wanted") if wanted == 1 else say("{number} are wanted", number=wanted)
-    message = say("{found}, and {wanted}.", found=found, wanted=asked)
+    requested = say("1 is wanted") if wanted == 1 else say("{number} are wanted", number=wanted)
+    message = say("{found}, and {wanted}.", found=found, wanted=requested)
     if held:
         holders = tuple(_summary(each, time.time() if now is None else now) for each in held)
-        message = say("{found}, and {wanted}: {holders}.", found=found, wanted=asked, holders=holders)
+        message = say("{found}, and {wanted}: {holders}.", found=found, wanted=requested, holders=holders)
     hint = (
         say("Waited {seconds} s for them. {wait} waits without end; or ask for fewer.", seconds=f"{waited:.0f}")
         if waited

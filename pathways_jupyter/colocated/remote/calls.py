@@ -70,9 +70,9 @@ def function(head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], 
                 made, made_args, made_kwargs = serialization._deserialize(blobs[1])
                 objects[head["object"]] = made(*made_args, **made_kwargs)
             called = getattr(held(head["object"]), called)
-        given = _variables(head, inputs, values, trees)
-        args = [given.pop(f"argument {place}") for place in range(head["positional"])]
-        result = namespaces.placed(called, head["filename"])(*args, **given)
+        variables = _variables(head, inputs, values, trees)
+        args = [variables.pop(f"argument {place}") for place in range(head["positional"])]
+        result = namespaces.placed(called, head["filename"])(*args, **variables)
         writer = Writer(lambda value: isinstance(value, jax.Array), own=head["own"], unpickle=head["unpickle"])
         written = writer.write(result, "result")
         # Sorted, since a dict may have another order on another host.

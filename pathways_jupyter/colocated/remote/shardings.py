@@ -42,8 +42,8 @@ def read(written: dict[str, Any], devices: Iterable[jax.Device]) -> Any:
     Raises:
       LookupError, TypeError, ValueError: It is not one.
     """
-    known = {device.id: device for device in devices}
-    found = [known[each] for each in written["devices"]]
+    by_id = {device.id: device for device in devices}
+    found = [by_id[each] for each in written["devices"]]
     if "axes" not in written:
         return jax.sharding.SingleDeviceSharding(found[0], memory_kind=written["memory"])
     types = tuple(jax.sharding.AxisType[each] for each in written["types"])

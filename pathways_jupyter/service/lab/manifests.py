@@ -113,10 +113,10 @@ def secret(spec: LabSpec, token: str) -> Object:
 
 def claim(spec: LabSpec) -> Object:
     """Return the claim of its home volume."""
-    asked: Object = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": spec.volume}}}
+    claimed: Object = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": spec.volume}}}
     if spec.storage_class:
-        asked["storageClassName"] = spec.storage_class
-    return _object(CLAIMS, spec, spec=asked)
+        claimed["storageClassName"] = spec.storage_class
+    return _object(CLAIMS, spec, spec=claimed)
 
 
 def job(spec: LabSpec) -> Object:

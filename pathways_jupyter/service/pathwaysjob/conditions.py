@@ -68,13 +68,13 @@ def current(job: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 
 def _conditions(before: Mapping[str, Any], state: str, source: Mapping[str, Any], now: str) -> list[dict[str, Any]]:
     """Return the conditions of a job in `state`: that one is True, earlier ones are False, others are absent."""
-    known = {each["type"]: each for each in before.get("conditions") or ()}
+    previous = {each["type"]: each for each in before.get("conditions") or ()}
     found = []
     for kind in CONDITIONS:
         holds = kind == state
-        if not holds and kind not in known:
+        if not holds and kind not in previous:
             continue
-        old = known.get(kind, {})
+        old = previous.get(kind, {})
         changed = old.get("status") != str(holds)
         reason = source.get("reason") or kind if holds else old.get("reason") or kind
         message = str(source.get("message") or "") if holds else f"the job is {state.lower()}"

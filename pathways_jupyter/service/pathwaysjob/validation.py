@@ -128,14 +128,14 @@ def _problems(schema: Schema, value: Any, path: str, strict: bool) -> Iterator[P
             yield from _problems(schema.get("items", {}), each, f"{path}[{number}]", strict)
     elif isinstance(value, dict) and kind == "object":
         # A null counts as absent, as it does for an API server.
-        given = {key: each for key, each in value.items() if each is not None}
-        known, others = schema.get("properties") or {}, schema.get("additionalProperties")
+        present = {key: each for key, each in value.items() if each is not None}
+        properties, others = schema.get("properties") or {}, schema.get("additionalProperties")
         for key in schema.get("required", ()):
-            if key not in given:
-                likely = difflib.get_close_matches(key, given.keys() - known.keys(), n=1)
+            if key not in present:
+                likely = difflib.get_close_matches(key, present.keys() - properties.keys(), n=1)
                 yield Problem(_join(path, key), f"is missing; you wrote {likely[0]}" if likely else "is missing")
-        for key, each in given.items():
-            inner, where = known.get(key, others), _join(path, str(key))
+        for key, each in present.items():
+            inner, where = properties.get(key, others), _join(path, str(key))
             if inner is not None:
                 yield from _problems(inner, each, where, strict)
             elif strict and not schema.get("x-kubernetes-preserve-unknown-fields") and not where.startswith(_TEMPLATE):
