@@ -32,7 +32,7 @@ _ROUND_TRIPS_MS = (0, 30, 100)
 _UP_MEGABITS, _DOWN_MEGABITS = 20, 100
 _OURS, _RELAY, _KUBECTL, _PEER, _POD = "ours", "ours, relay", "JAX over kubectl", "isc_pathways", "in the cluster"
 _TRIPS = "round trips, ours"
-_CONNECT, _PROGRAM = ROWS[0], ROWS[-3:-1]
+_CONNECT = ROWS[0]
 _SECONDS = 60.0
 
 
@@ -84,6 +84,7 @@ def _table(kubeconfig: str, context: str, milliseconds: int, near: dict[str, flo
         verdict=f"behind in {', '.join(behind)}" if behind else "none",
         notes=[
             "One run of each, in turn. kubectl's proxy and forward were there before JAX began.",
+            "The Interrupt is SIGINT, as Jupyter sends it, in a wait for a result; until Python has left that.",
             "isc_pathways asks the proxy's version over exec first, and gives up after 10 s.",
             *(
                 ["In the cluster: the same program in a pod beside the proxy, as a lab there has it."]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
 import sys
 import threading
 import time
@@ -16,8 +18,11 @@ from typing import Any
 
 from benchmarks.measure import median
 
-_MEGABYTES = 16
+_MEGABYTES, _LOAD_MEGABYTES = 64, 16
+"""Size of the transfers, and of the one beside the tiny operation: with 20 Mbit/s they take 27 and 7 s."""
 _STEPS = 30
+_LONG_SECONDS, _INTERRUPT_SECONDS = 4.0, 1.0
+"""Duration of the interrupted computation, and time of the Interrupt."""
 ROWS = (
     "connect, until the first result",
     "a new operation",
@@ -26,7 +31,8 @@ ROWS = (
     "a step with its loss printed",
     f"{_MEGABYTES} MB up",
     f"{_MEGABYTES} MB down",
-    f"a tiny operation while {_MEGABYTES} MB go up",
+    f"a tiny operation while {_LOAD_MEGABYTES} MB go up",
+    "an Interrupt of a running cell",
     "a model made eagerly, each loss printed",
     "the same made in one jit, the last loss printed",
     "disconnect",
@@ -78,16 +84,20 @@ def _rows(settings: dict[str, Any] | None) -> Iterator[float | None]:
     float(mean(x))
     yield median([_seconds(lambda: float(mean(x))) for _ in range(5)])
     content = np.arange(_MEGABYTES << 18, dtype=np.float32)
-    yield _seconds(lambda: jax.device_put(content).block_until_ready())
-    fresh = jax.jit(lambda x: x + 1)(jax.device_put(content)).block_until_ready()
+    began = time.perf_counter()
+    there = jax.device_put(content).block_until_ready()
+    yield time.perf_counter() - began
+    fresh = jax.jit(lambda x: x + 1)(there).block_until_ready()
     yield _seconds(lambda: np.asarray(fresh))
-    loading = threading.Thread(target=lambda: jax.device_put(content).block_until_ready())
+    some = content[: _LOAD_MEGABYTES << 18]
+    loading = threading.Thread(target=lambda: jax.device_put(some).block_until_ready())
     loading.start()
     meanwhile = [_seconds(lambda: step(x).block_until_ready())]
     while loading.is_alive():
         meanwhile.append(_seconds(lambda: step(x).block_until_ready()))
     loading.join()
     yield median(meanwhile)
+    yield _interrupted()
     yield _seconds(_train_eagerly)
     yield _seconds(_train_jitted)
     yield None if session is None else _seconds(session.disconnect)
@@ -97,6 +107,35 @@ def _seconds(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
+
+
+def _interrupted() -> float:
+    """Interrupt a wait for a long computation; return how long Python then takes to leave it."""
+    import jax
+    import jax.numpy as jnp
+
+    turn = jax.jit(lambda times, x: jax.lax.fori_loop(0, times, lambda _, y: jnp.sin(y @ y), x))
+    x, times = jnp.ones((128, 128)), 1000
+    turn(1, x).block_until_ready()
+    took = _seconds(lambda: turn(times, x).block_until_ready()) - _seconds(lambda: turn(1, x).block_until_ready())
+    running = turn(int(times * _LONG_SECONDS / took), x)
+    sent: list[float] = []
+
+    def interrupt() -> None:
+        sent.append(time.perf_counter())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(_INTERRUPT_SECONDS, interrupt)
+    timer.start()
+    try:
+        running.block_until_ready()
+        # The signal may be handled only when the wait is over.
+        timer.join()
+    except KeyboardInterrupt:
+        return time.perf_counter() - sent[0]
+    finally:
+        running.block_until_ready()
+    raise RuntimeError("The Interrupt has not arrived.")
 
 
 def _model() -> dict[str, Any]:
