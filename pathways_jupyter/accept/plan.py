@@ -87,12 +87,12 @@ def choose(only: Collection[str], skip: Collection[str], *, destructive: bool) -
     Raises:
       ConfigError: There is no check of such a name, or it needs permission to be destructive.
     """
-    known = {each.name: each for each in CHECKS}
+    by_name = {each.name: each for each in CHECKS}
     for name in (*only, *skip):
-        if name not in known:
-            raise ConfigError(f"There is no check {name!r}.", hint=f"Checks: {', '.join(known)}.")
+        if name not in by_name:
+            raise ConfigError(f"There is no check {name!r}.", hint=f"Checks: {', '.join(by_name)}.")
     for name in only:
-        if known[name].destructive and not destructive:
+        if by_name[name].destructive and not destructive:
             raise ConfigError(f"{name} takes a slice down.", hint="Add --destructive to allow it.")
     left_out = {}
     for check in CHECKS:

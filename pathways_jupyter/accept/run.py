@@ -178,11 +178,11 @@ class Acceptance:
     def _one_slice(self, **settings: Any) -> tuple[Kernel, SessionRecord]:
         """Return a process with a session on one slice, and the session's record."""
         kernel = self._kernel(instances={next(iter(self.config.instances)): 1}, **settings)
-        known = set(self._records)
+        before = set(self._records)
         for _ in kernel.ask(CONNECT):
             pass
         self._note_records()
-        (new,) = set(self._records) - known
+        (new,) = set(self._records) - before
         return kernel, self._records[new]
 
     def _kernel(self, **settings: Any) -> Kernel:

@@ -45,9 +45,9 @@ def check(chosen: Sequence[Host], imported: Sequence[str], data: bytes, warn: Wa
     Raises:
       CheckError: The call cannot run there.
     """
-    known = MEMORY.facts(chosen)
+    facts_by_host = MEMORY.facts(chosen)
     modules = modules_needed(data) if data else set()
-    there = {index: facts.versions for index, facts in known.items()}
+    there = {index: facts.versions for index, facts in facts_by_host.items()}
     different = host_versions.differences(host_versions.here(), there)
     if unreadable := host_versions.unreadable(different, modules):
         raise host_versions.refuse(different, unreadable)
@@ -55,10 +55,10 @@ def check(chosen: Sequence[Host], imported: Sequence[str], data: bytes, warn: Wa
     if new:
         warn(f"Versions differ: {'; '.join(map(str, different))}.")
     needed = {*imported, *modules}
-    suspects = sorted({name for facts in known.values() for name in needed if name not in facts.packages})
+    suspects = sorted({name for facts in facts_by_host.values() for name in needed if name not in facts.packages})
     if suspects:
         answers = interruptible_wait.ask(channel(chosen), {"op": "missing", "names": suspects})
-        require_packages({answer.host.index: answer.head["missing"] for answer in answers}, known)
+        require_packages({answer.host.index: answer.head["missing"] for answer in answers}, facts_by_host)
 
 
 def imported(source: str) -> list[str]:

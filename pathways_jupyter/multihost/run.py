@@ -80,12 +80,12 @@ class Runner:
         self._muted = False
         self._started = request is None
         self._hosts = []
-        for known in record.states:
-            log = HostLog(record.log(known.target), fresh=request is not None)
+        for status in record.states:
+            log = HostLog(record.log(status.target), fresh=request is not None)
             # What has become of it since has to be read from the host.
-            began = known.began if request else known.began or record.started
-            before = HostStatus(known.target, began=began, last_line=log.last_line)
-            self._hosts.append(HostRun(before, record.on(known.target), connections, log, self._publish))
+            began = status.began if request else status.began or record.started
+            before = HostStatus(status.target, began=began, last_line=log.last_line)
+            self._hosts.append(HostRun(before, record.on(status.target), connections, log, self._publish))
 
     @property
     def hosts(self) -> tuple[HostStatus, ...]:

@@ -176,26 +176,26 @@ def _spent(event: TraceEvent) -> ChipActivity:
 
 def _own_time(events: Sequence[TraceEvent]) -> Iterator[tuple[TraceEvent, list[tuple[float, float]]]]:
     """Yield each event with the times in which none of the events inside it ran, such as a loop's body in the loop."""
-    # Each open event, with its own times so far and the moment up to which they are known.
+    # Each open event, with its own times so far and the moment until which they are computed.
     within: list[tuple[TraceEvent, list[tuple[float, float]], float]] = []
 
     def close() -> tuple[TraceEvent, list[tuple[float, float]]]:
-        event, own, known = within.pop()
-        if event.end > known:
-            own.append((known, event.end))
+        event, own, until = within.pop()
+        if event.end > until:
+            own.append((until, event.end))
         if within:
-            outer, outer_own, outer_known = within[-1]
-            within[-1] = (outer, outer_own, max(outer_known, event.end))
+            outer, outer_own, outer_until = within[-1]
+            within[-1] = (outer, outer_own, max(outer_until, event.end))
         return event, own
 
     for event in events:
         while within and within[-1][0].end <= event.begin:
             yield close()
         if within:
-            outer, own, known = within[-1]
-            if event.begin > known:
-                own.append((known, event.begin))
-            within[-1] = (outer, own, max(known, event.begin))
+            outer, own, until = within[-1]
+            if event.begin > until:
+                own.append((until, event.begin))
+            within[-1] = (outer, own, max(until, event.begin))
         within.append((event, [], event.begin))
     while within:
         yield close()

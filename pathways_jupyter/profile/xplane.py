@@ -91,16 +91,16 @@ def read(content: bytes) -> TraceHost:
             continue
         chip = ChipTrace(f"{plane.name.removeprefix('/device:')} {dict(plane.stats).get('slice', '')}".rstrip())
         for line in plane.lines:
-            kept = {OPERATIONS: chip.operations, MODULES: chip.modules}.get(line.name)
-            if kept is None:
+            events = {OPERATIONS: chip.operations, MODULES: chip.modules}.get(line.name)
+            if events is None:
                 continue
-            known = about.get(plane.name, {})
+            operations = about.get(plane.name, {})
             for event in line.events:
-                found = known.get(event.name) or _from_stats(dict(event.stats))
+                found = operations.get(event.name) or _from_stats(dict(event.stats))
                 short = _SHORT.match(event.name)
-                kept.append(TraceEvent(short[1] if short else event.name, event.start_ns, event.end_ns, found))
+                events.append(TraceEvent(short[1] if short else event.name, event.start_ns, event.end_ns, found))
             # A parent before what is in it.
-            kept.sort(key=lambda each: (each.begin, -each.end))
+            events.sort(key=lambda each: (each.begin, -each.end))
         host.chips.append(chip)
     return host
 

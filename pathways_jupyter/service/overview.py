@@ -101,7 +101,7 @@ async def _readable(client: Client) -> tuple[tuple[ServiceInfo, Service], ...]:
         if error.status != 403:
             raise
 
-    async def known() -> list[str]:
+    async def names_of_namespaces() -> list[str]:
         # Forbidden in the usual case of a plain user: a Role in one namespace.
         with contextlib.suppress(ApiError):
             return [str(each["metadata"]["name"]) for each in (await objects.list_(client, NAMESPACES)).items]
@@ -115,7 +115,7 @@ async def _readable(client: Client) -> tuple[tuple[ServiceInfo, Service], ...]:
                 raise
             return error
 
-    others, own = await asyncio.gather(known(), of(client.namespace))
+    others, own = await asyncio.gather(names_of_namespaces(), of(client.namespace))
     rest = await asyncio.gather(*(of(each) for each in others if each != client.namespace))
     found = [each for each in (own, *rest) if not isinstance(each, ApiError)]
     if not found and isinstance(own, ApiError):

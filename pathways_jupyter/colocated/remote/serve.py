@@ -88,10 +88,8 @@ def _answer(head: dict[str, Any], blobs: list[bytes], inputs: tuple[jax.Array, .
         answer = _facts()
     elif operation == "missing":
         importlib.invalidate_caches()
-        known = sys.modules
-        answer["missing"] = [
-            name for name in head["names"] if name not in known and importlib.util.find_spec(name) is None
-        ]
+        absent = (name for name in head["names"] if name not in sys.modules)
+        answer["missing"] = [name for name in absent if importlib.util.find_spec(name) is None]
     elif operation == "cancel":
         stoppable.cancel(head["target"])
     elif operation == "who":
