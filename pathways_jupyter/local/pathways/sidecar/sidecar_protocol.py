@@ -58,7 +58,7 @@ class SidecarConnection:
           WireError: The connection is closed.
         """
         views = [memoryview(part).cast("B") for part in parts if len(part)]
-        line = json.dumps({**header, "parts": [len(part) for part in parts]}).encode() + b"\n"
+        line = json.dumps({**header, "parts": [memoryview(part).nbytes for part in parts]}).encode() + b"\n"
         try:
             with self._lock:
                 self._socket.sendall(line)
@@ -114,4 +114,4 @@ def unpack_strings(part: memoryview, count: int) -> list[bytes]:
 
     ends = np.frombuffer(part[: 8 * count], np.uint64).tolist()
     text = bytes(part[8 * count :])
-    return [text[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+    return [text[start:end] for start, end in zip([0, *ends][:-1], ends, strict=True)]
