@@ -1,0 +1,185 @@
+"""Links between programs, and a proxy's requests for slices, on unix sockets of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+
+import pytest
+
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.tpu import parse_instance_type
+from pathways_jupyter.local.pathways import addresses, links, slice_requests
+from pathways_jupyter.local.pathways.links import Link, LinkError
+from pathways_jupyter.local.pathways.slice_requests import PlacedSlice, SliceRequester
+
+DEADLINE = 30.0
+PORT = 29001
+ADDRESS = f"rm.pathways:{PORT}"
+KIND = "tpuv6e:2x2"
+
+
+@pytest.fixture
+def sockets(tmp_path, monkeypatch):
+    """Names and sockets of one pod, which is this process; returns the directory of the names."""
+    (tmp_path / "n").mkdir()
+    (tmp_path / "s").mkdir()
+    monkeypatch.setenv(addresses.NAMES_VARIABLE, str(tmp_path / "n"))
+    monkeypatch.setenv(addresses.SOCKETS_VARIABLE, str(tmp_path / "s"))
+    (tmp_path / "n" / "rm.pathways").symlink_to(tmp_path / "s")
+    return tmp_path / "n"
+
+
+@pytest.fixture
+async def serve(sockets):
+    """Serve links until the test ends; returns the queue in which they arrive."""
+    accepted: asyncio.Queue[Link] = asyncio.Queue()
+    ended = asyncio.Event()
+
+    async def accept(link):
+        await accepted.put(link)
+        await ended.wait()
+
+    server = await links.listen(PORT, accept)
+    async with asyncio.timeout(DEADLINE):
+        yield accepted
+        ended.set()
+        server.close()
+
+
+@contextlib.asynccontextmanager
+async def connected(accepted):
+    """Both ends of one link."""
+    connections = links.connections(ADDRESS)
+    async with contextlib.aclosing(connections):
+        yield await anext(connections), await accepted.get()
+
+
+def test_a_name_is_resolved_to_the_socket_of_its_pod(sockets):
+    assert addresses.resolve(ADDRESS) == addresses.own_socket(PORT)
+    with pytest.raises(OSError, match="other"):
+        addresses.resolve(f"other.pathways:{PORT}")
+
+
+@pytest.mark.parametrize("address", ["", "host", "host:", ":1", "host:x", "host:-1"])
+def test_an_address_is_a_host_and_a_port(address):
+    with pytest.raises(ValueError, match="is not of the form HOST:PORT"):
+        addresses.split(address)
+
+
+def test_outside_of_pods_there_is_no_socket(monkeypatch):
+    monkeypatch.delenv(addresses.SOCKETS_VARIABLE, raising=False)
+    with pytest.raises(ConfigError, match="runs in pods of the embedded cluster only"):
+        addresses.own_socket(PORT)
+
+
+async def test_messages_arrive_whole_and_in_order(serve):
+    async with connected(serve) as (ours, theirs):
+        ours.send("hello", text="x" * 100_000)
+        ours.send("more", number=2)
+        assert await theirs.receive() == {"type": "hello", "text": "x" * 100_000}
+        assert await theirs.receive() == {"type": "more", "number": 2}
+        theirs.send("welcome")
+        assert await ours.receive() == {"type": "welcome"}
+        assert ours.accepted
+
+
+async def test_heartbeats_are_sent_and_are_no_messages(serve, monkeypatch):
+    monkeypatch.setattr(links, "HEARTBEAT_SECONDS", 0.01)
+    reader, writer = await asyncio.open_unix_connection(addresses.own_socket(PORT))
+    link = await serve.get()
+    beat = await reader.readline()
+    assert json.loads(beat) == {"type": "beat"}
+    writer.write(beat * 3 + b'{"type": "hello"}\n')
+    assert await link.receive() == {"type": "hello"}
+    writer.close()
+
+
+async def test_a_silent_peer_is_lost(serve, monkeypatch):
+    monkeypatch.setattr(links, "SILENCE_SECONDS", 0.01)
+    _, writer = await asyncio.open_unix_connection(addresses.own_socket(PORT))
+    link = await serve.get()
+    with pytest.raises(LinkError, match=r"silent for 0.01 s"):
+        await link.receive()
+    assert not link.accepted
+    writer.close()
+
+
+async def test_the_end_of_a_peer_is_noticed(serve):
+    async with connected(serve) as (ours, theirs):
+        await ours.close()
+        with pytest.raises(LinkError, match="the connection was closed"):
+            await theirs.receive()
+
+
+class Listener:
+    """Records what a proxy learns of its slices."""
+
+    def __init__(self):
+        self.calls = asyncio.Queue()
+
+    def placed(self, slices):
+        self.calls.put_nowait(("placed", [(each.index, each.up) for each in slices]))
+
+    def changed(self, slices):
+        self.calls.put_nowait(("changed", [(each.index, each.up) for each in slices]))
+
+    def stopped(self, slices):
+        self.calls.put_nowait(("stopped", sorted(slices)))
+
+    async def next(self, count):
+        return [await self.calls.get() for _ in range(count)]
+
+
+def slices(*ready: bool):
+    return [
+        {"slice": 4 + number, "job": f"j{number}", "ready": each, "sidecars": [f"/s{number}"]}
+        for number, each in enumerate(ready)
+    ]
+
+
+async def test_a_proxy_follows_its_slices_and_asks_for_the_same_ones_again(serve):
+    listener = Listener()
+    requester = SliceRequester(ADDRESS, "p", [parse_instance_type(KIND)] * 2, listener)
+    running = asyncio.create_task(requester.run())
+    manager = await serve.get()
+    assert await manager.receive() == {
+        "type": "hello",
+        "role": "proxy",
+        "name": "p",
+        "slices": [KIND, KIND],
+        "held": [],
+    }
+    manager.send("waiting", reason="others hold them")
+    manager.send("placed", slices=slices(True, False))
+    assert await listener.next(2) == [("stopped", []), ("placed", [(4, True), (5, False)])]
+    manager.send("healed", virtual=1, slice=5, job="j1", sidecars=["/s1"])
+    manager.send("stopped", virtual=0)
+    manager.send("stopped", virtual=0)
+    manager.send("continues", virtual=0)
+    assert await listener.next(3) == [("changed", [(4, True), (5, True)]), ("stopped", [0]), ("stopped", [])]
+    # A slice that goes down while it stands still is down, and no longer stopped.
+    manager.send("stopped", virtual=0)
+    manager.send("down", virtual=0, job="j0", pod="w", reason="killed")
+    assert await listener.next(3) == [("stopped", [0]), ("changed", [(4, False), (5, True)]), ("stopped", [])]
+    manager.send("stopped", virtual=1)
+    assert await listener.next(1) == [("stopped", [1])]
+    await manager.close()
+    again = await serve.get()
+    assert (await again.receive())["held"] == [4, 5]
+    again.send("placed", slices=slices(True, True))
+    assert await listener.next(2) == [("stopped", []), ("placed", [(4, True), (5, True)])]
+    assert requester._slices[1] == PlacedSlice(5, "j1", True, ("/s1",))
+    again.send("refused", message="no such slices")
+    assert await running == "no such slices"
+
+
+async def test_a_proxy_without_slices_of_its_own_asks_which_there_are(serve):
+    asking = asyncio.create_task(slice_requests.inventory(ADDRESS))
+    lost = await serve.get()
+    await lost.close()
+    manager = await serve.get()
+    assert await manager.receive() == {"type": "hello", "role": "inventory"}
+    manager.send("inventory", slices=[KIND, "tpuv6e:2x4"])
+    assert await asking == [parse_instance_type(KIND), parse_instance_type("tpuv6e:2x4")]
