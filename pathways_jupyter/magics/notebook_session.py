@@ -81,7 +81,7 @@ class NotebookSession:
             again = (event for event in reversed(session.events()) if "generation" in event.data)
             self._notices.close(next(again, None) if session is self._watched else None)
         if self.screen.in_place:
-            session.suspend_when_idle(self._idle_seconds, self._suspend_soon)
+            session.suspend_by_itself(self._idle_seconds, self._suspend_soon)
         self._watched = session
         self._announced = session.event_count
         self._notices = Notices(session.follow(self._announced), self.screen, self.draw, lambda: self._cells)
@@ -129,25 +129,27 @@ class NotebookSession:
     def _idle_seconds(self) -> float:
         return 0.0 if self._cell_ended is None else boot_seconds() - self._cell_ended
 
-    def _suspend_soon(self) -> bool:
+    def _suspend_soon(self, why: str) -> bool:
+        if self._cell_ended is None:
+            return False
         # On the thread that runs cells, before the next one.
-        self.shell.kernel.io_loop.add_callback(self._suspend)
+        self.shell.kernel.io_loop.add_callback(self._suspend, why)
         return True
 
     @interrupts.count_sigint()
-    def _suspend(self) -> None:
-        """Suspend because nothing was computed for long; what cannot be kept keeps the session."""
+    def _suspend(self, why: str) -> None:
+        """Suspend, because of `why`; what cannot be kept keeps the session."""
         session = process.session()
         if session is None or self._cell_ended is None:
             return
         try:
             suspension = session.suspend()
         except (PathwaysError, KeyboardInterrupt) as error:
-            why = error if isinstance(error, PathwaysError) else "It was interrupted."
-            self.notify([f"Nothing was computed for long, but the session is not suspended. {why}"])
+            problem = error if isinstance(error, PathwaysError) else "It was interrupted."
+            self.notify([f"{why} But the session is not suspended. {problem}"])
             return
         self.draw()
-        self.notify([f"Nothing was computed for long: {suspension} saved, the slices are free. %pathways resume."])
+        self.notify([f"{why} Suspended: {suspension} saved, the slices are free. %pathways resume continues."])
 
     def settle(self) -> None:
         """Before a cell: apply changes made to the session from outside, so that the cell finds JAX consistent."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pathways_jupyter.kube.objects import JOBSETS, PODS
+from pathways_jupyter.kube.objects import JOBSETS, NODES, PODS
 from pathways_jupyter.service import deploychecks
 from pathways_jupyter.service.checks import IN_CLUSTER_NEEDS, IN_CLUSTER_ROLE, NEEDS, QUEUE_NEEDS, Need
 from pathways_jupyter.service.doctor import DEPLOY_NEEDS, FAULT_NEEDS, INSTALL_NEEDS
@@ -26,6 +26,9 @@ ROLES: Mapping[str, tuple[Need, ...]] = {
         Need(JOBSETS, ("get", "list"), purpose="find their service"),
     ),
     QUEUE_NEEDS[0].role: QUEUE_NEEDS,
+    "pathways-jupyter-maintenance": (
+        Need(NODES, ("list", "watch"), purpose="save arrays before a node is taken away"),
+    ),
     "pathways-jupyter-faults": FAULT_NEEDS,
     deploychecks.ROLE: DEPLOY_NEEDS,
     _INSTALL: INSTALL_NEEDS,

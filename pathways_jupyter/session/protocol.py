@@ -50,7 +50,8 @@ class Method(StrEnum):
     SUSPEND = "suspend"
     """Remove the proxy, whose ``count`` arrays of ``bytes`` are saved in ``place``. Answers with the record then.
 
-    The supervisor asks the kernel to do all of it when nothing was computed for long; true if it is going to try.
+    The supervisor asks the kernel to do all of it, because of ``why``; true if it is going to try, and not while a cell
+    runs.
     """
     RESTORED = "restored"
     """The kernel has the saved arrays back, so that the record need not name them. Answers with the record."""

@@ -53,7 +53,7 @@ export const commands: JupyterFrontEndPlugin<void> = {
       isEnabled: args => !!sessionOf(args)?.suspends_at,
       execute: async args => {
         const session = sessionOf(args);
-        await (session && api.keep(session.id).catch(error => notifyFailure(trans, error, CommandIDs.keep)));
+        await (session && api.keep(session.id).catch((error: unknown) => notifyFailure(trans, error, CommandIDs.keep)));
       }
     });
     app.commands.addCommand(CommandIDs.openProxyLog, {

@@ -78,7 +78,7 @@ class Attachment:
         self.link = link
         self.switch = JaxSwitch()
         self.children = ChildEnvironment()
-        self.asked: dict[Method, Callable[[], Any]] = {Method.ARRAYS: self.switch.count_arrays}
+        self.asked: dict[Method, Callable[..., Any]] = {Method.ARRAYS: self.switch.count_arrays}
         self._storage = KernelStorage()
         self.generation = 0
         self.undone = False

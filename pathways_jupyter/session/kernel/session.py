@@ -101,13 +101,13 @@ class Session(AttachedSession):
         """Return whether its arrays are saved and wait for :meth:`resume`."""
         return self._suspension is not None
 
-    def suspend_when_idle(self, idle: Callable[[], float], suspend: Callable[[], bool]) -> None:
-        """Let the supervisor suspend this session when nothing was computed for the setting ``suspend_after``.
+    def suspend_by_itself(self, idle: Callable[[], float], suspend: Callable[[str], bool]) -> None:
+        """Let the supervisor suspend this session, as the setting ``suspend_after`` says.
 
         Args:
           idle: Returns for how many seconds no cell has run; 0 while one does. Called on another thread.
-          suspend: Has :meth:`suspend` called soon on the thread that runs the user's code; returns whether it will be.
-            Called on another thread.
+          suspend: Has :meth:`suspend` called soon on the thread that runs the user's code, because of ``why``; returns
+            whether it will be. Called on another thread.
         """
         self._attachment.asked |= {Method.IDLE: idle, Method.SUSPEND: suspend}
 

@@ -47,7 +47,8 @@ class SupervisorLink:
 
     Attributes:
       on_lost: Called on the reader thread, with the reason, when the proxy has become unusable.
-      asked: What answers the supervisor's requests, on the reader thread; None is the answer where there is nothing.
+      asked: What answers the supervisor's requests, on the reader thread: called with their parameters. None is the
+        answer where there is nothing.
       state: The session's state, as last reported.
       state_since: When that state began, in seconds since the epoch.
       slices: The slices that the session holds, as last reported.
@@ -73,7 +74,7 @@ class SupervisorLink:
     ) -> None:
         self.session = session
         self.on_lost: Callable[[str], None] | None = None
-        self.asked: Mapping[Method, Callable[[], Any]] = {}
+        self.asked: Mapping[Method, Callable[..., Any]] = {}
         self._socket = connection
         self._process = process
         self._orphaned = orphaned
@@ -246,7 +247,7 @@ class SupervisorLink:
             answer, answering = None, self.asked.get(message.method)
             with contextlib.suppress(Exception):
                 # Whatever JAX says of a client that is going away: this thread reads all that follows.
-                answer = answering() if answering is not None else None
+                answer = answering(**message.params) if answering is not None else None
             # Beside what the user's thread sends: a socket takes so short a line as a whole.
             with contextlib.suppress(OSError):
                 self._socket.sendall(protocol.encode(Response(message.id, answer)))

@@ -37,12 +37,12 @@ class ControlConnection:
         self._asked: dict[int, asyncio.Future[Response]] = {}
         self._ids = itertools.count(1)
 
-    async def ask(self, method: Method, *, patience: float) -> Any:
-        """Ask the other end, and return its answer; None without one after `patience` seconds."""
+    async def ask(self, method: Method, *, patience: float, **params: Any) -> Any:
+        """Send the other end a request, and return its answer; None without one after `patience` seconds."""
         number, loop = next(self._ids), asyncio.get_running_loop()
         asked = self._asked[number] = loop.create_future()
         try:
-            self.writer.write(protocol.encode(Request(number, method)))
+            self.writer.write(protocol.encode(Request(number, method, params)))
             return (await asyncio.wait_for(asked, patience)).result
         except (OSError, TimeoutError):
             return None

@@ -41,6 +41,7 @@ from pathways_jupyter.session.registry import ALTS, INSECURE
 from pathways_jupyter.session.supervisor import admission, direct, proxy_end, proxy_spec
 from pathways_jupyter.session.supervisor.direct import DataPath
 from pathways_jupyter.session.supervisor.lease_keeper import LeaseKeeper
+from pathways_jupyter.session.supervisor.node_notices import NodeNotices
 from pathways_jupyter.session.supervisor.pod_watch import PodEnded, PodWatch, RelayRefused
 from pathways_jupyter.session.supervisor.proxy_slices import ProxySlices
 from pathways_jupyter.session.supervisor.session_log import SessionLog
@@ -148,6 +149,8 @@ class Proxy:
         async with tasks.group() as group:
             group.create_task(self._protect(job, spec.port))
             group.create_task(self._reach(job, service, spec.port))
+        if self._session_log.record.suspend_after:
+            self._begin(NodeNotices(self._client, self._session_log, service).follow())
 
     @property
     def job(self) -> Object | None:

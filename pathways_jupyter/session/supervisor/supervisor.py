@@ -29,9 +29,9 @@ from pathways_jupyter.session.protocol import Method, Request
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor import control_socket
 from pathways_jupyter.session.supervisor.control_socket import ControlConnection
-from pathways_jupyter.session.supervisor.idle_guard import IdleGuard
 from pathways_jupyter.session.supervisor.proxy_cycle import ProxyCycle
 from pathways_jupyter.session.supervisor.session_log import SessionLog
+from pathways_jupyter.session.supervisor.suspend_guard import SuspendGuard
 
 _KERNEL_SECONDS = 1.0
 """Longest time that the kernel has for an answer: it comes at once, unless native code holds the interpreter's lock."""
@@ -50,7 +50,7 @@ class Supervisor:
     def __init__(self, record: SessionRecord, config: ConnectConfig, owner: ControlConnection) -> None:
         self._session_log = SessionLog(record, config)
         self._proxies = ProxyCycle(self._session_log, self._listen)
-        self._idle_guard = IdleGuard(self._session_log, self._ask_owner)
+        self._suspend_guard = SuspendGuard(self._session_log, self._ask_owner)
         self._server: asyncio.Server | None = None
         self._ending = asyncio.Event()
         self._why_ended: str = say("The session has ended.")
@@ -64,7 +64,9 @@ class Supervisor:
     async def run(self) -> None:
         """Connect, keep the session alive, and return when it is cleaned up."""
         # The cycle has ended before cleaning up begins, because it may create objects.
-        cycle, *_ = await tasks.first_done(self._proxies.run(self._ending), self._ending.wait(), self._idle_guard.run())
+        cycle, *_ = await tasks.first_done(
+            self._proxies.run(self._ending), self._ending.wait(), self._suspend_guard.run()
+        )
         if cycle is not None and not cycle.cancelled() and (problem := cycle.exception()) is not None:
             logger.error("the session failed", exc_info=problem)
             failure = f"The supervisor failed: {type(problem).__name__}: {problem}"
@@ -99,7 +101,7 @@ class Supervisor:
         if request.method is Method.ARRAYS:
             return await self._ask_owner(Method.ARRAYS)
         if request.method is Method.KEEP:
-            self._idle_guard.keep()
+            self._suspend_guard.keep()
             return self._record.to_json()
         if request.method is Method.CUT:
             return self._proxies.cut()
@@ -118,9 +120,9 @@ class Supervisor:
             self._proxies.reconnect(_changes(request.params))
         return await self._proxies.outcome()
 
-    async def _ask_owner(self, method: Method) -> Any:
+    async def _ask_owner(self, method: Method, **params: Any) -> Any:
         owner = self._owner
-        return None if owner is None else await owner.ask(method, patience=_KERNEL_SECONDS)
+        return None if owner is None else await owner.ask(method, patience=_KERNEL_SECONDS, **params)
 
     def end(self, why: str) -> None:
         """End the session; its last event says `why`."""

@@ -13,8 +13,8 @@ from session_records import new_record
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.session.protocol import Method
-from pathways_jupyter.session.supervisor.idle_guard import IdleGuard
 from pathways_jupyter.session.supervisor.session_log import SessionLog
+from pathways_jupyter.session.supervisor.suspend_guard import SuspendGuard
 
 DEADLINE = 30.0
 
@@ -26,7 +26,7 @@ class Kernel:
         self.idle = idle
         self.asked: asyncio.Queue[Method] = asyncio.Queue()
 
-    async def ask(self, method):
+    async def ask(self, method, **params):
         await self.asked.put(method)
         return self.idle if method is Method.IDLE else True
 
@@ -35,7 +35,7 @@ class Kernel:
 async def guarded(kernel: Kernel, *, user: float = 0.0, service: float = 0.0) -> AsyncIterator[SessionLog]:
     log = SessionLog(new_record(state=SessionState.CONNECTED), ConnectConfig(suspend_after=user))
     log.limit_idleness(service)
-    task = asyncio.create_task(IdleGuard(log, kernel.ask).run())
+    task = asyncio.create_task(SuspendGuard(log, kernel.ask).run())
     try:
         async with asyncio.timeout(DEADLINE):
             yield log
@@ -68,7 +68,7 @@ async def test_it_says_so_before_and_asks_once():
 async def test_keeping_it_begins_anew_and_all_who_follow_it_see_until_when():
     kernel, log = Kernel(idle=100.0), SessionLog(new_record(state=SessionState.CONNECTED), ConnectConfig())
     log.update(suspend_after=1.0)
-    guard = IdleGuard(log, kernel.ask)
+    guard = SuspendGuard(log, kernel.ask)
     task = asyncio.create_task(guard.run())
     async with asyncio.timeout(DEADLINE):
         for _ in range(2):
@@ -80,6 +80,27 @@ async def test_keeping_it_begins_anew_and_all_who_follow_it_see_until_when():
     task.cancel()
     seen = [event.data["suspends_at"] for event in log.history._events]
     assert [bool(at) for at in seen] == [True, False, True, False]
+
+
+async def test_before_a_loss_a_kernel_is_asked_at_once_and_again_while_a_cell_runs():
+    answers, said = iter([None, False, True, 0.0]), asyncio.Queue()
+
+    async def ask(method, **params):
+        await said.put((method, params))
+        return next(answers)
+
+    log = SessionLog(new_record(state=SessionState.CONNECTED), ConnectConfig())
+    log.update(suspend_after=3600.0)
+    task = asyncio.create_task(SuspendGuard(log, ask).run())
+    log.expect_loss("Node n is about to be taken away.")
+    async with asyncio.timeout(DEADLINE):
+        for _ in range(3):
+            assert await said.get() == (Method.SUSPEND, {"why": "Node n is about to be taken away."})
+        # It is going to. The next question is another one.
+        log.expect_loss("")
+        log.update(suspend_after=0.1)
+        assert (await said.get())[0] is Method.IDLE
+    task.cancel()
 
 
 async def test_a_session_that_is_lost_is_not_about_to_be_suspended():

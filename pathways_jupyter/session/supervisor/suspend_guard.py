@@ -1,7 +1,7 @@
-"""Has the kernel suspend a session for which nothing was computed for long.
+"""Has the kernel suspend a session: because nothing was computed for long, or before its slices are taken away.
 
-Only the kernel can save its arrays, so it is asked; where it does not answer, nothing changes. A session is used while
-a cell runs, and while anything is sent to its proxy.
+Only sessions with a limit (``suspend_after``) are suspended. Only the kernel can save their arrays, so it is asked;
+where it does not answer, nothing changes. A session is used while a cell runs, and while anything is sent to its proxy.
 """
 
 from __future__ import annotations
@@ -11,30 +11,36 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.sentences import say
 from pathways_jupyter.kube.clock import boot_seconds
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.supervisor.session_log import SessionLog
 
+_IDLE = "Nothing was computed for long."
 _NOTICE_SECONDS = 300.0
 """Notice before it is suspended; half of the time where that is shorter."""
 _LOOK_SECONDS = 30.0
+_CELL_SECONDS = 1.0
+"""Between requests to a kernel in which a cell runs, before its slices are taken away."""
 
 
-class IdleGuard:
+class SuspendGuard:
     """Watches one session.
 
     Args:
-      ask: Asks the kernel; returns None where that does not answer.
+      ask: Asks the kernel, with a method and its parameters; returns None where that does not answer.
     """
 
-    def __init__(self, session_log: SessionLog, ask: Callable[[Method], Awaitable[Any]]) -> None:
+    def __init__(self, session_log: SessionLog, ask: Callable[..., Awaitable[Any]]) -> None:
         self._session_log = session_log
         self._ask = ask
         self._used_at = boot_seconds()
         # On a clock that stands still while the machine sleeps: after that the notice comes first.
         self._noticed_at: float | None = None
         self._asked = False
+        # The loss because of which the kernel was last asked.
+        self._asked_for = ""
 
     def keep(self) -> None:
         """Count as used now."""
@@ -47,12 +53,19 @@ class IdleGuard:
         """Look now and then, until cancelled."""
         while True:
             limit = self._session_log.record.suspend_after
-            await asyncio.sleep(min(_LOOK_SECONDS, limit / 10) if limit else _LOOK_SECONDS)
-            if limit and self._session_log.record.state.is_connected:
-                await self._look(limit)
-            else:
+            pause = min(_LOOK_SECONDS, limit / 10) if limit else _LOOK_SECONDS
+            await tasks.first_done(self._session_log.loss_expected.wait(), seconds=pause)
+            why = self._session_log.expected_loss
+            if not limit or not self._session_log.record.state.is_connected:
                 self._used_at = boot_seconds()
                 self._forget()
+            elif not why:
+                await self._look(limit)
+            elif why != self._asked_for and await self._ask(Method.SUSPEND, why=why):
+                # Once, as below.
+                self._asked_for = why
+            if why:
+                await asyncio.sleep(_CELL_SECONDS)
 
     async def _look(self, limit: float) -> None:
         notice = min(_NOTICE_SECONDS, limit / 2)
@@ -79,7 +92,7 @@ class IdleGuard:
             self._session_log.suspends(at, message)
         elif idle >= limit and time.monotonic() - self._noticed_at >= notice and not self._asked:
             # Once: a kernel that could not save says why, and tries no more until it has been used.
-            self._asked = bool(await self._ask(Method.SUSPEND))
+            self._asked = bool(await self._ask(Method.SUSPEND, why=_IDLE))
             if self._asked and self._session_log.record.suspends_at:
                 self._session_log.suspends(0.0, say("The arrays are being saved."))
 
