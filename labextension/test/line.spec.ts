@@ -64,7 +64,9 @@ describe('connectLine', () => {
       'proxy-labels': 'team=a zone=b',
       'proxy-cpu': ''
     };
-    expect(connectLine({ ...CHOICE, local: true, more })).toBe(
+    const lists = ['proxy-xla-flags', 'proxy-labels'];
+    const fields = Object.keys(more).map(option => ({ option, label: '', example: '', list: lists.includes(option) }));
+    expect(connectLine({ ...CHOICE, local: true, fields, more })).toBe(
       '%pathways connect --local --tpu tpuv6e:2x2=2 --at-least=1 --proxy-xla-flags=--xla_one=1 ' +
         '--proxy-xla-flags=--xla_two --proxy-memory=32G --proxy-labels=team=a --proxy-labels=zone=b'
     );

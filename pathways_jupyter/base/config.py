@@ -1,8 +1,9 @@
 """The settings of a connection, each declared once: type, default, sentence, and how it is given.
 
 A setting has the same name everywhere: as a keyword of :func:`pathways_jupyter.connect`, as a magic's flag, in a
-profile and in the environment (``tpu``, ``--tpu``, ``tpu = ...``, ``PATHWAYS_JUPYTER_TPU``). The flags and their help
-are made from this table; tests hold the signature and docstring of ``connect`` and docs/settings.md against it.
+profile and in the environment (``tpu``, ``--tpu``, ``tpu = ...``, ``PATHWAYS_JUPYTER_TPU``). The flags, their help and
+the further fields of the sidebar's connect dialog are made from this table; tests hold the signature and docstring of
+``connect`` and docs/settings.md against it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Literal
 from pathways_jupyter.base import setting_values as values
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.sentences import say
 from pathways_jupyter.base.setting_values import Check, PodFormat, UnfitError
 
 ENVIRONMENT_PREFIX = "PATHWAYS_JUPYTER_"
@@ -37,6 +39,7 @@ class SettingSpec:
       alias: Another name, pathwaysutils'.
       metavar: What stands for the value in help.
       short: Flag of one letter.
+      label: That of its field under "More" in the connect dialog; without one it has none.
     """
 
     name: str
@@ -51,6 +54,7 @@ class SettingSpec:
     metavar: str = ""
     short: str = ""
     completion: str = "nothing"
+    label: str = ""
 
     @property
     def flag(self) -> str:
@@ -93,8 +97,14 @@ def _flag(about: str, shown: str = "", *, default: bool | None = False, **more: 
     return _setting(default, about, "flag", values.flag, "", shown, toml="true", **more)
 
 
-def _text(about: str, validate: Callable[[str], None] | None = None, shown: str = "", **more: Any) -> Any:
-    return _setting("", about, "text", values.text(validate), "NAME", shown, toml='"NAME"', **more)
+def _text(
+    about: str,
+    validate: Callable[[str], None] | None = None,
+    shown: str = "",
+    example: str = "NAME",
+    **more: Any,
+) -> Any:
+    return _setting("", about, "text", values.text(validate), example, shown, toml=f'"{example}"', **more)
 
 
 def _seconds(default: float, about: str, convert: Check, shown: str = "", example: str = "60", **more: Any) -> Any:
@@ -108,8 +118,8 @@ def _pod_value(about: str, pod_format: PodFormat, example: str, shown: str = "",
     )
 
 
-def _pod_values(about: str, pod_format: PodFormat, example: str) -> Any:
-    return _setting((), about, "list", pod_format.check_list, example, metavar=pod_format.metavar)
+def _pod_values(about: str, pod_format: PodFormat, example: str, label: str) -> Any:
+    return _setting((), about, "list", pod_format.check_list, example, metavar=pod_format.metavar, label=label)
 
 
 @dataclass(frozen=True)
@@ -169,7 +179,13 @@ class ConnectConfig:
         of="session",
     )
     at_least: int = _setting(
-        0, "take fewer slices if not all are free, but at least so many", "number", tpu.parse_count, "1", "all or none"
+        0,
+        "take fewer slices if not all are free, but at least so many",
+        "number",
+        tpu.parse_count,
+        "1",
+        "all or none",
+        label=say("At least so many slices"),
     )
     queue: str = _pod_value("wait in this queue of Kueue's for quota", values.NAME, "team")
     priority: str = _pod_value(
@@ -179,7 +195,9 @@ class ConnectConfig:
         "scratch location of the proxy, gs://BUCKET/PATH",
         values.bucket_address,
         "none; on the embedded cluster its own",
+        "gs://bucket/path",
         metavar="gs://...",
+        label=say("Bucket"),
     )
     linger: float = _seconds(
         0.0, "seconds that the proxy outlives the kernel or script", values.seconds(endless=True), "not at all"
@@ -238,35 +256,62 @@ class ConnectConfig:
         of="session",
         metavar="NAME",
     )
-    proxy_image: str = _text("image of the proxy", shown="the one of the service's version", alias="proxy_server_image")
+    proxy_image: str = _text(
+        "image of the proxy",
+        shown="the one of the service's version",
+        example="registry/image:tag",
+        alias="proxy_server_image",
+        label=say("Proxy image"),
+    )
     proxy_options: tuple[str, ...] = _setting(
-        (), "additional flags for the proxy", "list", values.words, "sidecar:true", toml='["sidecar:true"]'
+        (),
+        "additional flags for the proxy",
+        "list",
+        values.words,
+        "sidecar:true",
+        toml='["sidecar:true"]',
+        label=say("Proxy options"),
     )
     proxy_xla_flags: tuple[str, ...] = _pod_values(
-        "flags of XLA for the proxy, each --xla_NAME=VALUE", values.XLA_FLAG, "--xla_dump_to=gs://b/d"
+        "flags of XLA for the proxy, each --xla_NAME=VALUE",
+        values.XLA_FLAG,
+        "--xla_dump_to=gs://b/d",
+        say("XLA flags"),
     )
-    proxy_cpu: str = _pod_value("CPUs that the proxy may use", values.QUANTITY, "8", default="16")
-    proxy_memory: str = _pod_value("memory that the proxy may use", values.QUANTITY, "32G", default="100G")
+    proxy_cpu: str = _pod_value("CPUs that the proxy may use", values.QUANTITY, "8", default="16", label=say("CPUs"))
+    proxy_memory: str = _pod_value(
+        "memory that the proxy may use", values.QUANTITY, "32G", default="100G", label=say("Memory")
+    )
     proxy_node_selector: tuple[str, ...] = _pod_values(
         "labels of the nodes that the proxy may run on, each KEY=VALUE",
         values.LABEL,
         "cloud.google.com/gke-nodepool=cpu-np",
+        say("Node labels"),
     )
     proxy_tolerations: tuple[str, ...] = _pod_values(
-        "taints that the proxy tolerates, each KEY[=VALUE][:EFFECT]", values.TOLERATION, "dedicated=research:NoSchedule"
+        "taints that the proxy tolerates, each KEY[=VALUE][:EFFECT]",
+        values.TOLERATION,
+        "dedicated=research:NoSchedule",
+        say("Tolerations"),
     )
-    proxy_priority_class: str = _pod_value("priority class of the proxy's pod", values.NAME, "high")
+    proxy_priority_class: str = _pod_value(
+        "priority class of the proxy's pod", values.NAME, "high", label=say("Priority class")
+    )
     proxy_service_account: str = _pod_value(
         "the Kubernetes account with which the proxy uses the bucket",
         values.NAME,
         "pathways",
         "the namespace's default",
+        label=say("Service account"),
     )
     proxy_labels: tuple[str, ...] = _pod_values(
-        "labels for the proxy's Job and pod, each KEY=VALUE", values.OWN_LABEL, "team=research"
+        "labels for the proxy's Job and pod, each KEY=VALUE", values.OWN_LABEL, "team=research", say("Labels")
     )
     proxy_env: tuple[str, ...] = _pod_values(
-        "variables of the proxy's program, each NAME=VALUE", values.VARIABLE, "TF_CPP_MIN_LOG_LEVEL=0"
+        "variables of the proxy's program, each NAME=VALUE",
+        values.VARIABLE,
+        "TF_CPP_MIN_LOG_LEVEL=0",
+        say("Variables"),
     )
     unpickle: bool = _flag(
         "trust the TPU hosts to run code here: take any object, and show any HTML, that colocated code sends back",

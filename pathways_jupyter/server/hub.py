@@ -17,7 +17,8 @@ from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, TypeVar
 
 from pathways_jupyter.actions import cluster
-from pathways_jupyter.base import setting_sources
+from pathways_jupyter.base import sentences, setting_sources
+from pathways_jupyter.base.config import SETTINGS
 from pathways_jupyter.base.errors import ConfigError, PathwaysError
 from pathways_jupyter.base.sentences import Face, say
 from pathways_jupyter.kube import kubeconfig, objects, pods
@@ -258,7 +259,7 @@ async def _prepare() -> None:
 
 
 def contexts() -> dict[str, Any]:
-    """Return the clusters and profiles that a user of this server can choose from; works without a kubeconfig."""
+    """Return what a user of this server can choose in the connect dialog; works without a kubeconfig."""
     profiles: list[str] = []
     known: list[str] = []
     problem, current = None, ""
@@ -274,4 +275,14 @@ def contexts() -> dict[str, Any]:
         "local": scopes.embedded_cluster_runs(),
         "profiles": profiles,
         "problem": problem,
+        "more": [
+            {
+                "option": spec.flag.lstrip("-"),
+                "label": {"message": str(spec.label), **sentences.to_json(spec.label)},
+                "example": spec.example,
+                "list": spec.kind == "list",
+            }
+            for spec in SETTINGS.values()
+            if spec.label
+        ],
     }

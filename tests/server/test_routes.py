@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from pathways_jupyter.base.config import SETTINGS
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError, PathwaysError, ServiceError, SessionError
 from pathways_jupyter.cli.terminal import TerminalShell
 from pathways_jupyter.multihost.errors import UnknownRun
@@ -208,6 +209,10 @@ async def test_without_a_kubeconfig_there_are_no_contexts_and_no_error(server):
         said = await answer.json()
     assert said["contexts"] == []
     assert said["local"] is False
+    # The further fields of the dialog are those settings that have a label.
+    assert {each["option"] for each in said["more"]} == {each.flag[2:] for each in SETTINGS.values() if each.label}
+    flags = next(each for each in said["more"] if each["option"] == "proxy-xla-flags")
+    assert (flags["list"], flags["label"]["text"]["sentence"]) == (True, "XLA flags")
 
 
 async def test_the_version_is_the_packages_own(server):

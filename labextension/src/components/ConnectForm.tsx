@@ -2,7 +2,7 @@
 import * as React from 'react';
 
 import { Api, asProblem, IContexts, IOffer } from '../models/api';
-import { connectLine, EMBEDDED, IChoice, missing, More, MORE, suggestedSlices } from '../models/line';
+import { connectLine, EMBEDDED, IChoice, missing, suggestedSlices } from '../models/line';
 import { ITrans } from '../models/trans';
 import { IScope } from '../models/scope';
 import { IProblem } from '../models/sentences';
@@ -42,7 +42,7 @@ export function ConnectForm({ api, trans, first, onChange, onRendered }: IConnec
           choose({ local: true, context: '', ...(found.local ? {} : EMBEDDED) });
         }
       },
-      () => setPlaces({ contexts: [], current: '', local: false, profiles: [], problem: null })
+      () => setPlaces({ contexts: [], current: '', local: false, profiles: [], problem: null, more: [] })
     );
   }, [api, initial, choose]);
 
@@ -150,13 +150,13 @@ export function ConnectForm({ api, trans, first, onChange, onRendered }: IConnec
       </label>
       <details className="pw-more">
         <summary>{trans.__('More')}</summary>
-        {MORE.map(name => (
+        {places?.more.map(({ option, label, example }) => (
           <Field
-            key={name}
-            label={moreLabel(trans, name)}
-            value={choice.more?.[name] ?? ''}
-            placeholder={EXAMPLES[name]}
-            onChange={value => choose({ more: { ...choice.more, [name]: value } })}
+            key={option}
+            label={label}
+            value={choice.more?.[option] ?? ''}
+            placeholder={example}
+            onChange={value => choose({ fields: places.more, more: { ...choice.more, [option]: value } })}
           />
         ))}
       </details>
@@ -190,42 +190,6 @@ export function ConnectForm({ api, trans, first, onChange, onRendered }: IConnec
       </div>
     </div>
   );
-}
-
-/** An example of each value under "More"; several are separated by spaces. */
-const EXAMPLES: Readonly<Record<More, string>> = {
-  'at-least': '1',
-  'gcs-bucket': 'gs://bucket/path',
-  'proxy-image': '',
-  'proxy-xla-flags': '--xla_dump_to=gs://bucket/dump',
-  'proxy-options': 'sidecar:true',
-  'proxy-cpu': '16',
-  'proxy-memory': '100G',
-  'proxy-node-selector': 'cloud.google.com/gke-nodepool=cpu-np',
-  'proxy-tolerations': 'dedicated=research:NoSchedule',
-  'proxy-priority-class': '',
-  'proxy-service-account': '',
-  'proxy-labels': 'team=research',
-  'proxy-env': 'NAME=value'
-};
-
-function moreLabel(trans: ITrans, name: More): string {
-  const labels: Record<More, string> = {
-    'at-least': trans.__('At least so many slices'),
-    'gcs-bucket': trans.__('Bucket'),
-    'proxy-image': trans.__('Proxy image'),
-    'proxy-xla-flags': trans.__('XLA flags'),
-    'proxy-options': trans.__('Proxy options'),
-    'proxy-cpu': trans.__('CPUs'),
-    'proxy-memory': trans.__('Memory'),
-    'proxy-node-selector': trans.__('Node labels'),
-    'proxy-tolerations': trans.__('Tolerations'),
-    'proxy-priority-class': trans.__('Priority class'),
-    'proxy-service-account': trans.__('Service account'),
-    'proxy-labels': trans.__('Labels'),
-    'proxy-env': trans.__('Variables')
-  };
-  return labels[name];
 }
 
 function free(trans: ITrans, capacity: ICapacity): string {

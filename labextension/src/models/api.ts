@@ -5,7 +5,8 @@ import { ServerConnection } from '@jupyterlab/services';
 import { DrillAction } from './drill';
 import { english, ITrans } from './trans';
 import { JobAction } from './joblist';
-import { IProblem, problemOf } from './sentences';
+import { IField } from './line';
+import { IProblem, ISaid, problemOf, sentenceOf } from './sentences';
 import { RunAction } from './hostsruns';
 import { IScope } from './scope';
 import { IArrays } from './sessionrows';
@@ -30,7 +31,9 @@ export function asProblem(error: unknown, trans: ITrans = english): Problem {
   return error instanceof Problem ? error : new Problem(trans.__('Request failed: %1', String(error)), '', 0);
 }
 
-/** The clusters and profiles that a user can choose from. */
+type IServedField = Omit<IField, 'label'> & { readonly label: ISaid };
+
+/** What a user can choose in the connect dialog. */
 export interface IContexts {
   readonly contexts: readonly string[];
   readonly current: string;
@@ -38,6 +41,8 @@ export interface IContexts {
   readonly local: boolean;
   readonly profiles: readonly string[];
   readonly problem: IProblem | null;
+  /** The further fields of the dialog. */
+  readonly more: readonly IField[];
 }
 
 /** A service and its capacity, for the connect dialog. */
@@ -63,8 +68,12 @@ export class Api {
   }
 
   async contexts(): Promise<IContexts> {
-    const found = await this._ask<IContexts>('contexts');
-    return { ...found, problem: found.problem && problemOf(this._trans, found.problem) };
+    const found = await this._ask<Omit<IContexts, 'more'> & { more: readonly IServedField[] }>('contexts');
+    return {
+      ...found,
+      problem: found.problem && problemOf(this._trans, found.problem),
+      more: found.more.map(each => ({ ...each, label: sentenceOf(this._trans, each.label) }))
+    };
   }
 
   services(scope: IScope): Promise<{ services: readonly IOffer[] }> {

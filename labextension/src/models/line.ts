@@ -14,37 +14,20 @@ export interface IChoice {
   readonly profile: string;
   /** Wait for taken slices. */
   readonly wait: boolean;
-  /** The values under "More", by option. */
-  readonly more?: Readonly<Partial<Record<More, string>>>;
+  /** The fields under "More", in their order; and their values, by option. */
+  readonly fields?: readonly IField[];
+  readonly more?: Readonly<Record<string, string>>;
 }
 
-/** The options under "More", in the order in which the dialog shows them. */
-export const MORE = [
-  'at-least',
-  'gcs-bucket',
-  'proxy-image',
-  'proxy-xla-flags',
-  'proxy-options',
-  'proxy-cpu',
-  'proxy-memory',
-  'proxy-node-selector',
-  'proxy-tolerations',
-  'proxy-priority-class',
-  'proxy-service-account',
-  'proxy-labels',
-  'proxy-env'
-] as const;
-export type More = (typeof MORE)[number];
-
-/** Options that are repeated for each word of their value. */
-const LISTS: ReadonlySet<More> = new Set<More>([
-  'proxy-xla-flags',
-  'proxy-options',
-  'proxy-node-selector',
-  'proxy-tolerations',
-  'proxy-labels',
-  'proxy-env'
-]);
+/** A field under "More", as the server's table of settings has it. */
+export interface IField {
+  /** Without the dashes. */
+  readonly option: string;
+  readonly label: string;
+  readonly example: string;
+  /** Whether the option is repeated for each word of its value. */
+  readonly list: boolean;
+}
 
 const LOAD = '%load_ext pathways_jupyter';
 
@@ -63,12 +46,12 @@ export function connectLine(choice: IChoice): string {
   if (choice.wait) {
     words.push('--wait');
   }
-  for (const name of MORE) {
-    const value = (choice.more?.[name] ?? '').trim();
-    for (const each of LISTS.has(name) ? value.split(/\s+/) : [value]) {
+  for (const field of choice.fields ?? []) {
+    const value = (choice.more?.[field.option] ?? '').trim();
+    for (const each of field.list ? value.split(/\s+/) : [value]) {
       if (each) {
         // With "=", because a value may begin with dashes.
-        words.push(`--${name}=${quoted(each)}`);
+        words.push(`--${field.option}=${quoted(each)}`);
       }
     }
   }
