@@ -85,7 +85,7 @@ def seconds_of(stamp: Any) -> float | None:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration in its two most significant units."""
+    """Return a duration as kubectl writes it, in its two most significant units: ``2m30s``, ``5h``, ``3d4h``."""
     whole = max(0, int(seconds))
 
     def two(large: int, large_name: str, small: int, small_name: str) -> str:

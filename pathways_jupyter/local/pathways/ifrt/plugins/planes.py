@@ -92,7 +92,7 @@ def _category(opcode: str, line: str, roots: Mapping[str, str]) -> str:
     return roots[computation] if kind == "Custom" and computation in roots else f"{kind.lower()} fusion"
 
 
-def by_host(content: bytes, devices: Devices, instructions: Instructions) -> dict[str, Any]:
+def by_host(content: bytes, devices: Devices, facts: Instructions) -> dict[str, Any]:
     """Sort a profile of this process.
 
     Args:
@@ -122,7 +122,7 @@ def by_host(content: bytes, devices: Devices, instructions: Instructions) -> dic
     for name, own in chips.items():
         space = found[name] = messages.XSpace(hostnames=[name])
         for device in own:
-            _add_chip(space, device, operations[device.id], instructions)
+            _add_chip(space, device, operations[device.id], facts)
         if name in hosts:
             _add_host(space, before, hosts[name])
         space.planes.extend(others)
@@ -192,7 +192,7 @@ def _add_host(space: Any, before: Any, lines: Mapping[str, Iterable[Any]]) -> No
         line.events.extend(events)
 
 
-def _add_chip(space: Any, device: Device, operations: list[_Operation], instructions: Instructions) -> None:
+def _add_chip(space: Any, device: Device, operations: list[_Operation], facts: Instructions) -> None:
     plane = _Plane(space, f"/device:{PLATFORM.upper()}:{device.id}")
     about = {"device_type_string": device.kind, "slice": f"slice {device.slice_index}", "host": name_of(device)}
     for name, value in {**about, "coords": str(device.coords), "global_device_id": device.id}.items():
@@ -206,7 +206,7 @@ def _add_chip(space: Any, device: Device, operations: list[_Operation], instruct
         whole[1] = max(whole[1], end)
         template = templates.get((module, op))
         if template is None:
-            template = templates[module, op] = _template(plane, module, op, instructions)
+            template = templates[module, op] = _template(plane, module, op, facts)
         event = ops.events.add()
         event.CopyFrom(template)
         event.offset_ps, event.duration_ps = start, end - start
@@ -218,11 +218,11 @@ def _add_chip(space: Any, device: Device, operations: list[_Operation], instruct
                 plane.describe(event, each, value)
 
 
-def _template(plane: _Plane, module: str, op: str, instructions: Instructions) -> Any:
+def _template(plane: _Plane, module: str, op: str, facts: Instructions) -> Any:
     """Return an event of an operation, without its time."""
     # XProf counts only operations of which it knows these two numbers.
     numbers = {"program_id": crc32(module.encode()), "symbol_id": crc32(op.encode())}
-    about: dict[str, Any] = {"hlo_module": module, **numbers, **instructions.get((module, op), {})}
+    about: dict[str, Any] = {"hlo_module": module, **numbers, **facts.get((module, op), {})}
     template = messages.XEvent(metadata_id=plane.event(op, about))
     # A TPU's profiler says these once for an operation; but jax.profiler.ProfileData shows only what events say.
     for name in ("hlo_category", "tf_op", "source"):
