@@ -182,6 +182,8 @@ class Supervisor:
             message = say("The kernel has ended; its proxy lingers until it is disconnected.")
         else:
             message = say("The kernel has ended; its proxy lingers for {seconds} s.", seconds=f"{linger:.0f}")
+        # Nothing is suspended without a kernel, and the next one has the whole time.
+        self._suspend_guard.keep()
         self._session_log.report(EventKind.WARNING, message)
         self._lingering = asyncio.get_running_loop().call_later(
             linger, self.end, say("Ended: no kernel has taken it over.")

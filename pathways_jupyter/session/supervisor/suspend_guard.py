@@ -46,7 +46,7 @@ class SuspendGuard:
         """Count as used now."""
         self._used_at = boot_seconds()
         if self._session_log.record.suspends_at:
-            self._session_log.suspends(0.0, say("Used again, and not suspended."))
+            self._session_log.suspends(0.0, say("Kept, and not suspended."))
         self._forget()
 
     async def run(self) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import math
 import os
 import socket
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -127,6 +128,15 @@ async def test_a_session_that_lingers_belongs_to_the_kernel_that_attaches(sessio
         await writer.wait_closed()
         assert (await made.ask(Method.STATUS))["state"] == SessionState.CONNECTED
         assert await made.ask(Method.DISCONNECT) == {"left": ""}
+
+
+async def test_a_session_that_lingers_is_not_about_to_be_suspended(sessions):
+    async with sessions(linger=math.inf, suspend_after=3600.0) as made:
+        await made.first
+        made.supervisor._session_log.suspends(time.time() + 300, "soon")
+        assert (await made.ask(Method.STATUS))["suspends_at"]
+        await made.leave()
+        assert (await made.ask(Method.STATUS))["suspends_at"] == 0
 
 
 async def test_a_session_that_no_kernel_takes_over_ends_when_its_time_is_over(sessions):
