@@ -133,9 +133,9 @@ def _addable(requested: ConnectConfig) -> dict[str, int]:
         # A service has slices of one type.
         return {}
     running, (kind,) = embedded.find(), requested.instances
-    known = running.services if running is not None else {names.DEFAULT_SERVICE: kind}
+    types = running.services if running is not None else {names.DEFAULT_SERVICE: kind}
     service = names.service_of(requested.service)[0]
-    return dict(requested.instances) if not service or known.get(service) == kind else {}
+    return dict(requested.instances) if not service or types.get(service) == kind else {}
 
 
 def _slices_of(running: LocalCluster, service: str) -> dict[str, int]:
@@ -193,17 +193,17 @@ def where(values: Mapping[str, Any], *, others: bool = True) -> ConnectConfig:
     """
     from pathways_jupyter.session import registry
 
-    given = named(values)
-    current = session_of(given)
+    options = named(values)
+    current = session_of(options)
     if current is not None:
         record: SessionRecord = current.record
     else:
-        records = registry.sessions() if others and not _CLUSTER & set(given) else []
+        records = registry.sessions() if others and not _CLUSTER & set(options) else []
         if len(records) != 1 or not (records[0].service or records[0].pathways_job):
-            return locate(resolve(given))
+            return locate(resolve(options))
         (record,) = records
-    namespace = given.get("namespace") or record.namespace
-    service = given.get("service") or (record.service if namespace == record.namespace else "")
+    namespace = options.get("namespace") or record.namespace
+    service = options.get("service") or (record.service if namespace == record.namespace else "")
     return dataclasses.replace(of_session(record), namespace=namespace, service=service)
 
 

@@ -128,15 +128,15 @@ def _follow(
         except KeyboardInterrupt:
             # A run that ends with this command has ended by it, and the last table says so.
             try:
-                known = None if record is None else records.read(record.id)
+                latest = None if record is None else records.read(record.id)
             except UnknownRun:
-                known = None
-            if known is None or not known.hosts:
+                latest = None
+            if latest is None or not latest.hosts:
                 shell.say("Interrupted; nothing was started.")
                 raise
-            live.finish(picture.hosts(known, known.hosts, logs=True))
-            if not all(each.phase.over for each in known.hosts):
-                shell.say(_goes_on(known))
+            live.finish(picture.hosts(latest, latest.hosts, logs=True))
+            if not all(each.phase.over for each in latest.hosts):
+                shell.say(_goes_on(latest))
             raise
 
 
@@ -227,13 +227,13 @@ def _selection(values: Values) -> Selection:
       ConfigError: A value is invalid.
       SessionError: There is no such session.
     """
-    given = {name: values[name] for name in _HOST_OPTIONS if values.get(name)}
+    options = {name: values[name] for name in _HOST_OPTIONS if values.get(name)}
     if session := values.get("session"):
         record = cluster.find_session(session)
-        given |= {"session": record.service, "cluster": cluster.of_session(record)}
+        options |= {"session": record.service, "cluster": cluster.of_session(record)}
     elif values.get("service") or values.get("job"):
-        given["cluster"] = cluster.where({**values, "service": ""})
-    return Selection(**given, keys=tuple(values.get("keys") or ()))
+        options["cluster"] = cluster.where({**values, "service": ""})
+    return Selection(**options, keys=tuple(values.get("keys") or ()))
 
 
 def _request(values: Values, command: str) -> RunRequest:
@@ -281,9 +281,9 @@ def _spec(values: Values) -> Spec:
     if not values.get("accelerator"):
         raise ConfigError("Which TPU?", hint="Add --accelerator-type, for example v4-8.")
     nodes = parse_whole_number("--node-count", values.get("nodes") or 1)
-    given = {name: values[name] for name in ("prefix", "network", "internal_only") if values.get(name)}
+    options = {name: values[name] for name in ("prefix", "network", "internal_only") if values.get(name)}
     runtime, tier = values.get("runtime") or DEFAULT_RUNTIME, tiers[0] if tiers else "on-demand"
-    return Spec(values["name"], values["accelerator"], runtime, nodes=nodes, tier=tier, **given)
+    return Spec(values["name"], values["accelerator"], runtime, nodes=nodes, tier=tier, **options)
 
 
 ACTIONS: Mapping[str, Action] = {

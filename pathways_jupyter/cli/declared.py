@@ -27,7 +27,7 @@ def command(about: Command) -> click.Command:
         from pathways_jupyter.actions import action_of
 
         terminal = TerminalShell(as_json=values.pop("json", False))
-        show(terminal, lambda shell: action_of(about.name)(shell, given(values)))
+        show(terminal, lambda shell: action_of(about.name)(shell, explicit(values)))
 
     paragraphs = filter(None, (about.summary, about.details, about.in_terminal))
     made = takes(about)(run)
@@ -116,7 +116,7 @@ def examples(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  pathways-jupyter {line}" for line in lines) if lines else ""
 
 
-def given(values: Mapping[str, Any]) -> dict[str, Any]:
+def explicit(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return `values` without the options that were not given."""
     return {name: value for name, value in values.items() if value not in (None, False, ())}
 

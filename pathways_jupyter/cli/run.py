@@ -11,7 +11,7 @@ import click
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.base.events import Event, EventKind
-from pathways_jupyter.cli.declared import completing, epilog, given, takes
+from pathways_jupyter.cli.declared import completing, epilog, explicit, takes
 from pathways_jupyter.cli.terminal import TerminalShell
 from pathways_jupyter.commands.declaration import Source
 from pathways_jupyter.commands.session import RUN
@@ -38,7 +38,7 @@ def run(program: tuple[str, ...], quiet: bool, tcp: bool, **values: Any) -> None
     """
     from pathways_jupyter.session.program.program_session import SIGNALLED, Cancelled, ProgramSession
 
-    requested, progress, code = cluster.resolve(given(values)), _Connecting(quiet), SIGNALLED + signal.SIGINT
+    requested, progress, code = cluster.resolve(explicit(values)), _Connecting(quiet), SIGNALLED + signal.SIGINT
     session: ProgramSession | None = None
     try:
         if requested.local:

@@ -165,17 +165,17 @@ def _hosts(values: Mapping[str, Any]) -> View:
     from pathways_jupyter.session.kernel import process
 
     chosen = choose(hosts(), slices=values.get("slices"), hosts=values.get("hosts"))
-    known, slices = MEMORY.facts(chosen, fresh=True), process.slice_numbers()
+    facts_by_host, slices = MEMORY.facts(chosen, fresh=True), process.slice_numbers()
     rows, programs = [], dict[str, list[int]]()
     for host in chosen:
-        facts = known[host.index]
+        facts = facts_by_host[host.index]
         number = slices.get(host.slice, str(host.slice))
         rows.append((str(host.index), number, str(len(host.chips)), f"{facts.hostname} ({facts.pid})", facts.directory))
         program = f"Python {facts.versions['python']}, JAX {facts.versions['jax']}: {facts.executable}"
         programs.setdefault(program, []).append(host.index)
     # Most often the same on all.
     notes = [f"{name_hosts(indices)}: {program}" for program, indices in programs.items()]
-    return drawn(known, table(("host", "slice", "chips", "name (process)", "directory"), rows), remarks(notes))
+    return drawn(facts_by_host, table(("host", "slice", "chips", "name (process)", "directory"), rows), remarks(notes))
 
 
 _COMMANDS: Mapping[str, Callable[[Mapping[str, Any]], View | None]] = {

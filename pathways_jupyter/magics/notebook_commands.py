@@ -182,12 +182,12 @@ def panel(connection: NotebookSession, values: Values) -> Any:
     place = connection.screen.place()
 
     @interrupts.defer_sigint()
-    def act(command: str, given: Values) -> View | None:
+    def act(command: str, form: Values) -> View | None:
         if command == "disconnect":
             connection.move(place)
-            return disconnect(connection, given)
+            return disconnect(connection, form)
         if command == "connect":
-            return connect(connection, given, place)
+            return connect(connection, form, place)
         if command == "keep":
             connection.keep()
             return None

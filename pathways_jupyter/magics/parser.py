@@ -200,11 +200,11 @@ def _unknown(name: str, commands: Mapping[str, Command]) -> ConfigError:
     return ConfigError(f"There is no command {first!r}.", hint=_nearest(first, tuple(commands)))
 
 
-def _nearest(word: str, known: Sequence[str], command: str = "") -> str:
+def _nearest(word: str, candidates: Sequence[str], command: str = "") -> str:
     word = word.partition("=")[0]
     # Two-letter words that differ in one letter have a similarity of 0.5.
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6 if len(word) > 3 else 0.5)
-    see = f"See {command} --help." if command else f"There are: {', '.join(known)}."
-    if len(known) > _MOST_LISTED and not command:
+    close = difflib.get_close_matches(word, candidates, n=1, cutoff=0.6 if len(word) > 3 else 0.5)
+    see = f"See {command} --help." if command else f"There are: {', '.join(candidates)}."
+    if len(candidates) > _MOST_LISTED and not command:
         see = "The command help lists all of them."
     return f"Did you mean {close[0]}? {see}" if close else see

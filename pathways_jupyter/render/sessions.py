@@ -220,8 +220,8 @@ def _boxes(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> list[
 
 def _slices(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> list[SessionSlice]:
     """Return the session's slices with JAX devices, including those that the record does not describe."""
-    known = {each.index: each for each in record.slices}
-    return [known.get(index, SessionSlice(None, index, up=True)) for index in sorted(devices)]
+    by_index = {each.index: each for each in record.slices}
+    return [by_index.get(index, SessionSlice(None, index, up=True)) for index in sorted(devices)]
 
 
 _SET = "Set for every process that this notebook starts, until it disconnects."

@@ -96,9 +96,9 @@ class RouteRequest(request_checks.SameSiteMixin, APIHandler):  # type: ignore[mi
         try:
             query, body = request_checks.query(self.request), {}
             if route.method == "POST":
-                request_checks.known(query, ())
+                request_checks.checked(query, ())
                 body = request_checks.json_object(self.request.body)
-            self.parameters = request_checks.known({**query, **body}, route.parameters)
+            self.parameters = request_checks.checked({**query, **body}, route.parameters)
             result = await route.action(self, *words)
             if isinstance(result, AsyncGenerator):
                 await self._stream(result)

@@ -253,24 +253,24 @@ class Hub:
 
 
 async def _prepare() -> None:
-    known = await asyncio.to_thread(contexts)
-    if known["contexts"] or known["local"]:
+    choices = await asyncio.to_thread(contexts)
+    if choices["contexts"] or choices["local"]:
         await asyncio.to_thread(preload)
 
 
 def contexts() -> dict[str, Any]:
     """Return what a user of this server can choose in the connect dialog; works without a kubeconfig."""
     profiles: list[str] = []
-    known: list[str] = []
+    names: list[str] = []
     problem, current = None, ""
     try:
         profiles = sorted(setting_sources.profiles())
         merged = kubeconfig.read(kubeconfig.paths())
-        known, current = sorted(merged.contexts), merged.current
+        names, current = sorted(merged.contexts), merged.current
     except ConfigError as error:
         problem = error.to_json(Face.SIDEBAR)
     return {
-        "contexts": known,
+        "contexts": names,
         "current": current,
         "local": scopes.embedded_cluster_runs(),
         "profiles": profiles,

@@ -79,30 +79,30 @@ def query(request: HTTPServerRequest) -> dict[str, str]:
       ConfigError: A parameter is given twice, or is not UTF-8.
     """
     values: dict[str, str] = {}
-    for name, given in request.query_arguments.items():
-        if name in {"_xsrf", "token"} or (name.isdecimal() and not any(given)):
+    for name, found in request.query_arguments.items():
+        if name in {"_xsrf", "token"} or (name.isdecimal() and not any(found)):
             # Added by Jupyter: credentials, and the timestamp that its front end appends to bypass caches.
             continue
-        if len(given) > 1:
-            raise ConfigError(f"Parameter {name!r} is given {len(given)} times.", hint="Give it once.")
+        if len(found) > 1:
+            raise ConfigError(f"Parameter {name!r} is given {len(found)} times.", hint="Give it once.")
         try:
-            values[name] = given[0].decode("utf-8")
+            values[name] = found[0].decode("utf-8")
         except UnicodeDecodeError as error:
             raise ConfigError(f"Parameter {name!r} is not UTF-8.", hint=RELOAD) from error
     return values
 
 
-def known(given: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return `given` if all its names are among `names`.
+def checked(parameters: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return `parameters` if all its names are among `names`.
 
     Raises:
       ConfigError: A name is not.
     """
     allowed = sorted(names)
-    if unknown := sorted(set(given) - set(allowed)):
+    if unknown := sorted(set(parameters) - set(allowed)):
         takes = f"This route takes {', '.join(allowed)}." if allowed else "This route takes no parameters."
         raise ConfigError(f"Unknown parameter {unknown[0]!r}.", hint=takes)
-    return given
+    return parameters
 
 
 def object_name(name: str, kind: str) -> str:

@@ -65,13 +65,13 @@ NAMES = tuple(field.name for field in fields(Scope))
 """The parameters of a request that make up a scope."""
 
 
-def parse(given: Mapping[str, Any]) -> Scope:
+def parse(parameters: Mapping[str, Any]) -> Scope:
     """Return the scope among a request's parameters; those that are missing stay empty.
 
     Raises:
       ConfigError: A value has the wrong type or form.
     """
-    values = {name: given[name] for name in NAMES if given.get(name) not in (None, "")}
+    values = {name: parameters[name] for name in NAMES if parameters.get(name) not in (None, "")}
     if "local" in values:
         values["local"] = flag("local", values["local"])
     for name in set(values) - {"local"}:
@@ -103,10 +103,10 @@ def flag(name: str, value: Any) -> bool:
 
 def of_record(record: SessionRecord) -> Scope:
     """Return the scope of a session's cluster; where possible one that stays valid after the session has ended."""
-    given = record.config
-    if given.get("local"):
+    config = record.config
+    if config.get("local"):
         return Scope(namespace=record.namespace, local=True)
-    if given.get("cluster") or given.get("kubeconfig") or record.kubeconfigs != os.environ.get("KUBECONFIG", ""):
+    if config.get("cluster") or config.get("kubeconfig") or record.kubeconfigs != os.environ.get("KUBECONFIG", ""):
         return Scope(namespace=record.namespace, session=record.id)
     return Scope(context="" if record.context == _IN_CLUSTER else record.context, namespace=record.namespace)
 

@@ -146,8 +146,8 @@ class SessionWatch(PolledFeed):
 
     async def _follow_once(self, record: SessionRecord, since: float) -> None:
         events = self._events.setdefault(record.id, [])
-        # A supervisor first replays its past events; after a reconnect, most of them are known already.
-        known = list(events)
+        # A supervisor first replays its past events; after a reconnect, most of them were read already.
+        read = list(events)
         async with contextlib.aclosing(client.follow(record)) as history:
             async for event in history:
                 value = event.to_json()
@@ -155,7 +155,7 @@ class SessionWatch(PolledFeed):
                     self._runs[record.id] = value["data"]
                     self.publish(_elastic(record.id, value["data"]))
                     continue
-                if value in known:
+                if value in read:
                     continue
                 events.append(value)
                 del events[:-MAX_EVENTS]

@@ -107,4 +107,4 @@ def _requested(message: Any) -> Scope | None:
         return None
     if not isinstance(message["scope"], dict):
         raise ConfigError("The scope is not a JSON object.", hint="Reload the page.")
-    return scopes.parse(request_checks.known(message["scope"], scopes.NAMES))
+    return scopes.parse(request_checks.checked(message["scope"], scopes.NAMES))

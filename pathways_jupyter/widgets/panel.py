@@ -89,9 +89,9 @@ class Panel:
 
     def _confirm(self, button: ipywidgets.Button) -> None:
         """Run the button's command; where that costs arrays on the TPUs, only after a second click."""
-        asked, lost = button.button_style == "danger", self._cost()
+        confirmed, lost = button.button_style == "danger", self._cost()
         self._refresh()
-        if lost and not asked:
+        if lost and not confirmed:
             button.description, button.button_style = f"Really {button.description.lower()}?", "danger"
             self.line.value = f"{lost} on the TPUs would be lost."
             return

@@ -16,8 +16,8 @@ export function ClusterState(props: { model: Model; actions: IActions; trans: IT
     return null;
   }
   if (!cluster || cluster.watch === 'loading') {
-    const known = !!cluster && cluster.staleSince !== null;
-    return known ? null : <Notice title={trans.__('Loading from the cluster…')} />;
+    const hasTables = !!cluster && cluster.staleSince !== null;
+    return hasTables ? null : <Notice title={trans.__('Loading from the cluster…')} />;
   }
   const problem = cluster.problem && problemOf(trans, cluster.problem);
   const isEnded = !!problem?.embedded_ended;

@@ -225,6 +225,6 @@ async function problem(response: Response, trans: ITrans): Promise<Problem> {
 }
 
 function query(values: object): string {
-  const given = Object.entries(values).filter(([, value]) => value !== '' && value !== false);
-  return URLExt.objectToQueryString(Object.fromEntries(given.map(([name, value]) => [name, String(value)])));
+  const entries = Object.entries(values).filter(([, value]) => value !== '' && value !== false);
+  return URLExt.objectToQueryString(Object.fromEntries(entries.map(([name, value]) => [name, String(value)])));
 }

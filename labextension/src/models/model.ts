@@ -274,14 +274,14 @@ export class Model {
     this.sessions = sessions.map(session => this._named(session));
     this._ended = ended.map(session => this._named(session));
     // Keep the events of ended sessions: users read the timeline right after a session ended, to see why.
-    const known = new Set([...sessions, ...ended].map(session => session.id));
+    const ids = new Set([...sessions, ...ended].map(session => session.id));
     for (const id of this._events.keys()) {
-      if (!known.has(id)) {
+      if (!ids.has(id)) {
         this._events.delete(id);
       }
     }
     for (const id of this._runs.keys()) {
-      if (!known.has(id)) {
+      if (!ids.has(id)) {
         this._runs.delete(id);
       }
     }

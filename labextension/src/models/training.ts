@@ -81,13 +81,13 @@ export function slicesPath(run: IElasticRun, now: number, width: number, height:
 
 /** A metric over the steps as an SVG path; interrupted where a value is not finite. */
 export function curvePath(run: IElasticRun, width: number, height: number): string {
-  const known = run.curve.points.filter((point): point is readonly [number, number] => point[1] !== null);
-  if (known.length < 2) {
+  const points = run.curve.points.filter((point): point is readonly [number, number] => point[1] !== null);
+  if (points.length < 2) {
     return '';
   }
   const first = run.curve.points[0][0];
   const span = Math.max(run.curve.points[run.curve.points.length - 1][0] - first, 1);
-  const values = known.map(([, value]) => value);
+  const values = points.map(([, value]) => value);
   const low = Math.min(...values);
   const range = Math.max(...values) - low || 1;
   let path = '';

@@ -121,7 +121,7 @@ export function costSentence(
   const cell = connecting
     ? trans.__('The cell that connects it ends with an error.')
     : trans.__('A cell is running: if it uses the TPUs, it fails.');
-  const known =
+  const loss =
     arrays && arrays.count > 0
       ? trans._n(
           '%1 array (%2) on its TPUs would be lost.',
@@ -132,7 +132,7 @@ export function costSentence(
       : arrays
         ? ''
         : trans.__('Its arrays on TPUs would be lost. How many it has is not known: its kernel does not answer.');
-  return [busy && cell, mayHaveArrays(session) && known].filter(Boolean).join(' ');
+  return [busy && cell, mayHaveArrays(session) && loss].filter(Boolean).join(' ');
 }
 
 /** Return a number of bytes in the unit that suits it: "32 B", "1.2 GB". */
