@@ -11,61 +11,72 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-pytest.importorskip("optax")
-pytest.importorskip("flax")
+optax = pytest.importorskip("optax")
+nnx = pytest.importorskip("flax.nnx")
 
 BATCHES, LENGTH, WIDTH, VOCABULARY = 4, 8, 16, 32
+ADAMW, ADAM = optax.adamw(1e-2), optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-2))
+
+
+class Block(nnx.Module):
+    def __init__(self, rngs):
+        self.attention = nnx.MultiHeadAttention(2, WIDTH, decode=False, rngs=rngs)
+        self.norm = nnx.LayerNorm(WIDTH, rngs=rngs)
+        self.dropout = nnx.Dropout(0.1, rngs=rngs)
+        self.out = nnx.Linear(WIDTH, WIDTH, rngs=rngs)
+
+    def __call__(self, x):
+        x = x + self.attention(self.norm(x))
+        return x + self.dropout(jax.nn.gelu(self.out(x)))
+
+
+class Model(nnx.Module):
+    def __init__(self, rngs):
+        self.embed = nnx.Embed(VOCABULARY, WIDTH, rngs=rngs)
+        self.blocks = nnx.List([Block(rngs)])
+        self.head = nnx.Linear(WIDTH, VOCABULARY, rngs=rngs)
+
+    def __call__(self, tokens):
+        x = self.embed(tokens)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+@nnx.jit
+def train_transformer(model, optimizer, tokens):
+    def loss_of(model):
+        return optax.softmax_cross_entropy_with_integer_labels(model(tokens), jnp.roll(tokens, 1, 1)).mean()
+
+    loss, grads = nnx.value_and_grad(loss_of)(model)
+    optimizer.update(model, grads)
+    return loss
 
 
 def transformer(session):
     """A Flax NNX transformer with adamw; its state is in the modules."""
-    import optax
-    from flax import nnx
-
-    class Block(nnx.Module):
-        def __init__(self, rngs):
-            self.attention = nnx.MultiHeadAttention(2, WIDTH, decode=False, rngs=rngs)
-            self.norm = nnx.LayerNorm(WIDTH, rngs=rngs)
-            self.dropout = nnx.Dropout(0.1, rngs=rngs)
-            self.out = nnx.Linear(WIDTH, WIDTH, rngs=rngs)
-
-        def __call__(self, x):
-            x = x + self.attention(self.norm(x))
-            return x + self.dropout(jax.nn.gelu(self.out(x)))
-
-    class Model(nnx.Module):
-        def __init__(self, rngs):
-            self.embed = nnx.Embed(VOCABULARY, WIDTH, rngs=rngs)
-            self.blocks = nnx.List([Block(rngs) for _ in range(2)])
-            self.head = nnx.Linear(WIDTH, VOCABULARY, rngs=rngs)
-
-        def __call__(self, tokens):
-            x = self.embed(tokens)
-            for block in self.blocks:
-                x = block(x)
-            return self.head(x)
-
     model = Model(nnx.Rngs(0))
-    optimizer = nnx.Optimizer(model, optax.adamw(1e-2), wrt=nnx.Param)
+    optimizer = nnx.Optimizer(model, ADAMW, wrt=nnx.Param)
     tokens = jax.random.randint(jax.random.key(1), (BATCHES, LENGTH), 0, VOCABULARY)
-
-    @nnx.jit
-    def train(model, optimizer, tokens):
-        def loss_of(model):
-            return optax.softmax_cross_entropy_with_integer_labels(model(tokens), jnp.roll(tokens, 1, 1)).mean()
-
-        loss, grads = nnx.value_and_grad(loss_of)(model)
-        optimizer.update(model, grads)
-        return loss
-
     variables = {"model": model, "optimizer": optimizer, "tokens": tokens}
-    return variables, lambda: train(variables["model"], variables["optimizer"], variables["tokens"])
+    return variables, lambda: train_transformer(variables["model"], variables["optimizer"], variables["tokens"])
+
+
+@jax.jit
+def train_dictionaries(params, state, key, x):
+    key, noise = jax.random.split(key)
+
+    def loss_of(params):
+        y = jnp.tanh(x @ params["in"]) @ params["out"].astype(jnp.float32)
+        return jnp.mean((y + 0.1 * jax.random.normal(noise, y.shape)) ** 2)
+
+    loss, grads = jax.value_and_grad(loss_of)(params)
+    updates, state = ADAM.update(grads, state, params)
+    return optax.apply_updates(params, updates), state, key, loss
 
 
 def dictionaries(session):
     """An optax loop on dictionaries whose leaves are on a mesh; the optimizer's state is of named tuples."""
-    import optax
-
     mesh = jax.sharding.Mesh(np.array(session.devices()).reshape(2, 4), ("data", "model"))
     columns, rows = NamedSharding(mesh, P(None, "model")), NamedSharding(mesh, P("data"))
     key = jax.random.key(2)
@@ -73,25 +84,13 @@ def dictionaries(session):
         "in": jax.device_put(jax.random.normal(key, (WIDTH, 16)), columns),
         "out": jax.device_put(jax.random.normal(key, (16, 4), jnp.bfloat16), columns),
     }
-    optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-2))
-
-    @jax.jit
-    def train(params, state, key, x):
-        key, noise = jax.random.split(key)
-
-        def loss_of(params):
-            y = jnp.tanh(x @ params["in"]) @ params["out"].astype(jnp.float32)
-            return jnp.mean((y + 0.1 * jax.random.normal(noise, y.shape)) ** 2)
-
-        loss, grads = jax.value_and_grad(loss_of)(params)
-        updates, state = optimizer.update(grads, state, params)
-        return optax.apply_updates(params, updates), state, key, loss
-
     x = jax.device_put(jax.random.normal(key, (8, WIDTH)), rows)
-    kept = {"params": params, "state": optimizer.init(params), "key": key, "x": x, "mesh": mesh}
+    kept = {"params": params, "state": ADAM.init(params), "key": key, "x": x, "mesh": mesh}
 
     def step():
-        kept["params"], kept["state"], kept["key"], loss = train(kept["params"], kept["state"], kept["key"], kept["x"])
+        kept["params"], kept["state"], kept["key"], loss = train_dictionaries(
+            kept["params"], kept["state"], kept["key"], kept["x"]
+        )
         return loss
 
     return kept, step
