@@ -140,41 +140,65 @@ def test_what_cannot_be_traced_says_why_and_runs_nothing(connected, line, messag
     assert connected.run("%pathways profile stop").status == "error"
 
 
-def test_a_busy_session_is_traced_from_a_terminal(connected, machine):
-    request = connected.begin("print('begins')\nwhile True: step(x).block_until_ready()")
+def begin_to_compute(connected, code):
+    """Begin a cell that runs `code` again and again."""
+    request = connected.begin(f"print('begins')\nwhile True: {code}")
     connected.finish(request, until="begins")
-    done = machine.cli("profile", "--seconds", "1", "--json")
+    return request
+
+
+def stop_computing(connected, request):
     connected.manager.interrupt_kernel()
     connected.finish(request)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+
+
+def tracing(machine, *arguments):
+    """Start a ``pathways-jupyter profile``, and return it when it traces."""
+    command = [sys.executable, "-m", "pathways_jupyter", "profile", *arguments]
+    process = subprocess.Popen(command, env=machine.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    until_it_says(process, "Tracing session")
+    return process
+
+
+def until_it_says(process, words):
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if words in line:
+            return
+    raise AssertionError("".join(said))
+
+
+def test_a_busy_session_is_traced_from_a_terminal(connected, machine):
+    request = begin_to_compute(connected, "step(x).block_until_ready()")
+    with tracing(machine, "--seconds", "1", "--json") as process:
+        # More steps would only keep the machine from reading the trace.
+        until_it_says(process, "Waiting for the hosts")
+        stop_computing(connected, request)
+        out, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    found = json.loads(out)
     assert len(found["chips"]) == 8
     assert any("slow_layer" in each["scope"] for each in found["operations"])
     assert found["location"].startswith("gs://pathways-local/profiles/")
-    said = machine.cli("profile", "show", found["location"])
-    assert "Profile of 8 chips" in said.stdout, said.stderr
+    again = machine.cli("profile", "show", found["location"])
+    assert "Profile of 8 chips" in again.stdout, again.stderr
 
 
 def test_an_interrupt_in_the_terminal_ends_the_trace_and_shows_it(connected, machine, tmp_path):
     stepped = tmp_path / "stepped"
-    loop = f"while True: step(x).block_until_ready(); open({str(stepped)!r}, 'w').close()"
-    request = connected.begin(f"print('begins')\n{loop}")
-    connected.finish(request, until="begins")
-    command = [sys.executable, "-m", "pathways_jupyter", "profile", "--seconds", "300"]
-    with subprocess.Popen(
-        command, env=machine.environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as tracing:
-        assert "Tracing session" in next(line for line in tracing.stdout if "Tracing" in line or "Error" in line)
+    request = begin_to_compute(connected, f"step(x).block_until_ready(); open({str(stepped)!r}, 'w').close()")
+    with tracing(machine, "--seconds", "300") as process:
         for _ in range(2):
             # The first step may have begun before the trace.
             stepped.unlink(missing_ok=True)
             wait_until(stepped.exists)
-        tracing.send_signal(signal.SIGINT)
-        said = tracing.communicate(timeout=120)[0]
-    connected.manager.interrupt_kernel()
-    connected.finish(request)
-    assert tracing.returncode == 0, said
-    assert "Profile of 8 chips" in said
+        process.send_signal(signal.SIGINT)
+        until_it_says(process, "Waiting for the hosts")
+        stop_computing(connected, request)
+        out, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    assert "Profile of 8 chips" in out
 
 
 def test_without_a_session_the_command_says_so(machine, cluster):
