@@ -92,8 +92,8 @@ SYSTEM_FIELDS = (
     *("selfLink", "managedFields"),
 )
 """Metadata that only the server writes."""
-_LASTING_NAMESPACES = ("default", "kube-system", "kube-public")
-"""Namespaces that ``kubectl delete`` cannot delete, on which a cluster depends."""
+LASTING_NAMESPACES = ("default", "kube-system", "kube-public")
+"""Namespaces of every cluster, which depends on them, so that ``kubectl delete`` cannot delete them."""
 _PROPAGATION_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 
 
@@ -143,7 +143,7 @@ def mark_deleted(resource: ResourceType, obj: Object, grace: int | None, propaga
       StatusError: 403, it is a namespace that every cluster has.
     """
     metadata = obj["metadata"]
-    if resource.key == NAMESPACES.key and metadata["name"] in _LASTING_NAMESPACES:
+    if resource.key == NAMESPACES.key and metadata["name"] in LASTING_NAMESPACES:
         name = metadata["name"]
         raise StatusError(403, f'namespaces "{name}" is forbidden: this namespace may not be deleted', resource, name)
     seconds = 0

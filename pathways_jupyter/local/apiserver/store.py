@@ -13,10 +13,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.local.apiserver import api_errors, object_lifecycle, strategy
+from pathways_jupyter.local.apiserver import (
+    api_errors,
+    jobset_definition,
+    kueue_definitions,
+    object_lifecycle,
+    strategy,
+)
 from pathways_jupyter.local.apiserver import resources as kinds
 from pathways_jupyter.local.apiserver.api_errors import StatusError
-from pathways_jupyter.local.apiserver.bootstrap import FIRST_OBJECTS
 from pathways_jupyter.local.apiserver.journal import Journal, Place
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import CRDS, NAMESPACES, Object, Registry, ResourceType
@@ -44,10 +49,10 @@ class Store:
         self._journal = Journal(path) if path is not None else None
         self._load()
         if not self.revision:
-            for api_version, obj in FIRST_OBJECTS:
-                resource = self.resources.of_kind(api_version, obj["kind"])
-                assert resource is not None
-                self.create(resource, obj)
+            for name in object_lifecycle.LASTING_NAMESPACES:
+                self.create(NAMESPACES, {"metadata": {"name": name}})
+            for definition in (jobset_definition.DEFINITION, *kueue_definitions.DEFINITIONS):
+                self.create(CRDS, definition)
             # No client has seen a revision before this one.
             self._base = self.revision
             for table in self._tables.values():
