@@ -1,0 +1,61 @@
+"""Flags and logs of Pathways' programs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+
+import pytest
+
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.local.pathways import program_start
+from pathways_jupyter.local.pathways.program_start import Flags, Formatter, instance_list
+
+
+def read(*argv: str):
+    flags = Flags("worker")
+    flags.add_argument("--resource_manager_address", required=True)
+    return flags.read(argv)
+
+
+def test_flags_of_real_hardware_are_accepted_and_have_no_effect():
+    values = read("--server_port=29001", "--resource_manager_address=rm:1", "--xla_tpu_scoped=1", "--tpu_type")
+    assert vars(values) == {"server_port": 29001, "resource_manager_address": "rm:1"}
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--server_port=x", "--resource_manager_address=rm:1"], "worker: argument --server_port: invalid int value"),
+        (["--server_port=1"], "worker: the following arguments are required: --resource_manager_address"),
+        (["--server_port=1", "--resource_manager_address=rm:1", "oops"], "worker: 'oops' is not a flag."),
+        # An abbreviation is another flag.
+        (["--server=1", "--resource_manager_address=rm:1"], "are required: --server_port"),
+    ],
+)
+def test_a_wrong_flag_is_an_error_that_names_the_program(argv, said):
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        read(*argv)
+
+
+def test_slices_are_listed_one_by_one():
+    assert [str(each) for each in instance_list("tpuv6e:2x2, tpuv6e:2x4,")] == ["tpuv6e:2x2", "tpuv6e:2x4"]
+    with pytest.raises(ConfigError, match="no slices were requested"):
+        instance_list(" , ")
+
+
+def test_a_line_of_the_log_has_the_format_that_tools_read():
+    record = logging.LogRecord("x", logging.WARNING, "/a/worker.py", 42, "lost %s", ("it",), None)
+    record.created, record.process = 1_700_000_000.25, 7
+    line = Formatter().format(record)
+    assert re.fullmatch(r"W111[45] \d\d:13:20\.250000       7 worker\.py:42\] lost it", line)
+
+
+def test_collectives_wait_as_long_as_on_a_tpu(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--mine=1")
+    program_start.set_xla_flags()
+    flags = os.environ["XLA_FLAGS"].split()
+    assert flags[0] == "--mine=1"
+    assert len(flags) == 3
+    assert all(each.endswith("_timeout_seconds=86400") for each in flags[1:])
