@@ -22,6 +22,7 @@ export function slice(some: Partial<ISlice> = {}): ISlice {
     health: 'ready',
     availability: health === 'ready' ? held : health,
     hosts: [host()],
+    remarks: [],
     holder: null,
     ...some
   };

@@ -145,7 +145,7 @@ class Event:
 
     def to_json(self) -> dict[str, Any]:
         """Return this event as JSON values."""
-        return {**asdict(self), "message": str(self.message), **sentences.to_json(self.message)}
+        return {**asdict(self), **sentences.message_json(self.message)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Event:

@@ -180,10 +180,15 @@ def to_json(message: str, name: str = "text") -> dict[str, Any]:
     return {name: {"sentence": message.template, "values": values}}
 
 
+def message_json(message: str) -> dict[str, Any]:
+    """Return `message`, and what a page needs to translate it, as JSON values."""
+    return {"message": str(message), **to_json(message)}
+
+
 def _value_json(value: Any) -> Any:
     if isinstance(value, tuple):
-        return [{"message": str(each), **to_json(each)} for each in value]
-    return {"message": str(value), **to_json(value)} if isinstance(value, Sentence) else value
+        return list(map(message_json, value))
+    return message_json(value) if isinstance(value, Sentence) else value
 
 
 def from_json(message: str, text: Any) -> str:

@@ -72,7 +72,7 @@ def _service(service: Service, viewer: Viewer, now: float, *, live: str, still: 
         word, detail = _words(each, service, viewer, now)
         since = text.duration(now - each.held_by.since) if each.held_by else ""
         ready = sum(host.state is State.READY for host in each.hosts)
-        why = ", ".join(sorted({host.reason for host in each.hosts if host.reason}))
+        why = ", ".join(each.remarks)
         rows.append(
             (
                 TONES[each.state].mark,

@@ -278,7 +278,7 @@ def contexts() -> dict[str, Any]:
         "more": [
             {
                 "option": spec.flag.lstrip("-"),
-                "label": {"message": str(spec.label), **sentences.to_json(spec.label)},
+                "label": sentences.message_json(spec.label),
                 "example": spec.example,
                 "list": spec.kind == "list",
             }

@@ -112,6 +112,14 @@ class Slice:
     worker_job: str
     held_by: Holder | None = None
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Remarks in text, HTML and on pages, beside its state and its holder.
+
+        A sentence of :func:`~pathways_jupyter.base.sentences.say` is translated on pages.
+        """
+        return tuple(sorted({host.reason for host in self.hosts if host.reason}))
+
 
 @dataclass(frozen=True)
 class Service:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pathways_jupyter.base import tpu
+from pathways_jupyter.base import sentences, tpu
 from pathways_jupyter.kube.objects import Object, created
 from pathways_jupyter.service import names, queues, untrusted
 from pathways_jupyter.service.discovery import ServiceInfo
@@ -121,6 +121,7 @@ def _slice(key: str, service: Service, each: Slice, chips: Sequence[int], me: st
             }
             for host in each.hosts
         ],
+        "remarks": list(map(sentences.message_json, each.remarks)),
         "holder": {**_owner(each.held_by, me), "since": each.held_by.since} if each.held_by else None,
     }
 

@@ -57,7 +57,9 @@ def test_a_row_that_is_kept_is_made_again_when_its_holder_becomes_known():
 def test_a_service_without_a_ready_slice_is_not_ready_and_says_why():
     pending = tuple(SliceHost(index, State.STARTING, f"w-{index}", "", "Unschedulable") for index in range(4))
     unusable = tuple(Slice(index, State.STARTING, pending, f"w-{index}") for index in range(500))
-    (row,) = drawn(replace(service(), slices=unusable))["services"].values()
+    now = drawn(replace(service(), slices=unusable))
+    assert now["slices"]["ns/svc/0"]["remarks"] == [{"message": "Unschedulable"}]
+    (row,) = now["services"].values()
     assert (row["health"], row["reason"]) == ("starting", "0 of 500 slices ready (Unschedulable)")
     assert [(each["ready"], each["free"]) for each in row["capacity"]] == [(0, 0)]
     (row,) = drawn(service(state=State.DOWN))["services"].values()

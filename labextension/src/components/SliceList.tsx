@@ -2,6 +2,7 @@
 import * as React from 'react';
 
 import { Holdings, IHolding, sameHolding, sliceName } from '../models/holdings';
+import { sentenceOf } from '../models/sentences';
 import { ITrans } from '../models/trans';
 import { age, HEALTH_TONES, holderWord, sentence, silenceSentence, sliceWord } from '../models/words';
 import { ISlice } from '../models/wire';
@@ -41,14 +42,13 @@ interface IRowProps extends Pick<ISliceListProps, 'trans' | 'openLog'> {
 const Row = React.memo(
   function Row({ slice, holding, since, silence, trans, openLog }: IRowProps): React.JSX.Element {
     const ready = slice.hosts.filter(host => host.health === 'ready').length;
-    const reasons = [...new Set(slice.hosts.map(host => host.reason).filter(Boolean))];
     const details = [
       holderWord(trans, slice, holding),
       since && trans.__('for %1', since),
       silence,
       (slice.hosts.length > 1 || ready < slice.hosts.length) &&
         trans._n('%2 of %1 host ready', '%2 of %1 hosts ready', slice.hosts.length, ready),
-      ...reasons
+      ...slice.remarks.map(remark => sentenceOf(trans, remark))
     ];
     return (
       <li className={`pw-is-${holding.owner}`} data-slice={slice.id} data-owner={holding.owner}>

@@ -2,7 +2,7 @@
  * The messages between the server extension and this package, and the rows of a cluster and of runs on many hosts. The
  * Python side is service/tables.py, server/updates.py and server/runwatch.py: change both.
  */
-import { IProblem } from './sentences';
+import { IProblem, ISaid } from './sentences';
 import { IScope } from './scope';
 import { IElasticRun, IEvent, ISession } from './sessionrows';
 
@@ -53,6 +53,8 @@ export interface ISlice {
   readonly health: Health;
   readonly availability: Availability;
   readonly hosts: readonly IHost[];
+  /** What else there is to say of it. */
+  readonly remarks: readonly ISaid[];
   /** The session that has it, or has lost it and waits for it. */
   readonly holder: IHolder | null;
 }
