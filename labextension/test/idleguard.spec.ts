@@ -118,6 +118,9 @@ describe('IdleGuard', () => {
     suspends(0);
     await guard.check(LATE + 5);
     expect(open.size).toBe(0);
+    // Its kernel could not.
+    await guard.check(LATE + 2 * 7200);
+    expect([...open.values()]).toEqual([`train.ipynb: no cell has run since ${clock(1000)}. It holds 2 slices.`]);
   });
 
   it('trusts the server’s present answer, not the list of some seconds ago', async () => {

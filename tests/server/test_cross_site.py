@@ -17,6 +17,7 @@ READING = [
 WRITING = [
     "sessions/abc/disconnect",
     "sessions/abc/reconnect",
+    "sessions/abc/keep",
     "sweep",
     "quickstart",
     "runs/x-00000000/stop",

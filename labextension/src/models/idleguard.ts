@@ -91,7 +91,10 @@ export class IdleGuard {
     const due: [ISession, number][] = [];
     for (const session of this._model.linked && this.minutes > 0 ? this._model.sessions : []) {
       const since = this._since(session);
-      const isDue = session.suspend_after > 0 || (since !== null && now - since >= this.minutes * 60);
+      // One that suspends by itself is asked about only if it should have been suspended long ago: its kernel may be
+      // unable to, as without the magics.
+      const patience = this.minutes * 60 + 2 * session.suspend_after;
+      const isDue = session.suspends_at > 0 || (since !== null && now - since >= patience);
       if (since !== null && isDue && !this._asked.has(session.id)) {
         due.push([session, since]);
       }
@@ -101,7 +104,7 @@ export class IdleGuard {
 
   /** What a question is about, which another value settles: when the session suspends by itself, or since when it is idle. */
   private _since(session: ISession): number | null {
-    return session.suspend_after > 0 ? session.suspends_at || null : idleSince(session, this._kernels.running());
+    return (session.alive && session.suspends_at) || idleSince(session, this._kernels.running());
   }
 
   private _close(): void {
@@ -116,7 +119,7 @@ export class IdleGuard {
 
   private _text(session: ISession, since: number): string {
     const name = baseName(session.notebook) || session.id;
-    if (session.suspend_after > 0) {
+    if (session.suspends_at > 0) {
       return this._trans.__(
         '%1: nothing is computed. At %2 its arrays are saved and its slices freed.',
         name,

@@ -28,10 +28,10 @@ export const idle: JupyterFrontEndPlugin<void> = {
       label: trans.__('Disconnect'),
       callback: () => void app.commands.execute(CommandIDs.disconnect, { session: id, ask: true })
     });
-    const keep = ({ id, suspend_after }: ISession) => ({
+    const keep = ({ id, suspends_at }: ISession) => ({
       label: trans.__('Keep'),
-      // Without a limit of its own a session stays connected anyway.
-      callback: () => void (suspend_after > 0 && app.commands.execute(CommandIDs.keep, { session: id }))
+      // It stays connected anyway, unless it is about to be suspended.
+      callback: () => void (suspends_at > 0 && app.commands.execute(CommandIDs.keep, { session: id }))
     });
     const guard = new IdleGuard(
       model,
@@ -40,7 +40,7 @@ export const idle: JupyterFrontEndPlugin<void> = {
         ask: (text, session) =>
           Notification.emit(text, 'warning', {
             autoClose: false,
-            actions: session.suspend_after > 0 ? [keep(session)] : [disconnect(session), keep(session)]
+            actions: session.suspends_at > 0 ? [keep(session)] : [disconnect(session), keep(session)]
           }),
         dismiss: id => Notification.dismiss(id)
       },

@@ -216,6 +216,7 @@ test('every action is in the palette', async ({ page }) => {
     'Disconnect This Notebook',
     'Reconnect This Notebook',
     'Resume This Notebook',
+    'Keep This Notebook Connected',
     'Log of This Notebook’s Proxy',
     'Show Pathways',
     'Clean Up Stale Proxies',
