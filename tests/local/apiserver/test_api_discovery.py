@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pathways_jupyter.local.apiserver.api_discovery import REVIEWS, discover, openapi_v2_as_protobuf
-from pathways_jupyter.local.apiserver.resources import CRDS
+from pathways_jupyter.local.apiserver.resources import CRDS, VISIBLE_QUEUES
 from pathways_jupyter.local.apiserver.store import Store
 
 
@@ -23,10 +23,15 @@ def test_every_group_version_and_resource_is_listed_under_its_path(registry):
     for each in registry:
         path = f"/apis/{each.api_version}" if each.group else "/api/v1"
         found = listed(registry, path)
-        if each.plural in found:
+        # Kueue's other group has the waiting ones of a queue, and no queues.
+        assert (each.plural in found) is (each != VISIBLE_QUEUES)
+        if each != VISIBLE_QUEUES:
             assert (found[each.plural]["kind"], found[each.plural]["namespaced"]) == (each.kind, each.namespaced)
         assert (f"{each.plural}/status" in found) is each.has_status
         assert all(f"{each.plural}/{name}" in found for name in each.subresources)
+        if each != VISIBLE_QUEUES:
+            place = f"apis/{each.api_version}" if each.group else "api/v1"
+            assert each.kind in discover(registry, f"/openapi/v3/{place}")["components"]["schemas"]
         if each.group:
             versions = [version["version"] for version in groups[each.group]["versions"]]
             assert each.version in versions
@@ -37,6 +42,10 @@ def test_reviews_can_only_be_created(registry):
     for group, version, kind, plural in REVIEWS:
         found = listed(registry, f"/apis/{group}/{version}")[plural]
         assert (found["kind"], found["verbs"], found["namespaced"]) == (kind, ["create"], False)
+
+
+def test_what_waits_in_a_queue_has_no_document(registry):
+    assert discover(registry, f"/openapi/v3/apis/{VISIBLE_QUEUES.api_version}") is None
 
 
 @pytest.mark.parametrize("path", ["/apis/none", "/apis/batch/v2", "/api/v2", "/openapi/v3/apis/none/v1", "/x"])
