@@ -91,7 +91,7 @@ class Informers:
         return self._declared.setdefault(made, made)
 
     async def follow(self, informer: Informer, listener: Callable[[Change], None]) -> None:
-        """As :meth:`Informer.follow`."""
+        """Follow as :meth:`Informer.follow` does."""
         shared = next((each for each in self._watches if each.serves(informer)), None)
         if shared is None:
             covering = [each for each in self._declared if each.covers(informer)]
@@ -140,7 +140,7 @@ class _SharedWatch:
         return nothing_missed or any(each.covers(informer) for each in self._whole)
 
     async def follow(self, informer: Informer, listener: Callable[[Change], None]) -> None:
-        """As :meth:`Informer.follow`."""
+        """Follow as :meth:`Informer.follow` does."""
         one = _Follower(informer, listener, sees_all=informer.covers(self._widest))
         self._followers.append(one)
         try:

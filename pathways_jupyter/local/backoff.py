@@ -27,7 +27,7 @@ class BackOff:
     forgotten_seconds: float = math.inf
 
     def wait(self, failures: int) -> float:
-        """Seconds to wait after so many failures."""
+        """Return the seconds to wait after so many failures."""
         doublings = failures - self.at_once - 1
         return min(self.first_seconds * 2.0 ** min(doublings, 32), self.max_seconds) if doublings >= 0 else 0.0
 

@@ -83,5 +83,5 @@ def most_hosts() -> int:
 
 
 def larger(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    """Per instance type the larger one of two numbers of slices."""
+    """Return, per instance type, the larger one of two numbers of slices."""
     return {kind: max(one.get(kind, 0), other.get(kind, 0)) for kind in {**one, **other}}

@@ -142,7 +142,7 @@ def may(store: Store, user: User, question: Question) -> bool:
 
 
 def refusal(user: User, route: ObjectRequest, verb: str) -> StatusError:
-    """403, in the words of a real API server."""
+    """Return the 403, in the words of a real API server."""
     resource = route.resource
     where = f'in the namespace "{route.namespace}"' if route.namespace else "at the cluster scope"
     subject = f'{resource.qualified} "{route.name}"' if route.name else resource.qualified

@@ -70,44 +70,44 @@ class StatusError(ApiError):
 
 
 def bad_request(message: str) -> StatusError:
-    """400: the request cannot be read."""
+    """Return a 400: the request cannot be read."""
     return StatusError(400, message)
 
 
 def not_found(resource: ResourceType, name: str) -> StatusError:
-    """404: there is no such object."""
+    """Return a 404: there is no such object."""
     return StatusError(404, f'{resource.qualified} "{name}" not found', resource, name)
 
 
 def no_such_resource() -> StatusError:
-    """404: there is no such kind of object, or no such path."""
+    """Return a 404: there is no such kind of object, or no such path."""
     return StatusError(404, "the server could not find the requested resource")
 
 
 def method_not_allowed() -> StatusError:
-    """405: the object has no such verb."""
+    """Return a 405: the object has no such verb."""
     return StatusError(405, "the server does not allow this method on the requested resource")
 
 
 def conflict(resource: ResourceType, name: str, why: str = "") -> StatusError:
-    """409: the object changed since the caller read it, or a precondition does not hold."""
+    """Return a 409: the object changed since the caller read it, or a precondition does not hold."""
     why = why or "the object has been modified; please apply your changes to the latest version and try again"
     return StatusError(409, f'Operation cannot be fulfilled on {resource.qualified} "{name}": {why}', resource, name)
 
 
 def gone(since: int, oldest: int) -> StatusError:
-    """410: history does not reach back that far; list again."""
+    """Return a 410: history does not reach back that far; list again."""
     return StatusError(410, f"too old resource version: {since} ({oldest})")
 
 
 def unsupported_media(sent: str, accepted: Sequence[str]) -> StatusError:
-    """415: the body is in a format that this server does not read."""
-    known = f"accepted media types include: {', '.join(accepted)} (got {sent!r})"
-    return StatusError(415, f"the body of the request was in an unknown format - {known}")
+    """Return a 415: the body is in a format that this server does not read."""
+    formats = f"accepted media types include: {', '.join(accepted)} (got {sent!r})"
+    return StatusError(415, f"the body of the request was in an unknown format - {formats}")
 
 
 def invalid(resource: ResourceType, name: str, causes: Sequence[tuple[str, str]]) -> StatusError:
-    """422: the object breaks a rule.
+    """Return a 422: the object breaks a rule.
 
     Args:
       causes: Pairs of a field's path and what is wrong with it.

@@ -83,7 +83,7 @@ def check_custom(resource: ResourceType, obj: Object, unknown: list[str]) -> Obj
 
 
 def fill_defaults(schema: Schema, value: Any) -> Any:
-    """`value` with the schema's defaults for absent fields."""
+    """Return `value` with the schema's defaults for absent fields."""
     if isinstance(value, dict):
         properties = schema.get("properties") or {}
         more = schema.get("additionalProperties")

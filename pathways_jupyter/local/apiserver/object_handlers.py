@@ -256,14 +256,14 @@ def _checked(request: web.BaseRequest, route: ObjectRequest, obj: Object) -> tup
 
 
 def _without_kind(obj: Object) -> Object:
-    """`obj` without its kind and version, which a list of a built-in type states once for all items."""
+    """Return `obj` without its kind and version, which a list of a built-in type states once for all."""
     return {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
 
 
 def _page(
     records: Sequence[ObjectState], limit: int | None, token: str, metadata: dict[str, Any]
 ) -> Sequence[ObjectState]:
-    """One page of a list: every page carries the revision of the first, so that a watch from there misses nothing."""
+    """Return one page of a list; each has the revision of the first, so that a watch from there misses nothing."""
 
     def place(record: ObjectState) -> tuple[str, str]:
         return record.object["metadata"].get("namespace", ""), record.object["metadata"]["name"]

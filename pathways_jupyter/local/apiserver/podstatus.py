@@ -9,7 +9,7 @@ from pathways_jupyter.local.apiserver.resources import Object
 
 
 def pod_ready(pod: Object) -> str:
-    """``1/2``: ready containers, of those that run at the same time."""
+    """Return its READY column, as ``1/2``: ready containers, of those that run at the same time."""
     sidecars = {
         each["name"] for each in pod["spec"].get("initContainers") or () if each.get("restartPolicy") == "Always"
     }
@@ -28,7 +28,7 @@ def pod_restarts(pod: Object) -> str:
 
 
 def pod_status(pod: Object) -> str:
-    """Its STATUS column: the phase, or the reason why it does not run."""
+    """Return its STATUS column: the phase, or the reason why it does not run."""
     status = pod.get("status") or {}
     if pod["metadata"].get("deletionTimestamp"):
         return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"

@@ -18,7 +18,7 @@ _STEP = re.compile(
 
 
 def as_table(resource: ResourceType, objects: Sequence[Object], revision: str, include: str = "") -> Object:
-    """Objects as a ``Table``.
+    """Return objects as a ``Table``.
 
     Args:
       include: What of each object to put beside its row: ``Metadata`` (also when empty), ``Object`` or ``None``.

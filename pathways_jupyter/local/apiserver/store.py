@@ -70,12 +70,12 @@ class Store:
         return found
 
     def find(self, resource: ResourceType, namespace: str, name: str) -> Object | None:
-        """One object, shared, or None when there is no such object."""
+        """Return one object, shared, or None when there is no such object."""
         record = self._tables[resource.key].objects.get((namespace, name))
         return None if record is None else record.object
 
     def record(self, resource: ResourceType, namespace: str, name: str) -> ObjectState:
-        """One object's current state, shared.
+        """Return one object's current state, shared.
 
         Raises:
           StatusError: 404.
@@ -86,7 +86,7 @@ class Store:
         return record
 
     def list(self, resource: ResourceType, namespace: str = "", test: Test | None = None) -> Sequence[Object]:
-        """Objects in order of namespace and name, shared; all namespaces when `namespace` is empty."""
+        """Return objects in order of namespace and name, shared; all namespaces when `namespace` is empty."""
         return [record.object for record in self.records(resource, namespace, test)]
 
     def records(self, resource: ResourceType, namespace: str = "", test: Test | None = None) -> Sequence[ObjectState]:

@@ -153,7 +153,7 @@ class Table:
         self._watches: dict[Watch, str] = {}
 
     def select(self, namespace: str, test: Test | None) -> list[ObjectState]:
-        """Objects in order of namespace and name; of all namespaces when `namespace` is empty."""
+        """Return objects in order of namespace and name; of all namespaces when `namespace` is empty."""
         found = [self.objects[place] for place in sorted(self.objects) if namespace in ("", place[0])]
         return found if test is None else [record for record in found if test(record.object)]
 

@@ -240,7 +240,7 @@ def unsupported(value: Any, supported: Sequence[str]) -> str:
 
 
 def _pod_spec_causes(spec: Object, path: str) -> list[Cause]:
-    """Faults of a pod's spec, which ``job apply`` shows with their lines."""
+    """Return faults of a pod's spec, which ``job apply`` shows with their lines."""
     if not isinstance(spec.get("containers"), list) or not spec["containers"]:
         return [(f"{path}.containers", "Required value")]
     causes: list[Cause] = []
@@ -290,7 +290,7 @@ def _resources(resources: Object, where: str) -> Iterator[Cause]:
 
 
 def _name(name: Any, path: str, names: set[Any]) -> Iterator[Cause]:
-    """Faults of the name of a container or a volume, which is added to `names`."""
+    """Yield faults of the name of a container or a volume, which is added to `names`."""
     if not name:
         yield path, "Required value"
     elif name in names:
@@ -301,12 +301,12 @@ def _name(name: Any, path: str, names: set[Any]) -> Iterator[Cause]:
 
 
 def choice(source: Object, field: str, supported: Sequence[str], path: str) -> Iterator[Cause]:
-    """Faults of a field that has one of some values."""
+    """Yield faults of a field that has one of some values."""
     if source.get(field) not in supported:
         yield f"{path}.{field}", unsupported(source.get(field), supported)
 
 
 def port_causes(port: Any, path: str) -> Iterator[Cause]:
-    """Faults of a port's number."""
+    """Yield faults of a port's number."""
     if not isinstance(port, int) or not 0 < port < 65536:
         yield path, f"Invalid value: {port}: must be between 1 and 65535, inclusive"

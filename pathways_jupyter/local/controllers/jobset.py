@@ -200,7 +200,7 @@ def _job_name(jobset: Object, replicated: Object, index: int) -> str:
 
 
 def _job(jobset: Object, replicated: Object, index: int, restarts: int) -> Object:
-    """One Job of a replicated job."""
+    """Return one Job of a replicated job."""
     metadata, spec = jobset["metadata"], jobset["spec"]
     network = spec.get("network") or {}
     earlier = itertools.takewhile(lambda each: each["name"] != replicated["name"], spec["replicatedJobs"])

@@ -186,7 +186,7 @@ def set_condition(status: Object, kind: str, holds: bool, *, reason: str = "", m
 
 
 def until(since: str, seconds: float) -> float:
-    """Seconds left until `seconds` after the RFC 3339 time `since`; negative when that has passed."""
+    """Return the seconds left until `seconds` after the RFC 3339 time `since`; negative when that has passed."""
     return datetime.fromisoformat(since).timestamp() + seconds - datetime.now(UTC).timestamp()
 
 

@@ -186,7 +186,7 @@ class Container:
         )
 
     async def _once(self) -> int:
-        """One instance from start to end; its exit code."""
+        """Run one instance from start to end; return its exit code."""
         variables = self._pod.environment(self.spec)
         program, argv = programs.resolve(
             self.spec["image"],

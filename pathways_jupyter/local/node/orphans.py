@@ -49,7 +49,7 @@ def survive_parent() -> None:
 
 
 def set_name(name: str) -> None:
-    """Names this process for ``top`` and ``ps -o comm``; the kernel keeps 15 bytes."""
+    """Name this process for ``top`` and ``ps -o comm``; the kernel keeps 15 bytes."""
     if _libc is not None:
         _libc.prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
@@ -63,7 +63,7 @@ def children() -> list[int]:
 
 
 def threads() -> int:
-    """Threads of this process, those of C libraries included; 1 where /proc does not say."""
+    """Count the threads of this process, those of C libraries included; 1 where /proc does not say."""
     try:
         return len(os.listdir("/proc/self/task"))
     except OSError:

@@ -166,7 +166,7 @@ class _Connection:
                 receiver.gone()
 
     def _lose(self, call: RpcCall) -> None:
-        """Nothing more will come of a call."""
+        """Forget a call, of which nothing more will come."""
         receiver, call.receiver = call.receiver, None
         if receiver is not None:
             receiver.gone()

@@ -23,7 +23,7 @@ _LARGE = 1 << 20
 
 
 def make_array(session: IfrtSession, message: Any, body: Any) -> None:
-    """One host buffer becomes an array: replicated if there are several devices."""
+    """Make an array of one host buffer: replicated if there are several devices."""
     spec = values.read_spec(message, session.machine.shardings)
     if message.layout.serialized_layout.type_name:
         raise statuses.unimplemented("arrays cannot be made with a layout of their own")
@@ -46,7 +46,7 @@ def make_sharded_arrays(session: IfrtSession, message: Any, body: Any) -> None:
 
 
 def assemble(session: IfrtSession, message: Any, body: Any) -> None:
-    """Single-device arrays become one array."""
+    """Make one array of single-device arrays."""
     sources = [session.arrays[handle] for handle in message.single_device_array_handles]
     kind = message.dtype.kind or next((each.spec.kind for each in sources if each.spec), 0)
     spec = ArraySpec(kind, tuple(message.shape.dims), session.machine.shardings.read(message.sharding))
@@ -77,7 +77,7 @@ def disassemble(session: IfrtSession, message: Any, body: Any) -> None:
 
 
 def first_shard(session: IfrtSession, message: Any, body: Any) -> None:
-    """One shard of an array that is the same on all devices."""
+    """Return one shard of an array that is the same on all devices."""
     source = session.arrays[message.array_handle]
     spec = _shard_specs(session, source)[0]
     handles, arrays = session.bind_new([message.result_handle], [spec])
@@ -86,7 +86,7 @@ def first_shard(session: IfrtSession, message: Any, body: Any) -> None:
 
 
 def copy(session: IfrtSession, message: Any, body: Any) -> None:
-    """Arrays go to other devices, or to another kind of memory."""
+    """Copy arrays to other devices, or to another kind of memory."""
     memory_kind = message.memory_kind if message.HasField("memory_kind") else None
     sources = [described(session.arrays[handle]) for handle in message.array_handles]
     targets = []
@@ -100,7 +100,7 @@ def copy(session: IfrtSession, message: Any, body: Any) -> None:
 
 
 def remap(session: IfrtSession, message: Any, body: Any) -> None:
-    """Shards of some arrays become shards of others."""
+    """Make shards of some arrays those of others."""
     sources = [session.arrays[handle] for handle in message.array_handles]
     specs = [values.read_spec(each, session.machine.shardings) for each in message.plan.output_specs]
     handles, arrays = session.bind_new(message.result_handles, specs)
@@ -125,7 +125,7 @@ def remap(session: IfrtSession, message: Any, body: Any) -> None:
 
 
 def reshard(session: IfrtSession, message: Any, body: Any) -> None:
-    """Arrays get other shardings, over whatever devices these name."""
+    """Give arrays other shardings, over whatever devices these name."""
     sources = [session.arrays[handle] for handle in message.array_handles]
     targets = [values.read_spec(each, session.machine.shardings) for each in message.array_specs]
     _launch_each(session, message, body, resharded, sources, targets)
@@ -170,7 +170,7 @@ def is_deleted(session: IfrtSession, message: Any, body: Any) -> None:
 
 
 def delete(session: IfrtSession, message: Any, body: Any) -> Promise:
-    """Frees memory; the handles stay."""
+    """Free memory; the handles stay."""
     for array in message.array_handle:
         session.arrays[array].delete()
     body.deletion_future_handle = session.new_handle()
@@ -179,7 +179,7 @@ def delete(session: IfrtSession, message: Any, body: Any) -> Promise:
 
 
 def destruct(session: IfrtSession, message: Any, body: Any) -> Promise:
-    """Frees handles."""
+    """Free handles."""
     del body
     for handle in message.array_handle:
         session.arrays.pop(handle, None)

@@ -53,12 +53,12 @@ class HostBuffers:
         return data
 
     def delete(self, handle: int) -> None:
-        """Forgets a buffer, if it is there."""
+        """Forget a buffer, if it is there."""
         with self._lock:
             self._buffers.pop(handle, None)
 
     def end(self) -> None:
-        """Forgets all, and fails whatever still waits for a buffer."""
+        """Forget all, and fail whatever still waits for a buffer."""
         with self._lock:
             self._ended = True
             waiting = list(self._buffers.values())

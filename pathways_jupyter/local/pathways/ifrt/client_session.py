@@ -144,7 +144,7 @@ class IfrtSession:
             promise.then(answer)
 
     def bind_new(self, handles: Sequence[int], specs: Sequence[ArraySpec]) -> tuple[list[int], list[Array]]:
-        """Arrays that are yet to be made, bound to the client's handles, or to new ones if it gave none."""
+        """Bind arrays that are yet to be made to the client's handles, or to new ones if it gave none."""
         arrays = [Array(spec) for spec in specs]
         bound = [handle or self.new_handle() for handle in handles or [0] * len(arrays)]
         self.arrays.update(zip(bound, arrays, strict=True))
@@ -166,7 +166,7 @@ class IfrtSession:
         return len(lost)
 
     def end(self) -> tuple[int, int]:
-        """Frees everything, and returns how many arrays and executables; work that is under way ends into nothing."""
+        """Free everything, and return how many arrays and executables; work that is under way ends into nothing."""
         freed = len(self.arrays), len(self.executables)
         self.buffers.end()
         self.arrays.clear()

@@ -108,7 +108,7 @@ class PythonExecutable(OpaqueExecutable):
         return call
 
     def release(self) -> None:
-        """Lets the hosts forget the function, after all calls that were made before.
+        """Have the hosts forget the function, after all calls that were made before.
 
         JAX keeps a colocated object alive by the functions that refer to it, and lets go of one as soon as it has
         called another.

@@ -96,7 +96,7 @@ class Devices:
         return text
 
     def check_up(self, device_ids: Iterable[int]) -> None:
-        """Refuses devices of slices that are down.
+        """Refuse devices of slices that are down.
 
         Raises:
           IfrtStatusError: DATA_LOSS, which is what elastic training looks for.

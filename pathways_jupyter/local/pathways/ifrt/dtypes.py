@@ -49,7 +49,7 @@ _KIND_OF_MLIR = {name: kind for kind, _, name in _TABLE}
 
 
 def to_numpy(kind: int) -> np.dtype:
-    """numpy's dtype of a kind.
+    """Return numpy's dtype of a kind.
 
     Raises:
       IfrtStatusError: The kind has none (strings, tokens), or is not known.

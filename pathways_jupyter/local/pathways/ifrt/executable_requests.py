@@ -17,7 +17,7 @@ _PYTHON_PROGRAM = "xla::ifrt::CustomCallProgram"
 
 
 def compile_program(session: IfrtSession, message: Any, body: Any) -> Promise:
-    """Compiles on a thread of its own; the answer comes when it is done."""
+    """Compile on a thread of its own; the answer comes when it is done."""
     if message.host_callbacks:
         raise statuses.unimplemented(CALLBACKS_REFUSED)
     done = Promise()
@@ -58,7 +58,7 @@ def compile_program(session: IfrtSession, message: Any, body: Any) -> Promise:
 
 
 def describe(session: IfrtSession, message: Any, body: Any) -> None:
-    """Shardings, layouts, memory."""
+    """Describe shardings, layouts and memory."""
     session.executables[message.loaded_executable_handle].describe(body)
 
 
@@ -95,7 +95,7 @@ def check_future(session: IfrtSession, message: Any, body: Any) -> Promise:
 
 
 def cost_analysis(session: IfrtSession, message: Any, body: Any) -> None:
-    """XLA's estimates."""
+    """Return XLA's estimates."""
     estimates = session.executables[message.loaded_executable_handle].cost_analysis()
     messages.write_attributes(body.attributes, estimates)
 
@@ -106,7 +106,7 @@ def program_text(session: IfrtSession, message: Any, body: Any) -> None:
 
 
 def destruct(session: IfrtSession, message: Any, body: Any) -> None:
-    """Frees an executable and its handle."""
+    """Free an executable and its handle."""
     session.executables.take(message.loaded_executable_handle).release()
 
 

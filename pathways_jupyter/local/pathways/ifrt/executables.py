@@ -194,7 +194,7 @@ class XlaExecutable:
         response.size_of_generated_code_in_bytes = executable.size_of_generated_code_in_bytes()
 
     def cost_analysis(self) -> dict[str, float]:
-        """XLA's estimates, by name."""
+        """Return XLA's estimates, by name."""
         return {name: float(value) for name, value in (self._executable.cost_analysis() or {}).items()}
 
     def text(self) -> str:
@@ -202,7 +202,7 @@ class XlaExecutable:
         return str(self._executable.get_hlo_text())
 
     def release(self) -> None:
-        """XLA's program goes with this object."""
+        """Release nothing: XLA's program goes with this object."""
 
 
 class OpaqueExecutable:
@@ -226,7 +226,7 @@ class OpaqueExecutable:
         raise NotImplementedError
 
     def describe(self, response: Any) -> None:
-        """Empty."""
+        """Write that there is nothing to describe."""
         nothing = statuses.unimplemented(f"{self.kind} have no layouts or memory statistics")
         nothing.write_to(response.parameter_layouts_error)
         nothing.write_to(response.output_layouts_error)
@@ -235,12 +235,12 @@ class OpaqueExecutable:
         response.donated_input_indices.SetInParent()
 
     def cost_analysis(self) -> dict[str, float]:
-        """There is none."""
+        """Refuse: there is no cost analysis."""
         raise statuses.unimplemented(f"{self.kind} have no cost analysis")
 
     def text(self) -> str:
-        """There is none."""
+        """Refuse: there is no text."""
         raise statuses.unimplemented(f"{self.kind} have no program text")
 
     def release(self) -> None:
-        """Nothing is kept anywhere else."""
+        """Release nothing: all goes with this object."""

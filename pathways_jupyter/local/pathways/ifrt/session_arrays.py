@@ -86,7 +86,7 @@ class Array:
         return self._ready
 
     def delete(self) -> None:
-        """Lets go of the value; operations that were asked for before still have it."""
+        """Drop the value; operations that were requested before still have it."""
         self.deleted = True
         self.promise = _DELETED
         self._ready = None
@@ -108,7 +108,7 @@ def launch(
     after: Sequence[Promise] = (),
     start: Start = lambda job: job(),
 ) -> Promise:
-    """Has `work` run as soon as it can; what goes wrong becomes the outputs' error.
+    """Have `work` run as soon as it can; what goes wrong becomes the outputs' error.
 
     Args:
       work: Gets the values of `inputs`, in that order, and returns as many values as there are outputs.

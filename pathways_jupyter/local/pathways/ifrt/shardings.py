@@ -95,13 +95,13 @@ class Shardings:
         return self._decode(serialized.type_name, serialized.data)
 
     def single(self, device_id: int, memory_kind: str | None = None) -> Sharding:
-        """One device."""
+        """Return the sharding on one device."""
         return self._decode(
             _SINGLE, messages.SingleDeviceSharding(device_id=device_id, memory_kind=memory_kind).SerializeToString()
         )
 
     def partitioned(self, device_ids: Sequence[int], partitioning: bytes, memory_kind: str | None = None) -> Sharding:
-        """XLA's partitioning, an encoded ``OpSharding``, over these devices."""
+        """Return XLA's partitioning, an encoded ``OpSharding``, over these devices."""
         message = messages.HloSharding(xla_op_sharding=partitioning, memory_kind=memory_kind)
         message.devices.device_ids.extend(device_ids)
         return self._decode(_HLO, message.SerializeToString())
@@ -113,7 +113,7 @@ class Shardings:
         return self.partitioned(device_ids, partitioning, memory_kind)
 
     def moved(self, sharding: Sharding, device_ids: Sequence[int], memory_kind: str | None) -> Sharding:
-        """`sharding` on other devices."""
+        """Return `sharding` on other devices."""
         return self._decode(*sharding.encoding_on(device_ids, memory_kind))
 
     def _decoded(self, type_name: str, data: bytes) -> Sharding:

@@ -46,7 +46,7 @@ class Sidecars:
         """Sidecars know functions by their number."""
 
     def set_paths(self, paths: Mapping[int, str]) -> None:
-        """Says where each host's sidecar listens; calls on hosts that have moved or gone are failed."""
+        """Set where each host's sidecar listens; calls on hosts that have moved or gone fail."""
         self._paths = dict(paths)
         for number, host in list(self.connected.items()):
             if self._paths.get(number) != host.path:

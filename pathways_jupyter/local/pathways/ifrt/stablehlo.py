@@ -168,7 +168,7 @@ def _replace_by_call(operation: Any, function: str) -> None:
 
 
 def _function_of(target: str, operation: Any) -> Callable[..., Any] | None:
-    """JAX's function that a custom call stands for, where only a TPU knows the call."""
+    """Return JAX's function that a custom call stands for, where only a TPU knows the call."""
     import jax
 
     if target == "AllocateBuffer":

@@ -52,7 +52,7 @@ def read_spec(message: Any, shardings: Shardings) -> ArraySpec:
 
 @lru_cache(maxsize=4096)
 def aval(kind: int, shape: tuple[int, ...]) -> Any:
-    """JAX's abstract value of a numeric array, or of the array without elements that stands for a token."""
+    """Return JAX's abstract value of a numeric array, or of the empty array that stands for a token."""
     from jax._src import core
 
     if kind == dtypes.TOKEN:

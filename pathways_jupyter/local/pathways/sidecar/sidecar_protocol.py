@@ -101,7 +101,7 @@ class SidecarConnection:
 
 
 def pack_strings(words: Sequence[bytes]) -> memoryview:
-    """Strings as one part: where each of them ends, then all of them."""
+    """Pack strings into one part: where each of them ends, then all of them."""
     import numpy as np
 
     ends = np.cumsum([len(word) for word in words], dtype=np.uint64)

@@ -85,7 +85,7 @@ class Write(_Persistence):
     name = "persistence_write"
 
     def outputs(self, inputs: Sequence[Array]) -> list[ArraySpec]:
-        """Nothing."""
+        """Return nothing."""
         if len(inputs) != len(self._places):
             raise statuses.invalid(f"{len(self._places)} arrays are to be written, and {len(inputs)} were given")
         return []
