@@ -39,7 +39,7 @@ class SuspendGuard:
         # On a clock that stands still while the machine sleeps: after that the notice comes first.
         self._noticed_at: float | None = None
         self._asked = False
-        # The loss because of which the kernel was last asked.
+        # The loss that the kernel is going to suspend before, while it is expected.
         self._asked_for = ""
 
     def keep(self) -> None:
@@ -56,6 +56,7 @@ class SuspendGuard:
             pause = min(_LOOK_SECONDS, limit / 10) if limit else _LOOK_SECONDS
             await tasks.first_done(self._session_log.loss_expected.wait(), seconds=pause)
             why = self._session_log.expected_loss
+            self._asked_for = self._asked_for if why else ""
             if not limit or not self._session_log.record.state.is_connected:
                 self._used_at = boot_seconds()
                 self._forget()

@@ -83,11 +83,11 @@ async def test_keeping_it_begins_anew_and_all_who_follow_it_see_until_when():
 
 
 async def test_before_a_loss_a_kernel_is_asked_at_once_and_again_while_a_cell_runs():
-    answers, said = iter([None, False, True, 0.0]), asyncio.Queue()
+    answers, said = iter([None, False, True]), asyncio.Queue()
 
     async def ask(method, **params):
         await said.put((method, params))
-        return next(answers)
+        return next(answers, 0.0) if method is Method.SUSPEND else 0.0
 
     log = SessionLog(new_record(state=SessionState.CONNECTED), ConnectConfig())
     log.update(suspend_after=3600.0)
@@ -100,6 +100,9 @@ async def test_before_a_loss_a_kernel_is_asked_at_once_and_again_while_a_cell_ru
         log.expect_loss("")
         log.update(suspend_after=0.1)
         assert (await said.get())[0] is Method.IDLE
+        log.expect_loss("Node n is about to be taken away.")
+        while (await said.get())[0] is not Method.SUSPEND:
+            pass
     task.cancel()
 
 
