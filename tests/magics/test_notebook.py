@@ -100,7 +100,20 @@ SupervisorLink.watch = interrupted
 
 
 @pytest.fixture
+def undisturbed(shared_notebook, cluster):
+    """The notebook, connected; for tests that leave its session as it is, and so share it."""
+    shared_notebook.displays.clear()
+    shared_notebook.seen.clear()
+    # Where it is connected already, this shows its session.
+    cell = shared_notebook.run(CONNECT)
+    assert cell.status == "ok", cell.shown
+    return shared_notebook
+
+
+@pytest.fixture
 def connected(shared_notebook, cluster):
+    """The notebook, connected by a session of the test's own."""
+    shared_notebook.run("%pathways disconnect")
     shared_notebook.displays.clear()
     shared_notebook.seen.clear()
     cell = shared_notebook.run(CONNECT)
@@ -119,12 +132,12 @@ def sessions(machine):
     return json.loads(machine.cli("sessions", "--json").stdout)
 
 
-def test_a_connect_that_is_run_again_shows_the_session_and_another_one_is_refused(connected, machine):
+def test_a_connect_that_is_run_again_shows_the_session_and_another_one_is_refused(undisturbed, machine):
     before = sessions(machine)
-    cell = connected.run(CONNECT)
+    cell = undisturbed.run(CONNECT)
     assert cell.status == "ok", cell.shown
     assert f"Session {before[0]['id']}: connected" in cell.text
-    other = connected.run("%pathways connect --local --tpu tpuv6e:2x2=1")
+    other = undisturbed.run("%pathways connect --local --tpu tpuv6e:2x2=1")
     assert other.status == "error"
     assert "connected already" in other.shown
     assert [each["id"] for each in sessions(machine)] == [before[0]["id"]]
@@ -177,8 +190,8 @@ def test_a_lost_and_a_healed_slice_are_reported_without_asking(connected):
         ("heal 0 1", "elastic heal does not take '1'."),
     ],
 )
-def test_a_fault_for_later_that_makes_no_sense_is_refused_now(connected, line, said):
-    cell = connected.run(f"%pathways elastic {line}")
+def test_a_fault_for_later_that_makes_no_sense_is_refused_now(undisturbed, line, said):
+    cell = undisturbed.run(f"%pathways elastic {line}")
     assert (cell.error, said in cell.shown) == ("ConfigError", True), cell.shown
 
 
@@ -194,33 +207,33 @@ def test_a_lost_proxy_is_reported_and_reconnecting_gets_a_new_one(connected, mac
     assert record["pod"] != lost["pod"]
 
 
-def test_logs_of_every_program_are_one_command_away_and_can_be_followed(connected):
-    assert "unplaced -> placed" in connected.run("%pathways logs proxy").text
-    assert "Pathways Slices Now Ready" in connected.run("%pathways logs rm").text
-    assert "29005" in connected.run("%pathways logs worker 1 --tail 1000").text
-    assert "connected" in connected.run("%pathways logs supervisor").text.lower()
-    absent = connected.run("%pathways logs worker 7")
+def test_logs_of_every_program_are_one_command_away_and_can_be_followed(undisturbed):
+    assert "unplaced -> placed" in undisturbed.run("%pathways logs proxy").text
+    assert "Pathways Slices Now Ready" in undisturbed.run("%pathways logs rm").text
+    assert "29005" in undisturbed.run("%pathways logs worker 1 --tail 1000").text
+    assert "connected" in undisturbed.run("%pathways logs supervisor").text.lower()
+    absent = undisturbed.run("%pathways logs worker 7")
     assert absent.error == "ConfigError"
     assert "0 to 1" in absent.shown
-    mistyped = connected.run("%pathways logs rn")
+    mistyped = undisturbed.run("%pathways logs rn")
     assert "Did you mean rm? There are: rm, worker, proxy, supervisor." in mistyped.shown
     # Following one ends with Interrupt, and the connection stays.
-    request = connected.begin("%pathways logs rm -f")
-    connected.finish(request, until="Slices Now Ready")
-    connected.manager.interrupt_kernel()
-    assert "no longer following" in connected.finish(request).text
-    assert connected.run("import jax\nprint(len(jax.devices()))").text.strip() == "8"
+    request = undisturbed.begin("%pathways logs rm -f")
+    undisturbed.finish(request, until="Slices Now Ready")
+    undisturbed.manager.interrupt_kernel()
+    assert "no longer following" in undisturbed.finish(request).text
+    assert undisturbed.run("import jax\nprint(len(jax.devices()))").text.strip() == "8"
 
 
 @pytest.mark.parametrize("command", ["logs rm -f", "logs rm", "status", "slices", "sessions"])
-def test_an_interrupt_ends_a_command_but_cuts_nothing_that_it_writes(connected, command):
-    cell = connected.run(INTERRUPT_THE_OUTPUT.replace("{command}", command))
+def test_an_interrupt_ends_a_command_but_cuts_nothing_that_it_writes(undisturbed, command):
+    cell = undisturbed.run(INTERRUPT_THE_OUTPUT.replace("{command}", command))
     if command == "logs rm -f":
         assert "no longer following" in cell.text
     else:
         assert cell.error == "KeyboardInterrupt"
         assert "The cell went on." not in cell.text
-    assert connected.run("print(written)").text.strip() == "['whole']"
+    assert undisturbed.run("print(written)").text.strip() == "['whole']"
 
 
 def test_an_interrupted_reconnect_says_what_there_is_and_can_be_tried_again(connected):

@@ -121,21 +121,28 @@ def heal(where: ConnectConfig) -> object:
     return faults.heal(fault_targets.FaultTarget(where, "pathways-cluster", is_service=True))
 
 
-@pytest.mark.parametrize("end", [ended, killed])
-@pytest.mark.parametrize("reader", [list_pods, stream_changes, heal])
-def test_a_reader_says_that_the_embedded_cluster_has_ended_and_how_to_start_it(own, end, reader):
-    where = ConnectConfig(kubeconfig=str(own.kubeconfig), local=True)
+@pytest.fixture(scope="module", params=[ended, killed])
+def over(request, runtime) -> Iterator[ConnectConfig]:
+    """A cluster that could be read from, and has ended since."""
+    cluster = local.up({TYPE: 1}, name=f"t{uuid.uuid4().hex[:6]}")
+    where = ConnectConfig(kubeconfig=str(cluster.kubeconfig), local=True)
     list_pods(where)
-    end(own)
+    request.param(cluster)
+    yield where
+    local.down(cluster.name)
+
+
+@pytest.mark.parametrize("reader", [list_pods, stream_changes, heal])
+def test_a_reader_says_that_the_embedded_cluster_has_ended_and_how_to_start_it(over, reader):
     with pytest.raises(LocalClusterError, match="The embedded cluster of this machine has ended") as raised:
-        reader(where)
+        reader(over)
     assert "pathways-jupyter local up" in raised.value.hint
-    (failure,) = (each for each in doctor.examine(where) if each.level is Level.FAIL)
+    (failure,) = (each for each in doctor.examine(over) if each.level is Level.FAIL)
     assert (failure.message, failure.hint) == (str(raised.value), raised.value.hint)
 
 
-def test_an_error_of_an_embedded_cluster_that_runs_is_not_explained_by_its_end(own):
-    where = ConnectConfig(kubeconfig=str(own.kubeconfig), local=True)
+def test_an_error_of_an_embedded_cluster_that_runs_is_not_explained_by_its_end(cluster):
+    where = ConnectConfig(kubeconfig=str(cluster.kubeconfig), local=True)
     with pytest.raises(ApiError, match="not found"):
         clusters.ask(where, lambda client, namespace: objects.get(client, objects.PODS, "none", namespace=namespace))
 
