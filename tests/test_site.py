@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from pathways_jupyter.base import runtime_files
 from pathways_jupyter.service import roles
+from pathways_jupyter.session.clusters import Storage
 
 DOCS = Path(__file__).parents[1] / "docs"
 SERVICE = Path(__file__).parents[1] / "pathways_jupyter" / "service"
@@ -95,6 +97,9 @@ def project(machine, tmp_path):
         up = made.cli("local", "up", "--tpu", "tpuv6e:2x2=1", "--spare", "tpuv6e:2x2=2")
         assert up.returncode == 0, up.stderr
         environ["KUBECONFIG"] = made.cli("local", "kubeconfig").stdout.strip()
+        # The page's bucket is looked for there too, and not at Google's.
+        (storage,) = Path(environ["JUPYTER_RUNTIME_DIR"]).rglob(runtime_files.STORAGE)
+        environ.update(Storage.read(storage).variables)
         yield made, recorded
         assert made.cli("local", "down", "--yes").returncode == 0
 
