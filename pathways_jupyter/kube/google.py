@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
+from pathways_jupyter.base.google import LOGIN, no_credentials
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube.cluster_access import Cluster, proxy_of_environment, tls
 from pathways_jupyter.kube.credentials import Renewable
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 _ENDPOINT = "https://container.googleapis.com/"
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-_LOGIN = "Run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS to a service account's file."
 _NETWORK = "Check the network and HTTPS_PROXY, and try again."
 _TIMEOUT_SECONDS = 20.0
 
@@ -53,7 +53,7 @@ def find(cluster: str, project: str, region: str) -> Cluster:
         name=f"gke_{project}_{region}_{cluster}",
         server=f"https://{host}",
         namespace="default",
-        credentials=Renewable(fetch, hint=_LOGIN),
+        credentials=Renewable(fetch, hint=LOGIN),
         ssl=tls(authority),
         proxy=proxy_of_environment(f"https://{host}", os.environ),
     )
@@ -83,10 +83,10 @@ def token_source() -> Callable[[], tuple[str, float]]:
         credentials, _ = google.auth.default(scopes=[_SCOPE])
     except google.auth.exceptions.DefaultCredentialsError as error:
         if not path:
-            raise ClusterError("There are no Google credentials on this machine.", hint=_LOGIN) from error
+            raise no_credentials() from error
         raise ClusterError(
             f"GOOGLE_APPLICATION_CREDENTIALS names {path}, which cannot be used: {_one_line(error)}.",
-            hint=f"Fix the file or unset the variable. {_LOGIN}",
+            hint=f"Fix the file or unset the variable. {LOGIN}",
         ) from error
     except google.auth.exceptions.TransportError as error:
         # Some kinds of files name a project by its number, and the library looks its name up.
@@ -101,7 +101,7 @@ def token_source() -> Callable[[], tuple[str, float]]:
             raise ClusterError("Google's token endpoint cannot be reached.", hint=_NETWORK) from error
         except google.auth.exceptions.GoogleAuthError as error:
             detail = _one_line(error)
-            hint = _LOGIN
+            hint = LOGIN
             if "iat" in detail and "exp" in detail:
                 hint = "This machine's clock is wrong: set it, e.g. timedatectl set-ntp true."
             raise ClusterError(f"Google refused to issue a token: {detail}.", hint=hint) from error
@@ -180,7 +180,7 @@ def _refused(response: requests.Response, name: str, project: str) -> ApiError:
     except (ValueError, KeyError, TypeError):
         detail = f"HTTP {status}"
     hints = {
-        401: _LOGIN,
+        401: LOGIN,
         403: "Ask for the role Kubernetes Engine Cluster Viewer (roles/container.clusterViewer) on the project: gcloud "
         f"projects add-iam-policy-binding {project} --member user:YOU --role roles/container.clusterViewer.",
         404: advice(

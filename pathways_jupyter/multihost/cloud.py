@@ -11,6 +11,7 @@ from typing import Any
 
 from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
+from pathways_jupyter.base.google import LOGIN, no_credentials
 from pathways_jupyter.base.packages import require
 from pathways_jupyter.base.sentences import advice
 
@@ -18,9 +19,8 @@ ENDPOINT_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU"
 """The variable with which gcloud is pointed at another endpoint than the public one."""
 
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-_LOGIN = "Run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS to a service account's file."
 _HINTS: Mapping[int, str] = {
-    401: _LOGIN,
+    401: LOGIN,
     403: "Ask for the role TPU Admin (roles/tpu.admin) on the project, and check that the Cloud TPU API is enabled.",
     404: advice("Check the name, --project and --zone; {multihost_list} shows what there is."),
     409: "Choose another name, or delete the existing one.",
@@ -46,7 +46,7 @@ def client(project: str, zone: str) -> tuple[Any, str]:
     try:
         found, _ = google.auth.default(scopes=[_SCOPE])
     except google.auth.exceptions.DefaultCredentialsError as error:
-        raise ClusterError("There are no Google credentials on this machine.", hint=_LOGIN) from error
+        raise no_credentials() from error
     endpoint = os.environ.get(ENDPOINT_VARIABLE, "").rstrip("/")
     # Credentials of a sovereign cloud are refused by a client that was not made for the same one.
     options = ClientOptions(api_endpoint=endpoint or None, universe_domain=getattr(found, "universe_domain", None))
@@ -74,7 +74,7 @@ def explained(what: str) -> Iterator[None]:
             f"{what} failed: {_sentence(error.message)}", status=status, hint=_HINTS.get(status, "Try again later.")
         ) from error
     except google.auth.exceptions.GoogleAuthError as error:
-        raise ClusterError(f"Google refused to issue a token: {_sentence(str(error.args[0]))}", hint=_LOGIN) from error
+        raise ClusterError(f"Google refused to issue a token: {_sentence(str(error.args[0]))}", hint=LOGIN) from error
     except (requests.RequestException, google.api_core.exceptions.GoogleAPIError) as error:
         raise ClusterError(
             f"{what} failed: Google's API cannot be reached ({type(error).__name__}).", hint="Check the network."

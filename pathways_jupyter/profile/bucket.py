@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pathways_jupyter.base import packages
-from pathways_jupyter.base.bucket import open_bucket
 from pathways_jupyter.base.errors import ConfigError, PathwaysError
+from pathways_jupyter.base.google import open_bucket
 from pathways_jupyter.base.text import count
 from pathways_jupyter.profile import summary, xplane
 

@@ -21,8 +21,8 @@ from typing import Any
 from urllib.parse import quote
 
 from pathways_jupyter.base import interrupts, tasks
-from pathways_jupyter.base.bucket import open_bucket
 from pathways_jupyter.base.errors import ConfigError, PathwaysError
+from pathways_jupyter.base.google import open_bucket
 from pathways_jupyter.base.packages import require
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.saved import arrays as stored
@@ -258,7 +258,7 @@ class Saves:
     def _remove(directory: str, keep: tuple[str, ...] = ()) -> bool:
         """Remove the files below `directory` but those that begin with `keep`; return whether there were any."""
         bucket = open_bucket()
-        found = [each for each in bucket.find(directory) if not each.startswith(keep or (" ",))]
+        found = [each for each in bucket.find(directory) if not each.startswith(keep)]
         if found:
             bucket.rm(found)
         return bool(found)

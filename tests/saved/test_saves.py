@@ -16,8 +16,8 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from pathways_jupyter.base.bucket import open_bucket
 from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
+from pathways_jupyter.base.google import open_bucket
 from pathways_jupyter.colocated import loss
 from pathways_jupyter.colocated.errors import CheckError
 from pathways_jupyter.saved import arrays as stored
