@@ -1,8 +1,8 @@
 """Notices that the cloud is about to take away a node of a session's slices.
 
-GKE writes them on the node: the taint of an impending termination and the label of a maintenance that goes on, at most
-a minute before it ends the pods; and the time of a scheduled maintenance, days before. Nodes belong to no namespace, so
-that an account may not be allowed to watch them: then nothing is known beforehand, as without notices.
+GKE writes them on the node: the taint of an impending termination and the label of a maintenance that goes on, when it
+begins to end the pods; and the time of a scheduled maintenance, days before. Nodes belong to no namespace, so that an
+account may not be allowed to watch them: then nothing is known beforehand, as without notices.
 """
 
 from __future__ import annotations
