@@ -202,7 +202,9 @@ class SessionLog:
 
         0 means never, for either.
         """
-        self.update(suspend_after=min(filter(None, (self.config.suspend_after, service)), default=0.0))
+        limit = min(filter(None, (self.config.suspend_after, service)), default=0.0)
+        if limit != self.record.suspend_after:
+            self.update(suspend_after=limit)
 
     def expect_loss(self, why: str) -> None:
         """Set :attr:`expected_loss`; empty where nothing is expected any more."""

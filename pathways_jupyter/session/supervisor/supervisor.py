@@ -125,8 +125,8 @@ class Supervisor:
         return None if owner is None else await owner.ask(method, patience=_KERNEL_SECONDS, **params)
 
     def end(self, why: str) -> None:
-        """End the session; its last event says `why`."""
-        if not self._ending.is_set():
+        """End the session; its last event says `why`, unless it ends by itself already, because it has failed."""
+        if not self._ending.is_set() and self._record.state is not SessionState.FAILED:
             logger.info("ending: %s", why)
             self._why_ended = why
             self._ending.set()
