@@ -27,7 +27,7 @@ WORKERS ?= 5
 
 # pytest-timeout raises an error in Python code, which does not reach a test that waits in native code: after this many
 # seconds its process ends, and prints all stacks.
-RUN_TESTS := $(BIN)/pytest -q -n $(WORKERS) --dist loadfile -o faulthandler_timeout=420 -o faulthandler_exit_on_timeout=true
+RUN_TESTS := $(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -o faulthandler_timeout=420 -o faulthandler_exit_on_timeout=true
 
 # Tests of what touches JAX's internals, for `make subset` with another Python and its JAX.
 JAX_TESTS := tests/session/kernel tests/colocated/test_cell_run.py tests/colocated/test_jax_api.py \

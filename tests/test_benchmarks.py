@@ -70,6 +70,12 @@ def good():
     return [Table("Good", "ms", [Row("one", {"ours": 12.0})])]
 
 
+@pytest.fixture(autouse=True)
+def own_directories(monkeypatch, tmp_path):
+    """Restore the environment afterwards: `main` changes that of its process."""
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
+
+
 def test_a_bench_that_fails_says_so_and_the_others_are_reported(monkeypatch, tmp_path, capsys):
     benches = {"failing": failing, "without-ssh": without_ssh, "good": good}
     monkeypatch.setattr(benchmarks, "_ON_THEIR_OWN", benches)

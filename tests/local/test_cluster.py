@@ -119,7 +119,9 @@ def test_up_with_more_than_there_is_adds_it_to_what_runs(name):
     }
     # A resource manager that replaces the one that has grown, and an API that was restarted, know of all three.
     kubectl(grown, "delete", "pod", "-l", HEAD)
-    kubectl(grown, "wait", "--for=condition=Ready", "pod", "-l", HEAD, "--timeout=60s")
+    # Its log can be followed only when its container runs; that a pod is there at all takes a moment, too.
+    running = ("pods", "-l", HEAD, "--field-selector=status.phase=Running")
+    wait_until(lambda: items(grown, *running), DEADLINE)
     command = ["kubectl", "--kubeconfig", grown.kubeconfig, "logs", "-f", "--tail=-1", "-l", HEAD]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as following:
         try:

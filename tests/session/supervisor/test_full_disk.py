@@ -8,6 +8,7 @@ import itertools
 import os
 import resource
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,16 +164,24 @@ def test_a_supervisor_without_a_free_descriptor_removes_its_proxy(connect, gone)
     gone(record.id)
 
 
+WITHOUT_DESCRIPTORS = """
+import os, resource
+from pathways_jupyter.session.kernel import spawn
+# The lowest one is free again when the others have been listed, and the log takes it.
+used = set(map(int, os.listdir("/proc/self/fd")))
+limit = next(number for number in range(1000) if number not in used)
+resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+spawn.supervisor()
+"""
+
+
 def test_a_supervisor_that_cannot_be_started_leaves_no_log(runtime):
     before = set(runtime.iterdir())
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # One is left, which the log takes.
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free_descriptor(os.getpid()) + 1, hard))
-    try:
-        with pytest.raises(SessionError, match="could not be started: Too many open files"):
-            spawn.supervisor()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    # A process of its own, in which no other thread opens something meanwhile.
+    failed = subprocess.run(
+        [sys.executable, "-c", WITHOUT_DESCRIPTORS], capture_output=True, text=True, timeout=DEADLINE, check=False
+    )
+    assert "SessionError: The session's supervisor could not be started: Too many open files." in failed.stderr
     assert set(runtime.iterdir()) == before
 
 
