@@ -36,4 +36,4 @@ def listed(saves: Sequence[Save]) -> View:
         for each in saves
     ]
     headers = ("Name", "Size", "Saved", "Notebook", "Variables")
-    return listing(list(saves), table(headers, rows), none="There are no saves in this session's bucket.")
+    return listing(list(saves), table(headers, rows), none="There are no saves in the bucket.")

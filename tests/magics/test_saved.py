@@ -83,6 +83,7 @@ def test_variables_of_one_kernel_are_set_in_the_next(cluster, machine, notebook)
     ran = notebook.run("import jax; print(w.sum(), state['w'] is w, state['step'], w.device == jax.devices()[2])")
     assert "28.0 True 3 True" in ran.text, ran.shown
     assert "friday is deleted." in machine.cli("saved", "delete", "friday", "--yes").stdout
+    assert machine.cli("saved", "--local").stdout == "There are no saves in the bucket.\n"
     assert "none of that name" in notebook.run("%pathways saved delete friday --yes").shown
     assert "none of that name" in notebook.run("%pathways load friday").shown
     notebook.run("%pathways disconnect")
