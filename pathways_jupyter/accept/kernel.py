@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import queue
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from typing import Any
 import psutil
 
 from pathways_jupyter.accept.plan import CONNECT, Broken, Check, Outcome, Skipped
+from pathways_jupyter.base import json_lines
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.session import protocol
 
@@ -42,12 +42,11 @@ class Kernel:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            text=True,
             start_new_session=True,
         )
-        self._answers: queue.SimpleQueue[dict[str, str] | None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         threading.Thread(target=self._read, daemon=True).start()
-        self._send(protocol.config_to_json(config))
+        self._send(config=protocol.config_to_json(config))
 
     def ask(self, check: Check) -> Iterator[str]:
         """Run a check there; yield what it finds.
@@ -58,7 +57,7 @@ class Kernel:
         """
         if self.ended:
             raise Skipped(self.ended)
-        self._send(check.name)
+        self._send(check=check.name)
         # Connecting may also wait for slices, and for the proxy's pod.
         seconds = check.seconds + (self._config.timeout + self._config.wait if check is CONNECT else 0)
         deadline = time.monotonic() + seconds
@@ -102,15 +101,15 @@ class Kernel:
             self.process.stdin.close()
         self._log.close()
 
-    def _send(self, value: Any) -> None:
+    def _send(self, **message: Any) -> None:
         assert self.process.stdin is not None
         # OSError: it has ended, which the next answer says.
         with contextlib.suppress(OSError):
-            self.process.stdin.write(json.dumps(value) + "\n")
+            self.process.stdin.write(json_lines.encode(message))
             self.process.stdin.flush()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            self._answers.put(json.loads(line))
+            self._answers.put(json_lines.decode(line))
         self._answers.put(None)

@@ -20,7 +20,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.base import interrupts
+from pathways_jupyter.base import interrupts, json_lines
 from pathways_jupyter.base.errors import LocalClusterError
 from pathways_jupyter.base.packages import require
 from pathways_jupyter.base.text import reason
@@ -87,13 +87,13 @@ def start(place: ClusterDirectory, settings: ClusterSettings) -> None:
         os.close(theirs)
         os.close(alive)
     # Also closed when the caller is interrupted; the daemon then fails to report its start, and ends.
-    with open(ready, encoding="utf-8") as pipe:
+    with open(ready, "rb") as pipe:
         # `starter` is only the daemon's parent, which ends at once: the daemon double-forks, so that the caller need
         # not reap it.
         starter.wait()
         answered, _, _ = select.select([pipe], [], [], START_SECONDS)
-        line = pipe.readline() if answered else ""
-    answer: dict[str, Any] = json.loads(line) if line else {}
+        line = pipe.readline() if answered else b""
+    answer = json_lines.decode(line) if line else {}
     if "port" in answer:
         return
     if not answered:
@@ -158,9 +158,9 @@ def _exchange(
         connection.settimeout(timeout)
         try:
             connection.connect(str(path))
-            connection.sendall(json.dumps({"order": order, **details}).encode() + b"\n")
+            connection.sendall(json_lines.encode({"order": order, **details}))
             with connection.makefile("rb") as answers:
                 for line in answers:
-                    yield json.loads(line), connection
+                    yield json_lines.decode(line), connection
         except (ConnectionError, FileNotFoundError):
             return

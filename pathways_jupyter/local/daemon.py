@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pathways_jupyter.base import tasks
+from pathways_jupyter.base import json_lines, tasks
 from pathways_jupyter.base.errors import LocalClusterError, PathwaysError
 from pathways_jupyter.local.control import DaemonRequest
 from pathways_jupyter.local.directory import ClusterDirectory, DaemonRecord
@@ -75,7 +75,7 @@ class Daemon:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, f"received {number.name}")
-        server = await asyncio.start_unix_server(self._accept, self._control)
+        server = await asyncio.start_unix_server(self._accept, self._control, limit=json_lines.MAX_BYTES)
         try:
             await self._cluster.start()
         except BaseException:
@@ -131,7 +131,7 @@ class Daemon:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            request = json.loads(await reader.readline())
+            request = json_lines.decode(await reader.readline())
             order = DaemonRequest(request["order"])
             if order is DaemonRequest.STOP:
                 # Left open on purpose: it closes with this process, which is how the client sees that it has ended.
@@ -245,7 +245,7 @@ def _without_certificates() -> Iterator[None]:
 
 async def _send(writer: asyncio.StreamWriter, answer: Mapping[str, Any]) -> None:
     with contextlib.suppress(ConnectionError):
-        writer.write(json.dumps(answer).encode() + b"\n")
+        writer.write(json_lines.encode(answer))
         await writer.drain()
 
 
@@ -283,8 +283,8 @@ def main(argv: list[str]) -> int:
         else:
             line = {"error": str(answer), "hint": answer.hint}
         try:
-            with open(int(ready), "w", encoding="utf-8") as pipe:
-                pipe.write(json.dumps(line) + "\n")
+            with open(int(ready), "wb") as pipe:
+                pipe.write(json_lines.encode(line))
         except OSError:
             # The process that started this one has given up, and no other process knows of this cluster.
             if isinstance(answer, DaemonRecord):

@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 
-from pathways_jupyter.base import tasks
+from pathways_jupyter.base import json_lines, tasks
 from pathways_jupyter.base.errors import PathwaysError, SessionError
 from pathways_jupyter.base.events import Event
 from pathways_jupyter.session import protocol, registry
@@ -97,7 +97,7 @@ async def follow(record: SessionRecord) -> AsyncGenerator[Event, None]:
 
 @contextlib.asynccontextmanager
 async def _connected(record: SessionRecord) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    reader, writer = await asyncio.open_unix_connection(record.socket, limit=protocol.MAX_LINE)
+    reader, writer = await asyncio.open_unix_connection(record.socket, limit=json_lines.MAX_BYTES)
     try:
         yield reader, writer
     finally:

@@ -12,21 +12,18 @@ unrequested as ``{"event"}``. In the same way the supervisor asks its owner for 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from pathways_jupyter.base import errors, sentences
+from pathways_jupyter.base import errors, json_lines, sentences
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ApiError, PathwaysError, SessionError
 from pathways_jupyter.base.events import Event
 from pathways_jupyter.base.text import without_infinity
 
-MAX_LINE = 1 << 20
-"""Bytes in the longest line that either side accepts."""
-MAX_START = 4 << 20
-"""The same for a supervisor's own kernel: a start carries the environment, of up to 2 MiB on Linux."""
+MAX_START = 4 * json_lines.MAX_BYTES
+"""Limit of a line of a supervisor's own kernel: a start carries the environment, of up to 2 MiB on Linux."""
 OF_PROXY = ("generation", "pod", "service", "instances", "connected_since")
 """Fields of the record that are those of its present proxy; the event that it is connected carries them."""
 
@@ -108,7 +105,7 @@ def encode(message: Message) -> bytes:
         value = {"id": message.id, "error": error_to_json(message.error)}
     else:
         value = {"id": message.id, "result": message.result}
-    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+    return json_lines.encode(value)
 
 
 def decode(line: bytes) -> Message:
@@ -118,7 +115,7 @@ def decode(line: bytes) -> Message:
       SessionError: The line is not a message of this protocol.
     """
     try:
-        value = json.loads(line)
+        value = json_lines.decode(line)
         if "event" in value:
             return Event.from_json(value["event"])
         if "method" in value:
@@ -126,8 +123,8 @@ def decode(line: bytes) -> Message:
         if "error" in value:
             return Response(int(value["id"]), error=error_from_json(value["error"]))
         return Response(int(value["id"]), result=value["result"])
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        # A client of the socket may send anything: 1e400 for a number, lists ten thousand deep.
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        # A client of the socket may send anything, such as 1e400 for a number.
         raise SessionError(
             f"Not a message of the session protocol: {line[:80]!r}.",
             hint="Kernel and supervisor may run different versions of pathways_jupyter: restart the kernel.",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import json
 import logging
 import os
 import signal
@@ -21,6 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO
 
+from pathways_jupyter.base import json_lines
 from pathways_jupyter.base.errors import LocalClusterError
 from pathways_jupyter.local.node import orphans, zygote
 from pathways_jupyter.local.node.zygote import SpawnRequest
@@ -170,7 +170,7 @@ class Spawner:
             for descriptor in descriptors:
                 os.close(descriptor)
             return
-        self._link.queue.put_nowait((json.dumps(message).encode() + b"\n", descriptors))
+        self._link.queue.put_nowait((json_lines.encode(message), descriptors))
 
     async def _write(self, link: _Link) -> None:
         loop = asyncio.get_running_loop()
@@ -194,7 +194,7 @@ class Spawner:
         )
         try:
             while line := await reader.readline():
-                self._handle(link, json.loads(line))
+                self._handle(link, json_lines.decode(line))
         finally:
             transport.close()
             await self._ended(link)

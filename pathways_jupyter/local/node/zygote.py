@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
-import json
 import os
 import selectors
 import signal
@@ -28,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pathways_jupyter.base import json_lines
 from pathways_jupyter.local.node import orphans
 
 CONTAINER_VARIABLE = "PATHWAYS_LOCAL_CONTAINER"
@@ -133,7 +133,7 @@ class _Server:
     def _answer(self) -> tuple[SpawnRequest, list[int]] | None:
         while b"\n" in self._buffer:
             line, self._buffer = self._buffer.split(b"\n", 1)
-            message = json.loads(line)
+            message = json_lines.decode(line)
             if "signal" in message:
                 for pid, child in self.children.items():
                     if child.id == message["id"]:
@@ -185,9 +185,8 @@ class _Server:
                     os.kill(pid, signal.SIGKILL)
 
     def _report(self, **report: Any) -> None:
-        data = json.dumps(report).encode() + b"\n"
         try:
-            os.write(self.reports, data)
+            os.write(self.reports, json_lines.encode(report))
         except BrokenPipeError:
             # The daemon is gone.
             self.end_all()

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+from pathways_jupyter.base import json_lines
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.local.pathways import addresses
 
@@ -24,7 +24,6 @@ HEARTBEAT_SECONDS = 2.0
 SILENCE_SECONDS = 15.0
 """Silence after which the peer counts as lost. Long, because a laptop can be very busy."""
 
-_LINE = 1 << 20
 _MOST_UNREAD = 4 << 20
 """Bytes that may be buffered for the peer; one that reads nothing counts as lost."""
 _FIRST_RETRY, _LAST_RETRY = 0.1, 2.0
@@ -52,7 +51,7 @@ class Link:
         if self._writer.transport.get_write_buffer_size() > _MOST_UNREAD:
             self._writer.transport.abort()
         if not self._writer.is_closing():
-            self._writer.write(json.dumps({"type": kind, **fields}).encode() + b"\n")
+            self._writer.write(json_lines.encode({"type": kind, **fields}))
 
     async def receive(self) -> Message:
         """Receive the next message that is not a heartbeat.
@@ -63,16 +62,13 @@ class Link:
         while True:
             try:
                 async with asyncio.timeout(SILENCE_SECONDS):
-                    line = await self._reader.readline()
-                if not line.endswith(b"\n"):
-                    raise LinkError("the connection was closed")
-                message: Message = json.loads(line)
+                    message = json_lines.decode(await self._reader.readline())
                 if message["type"] != _BEAT:
                     self.accepted = True
                     return message
             except TimeoutError:
                 raise LinkError(f"silent for {SILENCE_SECONDS:g} s") from None
-            except OSError as error:
+            except (OSError, ValueError, KeyError) as error:
                 raise LinkError(str(error)) from error
 
     async def messages(self) -> AsyncIterator[Message]:
@@ -105,7 +101,7 @@ async def connections(address: str) -> AsyncIterator[Link]:
     logged = False
     async for _ in retries:
         try:
-            link = Link(*await asyncio.open_unix_connection(addresses.resolve(address), limit=_LINE))
+            link = Link(*await asyncio.open_unix_connection(addresses.resolve(address), limit=json_lines.MAX_BYTES))
         except OSError as error:
             if not logged:
                 _log.info("Waiting for %s: %s", address, error)
@@ -129,7 +125,7 @@ async def listen(port: int, accept: Callable[[Link], Awaitable[None]]) -> asynci
         finally:
             await link.close()
 
-    return await asyncio.start_unix_server(connected, addresses.own_socket(port), limit=_LINE)
+    return await asyncio.start_unix_server(connected, addresses.own_socket(port), limit=json_lines.MAX_BYTES)
 
 
 _BEAT = "beat"

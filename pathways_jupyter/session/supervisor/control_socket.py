@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from pathways_jupyter.base import json_lines
 from pathways_jupyter.base.errors import PathwaysError, SessionError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.session import protocol
@@ -118,7 +119,7 @@ async def listen(path: Path, handle: Handler, left: Callable[[ControlConnection]
     # The socket must never be accessible to other users, not even between bind() and a chmod().
     previous = os.umask(0o177)
     try:
-        return await asyncio.start_unix_server(connected, path, limit=protocol.MAX_LINE)
+        return await asyncio.start_unix_server(connected, path, limit=json_lines.MAX_BYTES)
     finally:
         os.umask(previous)
 

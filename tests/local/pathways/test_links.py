@@ -113,6 +113,16 @@ async def test_the_end_of_a_peer_is_noticed(serve):
             await theirs.receive()
 
 
+@pytest.mark.parametrize("line", [b"GET / HTTP/1.1\r\n", b"[1]\n", b"{}\n", b"x" * 2_000_000 + b"\n"])
+async def test_a_peer_that_sends_anything_but_messages_is_lost(serve, line):
+    _, writer = await asyncio.open_unix_connection(addresses.own_socket(PORT))
+    link = await serve.get()
+    writer.write(line)
+    with pytest.raises(LinkError):
+        await link.receive()
+    writer.close()
+
+
 class Listener:
     """Records what a proxy learns of its slices."""
 

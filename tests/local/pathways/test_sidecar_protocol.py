@@ -62,6 +62,14 @@ def test_a_peer_that_goes_is_noticed_between_messages_and_inside_one(ends):
         ours.send({})
 
 
+@pytest.mark.parametrize("line", [b"GET / HTTP/1.1\r\n", b"{}\n"])
+def test_anything_but_a_message_ends_the_connection(ends, line):
+    ours, theirs = ends
+    ours._socket.sendall(line)
+    with pytest.raises(WireError):
+        theirs.receive()
+
+
 def test_closing_ends_a_receive_in_another_thread(ends):
     _, theirs = ends
     with ThreadPoolExecutor(1) as pool:

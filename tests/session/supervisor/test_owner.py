@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from session_records import new_record
 
+from pathways_jupyter.base import json_lines
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.events import SessionState
@@ -115,7 +116,7 @@ async def test_a_session_that_lingers_belongs_to_the_kernel_that_attaches(sessio
     async with sessions(linger=math.inf) as made:
         job = (await made.first)["job"]
         await made.leave()
-        reader, writer = await asyncio.open_unix_connection(made.record.socket, limit=protocol.MAX_LINE)
+        reader, writer = await asyncio.open_unix_connection(made.record.socket, limit=json_lines.MAX_BYTES)
         writer.write(protocol.encode(Request(1, Method.ATTACH)))
         answer = None
         while not isinstance(answer, Response):

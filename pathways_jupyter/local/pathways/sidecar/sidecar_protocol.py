@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import socket
 import threading
 from collections.abc import Sequence
 from typing import Any
+
+from pathways_jupyter.base import json_lines
 
 _ALIGNMENT = 64
 """In bytes: XLA uses memory with this alignment in place, and copies any other."""
@@ -58,7 +59,7 @@ class SidecarConnection:
           WireError: The connection is closed.
         """
         views = [memoryview(part).cast("B") for part in parts if len(part)]
-        line = json.dumps({**header, "parts": [memoryview(part).nbytes for part in parts]}).encode() + b"\n"
+        line = json_lines.encode({**header, "parts": [memoryview(part).nbytes for part in parts]})
         try:
             with self._lock:
                 self._socket.sendall(line)
@@ -74,12 +75,9 @@ class SidecarConnection:
           WireError: The connection is closed.
         """
         try:
-            line = self._reader.readline()
-            if not line.endswith(b"\n"):
-                raise WireError("the connection was closed")
-            header: Header = json.loads(line)
+            header = json_lines.decode(self._reader.readline())
             return header, [self._part(size) for size in header["parts"]]
-        except OSError as error:
+        except (OSError, ValueError, KeyError) as error:
             raise WireError(str(error)) from error
 
     def close(self) -> None:
