@@ -78,10 +78,15 @@ class Machine:
         environment = {**self.environ, **environ}
         if cli_forks.AVAILABLE:
             return cli_forks.run(arguments, environ=environment, directory=self.directory, timeout=timeout)
+        return self.python("-m", "pathways_jupyter", *arguments, timeout=timeout, **environ)
+
+    def python(self, *arguments: str, timeout: float = 110, **environ: str) -> subprocess.CompletedProcess[str]:
+        """Run Python to its end."""
         return subprocess.run(
-            [sys.executable, "-m", "pathways_jupyter", *arguments],
-            env=environment,
+            [sys.executable, *arguments],
+            env={**self.environ, **environ},
             cwd=self.directory,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=timeout,

@@ -362,9 +362,7 @@ def test_a_killed_session_is_cleaned_after_a_look(machine, at):
         "os.kill(session.record.pid, signal.SIGKILL)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    killed = subprocess.run(
-        [sys.executable, "-c", script, at[1]], env=machine.environ, capture_output=True, text=True, check=False
-    )
+    killed = machine.python("-c", script, at[1])
     session, _ = killed.stdout.split()
     (record,) = json.loads(machine.cli("sessions", "--json").stdout)
     assert record["id"] == session

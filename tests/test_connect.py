@@ -36,15 +36,7 @@ print(session.state, len(session.slices()))
 
 
 def test_a_script_connects_with_the_keywords_of_pathwaysutils(machine, cluster):
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(cluster)],
-        env=machine.environ,
-        cwd=machine.directory,
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
+    done = machine.python("-c", SCRIPT, str(cluster))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["connected 8 [0, 1] 28.0", "cpu", "4", "closed 0"]
     assert json.loads(machine.cli("sessions", "--json").stdout) == []
@@ -62,15 +54,7 @@ def test_a_cluster_smaller_than_the_default_is_used_as_it_is(machine):
         own = {"JUPYTER_RUNTIME_DIR": home, "JUPYTER_CONFIG_DIR": home}
         assert machine.cli("local", "up", "--tpu", "tpuv6e:2x2=1", **own).returncode == 0
         try:
-            done = subprocess.run(
-                [sys.executable, "-c", SMALL],
-                env={**machine.environ, **own},
-                cwd=home,
-                capture_output=True,
-                text=True,
-                timeout=110,
-                check=False,
-            )
+            done = machine.python("-c", SMALL, **own)
             assert (done.stdout, done.returncode) == ("4 28.0\n", 0), done.stderr
             fast = machine.cli("local", "up", "--tpu", "tpuv6e:2x2=1", "--fast-heal", **own)
             assert "does not heal fast" in fast.stderr
@@ -147,14 +131,7 @@ def test_what_can_never_be_is_refused_before_slices_are_added(machine, cluster):
         refused = machine.cli(*line, *arguments, "--", "true")
         assert (refused.returncode, said in refused.stderr) == (1, True), refused.stderr
     script = "import pathways_jupyter; pathways_jupyter.connect(local=True, tpu='tpuv6e:2x2=999')"
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env=machine.environ,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = machine.python("-c", script)
     assert "Ask for fewer slices, or add yes=True." in done.stderr
     assert slices_of(machine) == before
 
@@ -220,15 +197,7 @@ main()
 
 
 def test_a_script_reconnects_and_learns_which_of_its_arrays_are_gone(machine, cluster):
-    done = subprocess.run(
-        [sys.executable, "-c", LOSE_AND_RECONNECT, str(cluster)],
-        env=machine.environ,
-        cwd=machine.directory,
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
+    done = machine.python("-c", LOSE_AND_RECONNECT, str(cluster))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "params['w']: float32[2,3]",

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -84,14 +83,8 @@ def _section(page: str, title: str) -> str:
 
 def test_the_python_on_the_page_of_settings_runs(machine, cluster):
     page = (DOCS / "settings.md").read_text(encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-c", re.search(r"```python\n(import pathways_jupyter\n.*?)```", page, re.DOTALL)[1]],
-        env=machine.environ,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
+    script = re.search(r"```python\n(import pathways_jupyter\n.*?)```", page, re.DOTALL)[1]
+    done = machine.python("-c", script, timeout=DEADLINE)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Session ")
 

@@ -5,7 +5,6 @@ import re
 import runpy
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -48,15 +47,7 @@ def test_the_job_is_one_that_the_cluster_takes(machine, cluster, tmp_path):
 @pytest.mark.timeout(400)
 def test_a_job_loses_a_slice_trains_on_two_and_gets_it_back(machine, cluster, tmp_path):
     log = tmp_path / "elastic.log"
-    ran = subprocess.run(
-        [sys.executable, str(EXAMPLE), "--local", "--name", "elastic-example", "--log", str(log)],
-        env=machine.environ,
-        cwd=machine.directory,
-        capture_output=True,
-        text=True,
-        timeout=380,
-        check=False,
-    )
+    ran = machine.python(str(EXAMPLE), "--local", "--name", "elastic-example", "--log", str(log), timeout=380)
     assert ran.returncode == 0, ran.stdout + ran.stderr + log.read_text(encoding="utf-8")[-3000:]
     # What the script for the log prints, in the words of Pathways' own example.
     changes = re.findall(r"^Step: \d+, Old Slice Count: (\d), New Slice Count: (\d)$", ran.stdout, re.MULTILINE)

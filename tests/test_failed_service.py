@@ -3,7 +3,6 @@
 import json
 import shutil
 import subprocess
-import sys
 import tempfile
 
 import pytest
@@ -67,15 +66,7 @@ def test_the_doctor_says_so(machine, failed):
 
 def test_a_connection_is_refused_at_once_and_does_not_advise_to_wait(machine, failed):
     own, kubeconfig = failed
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, kubeconfig],
-        env={**machine.environ, **own},
-        cwd=machine.directory,
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
+    done = machine.python("-c", SCRIPT, kubeconfig, **own)
     assert done.returncode == 0, done.stderr
     real, local = map(json.loads, done.stdout.splitlines())
     assert real[0] == "ServiceError"

@@ -2,8 +2,6 @@
 
 import ast
 import dataclasses
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -48,14 +46,7 @@ def on_google(machine, cluster):
 
 
 def test_the_guides_example_runs_in_a_script(on_google):
-    done = subprocess.run(
-        [sys.executable, "-c", EXAMPLE + SEE],
-        env=on_google.environ,
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
+    done = on_google.python("-c", EXAMPLE + SEE)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == SEEN
 
@@ -97,14 +88,7 @@ def run_the_peers_script(machine, directory, change=str, bucket="--gcs_bucket=gs
     assert text.count(line) == 1
     script = directory / "run_connect_example.py"
     script.write_text(change(text.replace(line, "from pathways_jupyter import isc_pathways\n")))
-    return subprocess.run(
-        [sys.executable, str(script), *FLAGS[:3], bucket, *FLAGS[3:]],
-        env={**machine.environ, **environ},
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
+    return machine.python(str(script), *FLAGS[:3], bucket, *FLAGS[3:], **environ)
 
 
 def newest(text):

@@ -167,29 +167,13 @@ def alone(machine):
 
 
 def test_reconnecting_starts_the_embedded_cluster_again_where_it_has_ended(machine, alone):
-    done = subprocess.run(
-        [sys.executable, "-c", RECONNECT],
-        env=alone,
-        cwd=machine.directory,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
+    done = machine.python("-c", RECONNECT, timeout=DEADLINE, **alone)
     assert done.stdout == "connected 2.0 4\n", done.stderr
 
 
 def test_a_script_that_ends_while_jax_is_imported_waits_for_that(machine):
     """A thread that the end of the process cuts off inside C++ code aborts it."""
-    done = subprocess.run(
-        [sys.executable, "-c", REFUSED],
-        env=machine.environ,
-        cwd=machine.directory,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
+    done = machine.python("-c", REFUSED, timeout=DEADLINE)
     assert (done.returncode, done.stdout) == (0, "still imports: False\n"), done.stderr
 
 
@@ -255,13 +239,7 @@ def own_lines_only(errors: str, script: Path, message: str) -> None:
 
 
 def test_a_colocated_call_that_was_interrupted_in_a_script_holds_no_later_one_up(machine, cluster, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED_CALL.format(begun=str(tmp_path / "begun"), release=str(tmp_path / "end"))],
-        env=machine.environ,
-        cwd=machine.directory,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
+    done = machine.python(
+        "-c", INTERRUPTED_CALL.format(begun=str(tmp_path / "begun"), release=str(tmp_path / "end")), timeout=DEADLINE
     )
     assert done.stdout == "interrupted\n[2.0, 2.0]\n", done.stderr

@@ -36,18 +36,8 @@ def listed(machine, home):
 
 def connected(machine, home, **arguments):
     """The service that a script got for these arguments, its devices and its slices."""
-    import subprocess
-    import sys
 
-    done = subprocess.run(
-        [sys.executable, "-c", CONNECT, json.dumps({"local": True, **arguments})],
-        env={**machine.environ, **home},
-        cwd=machine.directory,
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
+    done = machine.python("-c", CONNECT, json.dumps({"local": True, **arguments}), **home)
     return json.loads(done.stdout) if done.returncode == 0 else done.stderr
 
 
@@ -122,21 +112,11 @@ with pathways_jupyter.connect(local=True, tpu="tpuv6e:2x2=1"):
 
 
 def test_taken_slices_are_found_before_a_proxy_is_made_and_fewer_can_be_taken(machine, home):
-    import subprocess
-    import sys
 
     # By its kubeconfig, it is a cluster to which connecting adds nothing.
     kubeconfig = machine.cli("local", "kubeconfig", **home).stdout.strip()
     both = {"local": False, "kubeconfig": kubeconfig, "tpu": "tpuv6e:2x2=2"}
-    done = subprocess.run(
-        [sys.executable, "-c", HOLD, CONNECT, json.dumps(both), json.dumps({**both, "at_least": 1})],
-        env={**machine.environ, **home},
-        cwd=machine.directory,
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
+    done = machine.python("-c", HOLD, CONNECT, json.dumps(both), json.dumps({**both, "at_least": 1}), **home)
     assert "CapacityError: 1 of 2 slices of pathways-cluster" in done.stderr, done.stderr
     assert json.loads(done.stdout)[1:] == [4, [0]], done.stderr
 

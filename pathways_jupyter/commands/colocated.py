@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pathways_jupyter.base.sentences import Face
-from pathways_jupyter.commands.declaration import HELP, SETTING_OPTIONS, Command, Option, Source, ValueKind
+from pathways_jupyter.commands.declaration import (
+    BUILDS_ELSEWHERE,
+    DRY_BUILD,
+    HELP,
+    PUSH,
+    SETTING_OPTIONS,
+    Command,
+    Option,
+    Source,
+    ValueKind,
+)
 
 _SLICES = Option("--slices", "only hosts of these slices, such as 0,1 or 0-3", metavar="N[,N]", source=Source.SLICES)
 _HOSTS = Option("--hosts", "only these hosts, such as 0,2 or 0-3", metavar="N[,N]", source=Source.HOSTS)
@@ -69,18 +79,17 @@ COMMANDS = (
                 "JAX of the notebooks that will use it",
                 default="the released one of the installed minor version",
             ),
-            Option("--push", "push the built image to this repository", metavar="REPOSITORY"),
+            PUSH,
             Option("--base-image", "base image", metavar="IMAGE", default="the released sidecar"),
             Option("--netrc", "passwords of package indices, for the build only", metavar="FILE", source=Source.FILES),
             Option("--folder", "directory of the build context", source=Source.FILES, default="sidecar-image"),
-            Option("--dry-run", "write the build context, and print the commands without running them", ValueKind.FLAG),
+            DRY_BUILD,
         ),
         examples={
             "sidecar build --requirements requirements.txt --jax-version 0.10.0 --dry-run": "look first",
             "sidecar build --jax-version 0.10.0 --push us-docker.pkg.dev/my-project/images": "build and push",
         },
-        details="What the sidecar has keeps its version. Without docker or podman on this machine, the build context "
-        "is written and the commands for another machine are printed.",
+        details=f"What the sidecar has keeps its version. {BUILDS_ELSEWHERE}",
         only=Face.TERMINAL,
     ),
 )

@@ -143,11 +143,24 @@ def _option_of(spec: SettingSpec) -> Option:
     )
 
 
+def assume_yes(about: str) -> Option:
+    """Return the option that leaves out a command's question."""
+    return Option("--yes", about, ValueKind.FLAG, short="-y")
+
+
 SETTING_OPTIONS: Mapping[str, Option] = {name: _option_of(spec) for name, spec in SETTINGS.items()}
 """The options of all settings, by the setting's name."""
 CLUSTER = tuple(SETTING_OPTIONS[name] for name, spec in SETTINGS.items() if spec.of == "cluster")
 """The options that select a cluster, the same for all commands."""
 QUEUE = (SETTING_OPTIONS["queue"], SETTING_OPTIONS["priority"])
+FOLLOW = Option("--follow", "keep printing new lines until interrupted", ValueKind.FLAG, short="-f")
+PUSH = Option("--push", "push the built image to this repository", metavar="REPOSITORY")
+DRY_BUILD = Option("--dry-run", "write the build context, and print the commands without running them", ValueKind.FLAG)
+BUILDS_ELSEWHERE = (
+    "Without docker or podman on this machine, the build context is written and the commands for another machine are "
+    "printed."
+)
+"""Details of a command that builds an image."""
 JSON = Option("--json", "print the result as JSON, or the error", ValueKind.FLAG)
 HELP = Command(
     "help",

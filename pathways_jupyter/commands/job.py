@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 from pathways_jupyter.base.sentences import Face
-from pathways_jupyter.commands.declaration import CLUSTER, QUEUE, Command, Option, Source, ValueKind, Word
+from pathways_jupyter.commands.declaration import (
+    BUILDS_ELSEWHERE,
+    CLUSTER,
+    DRY_BUILD,
+    FOLLOW,
+    PUSH,
+    QUEUE,
+    Command,
+    Option,
+    Source,
+    ValueKind,
+    Word,
+    assume_yes,
+)
 
 _JOB = Word("name", "the job's name", required=True)
 JOB_APPLY = Command(
@@ -71,7 +84,7 @@ COMMANDS = (
             Word("slice", "slice of the worker, or SLICE-HOST", source=Source.SLICES),
         ),
         options=(
-            Option("--follow", "keep printing new lines until interrupted", ValueKind.FLAG, short="-f"),
+            FOLLOW,
             Option("--tail", "number of last lines; default: all", ValueKind.NUMBER),
             *CLUSTER,
         ),
@@ -95,7 +108,7 @@ COMMANDS = (
         "job delete",
         "Delete a job and all its pods; asks first.",
         words=(_JOB,),
-        options=(Option("--yes", "delete without asking", ValueKind.FLAG, short="-y"), *CLUSTER),
+        options=(assume_yes("delete without asking"), *CLUSTER),
         examples={"job delete train": "its logs are gone with it"},
     ),
     Command(
@@ -103,17 +116,16 @@ COMMANDS = (
         "Build the operator's image.",
         options=(
             Option("--wheel", "a wheel of this package", metavar="FILE", source=Source.FILES, default="its release"),
-            Option("--push", "push the built image to this repository", metavar="REPOSITORY"),
+            PUSH,
             Option("--base-image", "base image, with Python 3.11 or later", metavar="IMAGE"),
             Option("--folder", "directory of the build context", source=Source.FILES, default="operator-image"),
-            Option("--dry-run", "write the build context, and print the commands without running them", ValueKind.FLAG),
+            DRY_BUILD,
         ),
         examples={
             "operator image --dry-run": "look first",
             "operator image --push us-docker.pkg.dev/my-project/images": "build and push",
         },
-        details="Without docker or podman on this machine, the build context is written and the commands for another "
-        "machine are printed.",
+        details=BUILDS_ELSEWHERE,
         only=Face.TERMINAL,
     ),
     Command(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathways_jupyter.base.sentences import Face
-from pathways_jupyter.commands.declaration import SETTING_OPTIONS, Command, Option, Source, ValueKind
+from pathways_jupyter.commands.declaration import SETTING_OPTIONS, Command, Option, Source, ValueKind, assume_yes
 
 _NAME = Option("--name", "name of the cluster, if you run several", default="local")
 COMMANDS = (
@@ -47,7 +47,7 @@ COMMANDS = (
     Command(
         "local down",
         "Stop it and everything that runs in it.",
-        options=(Option("--yes", "do not ask whether sessions may end with it", ValueKind.FLAG, short="-y"), _NAME),
+        options=(assume_yes("do not ask whether sessions may end with it"), _NAME),
         examples={"local down": "it also ends by itself when it is not used"},
         details="Where sessions are on it, it lists them and asks: their arrays are lost.",
         only=Face.TERMINAL,

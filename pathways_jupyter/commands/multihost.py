@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathways_jupyter.commands.declaration import CLUSTER, Command, Option, Source, ValueKind, Word
+from pathways_jupyter.commands.declaration import CLUSTER, Command, Option, Source, ValueKind, Word, assume_yes
 
 _FLAG, _LIST, _NUMBER = ValueKind.FLAG, ValueKind.LIST, ValueKind.NUMBER
 
@@ -128,7 +128,7 @@ COMMANDS = (
         options=(
             Option("--force", "delete its TPU VMs too", _FLAG),
             Option("--async", "do not wait for the end", _FLAG, name="asynchronous"),
-            Option("--yes", "do not ask", _FLAG, short="-y"),
+            assume_yes("do not ask"),
             *_WHERE,
         ),
         examples={

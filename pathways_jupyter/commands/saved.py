@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pathways_jupyter.base.sentences import Face
-from pathways_jupyter.commands.declaration import CLUSTER, SETTING_OPTIONS, Command, Option, ValueKind, Word
+from pathways_jupyter.commands.declaration import CLUSTER, SETTING_OPTIONS, Command, Option, ValueKind, Word, assume_yes
 
 _IN_TERMINAL = "Hosts write and read for a session; a script says session.save() and session.load()."
 _WHERE = (Option("--gcs-bucket", "look in this bucket", metavar="gs://...", default="the session's"), *CLUSTER)
@@ -15,7 +15,7 @@ COMMANDS = (
     Command(
         "suspend",
         "Save all arrays on TPUs, then remove the proxy, so that its slices are free for others.",
-        options=(Option("--yes", "do not ask if some arrays cannot be kept", ValueKind.FLAG, short="-y"),),
+        options=(assume_yes("do not ask if some arrays cannot be kept"),),
         examples={"suspend": "says how much is kept, and names what cannot be"},
         details="The notebook's kernel keeps running; %pathways resume brings the arrays back. An Interrupt while they "
         "are written leaves the session as it was.",
@@ -33,7 +33,7 @@ COMMANDS = (
                 default="as it was connected",
             ),
             replace(SETTING_OPTIONS["tpu"], help="fewer or more slices of the same type, TYPE=COUNT", aliases=()),
-            Option("--yes", "do not ask if some arrays do not fit fewer slices", ValueKind.FLAG, short="-y"),
+            assume_yes("do not ask if some arrays do not fit fewer slices"),
         ),
         examples={
             "resume": "the same slices as before",
@@ -79,7 +79,7 @@ COMMANDS = (
         "saved delete",
         "Delete a save, after a question.",
         words=(_NAME,),
-        options=(Option("--yes", "do not ask", ValueKind.FLAG, short="-y"), *_WHERE),
+        options=(assume_yes("do not ask"), *_WHERE),
         examples={"saved delete friday": "also one that is damaged"},
     ),
 )

@@ -12,6 +12,7 @@ from pathways_jupyter.commands.declaration import (
     Source,
     ValueKind,
     Word,
+    assume_yes,
 )
 
 USAGE_SPAN = "7d"
@@ -180,7 +181,7 @@ COMMANDS = (
         "service delete",
         "Delete a service and its NetworkPolicy; asks first, and says who still uses it.",
         words=(_SERVICE_NAME,),
-        options=(Option("--yes", "delete without asking", ValueKind.FLAG, short="-y"), *CLUSTER),
+        options=(assume_yes("delete without asking"), *CLUSTER),
         examples={"service delete team": "ends the sessions on it as well"},
     ),
     Command(

@@ -6,7 +6,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pathways_jupyter.base.sentences import Face
-from pathways_jupyter.commands.declaration import CLUSTER, SETTING_OPTIONS, Command, Option, Source, ValueKind, Word
+from pathways_jupyter.commands.declaration import (
+    CLUSTER,
+    FOLLOW,
+    SETTING_OPTIONS,
+    Command,
+    Option,
+    Source,
+    ValueKind,
+    Word,
+    assume_yes,
+)
 
 
 def _options() -> Iterator[Option]:
@@ -70,7 +80,7 @@ COMMANDS = (
     Command(
         "reconnect",
         "Replace the proxy by a new one, whether it is lost or not.",
-        options=(Option("--yes", "do not ask before arrays are lost", ValueKind.FLAG, short="-y"),),
+        options=(assume_yes("do not ask before arrays are lost"),),
         examples={"reconnect": "the same service and slices as before"},
         details="A new proxy has none of the arrays: where the old one works and has some, it asks first. "
         "An Interrupt stops it: the session stays, without a proxy, and can be reconnected again.",
@@ -106,7 +116,7 @@ COMMANDS = (
             ),
         ),
         options=(
-            Option("--follow", "keep printing new lines until interrupted", ValueKind.FLAG, short="-f"),
+            FOLLOW,
             Option("--tail", "number of last lines; default: 100", ValueKind.NUMBER),
             Option("--session", "session id, or the beginning of one", metavar="ID", source=Source.SESSIONS),
             SETTING_OPTIONS["service"],

@@ -27,44 +27,46 @@ export const commands: JupyterFrontEndPlugin<void> = {
     const { model, api } = pathways;
     const sessionOf = (args: ReadonlyPartialJSONObject): ISession | null =>
       args.session ? (model.sessions.find(session => session.id === args.session) ?? null) : model.session;
-    const describedBy = { args: SESSION_ARGS };
+    const addSessionCommand = (
+      id: string,
+      label: string,
+      suits: (session: ISession) => boolean,
+      run: (session: ISession, args: ReadonlyPartialJSONObject) => Promise<unknown>
+    ) =>
+      app.commands.addCommand(id, {
+        label,
+        describedBy: { args: SESSION_ARGS },
+        isEnabled: args => {
+          const session = sessionOf(args);
+          return !!session && suits(session);
+        },
+        execute: args => {
+          const session = sessionOf(args);
+          return session && run(session, args);
+        }
+      });
 
-    app.commands.addCommand(CommandIDs.disconnect, {
-      label: trans.__('Disconnect This Notebook'),
-      describedBy,
-      isEnabled: args => !!sessionOf(args)?.alive,
-      execute: args => {
-        const session = sessionOf(args);
-        return session && disconnect(trans, app, session, api, args);
-      }
-    });
-    app.commands.addCommand(CommandIDs.reconnect, {
-      label: trans.__('Reconnect This Notebook'),
-      describedBy,
-      isEnabled: args => isRenewable(sessionOf(args)),
-      execute: args => {
-        const session = sessionOf(args);
-        return session && reconnect(trans, app, session, api);
-      }
-    });
-    app.commands.addCommand(CommandIDs.keep, {
-      label: trans.__('Keep This Notebook Connected'),
-      describedBy,
-      isEnabled: args => !!sessionOf(args)?.suspends_at,
-      execute: async args => {
-        const session = sessionOf(args);
-        await (session && api.keep(session.id).catch((error: unknown) => notifyFailure(trans, error, CommandIDs.keep)));
-      }
-    });
-    app.commands.addCommand(CommandIDs.openProxyLog, {
-      label: trans.__('Log of This Notebook’s Proxy'),
-      describedBy,
-      isEnabled: args => !!sessionOf(args)?.pod,
-      execute: args => {
-        const session = sessionOf(args);
-        return session && app.commands.execute(CommandIDs.openLog, { pod: session.pod, title: trans.__('Proxy') });
-      }
-    });
+    addSessionCommand(
+      CommandIDs.disconnect,
+      trans.__('Disconnect This Notebook'),
+      session => session.alive,
+      (session, args) => disconnect(trans, app, session, api, args)
+    );
+    addSessionCommand(CommandIDs.reconnect, trans.__('Reconnect This Notebook'), isRenewable, session =>
+      reconnect(trans, app, session, api)
+    );
+    addSessionCommand(
+      CommandIDs.keep,
+      trans.__('Keep This Notebook Connected'),
+      session => !!session.suspends_at,
+      session => api.keep(session.id).catch((error: unknown) => notifyFailure(trans, error, CommandIDs.keep))
+    );
+    addSessionCommand(
+      CommandIDs.openProxyLog,
+      trans.__('Log of This Notebook’s Proxy'),
+      session => !!session.pod,
+      ({ pod }) => app.commands.execute(CommandIDs.openLog, { pod, title: trans.__('Proxy') })
+    );
     app.commands.addCommand(CommandIDs.sweep, {
       label: trans.__('Clean Up Stale Proxies'),
       describedBy: { args: { type: 'object', properties: {} } },

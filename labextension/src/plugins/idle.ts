@@ -6,9 +6,9 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { pageClock } from '../models/clock';
 import { IdleGuard } from '../models/idleguard';
-import { preferences } from '../models/preferences';
 import { ISession } from '../models/sessionrows';
-import { CommandIDs, DOMAIN, IPathways, SETTINGS } from '../tokens';
+import { CommandIDs, DOMAIN, IPathways } from '../tokens';
+import { followPreferences } from './preferences';
 
 export const idle: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:idle',
@@ -46,13 +46,9 @@ export const idle: JupyterFrontEndPlugin<void> = {
       },
       trans
     );
-    void registry?.load(SETTINGS).then(settings => {
-      const read = () => {
-        const wanted = preferences(settings.composite);
-        guard.minutes = wanted.notifications ? wanted.idleMinutes : 0;
-      };
-      settings.changed.connect(read);
-      read();
+    void followPreferences(registry, wanted => {
+      guard.minutes = wanted.notifications ? wanted.idleMinutes : 0;
+    }).then(() => {
       pageClock.subscribe(() => void guard.check(pageClock.now()));
     });
   }

@@ -5,11 +5,11 @@ import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { DrawnNotifier } from '../models/drawnnotifier';
-import { preferences } from '../models/preferences';
 import { IToast, Toasts } from '../models/toasts';
 import { ISession } from '../models/sessionrows';
-import { CommandIDs, DOMAIN, IPathways, SETTINGS } from '../tokens';
+import { CommandIDs, DOMAIN, IPathways } from '../tokens';
 import { drawn } from './drawn';
+import { followPreferences } from './preferences';
 
 export const notifications: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:notifications',
@@ -41,12 +41,8 @@ export const notifications: JupyterFrontEndPlugin<void> = {
       dismiss: id => Notification.dismiss(id)
     });
     const toasts = new Toasts(model, notifier, trans);
-    void registry?.load(SETTINGS).then(settings => {
-      const read = () => {
-        toasts.wanted = preferences(settings.composite).notifications;
-      };
-      settings.changed.connect(read);
-      read();
+    void followPreferences(registry, wanted => {
+      toasts.wanted = wanted.notifications;
     });
   }
 };

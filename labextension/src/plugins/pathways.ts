@@ -9,9 +9,10 @@ import { version } from '../../package.json';
 import { Api } from '../models/api';
 import { connects } from '../models/line';
 import { Model } from '../models/model';
-import { DEFAULTS, preferences, scopeOf } from '../models/preferences';
+import { DEFAULTS, scopeOf } from '../models/preferences';
 import { Updates } from '../models/updates';
 import { DOMAIN, IPathways, SETTINGS } from '../tokens';
+import { followPreferences } from './preferences';
 
 export const pathways: JupyterFrontEndPlugin<IPathways> = {
   id: SETTINGS,
@@ -44,14 +45,10 @@ export const pathways: JupyterFrontEndPlugin<IPathways> = {
       followCells(model, notebooks);
     }
     followNames(model, app.serviceManager.sessions, notebooks);
-    void registry?.load(SETTINGS).then(settings => {
-      const read = () => {
-        wanted = preferences(settings.composite);
-        model.refresh = wanted.refresh;
-        look();
-      };
-      settings.changed.connect(read);
-      read();
+    void followPreferences(registry, preferences => {
+      wanted = preferences;
+      model.refresh = wanted.refresh;
+      look();
     });
     void app.restored.then(() => updates.start());
     // Close the socket so that the server sees a clean end. The page may return from the browser's back/forward cache

@@ -8,8 +8,8 @@ import { Signal } from '@lumino/signaling';
 import * as React from 'react';
 
 import { StatusItem } from '../components/StatusItem';
-import { preferences } from '../models/preferences';
-import { CommandIDs, DOMAIN, IPathways, SETTINGS } from '../tokens';
+import { CommandIDs, DOMAIN, IPathways } from '../tokens';
+import { followPreferences } from './preferences';
 
 export const statusbar: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:statusbar',
@@ -30,13 +30,9 @@ export const statusbar: JupyterFrontEndPlugin<void> = {
     }
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     let wanted = true;
-    void registry?.load(SETTINGS).then(settings => {
-      const read = () => {
-        wanted = preferences(settings.composite).statusBar;
-        item.update();
-      };
-      settings.changed.connect(read);
-      read();
+    void followPreferences(registry, preferences => {
+      wanted = preferences.statusBar;
+      item.update();
     });
     const item = ReactWidget.create(
       React.createElement(StatusItem, { model, trans, open: () => void app.commands.execute(CommandIDs.showPanel) })
