@@ -32,7 +32,9 @@ COMMANDS = (
                 metavar="SECONDS",
                 default="0",
             ),
-            Option("--bucket", "directory of its bucket's objects", metavar="DIRECTORY", default="removed with it"),
+            Option(
+                "--bucket", "directory of its bucket's objects", metavar="DIRECTORY", default="removed by local down"
+            ),
             SETTING_OPTIONS["yes"],
             _NAME,
         ),

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.base import runtime_files
-from pathways_jupyter.local.directory import write_private
+from pathways_jupyter.local.directory import BUCKET, write_private
 from pathways_jupyter.local.node.spawner import Spawner
 from pathways_jupyter.local.node.zygote import SpawnRequest, reference
 
@@ -45,7 +45,7 @@ class Bucket:
 
     def __init__(self, directory: Path, objects: str, spawner: Spawner) -> None:
         self._directory = directory
-        self._objects = Path(objects) if objects else directory / "bucket"
+        self._objects = Path(objects) if objects else directory / BUCKET
         self._spawner = spawner
         self._secret = secrets.token_hex(16)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=_WAITING_CLIENTS)

@@ -35,7 +35,7 @@ class LocalCluster:
     """A cluster that runs on this machine.
 
     Attributes:
-      directory: Holds everything that it keeps on disk; removed when it ends.
+      directory: Holds everything that it keeps on disk; when it ends, only its bucket stays there.
       kubeconfig: The administrator's; its only context is `context`.
       pid: The daemon's process.
       url: Where the API is served.
@@ -178,7 +178,7 @@ def up(
       port: Where to serve the API on 127.0.0.1; 0 for any free port.
       fast_heal: Replace failed pods after a second or two instead of after Kubernetes' 10, 20, 40 ... seconds.
       spare: Slices per instance type that get nodes but no service, for services that are deployed later.
-      bucket: Directory for the objects of the cluster's bucket, which stays when the cluster ends.
+      bucket: Directory for the objects of the cluster's bucket, which :func:`down` does not remove.
       worker_start_seconds: How long each worker takes to start, also when it is restarted in its place.
       permit: Called before the cluster gets more hosts than this machine runs well; hollow ones do not count.
 
@@ -334,7 +334,7 @@ def absence(name: str = "local") -> LocalClusterError:
 
 
 def down(name: str = "local") -> bool:
-    """End a cluster and everything in it; return whether one was running, once all of it is gone."""
+    """End a cluster and everything in it, its bucket too; return whether one was running, once all of it is gone."""
     place = ClusterDirectory(name)
     with place.exclusively():
         running = place.alive()

@@ -102,7 +102,7 @@ def start(place: ClusterDirectory, settings: ClusterSettings) -> None:
     place.until_dead()
     log = place.path / "daemon.err"
     why = reason(log.read_bytes() if log.exists() else b"", "its daemon ended")
-    place.remove()
+    place.clear()
     raise LocalClusterError(
         answer.get("error") or f"The embedded cluster did not start: {why}.",
         hint=answer.get("hint", ""),

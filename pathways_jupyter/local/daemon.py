@@ -92,7 +92,7 @@ class Daemon:
                 task.cancel()
             server.close()
             await self._cluster.close()
-        self._place.remove()
+        self._place.clear()
 
     def _write_record(self) -> DaemonRecord:
         elsewhere = tuple(map(str, self._cluster.network.roots))

@@ -22,6 +22,8 @@ from pathways_jupyter.base import runtime_files
 from pathways_jupyter.base.errors import LocalClusterError
 from pathways_jupyter.local.settings import ClusterSettings
 
+BUCKET = "bucket"
+"""The directory of the bucket's objects, in the cluster's own."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 
 
@@ -82,9 +84,9 @@ class ClusterDirectory:
             os.close(lock)
 
     def make(self) -> int:
-        """Make the directory, without what an earlier cluster left; the descriptor that the daemon must hold."""
-        self.remove()
-        self.path.mkdir(mode=0o700)
+        """Make the directory, with the bucket of an earlier cluster; the descriptor that the daemon must hold."""
+        self.clear()
+        self.path.mkdir(mode=0o700, exist_ok=True)
         alive = os.open(self.path / runtime_files.ALIVE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(alive, fcntl.LOCK_EX)
         return alive
@@ -126,12 +128,31 @@ class ClusterDirectory:
         """Write the running daemon's record."""
         write_private(self._record, json.dumps(asdict(record)))
 
+    def clear(self) -> None:
+        """Remove what a cluster that does not run has left, but for its bucket if there is anything in it.
+
+        Saves are found again after a crash, or after a night without use.
+        """
+        objects = self.path / BUCKET
+        if not any(path.is_file() for path in objects.rglob("*")):
+            self.remove()
+            return
+        self._remove_elsewhere()
+        for path in self.path.iterdir():
+            if path.is_dir() and path != objects:
+                shutil.rmtree(path, ignore_errors=True)
+            elif not path.is_dir():
+                path.unlink(missing_ok=True)
+
     def remove(self) -> None:
         """Remove everything of a cluster that does not run."""
+        self._remove_elsewhere()
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def _remove_elsewhere(self) -> None:
         if (record := self.read()) is not None:
             for each in record.elsewhere:
                 shutil.rmtree(each, ignore_errors=True)
-        shutil.rmtree(self.path, ignore_errors=True)
 
 
 def _lock(path: Path) -> int:

@@ -46,7 +46,7 @@ class RunningCluster:
     """The parts of one cluster that run in the daemon.
 
     Args:
-      directory: The cluster's directory, which exists and is empty.
+      directory: The cluster's directory, which exists, with no more in it than the bucket of an earlier cluster.
       cold: Starts commands and light programs; runs already, and is closed with the cluster.
       warm: Starts programs that need JAX; likewise.
     """

@@ -38,7 +38,7 @@ class ClusterSettings:
       hollow: Report the services' pods as running without starting processes; for tests of scale.
       port: Where the API listens; 0 for any free port.
       fast_heal: Replace failed pods after a second or two instead of after Kubernetes' 10, 20, 40 ... seconds.
-      bucket: Directory of the bucket's objects, which stays when the cluster ends; empty for one that does not.
+      bucket: Directory of the bucket's objects, which nothing removes; empty for the cluster's own.
       worker_start_seconds: How long each worker takes to start, as one that sets up chips does.
     """
 

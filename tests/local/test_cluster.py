@@ -25,7 +25,8 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS
 from pathways_jupyter.kube.watch import watch
 from pathways_jupyter.local import cluster
-from pathways_jupyter.local.directory import ClusterDirectory
+from pathways_jupyter.local.bucket import NAME
+from pathways_jupyter.local.directory import BUCKET, ClusterDirectory
 from pathways_jupyter.local.node.spawner import Spawner
 from pathways_jupyter.local.running import RunningCluster
 from pathways_jupyter.local.settings import ClusterSettings
@@ -317,6 +318,32 @@ def test_nothing_survives_a_daemon_that_is_killed_and_up_starts_anew(name):
         running.restart_api()
     again = cluster.up({"tpuv6e:2x2": 1}, name=name, idle_seconds=600, wait=False)
     assert again.pid != running.pid
+
+
+def killed(running: cluster.LocalCluster) -> None:
+    os.kill(running.pid, signal.SIGKILL)
+
+
+def ended(running: cluster.LocalCluster) -> None:
+    # As when nothing has used it for long.
+    os.kill(running.pid, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("end", [killed, ended])
+def test_the_bucket_outlives_its_cluster_until_down(name, end):
+    hollow = {"name": name, "idle_seconds": 600, "hollow": True, "wait": False}
+    running = cluster.up({"tpuv6e:2x2": 1}, **hollow)
+    place = running.directory / BUCKET / NAME / "saved" / "weights"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"1")
+    processes = family(running.pid)
+    end(running)
+    assert gone(processes)
+    again = cluster.up({"tpuv6e:2x2": 1}, **hollow)
+    assert place.read_bytes() == b"1"
+    end(again)
+    cluster.down(name)
+    assert not running.directory.exists()
 
 
 def test_a_signal_ends_the_cluster(name):
