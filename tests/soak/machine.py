@@ -53,7 +53,7 @@ class Machine:
         Path(tempfile.tempdir).mkdir(mode=0o700)
         os.environ.pop("KUBECONFIG", None)
         self.runtime = Path(os.environ["JUPYTER_RUNTIME_DIR"]) / "pathways"
-        self.cluster = local.up({INSTANCE: self._slices}, sidecar=True, fast_heal=True)
+        self.up()
         return self
 
     def __exit__(
@@ -61,6 +61,10 @@ class Machine:
     ) -> None:
         local.down()
         self._directory.cleanup()
+
+    def up(self) -> None:
+        """Start the embedded cluster, unless it runs."""
+        self.cluster = local.up({INSTANCE: self._slices}, sidecar=True, fast_heal=True)
 
     def inventory(self) -> Counter[str]:
         """Return what sessions have on this machine and in the cluster, by name; empty when there is nothing."""

@@ -1,23 +1,30 @@
-"""Suspends and resumes at random moments of deaths, and compares the arrays bit by bit.
+"""Suspends and resumes with deaths in each of their phases, and compares the arrays bit by bit.
 
-A round starts a kernel that suspends and resumes for ever. At a random moment something dies. Then a kernel that
-outlived it has its arrays with the same bits, at once or after a resume, unless they died with a proxy that was in use;
-and what is saved in the bucket is whole. At the end nothing of the session is left.
+A kernel suspends and resumes for ever, and writes down the phases that it begins. In each round something dies at a
+random moment of one. Then a kernel that outlived it has its arrays with the same bits, at once or after a resume, and
+goes on with the next round, unless they died with a proxy that was in use. After the end of a kernel, what is saved in
+the bucket is whole, and nothing else of its session is left.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
 import random
-import statistics
+import signal
+import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
+import psutil
 from leaks import DEATHS, LEASE_SECONDS, PATIENCE_SECONDS
 from machine import INSTANCE, Kernel, Machine
 
-LONGEST_LIFE_SECONDS = 6.0
-PRESSES = 4
+PRESSES = 8
+SAME, GONE = "the same bits", "the kernel is gone"
 KINDS = (
     "one Interrupt",
     "kernel SIGKILL",
@@ -25,9 +32,19 @@ KINDS = (
     "proxy pod deleted",
     "worker pods deleted",
     "API server restarted",
+    "daemon SIGKILL",
+    "bucket SIGKILL",
 )
-_COSTS_ARRAYS = {"supervisor SIGKILL", "proxy pod deleted", "worker pods deleted"}
+_COSTS_ARRAYS = {"supervisor SIGKILL", "proxy pod deleted", "worker pods deleted", "daemon SIGKILL"}
 """Deaths that cost the arrays of a session that is not suspended."""
+PHASES = {
+    "compute": 0.05,
+    "write the arrays": 0.1,
+    "remove the proxy": 0.3,
+    "get slices": 0.6,
+    "read the arrays": 0.1,
+}
+"""The phases, and about how many seconds each takes."""
 
 STATE = f"""
 import time
@@ -47,7 +64,8 @@ state = {{
 
 def bits():
     plain = {{**state, "key": jax.random.key_data(state["key"])}}
-    return [np.asarray(each).tobytes() for each in jax.tree.leaves(plain)]
+    # Of a copy, because an array that was fetched once keeps its values in the kernel.
+    return [np.asarray(jnp.copy(each)).tobytes() for each in jax.tree.leaves(plain)]
 
 expected = bits()
 session.suspend()
@@ -56,10 +74,16 @@ assert bits() == expected
 print("ready")
 """
 LOOP = """
+def begin(phase, how_far=""):
+    with open({path!r}, "a") as file:
+        print(phase, file=file)
+
 while True:
-    session.suspend()
-    session.resume()
+    begin("compute")
     assert bits() == expected
+    session.suspend(report=begin)
+    begin("get slices")
+    session.resume(report=begin)
 """
 AFTERWARDS = f"""
 def verdict():
@@ -74,12 +98,11 @@ def verdict():
     if session.state not in ("connected", "degraded"):
         return f"state {{session.state}}"
     try:
-        return "the same bits" if bits() == expected else "OTHER BITS"
+        return "{SAME}" if bits() == expected else "OTHER BITS"
     except Exception as error:
         return f"lost: {{error}}"
 
 print("verdict:", verdict())
-session.disconnect()
 """
 SAVES = f"""
 import pathways_jupyter
@@ -94,52 +117,79 @@ print("saves are whole")
 
 
 def run(machine: Machine, *, rounds: int, chance: random.Random, only: Sequence[str]) -> bool:
-    """Run `rounds` rounds, the kinds in turn; prints a table. Whether no bit changed and nothing leaked."""
-    took: dict[str, list[float]] = {kind: [] for kind in only}
+    """Run `rounds` rounds, each kind in each phase in turn; prints a table. Whether no bit changed, nothing leaked."""
+    cases = list(itertools.product(only, PHASES))
+    chance.shuffle(cases)
+    struck: Counter[tuple[str, str]] = Counter()
     faults: list[str] = []
-    for number in range(rounds):
-        kind, moment = only[number % len(only)], chance.uniform(0, LONGEST_LIFE_SECONDS)
+    kernel: Kernel | None = None
+    for number, (kind, wanted) in zip(range(rounds), itertools.cycle(cases), strict=False):
         began = time.monotonic()
-        fault, outcome = one_round(machine, kind, moment)
-        took[kind].append(time.monotonic() - began)
+        # Perhaps its daemon was killed.
+        machine.up()
+        kernel = kernel or _begin()
+        phase, outcome = one_round(machine, kernel, kind, wanted, chance.uniform(0, PHASES[wanted]))
+        struck[kind, phase] += 1
+        fault = "" if outcome in (SAME, GONE) or (kind in _COSTS_ARRAYS and _is_loss(outcome)) else outcome
+        if outcome != SAME or number == rounds - 1:
+            kernel.close()
+            kernel, fault = None, fault or _left(machine)
+        place = f"round {number}, {kind} in {phase!r}"
         if fault:
-            faults.append(f"round {number}, {kind} after {moment:.2f} s: {fault}")
-        print(f"round {number}: {kind} after {moment:.2f} s: {fault or outcome}", flush=True)
-    print(f"\n| {'death':24} | rounds | median s |\n| --- | --- | --- |")
-    for kind, seconds in took.items():
-        if seconds:
-            print(f"| {kind:24} | {len(seconds)} | {statistics.median(seconds):.1f} |")
+            faults.append(f"{place}: {fault}")
+        print(f"{place}: {fault or outcome} ({time.monotonic() - began:.0f} s)", flush=True)
+    print(f"\n| {' | '.join(('death', *PHASES))} |\n|{' --- |' * (len(PHASES) + 1)}")
+    for kind in only:
+        print(f"| {' | '.join((kind, *(str(struck[kind, phase]) for phase in PHASES)))} |")
     print(*faults, f"{len(faults)} of {rounds} rounds broke", sep="\n")
     return not faults
 
 
-def one_round(machine: Machine, kind: str, moment: float) -> tuple[str, str]:
-    """One death; what was wrong after it, and what became of the arrays."""
-    kernel, outcome = Kernel(), "the kernel is gone"
-    try:
-        said = kernel.run(STATE)
-        if "ready" not in said:
-            return f"it does not begin: {said[-500:]}", ""
-        loop = kernel.begin(LOOP)
-        time.sleep(moment)
-        _strike(machine, kernel, kind)
-        if kind != "kernel SIGKILL":
-            fault, outcome = _ask_survivor(kernel, loop, kind)
-            if fault:
-                return fault, ""
-    except TimeoutError as error:
-        return f"the kernel does not answer: {error}", ""
-    finally:
+def _begin() -> Kernel:
+    kernel = Kernel()
+    said = kernel.run(STATE)
+    if "ready" not in said:
         kernel.close()
-    left = machine.wait_until_empty(seconds=PATIENCE_SECONDS)
-    if left:
-        return ", ".join(f"{name} is left" for name in left), ""
+        raise RuntimeError(f"it does not begin: {said[-500:]}")
+    return kernel
+
+
+def one_round(machine: Machine, kernel: Kernel, kind: str, phase: str, delay: float) -> tuple[str, str]:
+    """One death, so many seconds after a phase began; the phase in which it came, and what became of the arrays."""
+    phases = Path(tempfile.gettempdir()) / "phases"
+    phases.write_text("")
+    try:
+        loop = kernel.begin(LOOP.format(path=str(phases)))
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not phases.read_text().endswith(f"{phase}\n"):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"it does not come to {phase!r}")
+            time.sleep(0.002)
+        time.sleep(delay)
+        phase = phases.read_text().splitlines()[-1]
+        _strike(machine, kernel, kind)
+        return phase, GONE if kind == "kernel SIGKILL" else _ask_survivor(kernel, loop)
+    except TimeoutError as error:
+        return phase, f"the kernel does not answer: {error}"
+
+
+def _is_loss(outcome: str) -> bool:
+    return outcome.startswith(("state lost", "lost:"))
+
+
+def _left(machine: Machine) -> str:
+    """Return what is wrong with what the session has left; empty if nothing is."""
+    machine.up()
+    if left := machine.wait_until_empty(seconds=PATIENCE_SECONDS):
+        return ", ".join(f"{name} is left" for name in left)
+    if not any(machine.cluster.directory.rglob("saved/*/*/index.json")):
+        return ""
     another = Kernel()
     try:
         said = another.run(SAVES)
     finally:
         another.close()
-    return ("" if "saves are whole" in said else said[-500:]), outcome
+    return "" if "saves are whole" in said else said[-500:]
 
 
 def _strike(machine: Machine, kernel: Kernel, kind: str) -> None:
@@ -147,18 +197,21 @@ def _strike(machine: Machine, kernel: Kernel, kind: str) -> None:
         kernel.manager.interrupt_kernel()
     elif kind == "API server restarted":
         machine.cluster.restart_api()
+    elif kind == "daemon SIGKILL":
+        os.kill(machine.cluster.pid, signal.SIGKILL)
+    elif kind == "bucket SIGKILL":
+        for process in psutil.Process(machine.cluster.pid).children(recursive=True):
+            if process.name() == "pathways-bucket":
+                process.kill()
     else:
         DEATHS[kind].strike(machine, kernel)
 
 
-def _ask_survivor(kernel: Kernel, loop: str, kind: str) -> tuple[str, str]:
+def _ask_survivor(kernel: Kernel, loop: str) -> str:
     for _ in range(PRESSES):
         with contextlib.suppress(TimeoutError):
             kernel.finish(loop, seconds=PATIENCE_SECONDS / PRESSES)
             break
         kernel.manager.interrupt_kernel()
     said = kernel.run(AFTERWARDS, seconds=3 * PATIENCE_SECONDS)
-    outcome = said.partition("verdict: ")[2].partition("\n")[0]
-    if outcome == "the same bits" or (kind in _COSTS_ARRAYS and outcome.startswith(("state lost", "lost:"))):
-        return "", outcome
-    return outcome or said[-500:], ""
+    return said.partition("verdict: ")[2].partition("\n")[0] or said[-500:]
