@@ -22,13 +22,15 @@ from pathways_jupyter.render.view import View, for_kubectl, said
 from pathways_jupyter.service import deployment, names, networkpolicy, overview, roles, rollout, status
 from pathways_jupyter.service import usage as reading
 from pathways_jupyter.session import clusters
+from pathways_jupyter.session.kernel import process
 
 
 def slices(shell: Shell, values: Values) -> View:
     """Return the service's slices and their holders."""
-    where, session = cluster.where(values), cluster.session_of(values)
+    where, session, mine = cluster.where(values), cluster.session_of(values), process.session()
     user = names.current_user() if shell.face is Face.NOTEBOOK else ""
-    viewer = slices_picture.Viewer(str(session.id) if session is not None else "", user)
+    # Also where the line names the cluster, which may be this session's.
+    viewer = slices_picture.Viewer(str(mine.id) if mine is not None else "", user)
     if session is not None and not where.service and (job := session.record.pathways_job):
         # A job's slices are no service's.
         own = clusters.ask(where, lambda client, namespace: status.fetch_job(client, namespace, job))

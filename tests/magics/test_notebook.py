@@ -153,6 +153,7 @@ def test_a_connected_notebook_computes_on_two_slices_and_lets_go_of_them(connect
     slices = connected.run("%pathways slices")
     assert slices.text.count("this notebook") == 2
     assert "this notebook" in slices.html
+    assert connected.run("%pathways slices --local").text.count("this notebook") == 2
     over = connected.run("%pathways disconnect")
     assert "JAX is as it was before" in over.text
     assert "weights['w']: float32[8]" in over.text

@@ -51,12 +51,13 @@ def test_variables_of_one_kernel_are_set_in_the_next(cluster, machine, notebook)
     for cell in ("w + 1", "print(w)", "jnp.sum(w)", "import numpy; numpy.asarray(w)", "jnp.arange(9.0)"):
         assert "%pathways resume brings its arrays back" in notebook.run(cell).text, cell
     assert "the session is suspended. %pathways resume gets new slices" in notebook.run("jax.device_put(1.0)").shown
+    for command in ("suspend", "save friday", "load friday", "env", "profile start", "reconnect"):
+        assert "%pathways resume brings them back" in notebook.run(f"%pathways {command}").shown, command
     ran = notebook.run("%pathways resume")
     assert "Resumed: 1 array (32 bytes)" in ran.text, ran.shown
     assert "28.0 True" in notebook.run("print(w.sum(), state['w'] is w)").text
     assert "is not suspended" in notebook.run("%pathways resume").shown
     assert notebook.run("%pathways suspend").status == "ok"
-    assert "%pathways resume brings them back" in notebook.run("%pathways reconnect").shown
     assert notebook.run(FROM_OUTSIDE).status == "ok"
     ran = notebook.run("print(w.sum(), state['w'] is w)")
     assert "28.0 True" in ran.text, ran.shown

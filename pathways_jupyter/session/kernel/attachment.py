@@ -266,10 +266,7 @@ class AttachedSession:
           SessionError: The session has no proxy.
         """
         if self._is_over or not self.state.is_connected:
-            raise SessionError(
-                f"Session {self.id} has no proxy that another process could use.",
-                hint=advice("{reconnect} gets a new one."),
-            )
+            raise self._lacks("no proxy that another process could use")
         record = self.record
         return self._attachment.children.share(record) if share else client_variables(record)
 
@@ -282,8 +279,12 @@ class AttachedSession:
 
     def _require_devices(self) -> tuple[jax.Device, ...]:
         if not self.has_devices:
-            raise SessionError(f"Session {self.id} has no devices here.", hint=advice("{reconnect} gets new ones."))
+            raise self._lacks("no devices here")
         return self.devices()
+
+    def _lacks(self, lacking: str) -> SessionError:
+        """Return the error of a use that needs a proxy, and says what there is instead of one."""
+        return SessionError(f"Session {self.id} has {lacking}.", hint=advice("{reconnect} gets a new proxy."))
 
     def interrupted(self) -> SessionError:
         """Return what there is after :meth:`reconnect` was interrupted, as an error."""

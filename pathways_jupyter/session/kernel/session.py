@@ -219,6 +219,10 @@ class Session(AttachedSession):
         suspension.forget()
         return suspension
 
+    def _lacks(self, lacking: str) -> SessionError:
+        # To reconnect without its arrays is refused.
+        return suspended(self) if self.is_suspended else super()._lacks(lacking)
+
     def _suspended(self) -> Suspension:
         if self._suspension is None:
             raise SessionError(f"Session {self.id} is not suspended.", hint=advice("{status} shows it."))
@@ -367,10 +371,15 @@ def restart(
     """
     if session.is_suspended and config is None:
         # A new proxy alone would be a session without its arrays.
-        raise SessionError(
-            f"Session {session.id} is suspended; its arrays are saved.", hint=advice("{resume} brings them back.")
-        )
+        raise suspended(session)
     return session._restart(variables, config or session.config)
+
+
+def suspended(session: Session) -> SessionError:
+    """Return the error of what a session cannot do before :meth:`Session.resume`."""
+    return SessionError(
+        f"Session {session.id} is suspended; its arrays are saved.", hint=advice("{resume} brings them back.")
+    )
 
 
 def to_resume(
