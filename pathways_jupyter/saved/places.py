@@ -7,8 +7,11 @@ once each, and put where the old ones were.
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import gc
+import sys
+import traceback
 import types
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from typing import Any
@@ -93,15 +96,29 @@ def on_devices(before: Sequence[Any], now: Sequence[Any], resize: Resize) -> Cal
 
 
 def unreached(live: Iterable[Any], reached: Iterable[Any]) -> list[str]:
-    """Describe the arrays of `live` that are not among `reached`, with what holds each as far as that is known."""
+    """Describe the arrays of `live` that are not among `reached`, with what holds each as far as that is known.
+
+    Those that only the last error's traceback holds, for a debugger, are not among them: no program computes with them.
+    """
     known = set()
-    for each in reached:
+    for each in [*reached, *_in_last_error()]:
         known |= {id(each), id(getattr(each, "_base_array", None))}
     return [
         f"{each.dtype}[{','.join(map(str, each.shape))}], held by {_holder(each)}"
         for each in live
         if id(each) not in known and not each.is_deleted()
     ]
+
+
+def _in_last_error() -> list[Any]:
+    """Return the arrays that the frames of the error that was shown last reach."""
+    error, found = getattr(sys, "last_value", None), []
+    while error is not None:
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            with contextlib.suppress(UnsavableError):
+                found += arrays_in(dict(frame.f_locals))
+        error = error.__cause__ or error.__context__
+    return found
 
 
 def _holder(array: Any) -> str:

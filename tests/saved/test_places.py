@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import sys
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -121,6 +122,26 @@ def test_an_array_that_only_a_generator_holds_is_named():
     (described,) = places.unreached(live, reached)
     assert described.startswith("float32[2,3], held by generator ")
     assert "batches" in described
+
+
+def test_arrays_that_only_the_traceback_of_the_last_error_holds_are_not_named(monkeypatch):
+    def step():
+        array = jnp.ones((3, 5))
+        raise ValueError(array.shape)
+
+    def train():
+        gradients = [jnp.ones((3, 5))]
+        try:
+            step()
+        except ValueError as error:
+            raise RuntimeError(len(gradients)) from error
+
+    with pytest.raises(RuntimeError) as raised:
+        train()
+    live = [each for each in jax.live_arrays() if each.shape == (3, 5)]
+    assert len(live) == len(places.unreached(live, [])) == 2
+    monkeypatch.setattr(sys, "last_value", raised.value, raising=False)
+    assert places.unreached(live, []) == []
 
 
 def test_variables_that_are_too_deep_are_one_sentence():
