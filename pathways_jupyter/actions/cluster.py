@@ -101,10 +101,7 @@ class Located:
                 growth = embedded.ensure(_addable(requested), free=self._free, permit=permit, own=self._own)
                 growth.cluster.wait()
             instances = requested.instances or _slices_of(growth.cluster, requested.service)
-            located = dataclasses.replace(locate(requested), instances=instances)
-            # What follows counts its own.
-            interrupts.raise_if_interrupted()
-            return located
+            return dataclasses.replace(locate(requested), instances=instances)
         except BaseException as error:
             self.__exit__(type(error), error, None)
             raise

@@ -170,13 +170,19 @@ class SigintCounter:
 
 
 @contextlib.contextmanager
-def count_sigint() -> Iterator[SigintCounter]:
+def count_sigint(*, cleanup: bool = False) -> Iterator[SigintCounter]:
     """Context manager: inside, an interrupt raises nothing by itself and is counted.
 
-    Waits inside look at this block's count only. So clean-up after an interrupt, in a block of its own, is not ended by
-    that interrupt, but by the next one. An interrupt that was raised or taken is no longer counted; what is left at the
-    end goes to the block around. In other threads than the main thread, which get no interrupts, and where SIGINT has
-    another handler than Python's default, none is counted.
+    Waits inside look at this block's count only, so one that the block around has counted is raised at the beginning.
+    An interrupt that was raised or taken is no longer counted; what is left at the end goes to the block around. In
+    other threads than the main thread, which get no interrupts, and where SIGINT has another handler than Python's
+    default, none is counted.
+
+    Args:
+      cleanup: Raise nothing at the beginning: what led here does not end the clean-up, but the next interrupt does.
+
+    Raises:
+      KeyboardInterrupt: The block around has counted an interrupt.
     """
     before, outer, counter = signal.getsignal(signal.SIGINT), _innermost(), SigintCounter()
     if not _is_main() or (outer is None and before is not signal.default_int_handler):
@@ -184,6 +190,9 @@ def count_sigint() -> Iterator[SigintCounter]:
         return
     try:
         signal.signal(signal.SIGINT, counter._handle)
+        # No more can be counted there now.
+        if outer is not None and not cleanup and outer.take():
+            raise KeyboardInterrupt
         yield counter
     finally:
         signal.signal(signal.SIGINT, before)
@@ -195,13 +204,11 @@ def count_sigint() -> Iterator[SigintCounter]:
 def defer_sigint() -> Iterator[None]:
     """Context manager: as :func:`count_sigint`, and what no wait inside has raised is raised at the end.
 
-    For what prints: an interrupt ends a wait, or the block, but never a line that is being written. One that the block
-    around has counted already is raised at the beginning.
+    For what prints: an interrupt ends a wait, or the block, but never a line that is being written.
 
     Raises:
       KeyboardInterrupt: Interrupted.
     """
-    raise_if_interrupted()
     with count_sigint() as counter:
         yield
     if counter.take():

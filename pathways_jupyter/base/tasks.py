@@ -236,11 +236,6 @@ def run(coroutine: Coroutine[Any, Any, Value], background: Background | None = N
       KeyboardInterrupt: Interrupted. The coroutine was cancelled and has cleaned up; after a second interrupt it may
         still be doing so.
     """
-    try:
-        interrupts.raise_if_interrupted()
-    except KeyboardInterrupt:
-        coroutine.close()
-        raise
     call = Call(coroutine, background)
     try:
         # Interrupt arrives in this thread only, so pass it on.
@@ -251,9 +246,10 @@ def run(coroutine: Coroutine[Any, Any, Value], background: Background | None = N
                 call.cancel()
                 waiting.wait_for(lambda: call.ended or waiting.count > 1)
     except BaseException:
-        # Where a signal has another handler, which raised this.
+        # Interrupted before the start, or by a signal that has another handler.
         call.cancel()
         call.wait_for_end()
+        coroutine.close()
         raise
     if waiting.take():
         raise KeyboardInterrupt
@@ -294,7 +290,6 @@ def abandonable(
     results: list[Value] = []
     errors: list[BaseException] = []
     failures: list[BaseException] = []
-    interrupts.raise_if_interrupted()
     with interrupts.count_sigint() as waiting:
 
         def run() -> None:
@@ -371,6 +366,6 @@ def iterate(
             yield values(call)
         finally:
             # In a block of its own: the interrupt that led here does not end the wait for the clean-up.
-            with interrupts.count_sigint():
+            with interrupts.count_sigint(cleanup=True):
                 call.cancel()
                 call.wait_for_end()

@@ -153,7 +153,7 @@ def test_clean_up_after_an_interrupt_is_ended_by_the_next_one_only():
     event = InterruptibleEvent()
     with count_sigint() as outer:
         signal.raise_signal(signal.SIGINT)
-        with count_sigint() as inner:
+        with count_sigint(cleanup=True) as inner:
             assert not event.wait(0.01)
             signal.raise_signal(signal.SIGINT)
             assert (inner.count, outer.count) == (1, 1)
@@ -162,6 +162,35 @@ def test_clean_up_after_an_interrupt_is_ended_by_the_next_one_only():
         with pytest.raises(KeyboardInterrupt):
             raise_if_interrupted()
         raise_if_interrupted()
+
+
+@pytest.mark.parametrize("inside", [count_sigint, defer_sigint])
+def test_an_interrupt_that_came_before_a_block_inside_is_raised_at_its_beginning(inside):
+    begun = []
+    with count_sigint() as outer:
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt), inside():
+            begun.append("not reached")
+        assert outer.count == 0
+        with inside():
+            begun.append("once")
+    assert begun == ["once"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupt_in_the_moment_before_a_block_inside_is_raised_at_its_beginning(monkeypatch):
+    install = signal.signal
+
+    def late(number, handler):
+        # When nothing can be raised yet, and the block around still counts.
+        monkeypatch.undo()
+        signal.raise_signal(signal.SIGINT)
+        return install(number, handler)
+
+    with count_sigint():
+        monkeypatch.setattr(signal, "signal", late)
+        with pytest.raises(KeyboardInterrupt), defer_sigint():
+            pytest.fail("the block runs")
 
 
 def test_what_a_block_inside_has_counted_and_not_taken_is_raised_outside():

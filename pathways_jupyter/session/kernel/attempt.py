@@ -211,7 +211,7 @@ class ConnectionAttempt(Generic[S]):
         import_jax()
         return self._link, request, 0
 
-    @interrupts.count_sigint()
+    @interrupts.count_sigint(cleanup=True)
     def _undo(self) -> None:
         self._done = True
         link, before = self._link, self._before

@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 from benchmarks.link import Link
+from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import CapacityError, ServiceError, SessionError
 from pathways_jupyter.base.events import EventKind, SessionState
 from pathways_jupyter.service.names import JOB_INDEX_LABEL, PROXY_CONTAINER, REPLICATED_JOB_LABEL
@@ -339,6 +340,22 @@ def test_an_interrupt_between_two_events_cancels_the_attempt_though_its_tracebac
     with pytest.raises(KeyboardInterrupt):
         connect()
     gone(connecting._link.session)
+    assert session.current() is None
+
+
+def test_an_interrupt_that_comes_just_before_the_attempt_ends_it_before_anything_is_asked_for(config):
+    events = []
+
+    @interrupts.defer_sigint()
+    def magic() -> None:
+        connecting = session.start(config())
+        signal.raise_signal(signal.SIGINT)
+        with connecting:
+            events.extend(connecting)
+
+    with pytest.raises(KeyboardInterrupt):
+        magic()
+    assert events == []
     assert session.current() is None
 
 
