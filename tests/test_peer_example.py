@@ -5,7 +5,7 @@ import dataclasses
 from importlib.util import find_spec
 from pathlib import Path
 
-import played_google
+import fake_google
 import pytest
 
 from pathways_jupyter import isc_pathways
@@ -41,7 +41,7 @@ SEEN = ["(8, True, 5.0)", "cpu True"]
 def on_google(machine, cluster):
     """The test's machine without a kubeconfig, but with Google credentials that lead to the embedded cluster."""
     name = "projects/my-project/locations/region/clusters/my-cluster"
-    with played_google.serving(cluster, machine.directory, name) as environ:
+    with fake_google.serving(cluster, machine.directory, name) as environ:
         yield dataclasses.replace(machine, environ={**machine.environ, **environ})
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from presses import pressing
+from sigint_tracer import sigint_at
 from waits import wait_until
 
 from pathways_jupyter.actions import cluster
@@ -112,10 +112,10 @@ def test_slices_that_an_interrupted_connect_adds_go_again_wherever_it_is_interru
     config, shrinks = grown
     for line in itertools.count(1):
         ends = contextlib.suppress(KeyboardInterrupt), interrupts.defer_sigint()
-        with ends[0], ends[1], pressing(line, cluster, embedded, control) as presses, cluster.Located(config):
+        with ends[0], ends[1], sigint_at(line, cluster, embedded, control) as tracer, cluster.Located(config):
             raise KeyboardInterrupt
         shrinks()
-        if not presses.pressed:
+        if not tracer.raised:
             break
     assert line > 50
 

@@ -7,7 +7,7 @@ import signal
 import threading
 
 import pytest
-from presses import pressing
+from sigint_tracer import sigint_at
 
 from pathways_jupyter.base import interrupts, tasks
 
@@ -195,7 +195,7 @@ def test_an_interrupt_at_any_line_cancels_the_call_and_lets_it_clean_up(line, it
         await work()
         yield 1
 
-    with contextlib.suppress(KeyboardInterrupt), pressing(line, tasks, interrupts):
+    with contextlib.suppress(KeyboardInterrupt), sigint_at(line, tasks, interrupts):
         if iterates:
             with tasks.iterate(values, place) as found:
                 assert list(found) == [1]

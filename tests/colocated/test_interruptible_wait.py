@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from presses import pressing
+from sigint_tracer import sigint_at
 
 from pathways_jupyter.base import interrupts, tasks
 from pathways_jupyter.colocated import interruptible_wait
@@ -27,14 +27,14 @@ class Interrupted(Exception):
 class Work:
     """Work that ends when the test wants it to; it may press Interrupt first, when the wait for it has begun."""
 
-    def __init__(self, *, presses: bool = False) -> None:
+    def __init__(self, *, interrupts: bool = False) -> None:
         self.begun = False
-        self.presses = presses
+        self.interrupts = interrupts
         self.end = threading.Event()
 
     def __call__(self) -> str:
         self.begun = True
-        if self.presses:
+        if self.interrupts:
             signal.raise_signal(signal.SIGINT)
         self.end.wait(30)
         return "done"
@@ -48,14 +48,14 @@ def test_two_interrupts_at_any_line_end_the_wait_and_none_gets_out_of_it(line: i
     bound = threading.Timer(0.1, work.end.set)
     bound.start()
     try:
-        with pressing(line, interruptible_wait, tasks, interrupts, times=2) as presses:
+        with sigint_at(line, interruptible_wait, tasks, interrupts, times=2) as tracer:
             interruptible_wait.wait((), work, lambda: None, Interrupted)
     except KeyboardInterrupt:
         assert not work.begun or work.end.is_set()
     except Interrupted:
-        assert presses.pressed
+        assert tracer.raised
     else:
-        assert not presses.pressed
+        assert not tracer.raised
     finally:
         bound.cancel()
         work.end.set()
@@ -63,14 +63,14 @@ def test_two_interrupts_at_any_line_end_the_wait_and_none_gets_out_of_it(line: i
 
 
 def test_an_interrupt_asks_the_work_to_stop_and_keeps_what_it_still_returns() -> None:
-    work = Work(presses=True)
+    work = Work(interrupts=True)
     with pytest.raises(Interrupted) as caught:
         interruptible_wait.wait((), work, work.end.set, Interrupted)
     assert caught.value.result == "done"
 
 
 def test_without_a_way_to_stop_it_an_interrupt_leaves_the_work_alone() -> None:
-    work = Work(presses=True)
+    work = Work(interrupts=True)
     with pytest.raises(Interrupted) as caught:
         interruptible_wait.wait((), work, interrupted=Interrupted)
     assert caught.value.result is None
@@ -78,7 +78,7 @@ def test_without_a_way_to_stop_it_an_interrupt_leaves_the_work_alone() -> None:
 
 
 def test_an_interrupt_is_raised_as_such_by_default() -> None:
-    work = Work(presses=True)
+    work = Work(interrupts=True)
     with pytest.raises(KeyboardInterrupt):
         interruptible_wait.wait((), work)
     work.end.set()

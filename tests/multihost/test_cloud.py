@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-import played_google
+import fake_google
 import pytest
 import tpu_api
 
@@ -17,7 +17,7 @@ from pathways_jupyter.multihost.targets import Selection
 @pytest.fixture(scope="module")
 def account():
     # For accounts of Google's own cloud, google-auth asks the real Google about regions.
-    return {**played_google.service_account("http://127.0.0.1:9/token"), "universe_domain": "cloud.test"}
+    return {**fake_google.service_account("http://127.0.0.1:9/token"), "universe_domain": "cloud.test"}
 
 
 @pytest.fixture

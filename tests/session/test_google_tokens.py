@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from played_google import service_account
+from fake_google import service_account
 from watched_cluster import DEADLINE, Watched
 
 from pathways_jupyter.kube.credentials import MARGIN_SECONDS

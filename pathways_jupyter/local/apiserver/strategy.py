@@ -6,6 +6,7 @@ import base64
 import time
 from collections.abc import Callable, Mapping
 
+from pathways_jupyter.base.text import stamp
 from pathways_jupyter.local.apiserver import resources as kinds
 from pathways_jupyter.local.apiserver.api_errors import invalid
 from pathways_jupyter.local.apiserver.custom import fill_defaults
@@ -23,7 +24,7 @@ _BESIDE_SCHEMA = ("apiVersion", "kind", "metadata", "status")
 
 def now() -> str:
     """Return the current time as objects carry it."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return stamp(time.time())
 
 
 def prepare(resource: ResourceType, obj: Object, old: Object | None) -> None:

@@ -78,6 +78,7 @@ class ConnectionAttempt(Generic[S]):
         self._request = 0
         self._session: S | None = None
         self._done = False
+        self._counting = contextlib.ExitStack()
         # What could not be removed after a first connect.
         self._left = ""
         self._events = self._run()
@@ -109,19 +110,20 @@ class ConnectionAttempt(Generic[S]):
     def __enter__(self) -> Self:
         if self._revive is not None and self._before is not None:
             self._revive(self._config, self._before.link.state)
-        self._counting = interrupts.count_sigint()
-        self._counting.__enter__()
+        self._counting.enter_context(interrupts.count_sigint())
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Cancel the attempt unless it has come to its end."""
-        try:
+        """Cancel the attempt unless it has come to its end.
+
+        Raises:
+          KeyboardInterrupt: It was interrupted, and something could not be removed, which the message says.
+        """
+        with self._counting:
             if not self._done:
                 self.cancel()
-            if self._left and isinstance(error, KeyboardInterrupt):
-                error.args = (self._left,)
-        finally:
-            self._counting.__exit__(None, None, None)
+        if self._left and isinstance(error, KeyboardInterrupt):
+            raise KeyboardInterrupt(self._left) from None
 
     def cancel(self) -> None:
         """Cancel connecting, and wait until its objects are removed; a session that is being reconnected stays."""

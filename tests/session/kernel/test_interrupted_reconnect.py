@@ -7,7 +7,7 @@ import os
 import signal
 
 import pytest
-from presses import pressing
+from sigint_tracer import sigint_at
 from waits import wait_until
 
 from pathways_jupyter.base.events import SessionState
@@ -44,11 +44,11 @@ def test_an_interrupt_at_any_line_leaves_a_session_that_can_be_reconnected(confi
     for line in range(1, LINES, step):
         with (
             contextlib.suppress(KeyboardInterrupt),
-            pressing(line, session, attempt, attachment, jax_switch, supervisor_link) as presses,
+            sigint_at(line, session, attempt, attachment, jax_switch, supervisor_link) as tracer,
         ):
             made.reconnect()
         assert session.current() is made
-        if not presses.pressed:
+        if not tracer.raised:
             break
     else:
         pytest.fail("there are more lines to press at")

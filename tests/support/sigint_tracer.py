@@ -1,4 +1,4 @@
-"""Press Interrupt at a chosen line, so that a test can go through all of them."""
+"""Raise SIGINT at a chosen line, so that a test can go through all of them."""
 
 import dis
 import functools
@@ -10,18 +10,18 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 
-class Presses:
-    """A trace function that presses Interrupt before the `line`-th line that runs in `modules`, and `times` in all.
+class SigintTracer:
+    """A trace function that raises SIGINT before the `line`-th line that runs in `modules`, and `times` in all.
 
     Attributes:
-      pressed: How often it has pressed.
+      raised: How often it has raised it.
     """
 
     def __init__(self, line: int, *modules: ModuleType, times: int = 1) -> None:
         self._lines = range(line, line + times)
         self._files = {module.__file__ for module in modules}
         self._passed = 0
-        self.pressed = 0
+        self.raised = 0
 
     def __call__(self, frame: FrameType, event: str, argument: object) -> Any:
         if frame.f_code.co_filename not in self._files:
@@ -29,7 +29,7 @@ class Presses:
         if event == "line" and frame.f_lasti not in _ends_of_with(frame.f_code):
             self._passed += 1
             if self._passed in self._lines:
-                self.pressed += 1
+                self.raised += 1
                 signal.raise_signal(signal.SIGINT)
         return self
 
@@ -50,11 +50,11 @@ def _ends_of_with(code: CodeType) -> frozenset[int]:
 
 
 @contextmanager
-def pressing(line: int, *modules: ModuleType, times: int = 1) -> Iterator[Presses]:
-    """Press Interrupt inside the block; see :class:`Presses`."""
-    before, presses = sys.gettrace(), Presses(line, *modules, times=times)
-    sys.settrace(presses)
+def sigint_at(line: int, *modules: ModuleType, times: int = 1) -> Iterator[SigintTracer]:
+    """Raise SIGINT inside the block; see :class:`SigintTracer`."""
+    before, tracer = sys.gettrace(), SigintTracer(line, *modules, times=times)
+    sys.settrace(tracer)
     try:
-        yield presses
+        yield tracer
     finally:
         sys.settrace(before)
