@@ -28,6 +28,7 @@ from permissions import (
 from waits import wait_until
 from watched_cluster import DEADLINE, TYPE, Watched
 
+from pathways_jupyter.actions import logs
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConnectionLost, PathwaysError
 from pathways_jupyter.base.events import EventKind
@@ -37,7 +38,7 @@ from pathways_jupyter.kube.objects import JOBS, LEASES, NETWORK_POLICIES, PATHWA
 from pathways_jupyter.kube.watch import until_gone, watch
 from pathways_jupyter.local.node import programs
 from pathways_jupyter.multihost import pod_hosts as hosts
-from pathways_jupyter.service import checks, deployment, discovery, doctor, leases, logs, names, queues, rollout
+from pathways_jupyter.service import checks, deployment, discovery, doctor, leases, names, queues, rollout
 from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.service.doctor import FAULT_NEEDS, INSTALL_NEEDS, PLATFORM_NEEDS
 from pathways_jupyter.service.lab import lifecycle, manifests

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pathways_jupyter.render import html, parts
+from pathways_jupyter.render import parts
 from pathways_jupyter.render.parts import Part
 
 
@@ -37,7 +37,7 @@ class View:
 def drawn(value: Any, *shown: Part) -> View:
     """`value` as `shown`, part below part."""
     whole = parts.stacked(*shown)
-    return View(value, whole.text.strip("\n"), html.page(whole.html))
+    return View(value, whole.text.strip("\n"), page(whole.html))
 
 
 def listing(value: Any, *shown: Part, none: str, note: str = "") -> View:
@@ -68,4 +68,90 @@ def for_kubectl(objects: Iterable[Mapping[str, Any]]) -> View:
 
 def preformatted(text: str, value: Any = None) -> View:
     """Text whose lines and columns stay as they are, such as a manifest; its value is `value`, by default the text."""
-    return View(text if value is None else value, text.rstrip(), html.page(parts.verbatim(text).html))
+    return View(text if value is None else value, text.rstrip(), page(parts.verbatim(text).html))
+
+
+_STYLE = {
+    "": """
+.pathways-jupyter {
+  --pw-ok: var(--jp-success-color1, #2e9e5b); --pw-wait: var(--jp-warn-color1, #c77c02);
+  --pw-fail: var(--jp-error-color1, #d64545); --pw-mine: var(--jp-brand-color1, #3b82d6); --pw-none: #8a8a8a;
+  --pw-line: var(--jp-border-color2, color-mix(in srgb, currentColor 25%, transparent));
+  --pw-fill: var(--jp-layout-color2, color-mix(in srgb, currentColor 7%, transparent));
+  color: var(--jp-ui-font-color1, var(--vscode-foreground, inherit));
+  font: 13px/1.5 var(--jp-ui-font-family, system-ui, sans-serif); max-width: 60rem;
+}
+.pathways-jupyter .pw-muted { opacity: .72; }
+.pathways-jupyter .pw-tone { color: var(--pw-tone); font-weight: 600; white-space: nowrap; }
+.pathways-jupyter .pw-ok { --pw-tone: var(--pw-ok); }
+.pathways-jupyter :is(.pw-wait, .pw-warn) { --pw-tone: var(--pw-wait); }
+.pathways-jupyter .pw-fail { --pw-tone: var(--pw-fail); } .pathways-jupyter .pw-none { --pw-tone: var(--pw-none); }
+""",
+    "pw-head": """
+.pathways-jupyter .pw-head { display: flex; flex-wrap: wrap; gap: .25rem .6rem; align-items: baseline; }
+.pathways-jupyter .pw-head b { font-size: 14px; }
+""",
+    "pw-card": """
+.pathways-jupyter .pw-card {
+  border: 1px solid var(--pw-line); border-left: 3px solid var(--pw-tone, var(--pw-line)); border-radius: 4px;
+  padding: .5rem .8rem; margin: .25rem 0; background: transparent;
+}
+.pathways-jupyter .pw-card.pw-none .pw-map { filter: grayscale(1); }
+""",
+    "pw-table": """
+.pathways-jupyter table.pw-table {
+  border-collapse: collapse; margin: .35rem 0 .1rem; font-size: 13px; border: 0; color: inherit;
+}
+.pathways-jupyter table.pw-table th, .pathways-jupyter table.pw-table td {
+  text-align: left; padding: .12rem 1.1rem .12rem 0; border: 0; vertical-align: top; background: transparent;
+  color: inherit; max-width: 34rem; white-space: nowrap;
+}
+.pathways-jupyter table.pw-table td.pw-long { white-space: normal; min-width: 9em; overflow-wrap: anywhere; }
+.pathways-jupyter .pw-scroll { overflow-x: auto; }
+.pathways-jupyter table.pw-table th { font-weight: 600; opacity: .72; }
+.pathways-jupyter table.pw-table tr { background: transparent !important; }
+""",
+    "<code": """
+.pathways-jupyter code { background: var(--pw-fill); color: inherit; padding: .05rem .3rem; border-radius: 3px; }
+""",
+    "pw-map": """
+.pathways-jupyter .pw-map { display: flex; flex-wrap: wrap; gap: .5rem; margin: .45rem 0 .1rem; }
+.pathways-jupyter .pw-slice {
+  border: 1px solid var(--pw-line); border-top: 3px solid var(--pw-tone); border-radius: 4px;
+  padding: .3rem .55rem .45rem; min-width: 7.5rem; max-width: 22rem;
+}
+.pathways-jupyter .pw-slice .pw-tone { white-space: normal; overflow-wrap: anywhere; }
+.pathways-jupyter .pw-of-this { box-shadow: 0 0 0 2px var(--pw-mine); }
+.pathways-jupyter .pw-of-other { box-shadow: 0 0 0 1px var(--pw-none); }
+.pathways-jupyter .pw-hosts { display: flex; flex-wrap: wrap; gap: .3rem; margin-top: .3rem; }
+.pathways-jupyter .pw-host { background: var(--pw-fill); border-radius: 3px; padding: .25rem; display: grid; gap: 3px; }
+.pathways-jupyter .pw-chip {
+  width: 12px; height: 12px; border-radius: 2px; box-sizing: border-box;
+  border: 1.5px solid var(--pw-tone); background: transparent;
+}
+.pathways-jupyter .pw-held .pw-chip { background: var(--pw-tone); }
+.pathways-jupyter .pw-kept .pw-chip { background: linear-gradient(45deg, var(--pw-tone) 50%, transparent 50%); }
+.pathways-jupyter .pw-kept { border-style: solid dotted dotted; }
+.pathways-jupyter .pw-slice.pw-fail { border-style: solid dashed dashed; }
+.pathways-jupyter .pw-host.pw-wait .pw-chip { border-style: dashed; }
+.pathways-jupyter .pw-host.pw-fail .pw-chip {
+  background: linear-gradient(45deg, transparent 43%, var(--pw-tone) 43% 57%, transparent 57%),
+    linear-gradient(-45deg, transparent 43%, var(--pw-tone) 43% 57%, transparent 57%);
+}
+""",
+}
+"""Rules by the name that an output contains when it needs them; "" is for every output."""
+
+
+def page(body: str) -> str:
+    """Return a whole output: `body` with its style sheet.
+
+    Colours are the theme's own where there is one (JupyterLab and VS Code set variables) and otherwise derive from the
+    text colour, so nothing assumes a light or a dark page. A front end that strips ``<style>``, as JupyterLab does with
+    the output of a notebook that is not trusted, still shows readable tables and lists.
+
+    Each output is saved in the notebook's file on its own, so each carries its own style, limited to the rules that it
+    uses.
+    """
+    style = "\n".join(rules.strip() for name, rules in _STYLE.items() if name in body)
+    return f'<div class="pathways-jupyter"><style>{style}</style>{body}</div>'

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from pathways_jupyter.base.text import size
-from pathways_jupyter.render import html, parts, text
+from pathways_jupyter.render import parts, text, view
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_a_size_is_never_rounded_to_nothing(number, said):
 
 
 def test_a_number_keeps_its_unit_and_a_long_cell_is_not_broken_after_each_word():
-    shown = html.page(
+    shown = view.page(
         parts.table(("for", "why"), [[parts.muted("3 min 05 s"), "the slices of others are awaited for 12 s"]]).html
     )
     short, long = re.findall(r"<td[^>]*>", shown)

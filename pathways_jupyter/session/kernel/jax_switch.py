@@ -23,8 +23,8 @@ from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.service.names import INSECURE_CREDENTIALS
 from pathways_jupyter.session.kernel import device_puts, jax_internals, jax_platform, silenced_logs
-from pathways_jupyter.session.kernel.initialize import InitializeGuard
 from pathways_jupyter.session.kernel.jax_internals import Internals
+from pathways_jupyter.session.kernel.jax_platform import InitializeGuard
 from pathways_jupyter.session.kernel.user_arrays import NamedArray, all_of, live, size_of, uncommitted_arrays
 from pathways_jupyter.session.variables import PLATFORM
 

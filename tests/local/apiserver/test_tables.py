@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 from make_schemas import make
 
-from pathways_jupyter.local.apiserver.podstatus import pod_ready, pod_restarts, pod_status
-from pathways_jupyter.local.apiserver.printing import duration, first_value
+from pathways_jupyter.local.apiserver.printing import duration, first_value, pod_ready, pod_restarts, pod_status
 from pathways_jupyter.local.apiserver.resources import BUILTIN
 from pathways_jupyter.service.builtin_kinds import kinds
 

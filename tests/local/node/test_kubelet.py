@@ -7,7 +7,7 @@ import signal
 import psutil
 import pytest
 
-from pathways_jupyter.local.apiserver.podstatus import pod_status
+from pathways_jupyter.local.apiserver.printing import pod_status
 from pathways_jupyter.local.apiserver.resources import EVENTS, PODS
 from pathways_jupyter.local.event_recorder import Recorder
 from pathways_jupyter.local.node import programs
