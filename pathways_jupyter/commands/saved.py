@@ -1,4 +1,4 @@
-"""``%pathways save`` and ``load``: variables with their arrays that outlive the kernel."""
+"""Arrays that are kept in a bucket: ``suspend`` and ``resume`` of a session, ``save`` and ``load`` of variables."""
 
 from __future__ import annotations
 

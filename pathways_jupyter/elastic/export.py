@@ -84,7 +84,7 @@ def to_log(record: Record, runs: list[dict[str, Any]]) -> Event:
     }
     done, whole = data["step"], record.total_steps
     said = count(done, "step") if whole is None else f"{done} of {count(whole, 'step')}"
-    # A loop of one's own need not note its steps.
+    # A user's own loop need not note its steps.
     steps = f"{said}, " if record.done or whole is not None else ""
     message = f"Elastic training is {record.phase}: {steps}goodput {data['goodput']:.1%}."
     return Event(EventKind.ELASTIC_RUN, message, time.time(), data)

@@ -130,7 +130,8 @@ class Recovery:
         remaining = self.manager.find_loss(error)
         lost = before - remaining
         self.record.add(Kind.DETECTED, lost_words(lost, error), step=done, slices=tuple(sorted(remaining)))
-        # One that answers again may have been named because of an array of the program's own that was lost for good.
+        # A slice that is up again counts as a failure: the error may name it for an array of the program's own, which
+        # no recovery brings back.
         self._failures = 0 if lost - self.manager.health.up else self._failures + 1
         if self._failures >= _MOST_FAILURES:
             raise error

@@ -103,7 +103,7 @@ async def candidates(
 ) -> tuple[ServiceInfo, ...]:
     """Return the services among which :func:`find` needs a name, or an instance type, to choose; usually one.
 
-    Raises: See :func:`find`; there is no such service.
+    Raises as :func:`find` does where there is none.
     """
     name, within = names.service_of(wanted)
     place = within or namespace

@@ -106,7 +106,7 @@ async def examine(
     async with _ReadOnce(cluster, patience=0) as client:
         queue = checks.queue(client, namespace, config.queue, config.priority) if config.queue else _nothing()
         # All at once, as each round trip to a distant cluster is felt.
-        (reached, accepted, served, left), needed, listed = await asyncio.gather(
+        (reached, accepted, has_jobsets, left), permitted, (served, *others) = await asyncio.gather(
             asyncio.gather(
                 _reach(client, (uploads or {}).get(cluster.server, "")),
                 _credentials(client),
@@ -127,9 +127,10 @@ async def examine(
         # Without an answer, or with refused credentials, everything else has failed too.
         if finding.level is Level.FAIL:
             return (*found, *here)
-    # Without JobSets there is no service either.
-    rest = listed if served.level is not Level.FAIL else listed[1:]
-    return (*found, served, *needed, *(each for kind in rest for each in kind), left)
+    if has_jobsets.level is Level.FAIL:
+        # There is no service either.
+        served = []
+    return (*found, has_jobsets, *permitted, *served, *(each for kind in others for each in kind), left)
 
 
 class _ReadOnce(Client):
@@ -158,7 +159,7 @@ async def _reach(client: Client, upload: str) -> Finding:
         return failed("credentials" if error.status == 401 else "reachable", error)
     except PathwaysError as error:
         return failed("reachable", error)
-    # Not shared: its answer takes one round trip, on a connection that is open.
+    # Once more, past the answers that are shared: on the open connection it takes one round trip.
     sent = boot_seconds()
     with contextlib.suppress(PathwaysError):
         await client.request("GET", "/version")

@@ -84,8 +84,10 @@ class JobParts:
             elif part is not None:
                 workers[f"{part.job_index}-{part.host}"] = here
         on_workers = list(dict.fromkeys(each for place in sorted(workers) for each in workers[place]))
-        container = wanted
-        if wanted not in {*heads, *on_workers} and (container := PROGRAMS.get(wanted, wanted)) == "":
+        is_a_container = wanted in heads or wanted in on_workers
+        container = wanted if is_a_container else PROGRAMS.get(wanted, wanted)
+        if not container:
+            # The job's own program.
             if job_info(self.manifest).headless:
                 raise ServiceError(f"Job {name} is headless: it has no program of its own.", hint="Choose rm or proxy.")
             container = main_container(self.manifest)

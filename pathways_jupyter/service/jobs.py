@@ -276,9 +276,10 @@ async def log(
     Raises:
       ServiceError: There is no such container now.
     """
-    found_job = await _get(client, name, namespace)
-    pod, found = (await job_parts.fetch(client, *found_job)).place(container, which)
-    lines = pods.logs(client, pod, namespace=namespace, container=found, follow=follow, tail=tail)
+    manifest, jobset = await _get(client, name, namespace)
+    parts = await job_parts.fetch(client, manifest, jobset)
+    pod, container = parts.place(container, which)
+    lines = pods.logs(client, pod, namespace=namespace, container=container, follow=follow, tail=tail)
     async with contextlib.aclosing(lines):
         async for line in lines:
             yield line

@@ -96,16 +96,18 @@ async def apply(
     name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
     if queue := queues.queue_of(body):
         await queues.check(client, namespace, queue, untrusted.label(body, names.PRIORITY_LABEL))
-    unchecked, checks = "", []
-    if dry_run and (template := manifest["spec"]["controller"].get("template")) is not None:
-        checks.append(_check_pod(client, name, namespace, template, query))
-    post = client.request("POST", resource.path(namespace), query=query, body=body)
-    *checked, posted = await asyncio.gather(*checks, post, return_exceptions=True)
+    template = manifest["spec"]["controller"].get("template") if dry_run else None
+    unchecked, posted = await asyncio.gather(
+        _check_pod(client, name, namespace, template, query),
+        client.request("POST", resource.path(namespace), query=query, body=body),
+        return_exceptions=True,
+    )
     try:
-        for each in (*checked, posted):
-            if isinstance(each, BaseException):
-                raise each
-            unchecked = each if isinstance(each, str) else unchecked
+        # Errors of the pod first: they say more.
+        if isinstance(unchecked, BaseException):
+            raise unchecked
+        if isinstance(posted, BaseException):
+            raise posted
     except ApiError as error:
         if error.status == 404:
             # The API server answers so for the namespace and for the kind.
@@ -125,7 +127,7 @@ async def apply(
 
 
 async def _check_pod(
-    client: Client, name: str, namespace: str, template: Mapping[str, Any], query: Mapping[str, str]
+    client: Client, name: str, namespace: str, template: Mapping[str, Any] | None, query: Mapping[str, str]
 ) -> str:
     """Have the API server check a job's pod as that of a Job, which is not created; return why it could not, else "".
 
@@ -135,6 +137,8 @@ async def _check_pod(
     Raises:
       InvalidJob: It refuses something of the pod.
     """
+    if template is None:
+        return ""
     policy = template["spec"].get("restartPolicy") or "Never"
     pod = {**template, "spec": {**template["spec"], "restartPolicy": policy}}
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"generateName": f"{name}-"}, "spec": {"template": pod}}
