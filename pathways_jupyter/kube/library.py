@@ -22,7 +22,7 @@ from kubernetes.aio.stream.ws_client import get_websocket_url
 from yarl import URL
 
 from pathways_jupyter.base.errors import ClusterError, ConnectionLost, Unreachable
-from pathways_jupyter.kube.cluster_access import Cluster
+from pathways_jupyter.kube.cluster_access import Cluster, tls
 from pathways_jupyter.kube.problems import lost, unreachable
 
 CONNECT_SECONDS = 10.0
@@ -69,7 +69,7 @@ class Api(ApiClient):  # type: ignore[misc]  # The package is not typed.
     def __init__(self, cluster: Cluster) -> None:
         self._credentials = cluster.credentials
         self.connector = aiohttp.TCPConnector(
-            limit=0, ssl=cluster.ssl or True, keepalive_timeout=60, socket_factory=_probed_socket
+            limit=0, ssl=cluster.ssl or tls(), keepalive_timeout=60, socket_factory=_probed_socket
         )
         authorities = cluster.ssl.get_ca_certs(binary_form=True) if cluster.ssl else []
         configuration = Configuration(

@@ -15,10 +15,10 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from pathways_jupyter.base import json_lines, tasks
+from pathways_jupyter.base import json_lines, process_setup, tasks
 from pathways_jupyter.base.errors import LocalClusterError, PathwaysError
 from pathways_jupyter.local.control import DaemonRequest
 from pathways_jupyter.local.directory import ClusterDirectory, DaemonRecord
@@ -53,7 +53,8 @@ class Daemon:
         limit = _OPEN_FILES if most == resource.RLIM_INFINITY else min(_OPEN_FILES, most)
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
-        with _without_certificates():
+        # This process is never an HTTP client.
+        with process_setup.without_certificates():
             from pathways_jupyter.local.running import RunningCluster
 
         self._cluster = RunningCluster(place.path, settings, cold=cold, warm=warm)
@@ -228,19 +229,6 @@ class Daemon:
         self._tasks.add(task)
         task.add_done_callback(done)
         return task
-
-
-@contextlib.contextmanager
-def _without_certificates() -> Iterator[None]:
-    """Keep the HTTP library from loading the system's certificates at import: this process is never an HTTP client."""
-    before = os.environ.get("SSL_CERT_FILE")
-    os.environ["SSL_CERT_FILE"] = os.devnull
-    try:
-        yield
-    finally:
-        del os.environ["SSL_CERT_FILE"]
-        if before is not None:
-            os.environ["SSL_CERT_FILE"] = before
 
 
 async def _send(writer: asyncio.StreamWriter, answer: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.base.text import seconds_in, stamp
 from pathways_jupyter.kube import auth, claim_package
-from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.client import Client, preload
 from pathways_jupyter.kube.informer import Informers
 from pathways_jupyter.kube.objects import PODS
 from pathways_jupyter.operator.election import (
@@ -30,6 +30,14 @@ from pathways_jupyter.operator.election import (
 from pathways_jupyter.operator.job_controller import PathwaysJobController, Reconciles
 from pathways_jupyter.operator.sweeper import INTERVAL_SECONDS, Sweeper
 from pathways_jupyter.service import leases
+
+
+def program(argv: list[str] | None = None) -> int:
+    """Be the operator's process, which does nothing else."""
+    claim_package()
+    with process_setup.without_certificates():
+        preload()
+    return main(argv)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -198,7 +206,5 @@ async def _main(options: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    # Not in main(), which the embedded cluster and tests call in processes that are not the operator's alone.
     process_setup.open_closed_streams()
-    claim_package()
-    sys.exit(main())
+    sys.exit(program())

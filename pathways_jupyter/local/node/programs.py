@@ -60,7 +60,7 @@ def operator(argv: Sequence[str]) -> int:
     """Run the operator, the same program as in any other cluster."""
     from pathways_jupyter.operator import main
 
-    return main.main(list(argv))
+    return main.program(list(argv))
 
 
 def lab(argv: Sequence[str]) -> int:

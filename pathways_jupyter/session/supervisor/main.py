@@ -131,7 +131,8 @@ def main(arguments: list[str]) -> int:
     process_setup.keep_freed_memory()
     # Here and not with the first request, so that it is done while a supervisor stands by.
     claim_package()
-    preload()
+    with process_setup.without_certificates():
+        preload()
     # What was imported stays until the end. Without this the interpreter would search all of it for cycles once more
     # when it exits, which is a fifth of the processor time that a short session's supervisor uses.
     gc.freeze()
