@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from jupyterlab_server.translation_utils import get_installed_packages_locale
 from packaging.requirements import Requirement
 
 import pathways_jupyter
@@ -66,6 +65,9 @@ def test_jupyter_finds_both_extensions():
 
 
 def test_jupyterlab_finds_the_translations():
+    # Not above: its import takes two seconds, and every process of the run imports this file.
+    from jupyterlab_server.translation_utils import get_installed_packages_locale
+
     found, _ = get_installed_packages_locale("de_DE")
     assert found["pathways_jupyter"]["Session"] == ["Sitzung"]
 

@@ -6,6 +6,7 @@ import socket
 import stat
 import weakref
 
+import numpy as np
 import pytest
 import uvloop
 
@@ -340,7 +341,7 @@ async def test_closing_leaves_no_task_of_a_connection_that_is_being_made(tmp_pat
 
 
 # Ascending numbers, so that bytes of a buffer that was reused too early show.
-NUMBERS = b"".join(number.to_bytes(4, "big") for number in range(1_000_000))
+NUMBERS = np.arange(1_000_000, dtype=">u4").tobytes()
 FLOOD = "connection.sendall(b''.join(number.to_bytes(4, 'big') for number in range(1_000_000)))"
 
 
