@@ -36,7 +36,7 @@ _REGISTERED = re.compile(r"\*\*\* (?P<ready>\d+)/(?P<all>\d+) Pathways Slices No
 _LOG_SECONDS = 60.0
 """Longest time until a service whose pods are all ready says so in its log."""
 # Events of type Normal that explain a wait.
-_TELLING = {"Pulling", "TriggeredScaleUp", "NotTriggerScaleUp"}
+_EXPLAINING = {"Pulling", "TriggeredScaleUp", "NotTriggerScaleUp"}
 
 
 class StepKind(StrEnum):
@@ -211,7 +211,7 @@ class _Rollout:
             is_ours = kind in {"Job", "JobSet"} and f"{name}-".startswith(f"{self.service.name}-")
             # Its Jobs had these names too, and who deploys may not watch Jobs, so that their uids are not known.
             is_ours = is_ours and event_info(event).time >= self.service.created
-        if not is_ours or (event.get("type") != "Warning" and reason not in _TELLING):
+        if not is_ours or (event.get("type") != "Warning" and reason not in _EXPLAINING):
             return []
         if (kind, reason, message) in self._warned:
             return []

@@ -153,6 +153,12 @@ class Proxy:
             self._begin(NodeNotices(self._client, self._session_log, service).follow())
 
     @property
+    def _pod_watch(self) -> PodWatch:
+        """The watch of its pod; only once :meth:`start` has made it."""
+        assert self._watch is not None
+        return self._watch
+
+    @property
     def job(self) -> Object | None:
         """Its Job, which owns all that it has made in the cluster; None until the cluster has answered."""
         return self._job
@@ -164,15 +170,15 @@ class Proxy:
 
     async def lost(self) -> str:
         """Wait until the proxy is unusable, and return the reason."""
-        assert self._watch is not None
-        await asyncio.wait({self._lost, self._watch.lost}, return_when=asyncio.FIRST_COMPLETED)
-        if not self._watch.lost.done():
+        await asyncio.wait({self._lost, self._pod_watch.lost}, return_when=asyncio.FIRST_COMPLETED)
+        if not self._pod_watch.lost.done():
             # A tunnel usually breaks because its pod is gone. Wait briefly for the pod's own, more precise reason.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_REASON_SECONDS):
                     # Shielded: the timeout must not cancel the future of the watch.
-                    await asyncio.shield(self._watch.lost)
-        return await self._why_gone(self._watch.lost.result() if self._watch.lost.done() else self._lost.result())
+                    await asyncio.shield(self._pod_watch.lost)
+        gone = self._pod_watch.lost if self._pod_watch.lost.done() else self._lost
+        return await self._why_gone(gone.result())
 
     def cut(self) -> int | None:
         """Drop the tunnel's connections to the relay; return how many there were, None without a relay."""
@@ -276,23 +282,21 @@ class Proxy:
             opening = self._connect_directly(direct.address(pod, port))
         else:
             opening = self._open_tunnel(portforward.PodPort(self._client, service.namespace, name, port))
-        assert self._watch is not None
         async with tasks.group() as group:
             group.create_task(opening)
-            group.create_task(self._slices.wait(service, self._watch.lost, self._ended))
+            group.create_task(self._slices.wait(service, self._pod_watch.lost, self._ended))
 
     async def _ready(self) -> Object:
         """Return the pod once it is ready."""
-        assert self._watch is not None
         try:
             async with asyncio.timeout(self._config.timeout):
-                pod = await self._watch.ready
+                pod = await self._pod_watch.ready
         except PodEnded as error:
             record = self._session_log.record
             raise await proxy_end.before_use(self._client, record, error.pod, str(error), error.hint) from error
         except TimeoutError as error:
             raise ServiceError(
-                f"The proxy did not start within {self._config.timeout:.0f} s: {self._watch.last_seen}",
+                f"The proxy did not start within {self._config.timeout:.0f} s: {self._pod_watch.last_seen}",
                 hint=advice("Check that a node has room for it, or raise {timeout}."),
             ) from error
         name = pod["metadata"]["name"]
@@ -302,14 +306,13 @@ class Proxy:
 
     async def _ended(self) -> PathwaysError:
         """Return the error for a proxy that ended, or that can no longer be watched, before it could be used."""
-        assert self._watch is not None
-        if self._watch.error is not None:
+        if self._pod_watch.error is not None:
             # The pod may have been ready when it was listed, and only watching it be forbidden.
-            return self._watch.error
+            return self._pod_watch.error
         record = self._session_log.record
-        problem = f"The proxy ended before it could be used. {self._watch.lost.result()}"
+        problem = f"The proxy ended before it could be used. {self._pod_watch.lost.result()}"
         hint = advice("Try again; {doctor} looks for the cause.")
-        if not self._watch.was_deleted:
+        if not self._pod_watch.was_deleted:
             hint = advice("Older services end a proxy when all slices are taken: {slices} shows who holds them.")
         return await proxy_end.before_use(self._client, record, record.pod, problem, hint)
 
@@ -320,11 +323,10 @@ class Proxy:
 
     async def _connect_directly(self, where: str) -> None:
         """Return when the proxy takes connections at its own address."""
-        assert self._watch is not None
         try:
             opening = direct.until_open(where, seconds=self._config.timeout)
-            opened, _ = await tasks.first_done(opening, self._watch.lost)
-            if opened is None or self._watch.lost.done():
+            opened, _ = await tasks.first_done(opening, self._pod_watch.lost)
+            if opened is None or self._pod_watch.lost.done():
                 raise await self._ended()
             opened.result()
         except ConnectionRefusedError as error:
@@ -357,12 +359,11 @@ class Proxy:
                 await self._tunnel.prepare()
                 break
             except (PortRefused, ConnectionLost, Unreachable, ApiError) as error:
-                assert self._watch is not None
                 is_final = isinstance(error, ApiError)
                 if is_final:
                     # The pod may have gone, which its watch is about to see.
-                    await asyncio.wait({self._watch.lost}, timeout=_REASON_SECONDS)
-                if self._watch.lost.done():
+                    await asyncio.wait({self._pod_watch.lost}, timeout=_REASON_SECONDS)
+                if self._pod_watch.lost.done():
                     raise await self._ended() from error
                 # Retry: a pod without a readiness probe is ready before its program listens, and API servers restart.
                 if is_final or attempts.is_over:
