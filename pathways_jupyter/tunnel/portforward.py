@@ -215,18 +215,29 @@ async def listen(
     """
     forward = Forward(open_stream or (lambda: Carrier.open(target)), on_failure, traffic)
     loop = asyncio.get_running_loop()
+
+    def accept() -> LocalConnection:
+        return local(forward.accepted)
+
+    # Listen last: asyncio lets one turn of the loop pass after it, and a caller that is cancelled in that turn would
+    # have no server to close.
     try:
         if path is not None:
-            forward._server = await loop.create_unix_server(lambda: local(forward.accepted), path)
+            forward._server = await loop.create_unix_server(accept, path, start_serving=False)
             # Its directory is private; this is for a caller whose directory is not.
             os.chmod(path, 0o600)
             forward._path, forward.address = path, str(path)
         else:
-            forward._server = await loop.create_server(lambda: local(forward.accepted), _LOOPBACK, port)
+            forward._server = await loop.create_server(accept, _LOOPBACK, port, start_serving=False)
             forward.address = f"{_LOOPBACK}:{forward._server.sockets[0].getsockname()[1]}"
     except OSError as error:
         where = path or f"{_LOOPBACK}:{port}"
         raise ClusterError(
             f"Cannot listen on {where}: {error.strerror or error}.", hint="Use another port, or 0 for any free one."
         ) from error
+    try:
+        await forward._server.start_serving()
+    except BaseException:
+        await forward.close()
+        raise
     return forward

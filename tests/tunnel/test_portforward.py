@@ -49,6 +49,22 @@ async def prepared(forward):
         await forward.prepare(patience=DEADLINE)
 
 
+async def test_listening_that_is_cancelled_at_any_moment_leaves_no_socket(tmp_path):
+    target = PodPort(None, "default", "any", 7000)
+    for turns in range(6):
+        path = tmp_path / f"tunnel-{turns}"
+        listening = asyncio.create_task(portforward.listen(target, path=path))
+        for _ in range(turns):
+            # One turn of the loop.
+            await asyncio.sleep(0)
+        listening.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await (await listening).close()
+        with pytest.raises(OSError):
+            await asyncio.open_unix_connection(path)
+        assert not path.exists()
+
+
 async def test_bytes_go_both_ways_through_a_unix_socket_of_ones_own(bench, tmp_path):
     async with bench.client() as client:
         path = tmp_path / "tunnel"
