@@ -35,12 +35,18 @@ KINDS = (
     "daemon SIGKILL",
     "bucket SIGKILL",
 )
-_COSTS_ARRAYS = {"supervisor SIGKILL", "proxy pod deleted", "worker pods deleted", "daemon SIGKILL"}
-"""Deaths that cost the arrays of a session that is not suspended."""
+_COSTS_ARRAYS = {
+    "supervisor SIGKILL",
+    "proxy pod deleted",
+    "worker pods deleted",
+    "API server restarted",
+    "daemon SIGKILL",
+}
+"""Deaths that cost the arrays of a session that is not suspended; its tunnel on the embedded cluster has no relay."""
 PHASES = {
     "compute": 0.05,
     "write the arrays": 0.1,
-    "remove the proxy": 0.3,
+    "remove the proxy": 0.1,
     "get slices": 0.6,
     "read the arrays": 0.1,
 }
