@@ -24,6 +24,7 @@ from pathways_jupyter.saved import arrays as stored
 from pathways_jupyter.saved import saves as module
 from pathways_jupyter.saved.values import UnsavableError
 from pathways_jupyter.session import client
+from pathways_jupyter.session.kernel import process
 from pathways_jupyter.session.kernel import session as sessions
 from pathways_jupyter.session.protocol import Method
 
@@ -211,7 +212,7 @@ def test_what_cannot_be_kept_of_all_variables_is_said(session, monkeypatch):
     x = jax.device_put(np.arange(4.0), session.devices()[0])
     local_array = jax.device_put(np.arange(4.0), jax.local_devices(backend="cpu")[0])
     variables = {"x": x, "json": json, "_hidden": x, "here": local_array, "stack": contextlib.ExitStack()}
-    monkeypatch.setattr(sessions.process, "variables", lambda: variables)
+    monkeypatch.setattr(process, "variables", lambda: variables)
     saved = session.save("everything")
     assert saved.variables == ("x",)
     assert [each.partition(" ")[0] for each in saved.unkept] == ["here", "stack"]
