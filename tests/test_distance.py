@@ -10,6 +10,7 @@ import time
 import holders
 import pathways_jobs
 import pytest
+from waits import wait_until
 
 from benchmarks.link import Link
 from pathways_jupyter.kube import auth
@@ -78,6 +79,49 @@ def test_connect_and_disconnect_wait_for_few_round_trips(options, notebook, link
         if all(fewest[each] <= most[each] for each in most):
             break
     assert all(fewest[each] <= most[each] for each in most), fewest
+
+
+@pytest.fixture
+def open_prepared(open_notebook, link, tmp_path):
+    """Open notebooks whose supervisor has opened connections over the link, because the extension was loaded."""
+    kubeconfig = link.write(tmp_path / "kubeconfig")
+
+    def prepared():
+        notebook = open_notebook()
+        link.shape(delay=DELAY_SECONDS)
+        opened = link.count()
+        notebook.run(f"%env KUBECONFIG={kubeconfig}\n%load_ext pathways_jupyter\nimport jax")
+        wait_until(lambda: opened.connections and opened.requests == opened.connections)
+        return notebook
+
+    return prepared
+
+
+# As above without the handshakes.
+@pytest.mark.parametrize("options", ["--relay", "--no-relay", "--relay --wait 60"])
+def test_a_prepared_connect_uses_the_connections_that_are_open(options, open_prepared, link):
+    stages, connections = [], []
+    for _ in range(3):
+        notebook = open_prepared()
+        traffic = link.count()
+        cell = notebook.run(f"%pathways connect --tpu tpuv6e:2x2=1 {options}")
+        stages.append(traffic.stages)
+        connections.append(traffic.connections)
+        link.shape()
+        assert cell.status == "ok", cell.shown
+        assert notebook.run("%pathways disconnect").status == "ok"
+        if min(stages) <= 6 and min(connections) <= 2:
+            break
+    assert min(stages) <= 6, stages
+    assert min(connections) <= 2, connections
+
+
+def test_a_prepared_connect_outlives_the_end_of_the_connections_that_were_open(open_prepared, link):
+    notebook = open_prepared()
+    link.reset()
+    cell = notebook.run("%pathways connect --tpu tpuv6e:2x2=1 --relay")
+    assert cell.status == "ok", cell.shown
+    assert notebook.run("%pathways disconnect").status == "ok"
 
 
 _HANDSHAKES = 2

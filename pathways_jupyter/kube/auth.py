@@ -10,6 +10,7 @@ import base64
 import os
 import ssl
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
 
@@ -122,6 +123,9 @@ def _from_context(context: kubeconfigs.Context, environ: Mapping[str, str]) -> C
     problem, hint = proxy_problem(proxy) if proxy else ("", "")
     if problem:
         raise entry.wrong("proxy-url", f"is {proxy!r}, {problem}", hint)
+    proxy = proxy or proxy_of_environment(server, environ)
+    # Before TLS reads the same files: one that is replaced in between then has another digest the next time.
+    identity = _identity(context, proxy)
     try:
         secure = tls(_material(entry, "certificate-authority"), verify=not entry.flag("insecure-skip-tls-verify"))
     except ConfigError as error:
@@ -133,9 +137,19 @@ def _from_context(context: kubeconfigs.Context, environ: Mapping[str, str]) -> C
         credentials=_credentials(context, secure),
         ssl=secure if server.startswith("https://") else None,
         server_name=entry.text("tls-server-name"),
-        proxy=proxy or proxy_of_environment(server, environ),
+        proxy=proxy,
         headers=_impersonation(context.user),
+        identity=identity,
     )
+
+
+def _identity(context: kubeconfigs.Context, proxy: str) -> str:
+    named = (
+        (context.cluster, "certificate-authority"),
+        (context.user, "client-certificate"),
+        (context.user, "client-key"),
+    )
+    return sha256(repr((context, proxy, [_material(*each) for each in named])).encode()).hexdigest()
 
 
 def _impersonation(user: KubeconfigEntry) -> list[tuple[str, str]]:

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ApiError, ClusterError
 from pathways_jupyter.kube import answers, problems
 from pathways_jupyter.kube.clock import RoundTrip, ServerClock, boot_seconds
@@ -154,6 +155,26 @@ class Client:
     async def open(self, connections: int) -> None:
         """Open connections, so that later requests at once need no handshakes: each with a request for the version."""
         await asyncio.gather(*(self.get("/version") for _ in range(connections)), return_exceptions=True)
+
+    async def open_unauthenticated(self, connections: int) -> None:
+        """Open so many connections for later requests, or use the open ones once more, without any credential plugin.
+
+        Each carries a request without a token, once: any answer will do, also one that refuses it.
+
+        Raises:
+          ClusterError: The server could not be reached, or a connection was lost.
+        """
+
+        async def use_one(api: Api) -> None:
+            request = await api.prepare("GET", "/livez", anonymous=True)
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await self._read(await api.send(request))
+
+        with self._using():
+            api = await self._opened()
+            async with tasks.group() as group:
+                for _ in range(connections):
+                    group.create_task(use_one(api))
 
     async def get(self, path: str, *, query: Query | None = None) -> Json:
         """GET an object or a list."""

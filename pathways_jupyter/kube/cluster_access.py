@@ -27,6 +27,8 @@ class Cluster:
       server_name: Name in the server's certificate, where it is not the URL's host.
       proxy: URL of an HTTP proxy to go through, or empty.
       headers: Sent with every request (impersonation); a name may come more than once.
+      identity: Digest of the kubeconfig's entries and of the certificates that they name: with the same one, a
+        connection is the same too. Empty without a kubeconfig.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Cluster:
     server_name: str = ""
     proxy: str = ""
     headers: Sequence[tuple[str, str]] = ()
+    identity: str = ""
 
 
 def tls(authority: bytes = b"", *, verify: bool = True) -> ssl.SSLContext:

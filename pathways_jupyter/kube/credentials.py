@@ -144,6 +144,9 @@ class ExecPlugin(Renewable):
       directory: What relative commands are relative to.
       cluster: The cluster's entry, for plugins that need it (``provideClusterInfo``).
       context: TLS settings into which a client certificate from the plugin is loaded.
+
+    Attributes:
+      has_certificate: Whether it has printed a client certificate, which connections from before do not have.
     """
 
     def __init__(
@@ -167,6 +170,7 @@ class ExecPlugin(Renewable):
         self._directory = directory
         self._cluster = cluster
         self._context = context
+        self.has_certificate = False
 
     async def _run(self) -> tuple[str, float]:
         transport, printed = await self._start()
@@ -199,6 +203,7 @@ class ExecPlugin(Renewable):
                 load_certificate(self._context, str(certificate).encode(), str(key).encode())
             except ConfigError as error:
                 raise self._failed(str(error).rstrip(".")) from error
+            self.has_certificate = True
         expiry = status.get("expirationTimestamp")
         return f"Bearer {token}" if token else "", parse_time(str(expiry)) if expiry else float("inf")
 

@@ -102,14 +102,18 @@ class Api(ApiClient):  # type: ignore[misc]  # The package is not typed.
         *,
         body: Mapping[str, Any] | None = None,
         content_type: str = "application/json",
+        anonymous: bool = False,
     ) -> tuple[Any, ...]:
         """Return the arguments of a request, with current credentials, for :meth:`send` or :meth:`connect`.
+
+        Args:
+          anonymous: Without credentials, so that none are asked for.
 
         Raises:
           ClusterError: There are no credentials.
         """
         headers = {"Accept": "application/json, */*", "Content-Type": content_type}
-        if authorization := await self._credentials.authorization():
+        if not anonymous and (authorization := await self._credentials.authorization()):
             headers["Authorization"] = authorization
         serialized = await self.param_serialize(
             method, path, query_params=dict(query or {}), header_params=headers, body=body

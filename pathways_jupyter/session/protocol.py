@@ -24,6 +24,8 @@ from pathways_jupyter.base.text import without_infinity
 
 MAX_START = 4 * json_lines.MAX_BYTES
 """Limit of a line of a supervisor's own kernel: a start carries the environment, of up to 2 MiB on Linux."""
+STANDS_BY = "--stands-by"
+"""Argument for a supervisor that is started in advance."""
 OF_PROXY = ("generation", "pod", "service", "instances", "connected_since")
 """Fields of the record that are those of its present proxy; the event that it is connected carries them."""
 

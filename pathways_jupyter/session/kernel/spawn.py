@@ -19,7 +19,7 @@ import time
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.session import orphan_files, registry
 from pathways_jupyter.session.kernel.supervisor_link import SupervisorLink
-from pathways_jupyter.session.protocol import Method
+from pathways_jupyter.session.protocol import STANDS_BY, Method
 from pathways_jupyter.session.registry import SessionRecord
 
 SUPERVISOR = "pathways_jupyter.session.supervisor.main"
@@ -39,8 +39,8 @@ _has_connected = False
 def prepare(*, first: bool = False) -> None:
     """Start a supervisor in advance, because a process takes longer to start than a proxy.
 
-    It sleeps until it is used. It exits with this process, after a quarter of an hour without use, or when a connect is
-    interrupted. May be called on any thread.
+    For some minutes it keeps connections open to the cluster that the settings name now. It exits with this process,
+    after a quarter of an hour without use, or when a connect is interrupted. May be called on any thread.
 
     Args:
       first: Only if no connection has begun, or was given up, in this process so far.
@@ -51,7 +51,7 @@ def prepare(*, first: bool = False) -> None:
     global _standby, _standby_until
     with _standby_lock:
         if not _is_ready() and not (first and _has_connected):
-            _standby, _standby_until = _start(), time.monotonic() + _STANDBY_SECONDS
+            _standby, _standby_until = _start(STANDS_BY), time.monotonic() + _STANDBY_SECONDS
 
 
 def supervisor() -> SupervisorLink:
@@ -96,7 +96,7 @@ def attach(record: SessionRecord) -> SupervisorLink | None:
     return link
 
 
-def _start() -> SupervisorLink:
+def _start(*options: str) -> SupervisorLink:
     session = registry.new_session_id()
     log = None
     # From here on, because an Interrupt may come between the making of the log and the next line.
@@ -104,7 +104,7 @@ def _start() -> SupervisorLink:
         log = _log(session)
         ours, theirs = socket.socketpair()
         try:
-            process = _detached(SUPERVISOR, session, stdin=theirs.fileno(), log=log)
+            process = _detached(SUPERVISOR, session, *options, stdin=theirs.fileno(), log=log)
         except BaseException:
             ours.close()
             raise
@@ -187,9 +187,9 @@ def _log(session: str) -> int:
         ) from error
 
 
-def _detached(module: str, session: str, *, stdin: int, log: int) -> subprocess.Popen[bytes]:
+def _detached(module: str, *arguments: str, stdin: int, log: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", module, session],
+        [sys.executable, "-P", "-m", module, *arguments],
         stdin=stdin,
         stdout=log,
         stderr=log,

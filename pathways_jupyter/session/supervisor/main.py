@@ -35,6 +35,7 @@ from pathways_jupyter.session.protocol import Method, Request
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor import control_socket
 from pathways_jupyter.session.supervisor.control_socket import ControlConnection
+from pathways_jupyter.session.supervisor.early_connections import EarlyConnections
 from pathways_jupyter.session.supervisor.supervisor import Supervisor
 
 _LOG_BYTES = 1 << 20
@@ -42,15 +43,22 @@ _UNUSED_SECONDS = 900.0
 """Longest time that a supervisor which was started in advance waits for a request."""
 
 
-async def serve(session: str, connection: socket.socket) -> None:
-    """Run a session for the kernel at the other end of `connection`, which must ask for ``start`` first."""
+async def serve(session: str, connection: socket.socket, *, stands_by: bool) -> None:
+    """Run a session for the kernel at the other end of `connection`, which must ask for ``start`` first.
+
+    Args:
+      stands_by: Open connections for it until then, because it was started in advance.
+    """
     reader, writer = await asyncio.open_connection(sock=connection, limit=protocol.MAX_START)
     owner = ControlConnection(reader, writer)
     started: asyncio.Future[Supervisor] = asyncio.get_running_loop().create_future()
+    early = EarlyConnections()
+    if stands_by:
+        early.open()
 
     async def handle(request: Request, asking: ControlConnection) -> Any:
         if not started.done():
-            started.set_result(_begin(session, request, owner))
+            started.set_result(_begin(session, request, owner, early))
         return await started.result().handle(request, asking)
 
     conversation = asyncio.create_task(control_socket.converse(owner, handle))
@@ -74,7 +82,7 @@ async def serve(session: str, connection: socket.socket) -> None:
     await owner.close()
 
 
-def _begin(session: str, request: Request, owner: ControlConnection) -> Supervisor:
+def _begin(session: str, request: Request, owner: ControlConnection, early: EarlyConnections) -> Supervisor:
     if request.method is not Method.START:
         raise SessionError(f"{request.method} was sent before start; the session does not exist yet.")
     params = request.params
@@ -106,7 +114,7 @@ def _begin(session: str, request: Request, owner: ControlConnection) -> Supervis
         kubeconfigs=os.environ.get("KUBECONFIG", ""),
         host=registry.this_host(),
     )
-    return Supervisor(record, config, owner)
+    return Supervisor(record, config, owner, early)
 
 
 class _BoundedLog(logging.StreamHandler[Any]):
@@ -124,7 +132,7 @@ class _BoundedLog(logging.StreamHandler[Any]):
 
 
 def main(arguments: list[str]) -> int:
-    """Run the session named in `arguments`; standard input is the kernel's socket."""
+    """Run the session that `arguments` name; standard input is the kernel's socket."""
     logging.basicConfig(level=logging.INFO, handlers=[_BoundedLog()])
     # Messages of 256 KB come and go here. By chance of what lies behind them, glibc returned up to 150 pages for each
     # megabyte, and fetched them again filled with zeros: a tenth of the work for a megabyte down.
@@ -139,7 +147,7 @@ def main(arguments: list[str]) -> int:
     connection = socket.socket(fileno=0)
     # uvloop, because all bytes between JAX and its devices pass through this loop.
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(arguments[0], connection))
+        runner.run(serve(arguments[0], connection, stands_by=protocol.STANDS_BY in arguments))
     return 0
 
 

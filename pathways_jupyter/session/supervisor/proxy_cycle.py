@@ -18,14 +18,13 @@ from pathways_jupyter.service import leases
 from pathways_jupyter.session import clusters, sweep
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor.attached_proxy import AttachedProxy
+from pathways_jupyter.session.supervisor.early_connections import EarlyConnections
 from pathways_jupyter.session.supervisor.pod_watch import RelayRefused
 from pathways_jupyter.session.supervisor.proxy_session import Proxy
 from pathways_jupyter.session.supervisor.session_log import SessionLog
 
 logger = logging.getLogger(__name__)
 
-_UNKNOWN_SECONDS = 3.0
-"""Longest time of attempts while the API server refuses the first connection: as long as a VPN reconnects."""
 _LOOK_SECONDS = 1.0
 """Pause between two looks whether the embedded cluster has ended."""
 _OLD_PROXY_GRACE_SECONDS = 1.0
@@ -38,11 +37,13 @@ class ProxyCycle:
     Args:
       session_log: Receives all events.
       listen: Opens the session's socket; called once, before the record is published.
+      early: Connections to the cluster from before.
     """
 
-    def __init__(self, session_log: SessionLog, listen: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, session_log: SessionLog, listen: Callable[[], Awaitable[None]], early: EarlyConnections) -> None:
         self._session_log = session_log
         self._listen = listen
+        self._early = early
         self._client: Client | None = None
         self._embedded: clusters.Embedded | None = None
         self._proxy: Proxy | None = None
@@ -249,10 +250,9 @@ class ProxyCycle:
         if self._client is not None:
             cluster = await clusters.resolve(self._record)
             self._client.close()
-            self._client = Client(cluster, unknown=_UNKNOWN_SECONDS)
+            self._client = await self._early.client(cluster)
             return self._client
         cluster = await clusters.resolve(config)
-        self._client = Client(cluster, unknown=_UNKNOWN_SECONDS)
         # Listen before the record is published: a record whose socket refuses connections counts as a dead session,
         # and would be swept.
         await self._listen()
@@ -260,6 +260,7 @@ class ProxyCycle:
         self._session_log.publish(
             namespace=namespace, context=cluster.name, instances=dict(config.instances), pathways_job=config.job
         )
+        self._client = await self._early.client(cluster)
         return self._client
 
     async def _keep(self, proxy: Proxy) -> None:

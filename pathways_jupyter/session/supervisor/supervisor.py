@@ -29,6 +29,7 @@ from pathways_jupyter.session.protocol import Method, Request
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor import control_socket
 from pathways_jupyter.session.supervisor.control_socket import ControlConnection
+from pathways_jupyter.session.supervisor.early_connections import EarlyConnections
 from pathways_jupyter.session.supervisor.proxy_cycle import ProxyCycle
 from pathways_jupyter.session.supervisor.session_log import SessionLog
 from pathways_jupyter.session.supervisor.suspend_guard import SuspendGuard
@@ -45,11 +46,14 @@ class Supervisor:
     Args:
       record: The initial record.
       owner: The kernel's connection.
+      early: Connections to the cluster from before.
     """
 
-    def __init__(self, record: SessionRecord, config: ConnectConfig, owner: ControlConnection) -> None:
+    def __init__(
+        self, record: SessionRecord, config: ConnectConfig, owner: ControlConnection, early: EarlyConnections
+    ) -> None:
         self._session_log = SessionLog(record, config)
-        self._proxies = ProxyCycle(self._session_log, self._listen)
+        self._proxies = ProxyCycle(self._session_log, self._listen, early)
         self._suspend_guard = SuspendGuard(self._session_log, self._ask_owner)
         self._server: asyncio.Server | None = None
         self._ending = asyncio.Event()

@@ -22,6 +22,7 @@ from pathways_jupyter.session import client, protocol, registry
 from pathways_jupyter.session.protocol import Method, Request, Response
 from pathways_jupyter.session.supervisor import supervisor
 from pathways_jupyter.session.supervisor.control_socket import ControlConnection
+from pathways_jupyter.session.supervisor.early_connections import EarlyConnections
 from pathways_jupyter.session.supervisor.supervisor import Supervisor
 
 DEADLINE = 60.0
@@ -38,7 +39,7 @@ class Session:
         near, far = socket.socketpair()
         self._owner = ControlConnection(*await asyncio.open_connection(sock=near))
         _, self._kernel = await asyncio.open_connection(sock=far)
-        self.supervisor = Supervisor(self.record, self._config, self._owner)
+        self.supervisor = Supervisor(self.record, self._config, self._owner, EarlyConnections())
         self.running = asyncio.create_task(self.supervisor.run())
         request = Request(1, Method.START, {})
         self.first = asyncio.create_task(self.supervisor.handle(request, self._owner))

@@ -20,6 +20,7 @@ from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, LEASES, PODS
 from pathways_jupyter.session import protocol, registry
+from pathways_jupyter.session.supervisor.early_connections import EarlyConnections
 from pathways_jupyter.session.supervisor.proxy_cycle import ProxyCycle
 from pathways_jupyter.session.supervisor.session_log import SessionLog
 
@@ -41,7 +42,7 @@ async def test_the_end_waits_for_a_request_to_create_the_proxy_and_then_removes_
     monkeypatch.setattr(objects, "create", slow)
     asked = config(1)
     log = SessionLog(new_record(config=protocol.config_to_json(asked)), asked)
-    cycle = ProxyCycle(log, listen)
+    cycle = ProxyCycle(log, listen, EarlyConnections())
     async with asyncio.timeout(DEADLINE):
         running = asyncio.create_task(cycle.run(asyncio.Event()))
         await begun.wait()
@@ -62,7 +63,7 @@ class Cycle:
 
     def __init__(self, asked: ConnectConfig) -> None:
         self.log = SessionLog(new_record(config=protocol.config_to_json(asked)), asked)
-        self.cycle = ProxyCycle(self.log, self._listen)
+        self.cycle = ProxyCycle(self.log, self._listen, EarlyConnections())
         self.events: list[Event] = []
 
     async def start(self) -> None:
