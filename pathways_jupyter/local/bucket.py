@@ -14,6 +14,7 @@ import logging
 import mmap
 import os
 import secrets
+import shutil
 import socket
 from collections.abc import Sequence
 from functools import partial
@@ -208,6 +209,8 @@ def _storage(directory: Path, prefix: str, address: tuple[str, int]) -> Any:
                 return None
             return self.get_file(storage.RESUMABLE_DIR, name)[:total_size]
 
+    # No client can go on with an upload of which an earlier process received a part.
+    shutil.rmtree(directory / storage.RESUMABLE_DIR, ignore_errors=True)
     found = Storage(use_memory_fs=True)
     found._store = Files(use_memory=False, root=directory)
     base = f"http://{address[0]}:{address[1]}{prefix}"

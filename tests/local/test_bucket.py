@@ -196,15 +196,19 @@ async def test_without_the_secret_there_is_nothing(served):
         assert await asyncio.to_thread(code, path) == 403
 
 
-async def test_a_process_that_ends_is_started_again_with_all_objects(tmp_path, served):
+async def test_a_process_that_ends_is_started_again_with_all_objects_and_no_upload_that_was_cut_short(tmp_path, served):
     begin = "import fsspec\nfs = fsspec.filesystem('gs')\n"
     store = begin + "fs.pipe({'pathways-local/one/two': b'here'})"
     await run(store, served.variables)
+    part = tmp_path / "bucket" / "_resumable" / "large"
+    part.parent.mkdir()
+    part.write_bytes(b"a part")
     (process,) = [each for each in psutil.Process().children(recursive=True) if each.name() == "pathways-bucket"]
     process.kill()
     read = begin + "print(fs.find('pathways-local'), fs.cat_file('pathways-local/one/two'))"
     assert await run(read, served.variables) == "['pathways-local/one/two'] b'here'\n"
     assert (tmp_path / "bucket" / bucket.NAME / "one" / "two").read_bytes() == b"here"
+    assert not part.exists()
 
 
 async def test_other_processes_find_it_by_a_file_that_only_its_owner_can_read(tmp_path, served):
