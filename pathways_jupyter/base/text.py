@@ -43,6 +43,11 @@ def size(number: float) -> str:
     return f"{number / 1000:.1f} GB"
 
 
+def array_type(array: Any) -> str:
+    """Return the dtype and shape of `array`, as JAX writes them: ``float32[8,4]``."""
+    return f"{array.dtype}[{','.join(map(str, array.shape))}]"
+
+
 def stamp(seconds: float, *, micro: bool = False) -> str:
     """Return seconds since the epoch as Kubernetes writes a Time, or with `micro` a MicroTime."""
     return datetime.fromtimestamp(seconds, UTC).strftime(f"%Y-%m-%dT%H:%M:%S{'.%f' if micro else ''}Z")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pathways_jupyter.base.text import array_type
 from pathways_jupyter.elastic.errors import ElasticRuntimeError
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def _assembled(array: Pieces, pieces: dict[Index, jax.Array]) -> np.ndarray:
         filled += piece.size
     if filled < whole.size:
         raise ElasticRuntimeError(
-            f"An array {array.dtype}{list(array.shape)} has pieces on lost slices only.",
+            f"An array {array_type(array)} has pieces on lost slices only.",
             hint="Replicate the state over slices, or keep snapshots in the notebook's memory.",
         )
     return whole

@@ -16,6 +16,7 @@ import types
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from typing import Any
 
+from pathways_jupyter.base.text import array_type
 from pathways_jupyter.saved.resize import Resize
 from pathways_jupyter.saved.values import UnsavableError
 
@@ -104,7 +105,7 @@ def unreached(live: Iterable[Any], reached: Iterable[Any]) -> list[str]:
     for each in [*reached, *_in_last_error()]:
         known |= {id(each), id(getattr(each, "_base_array", None))}
     return [
-        f"{each.dtype}[{','.join(map(str, each.shape))}], held by {_holder(each)}"
+        f"{array_type(each)}, held by {_holder(each)}"
         for each in live
         if id(each) not in known and not each.is_deleted()
     ]

@@ -9,7 +9,7 @@ from typing import Any
 
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.base.text import count, size, some
+from pathways_jupyter.base.text import array_type, count, size, some
 from pathways_jupyter.saved import arrays as stored
 from pathways_jupyter.saved import pace, places
 from pathways_jupyter.saved.pace import Report
@@ -56,7 +56,7 @@ class Suspension:
         ]
         refused = [(each, stored.check(each, devices)) for each in found]
         self._arrays = [each for each, reason in refused if not reason]
-        self.unkept = [f"{each.dtype}{list(each.shape)} {reason}" for each, reason in refused if reason]
+        self.unkept = [f"{array_type(each)} {reason}" for each, reason in refused if reason]
         if places.unreached(live(), found):
             # Only garbage may hold them, such as the frames of an error that was handled.
             gc.collect()
@@ -94,7 +94,7 @@ class Suspension:
         """Describe the arrays whose sharding does not fit this number of slices."""
         resize = self._resize(slices)
         return [
-            f"{each.dtype}[{','.join(map(str, each.shape))}] with {getattr(each.sharding, 'spec', 'a chip of its own')}"
+            f"{array_type(each)} with {getattr(each.sharding, 'spec', 'a chip of its own')}"
             for each, described in zip(self._arrays, self._described, strict=True)
             if resize.described(described) is None
         ]

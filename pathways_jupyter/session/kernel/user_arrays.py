@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pathways_jupyter.base.text import count, some
+from pathways_jupyter.base.text import array_type, count, some
 from pathways_jupyter.session.kernel import device_puts, process
 
 DELETED = "Array has been deleted"
@@ -48,7 +48,7 @@ class NamedArray:
     @property
     def type(self) -> str:
         """Its dtype and shape, as JAX writes them: ``float32[8,4]``."""
-        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+        return array_type(self)
 
     @property
     def variable(self) -> str:
