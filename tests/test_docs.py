@@ -56,7 +56,10 @@ def test_the_page_of_settings_has_each_with_its_sentence_default_and_alias():
     plain = re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", page).replace("`", "")
     rows = [[cell.strip() for cell in line.split("|")[1:5]] for line in plain.splitlines() if line.startswith("| ")]
     table = rows[rows.index(["setting", "what it is", "default", "alias"]) + 2 :]
-    assert table == [[each.name, each.about, each.shown, each.alias] for each in config.SETTINGS.values()]
+    declared = [[each.name, each.about, each.shown, each.alias] for each in config.SETTINGS.values()]
+    missing = ["| " + " | ".join(each) + " |" for each in declared if each not in table]
+    assert not missing, "docs/settings.md lacks these rows, or has them with other words"
+    assert table == declared, "docs/settings.md has other rows, or another order"
 
 
 def test_the_page_of_settings_names_those_of_the_sidebar_and_the_server():

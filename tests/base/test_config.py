@@ -236,6 +236,16 @@ def test_seconds_have_the_same_bounds_wherever_they_are_given(profiles_file, nam
             setting_sources.resolve(arguments, environ=environ)
 
 
+@pytest.mark.parametrize(("value", "wanted"), [("soon", "a time, not 'soon'"), ("-3", "at least 0 and at most")])
+def test_a_time_that_is_none_shows_the_setting_as_one_gives_it(value, wanted):
+    with pytest.raises(ConfigError, match=wanted) as caught:
+        config.SETTINGS["suspend_after"].check(value, "suspend_after")
+    assert caught.value.hint == "For example: --suspend-after 2h."
+    with pytest.raises(ConfigError, match=wanted) as caught:
+        setting_sources.resolve({}, environ={"PATHWAYS_JUPYTER_SUSPEND_AFTER": value})
+    assert caught.value.hint == "For example: PATHWAYS_JUPYTER_SUSPEND_AFTER=2h."
+
+
 def test_a_runtime_directory_that_cannot_be_made_is_one_sentence(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "file" / "runtime"))
@@ -247,11 +257,13 @@ def test_a_runtime_directory_that_cannot_be_made_is_one_sentence(tmp_path, monke
 def test_the_signature_and_docstring_of_connect_agree_with_the_table():
     """They are written out for editors; the sentences may have marks for code."""
     keywords = inspect.signature(pathways_jupyter.connect).parameters
-    assert list(keywords)[: len(config.SETTINGS)] == list(config.SETTINGS)
+    assert not config.SETTINGS.keys() - keywords.keys(), "connect() in pathways_jupyter/__init__.py lacks these"
+    assert list(keywords)[: len(config.SETTINGS)] == list(config.SETTINGS), "connect() has another order"
     assert {keywords[name].default for name in (*config.SETTINGS, *config.ALIASES)} == {None}
     arguments = inspect.getdoc(pathways_jupyter.connect).partition("\nArgs:\n")[2].partition("\n\n")[0]
     written = dict(re.findall(r"^  (\w+): (.*(?:\n    .*)*)", arguments.replace("`", ""), re.MULTILINE))
-    assert list(written) == list(keywords)
+    assert not keywords.keys() - written.keys(), "the docstring of connect() lacks these"
+    assert list(written) == list(keywords), "the docstring of connect() has another order"
     for name, setting in config.SETTINGS.items():
         default = f" Default: {setting.shown}." if setting.shown else ""
         expected = f"{setting.about[0].upper()}{setting.about[1:]}.{default}"
