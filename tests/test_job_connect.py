@@ -104,7 +104,13 @@ def test_two_notebooks_use_the_slices_of_a_job_and_leave_it_running_however_they
     assert notebook.run("kept = jnp.arange(4.0)").status == "ok"
     os.kill(other.manager.provisioner.pid, signal.SIGKILL)
     assert notebook.run("print(float(kept.sum()))").text.strip() == "6.0"
-    assert "is over" in notebook.run("%pathways disconnect").text
+    suspended = notebook.run("%pathways suspend").text
+    assert "Suspended: 1 array (16 bytes) saved, the job keeps its slices." in suspended
+    assert "slices are free" not in notebook.run("%pathways status").text
+    over = notebook.run("%pathways disconnect").text
+    assert "is over" in over
+    assert f"The arrays stay in the save suspended-{record['id']}: %pathways load" in over
+    assert machine.cli("saved", "delete", f"suspended-{record['id']}", "--local", "--yes").returncode == 0
     assert notebook.run("print(jax.devices()[0].platform)").text.strip() == "cpu"
     assert people.state(JOB) == "Running"
 

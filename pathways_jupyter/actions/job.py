@@ -52,7 +52,7 @@ def new(shell: Shell, values: Values) -> View | None:
         with Path(path).expanduser().open("x", encoding="utf-8") as written:
             written.write(manifest)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error}.", hint="Choose another file.") from None
+        raise ConfigError(f"{path} cannot be written: {error.strerror}.", hint="Choose another file.") from None
     shell.say(advice("Wrote {path}. Create the job: {job_apply:{path}}", path=path))
     return None
 
@@ -76,7 +76,8 @@ def apply(shell: Shell, values: Values) -> View:
             with Path(path).expanduser().open(encoding="utf-8") as manifest:
                 text = manifest.read(yaml_text.MOST + 1)
     except (OSError, ValueError, RuntimeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}.", hint="Check the path.") from None
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{path} cannot be read: {why}.", hint="Check the path.") from None
     if len(text) > yaml_text.MOST:
         raise ConfigError(f"{path} is too large for a job.", hint="Give one PathwaysJob, in YAML or JSON.")
     return create(shell, text, values, source="standard input" if path == "-" else path)

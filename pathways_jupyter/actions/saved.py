@@ -28,6 +28,7 @@ def delete(shell: Shell, values: Values) -> View:
     """Delete a save."""
     name = str(values["name"])
     with _saves(values) as saves:
+        saves.require(name)
         if not values.get("yes") and not shell.confirm(f"Delete {name} with its arrays?"):
             return said("Not deleted.")
         saves.delete(name)

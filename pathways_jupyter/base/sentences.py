@@ -35,8 +35,8 @@ class Face(Enum):
 _GROUPS = ("colocated_", "elastic_", "job_", "multihost_", "service_")
 _COMMANDS = frozenset(
     {
-        *("connect", "disconnect", "doctor", "env", "events", "explain", "logs", "reconnect", "resume", "sessions"),
-        *("slices", "status", "suspend"),
+        *("connect", "disconnect", "doctor", "env", "events", "explain", "logs", "reconnect", "resume", "saved"),
+        *("sessions", "slices", "status", "suspend"),
     }
 )
 """Commands outside of the groups; all other placeholders are options of ``connect``."""
@@ -45,6 +45,7 @@ _IN_SCRIPT: Mapping[str, str] = {
     "reconnect": "session.reconnect()",
     "resume": "session.resume()",
     "resume --yes": "session.resume(yes=True)",
+    "saved": "session.saves.list()",
     "suspend --yes": "session.suspend(yes=True)",
     "status": "session.status()",
     "events": "session.events()",

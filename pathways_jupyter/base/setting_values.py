@@ -16,7 +16,7 @@ from typing import Any
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.base.text import LARGEST_NUMBER, parse_seconds
+from pathways_jupyter.base.text import LARGEST_NUMBER, seconds_in
 
 _SERVICE_ADDRESS = re.compile(r"(?P<host>[a-z0-9]([-a-z0-9.]*[a-z0-9])?):(?P<port>[0-9]{1,5})")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -108,7 +108,10 @@ def wait(value: Any, label: str) -> float:
 
 def duration(value: Any, label: str) -> float:
     """Check seconds, also as a text such as ``2h``."""
-    return parse_seconds(label, value) if isinstance(value, str) else seconds()(value, label)
+    number = seconds_in(value) if isinstance(value, str) else value
+    if isinstance(number, float) and math.isnan(number):
+        raise _mistyped("a time", value)
+    return float(seconds()(number, label))
 
 
 def text(validate: Callable[[str], None] | None = None) -> Check:

@@ -145,6 +145,7 @@ def cost(current: Session | None) -> str:
 def disconnect(connection: NotebookSession, values: Values) -> View:
     """End this notebook's session."""
     current = connection.need()
+    saved_as = current.suspended_as
     if (watched := sys.modules.get("pathways_jupyter.widgets.watched")) is not None:
         watched.end_maps()
     try:
@@ -157,7 +158,7 @@ def disconnect(connection: NotebookSession, values: Values) -> View:
     finally:
         connection.trace = None
     connection.draw()
-    return array_notes.disconnected(current.id, ended.unusable, ended.left)
+    return array_notes.disconnected(current.id, ended.unusable, ended.left, saved_as=saved_as)
 
 
 def status(connection: NotebookSession, values: Values) -> View:

@@ -172,7 +172,9 @@ def _parser(command: Command) -> _Parser:
     parser = _Parser(command)
     for word in command.words:
         # Choices are checked afterwards, because argparse would also check the missing value of an optional word.
-        parser.add_argument(word.name, nargs="*" if word.many else None if word.required else "?")
+        # Without a default, argparse's own message would name a list of words as required.
+        more: dict[str, Any] = {"nargs": "*", "default": argparse.SUPPRESS} if word.many else {}
+        parser.add_argument(word.name, **(more or {"nargs": None if word.required else "?"}))
     for option in command.options:
         parser.add_argument(*filter(None, (option.short, option.flag)), dest=option.name, **_argument(option))
         for alias in option.aliases:

@@ -28,7 +28,8 @@ def suspend(connection: NotebookSession, values: Values) -> View:
         # What could not be kept has been agreed to.
         current.suspend(yes=True, report=report)
     connection.draw()
-    return said(f"Suspended: {suspension} saved, the slices are free. %pathways resume continues.")
+    slices = "the job keeps its slices" if current.record.pathways_job else "the slices are free"
+    return said(f"Suspended: {suspension} saved, {slices}. %pathways resume continues.")
 
 
 def save(connection: NotebookSession, values: Values) -> View:

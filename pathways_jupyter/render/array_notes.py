@@ -43,13 +43,17 @@ def lost(arrays: Sequence[NamedArray]) -> list[str]:
     ]
 
 
-def disconnected(session: str, unusable: Sequence[NamedArray], remains: str) -> View:
+def disconnected(session: str, unusable: Sequence[NamedArray], remains: str, *, saved_as: str = "") -> View:
     """Return the result of ``%pathways disconnect``.
 
     Args:
       remains: What could not be removed from the cluster, and why.
+      saved_as: The save with the arrays of a session that was suspended.
     """
     lines = switched(unusable, ())
+    if saved_as:
+        load = f"%pathways load {saved_as}"
+        lines.append(f"The arrays stay in the save {saved_as}: {load} sets them as a list, arrays, in another session.")
     if remains:
         lines.append(f"Not everything could be removed: {remains}")
     title = line(toned(Tone.OK), f"Session {session} is over; JAX is as it was before.")

@@ -45,6 +45,7 @@ _ADVICE: Mapping[SessionState, str] = {
 _JOB_ADVICE: Mapping[SessionState, str] = {
     **_ADVICE,
     SessionState.LOST: "Arrays on it are lost. %pathways reconnect attaches again, once the job runs.",
+    SessionState.SUSPENDED: "Its arrays are saved; the job keeps its slices. %pathways resume continues.",
 }
 
 

@@ -204,6 +204,17 @@ class Saves:
                 found.append(Save(name, 0, 0.0, "", (), (str(error),)))
         return found
 
+    def require(self, name: str) -> None:
+        """Check that something of this name is there, be it damaged or cut short.
+
+        Raises:
+          PathwaysError: There is nothing, or the bucket failed.
+        """
+        _check_name(name)
+        with _explained(f"{name} cannot be found"):
+            if not open_bucket().find(f"{self._base}/{name}"):
+                raise FileNotFoundError
+
     def delete(self, name: str) -> None:
         """Delete a save; also one that is damaged or was cut short.
 
@@ -338,7 +349,7 @@ def _explained(what: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise PathwaysError(f"{what}: there is none of that name.") from None
+        raise PathwaysError(f"{what}: there is none of that name.", hint=advice("{saved} lists them.")) from None
     except (OSError, HttpError, GoogleAuthError, *of_jax) as error:
         said = str(error).partition("\n")[0].rstrip(".")
         raise PathwaysError(f"{what}: {said}.", hint="The hosts' account and yours need the bucket.") from error

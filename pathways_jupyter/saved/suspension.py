@@ -29,6 +29,7 @@ class Suspension:
       live: Returns all arrays on the devices.
 
     Attributes:
+      name: Of the save.
       count: Number of arrays that are kept.
       place: Where they are saved, ``gs://...``.
       nbytes: Their bytes, without replicas.
@@ -46,7 +47,7 @@ class Suspension:
         live: Callable[[], Sequence[Any]],
     ) -> None:
         devices = tuple(device for each in slices for device in each)
-        self._saves, self._name, self._devices, self._variables = saves, name, devices, variables
+        self._saves, self.name, self._devices, self._variables = saves, name, devices, variables
         self._slices = len(slices)
         on = set(devices)
         found = [
@@ -87,7 +88,7 @@ class Suspension:
                 hint=advice("Put them in variables, or {suspend:--yes} goes without them."),
             )
         self._saves.save(
-            self._name, {"arrays": self._arrays}, self._devices, all_of=True, notebook=notebook, report=report
+            self.name, {"arrays": self._arrays}, self._devices, all_of=True, notebook=notebook, report=report
         )
 
     def misfits(self, slices: int) -> list[str]:
@@ -121,10 +122,10 @@ class Suspension:
           PathwaysError: The bucket or the hosts failed; nothing was changed.
         """
         devices, resize = [device for each in slices for device in each], self._resize(len(slices))
-        read = self._saves.load(self._name, devices, report, resize)["arrays"]
+        read = self._saves.load(self.name, devices, report, resize)["arrays"]
         new = {id(old): array for old, array in zip(self._arrays, read, strict=True) if array is not None}
         if left := self.misfits(len(slices)):
-            self.left = f"{some(left)}; saved as {self._name}"
+            self.left = f"{some(left)}; saved as {self.name}"
         move = places.on_devices(self._devices, devices, resize)
         places.replace(self._variables, lambda value: new[id(value)] if id(value) in new else move(value))
 
@@ -133,4 +134,4 @@ class Suspension:
         if self.left:
             return
         with contextlib.suppress(PathwaysError):
-            self._saves.delete(self._name)
+            self._saves.delete(self.name)

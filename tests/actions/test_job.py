@@ -186,9 +186,10 @@ def test_errors_name_the_line(machine, cluster):
     assert "Line 2: mapping values are not allowed here" in machine.cli("job", "apply", "wrong.yaml", "--local").stderr
 
 
-def test_a_file_that_is_no_job_is_refused_in_a_sentence(machine):
+def test_a_file_that_is_no_job_is_refused_in_a_sentence(machine, cluster):
     (machine.directory / "deep.yaml").write_text("[" * 3000)
     for path, said in (
+        ("missing.yaml", "missing.yaml cannot be read: No such file or directory.\n"),
         ("deep.yaml", "nested too deeply"),
         ("/dev/zero", "too large"),
         ("~no-such-user/y", "cannot be read"),

@@ -41,6 +41,10 @@ def test_a_command_of_a_group_has_two_words():
     assert "Did you mean deploy?" in raised.value.hint
     with pytest.raises(ConfigError, match="required"):
         parse("service show", MAGIC)
+    with pytest.raises(ConfigError, match=r"required: name\."):
+        parse("save", MAGIC)
+    assert parse("save friday", MAGIC).values == {"name": "friday"}
+    assert parse("save friday w b", MAGIC).values == {"name": "friday", "variables": ["w", "b"]}
 
 
 def test_a_word_with_choices_may_be_left_out():

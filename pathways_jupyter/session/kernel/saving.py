@@ -79,6 +79,11 @@ class SavingSession(AttachedSession):
         """Return whether its arrays are saved and wait for :meth:`resume`."""
         return self._suspension is not None
 
+    @property
+    def suspended_as(self) -> str:
+        """Name of the save with the arrays that wait for :meth:`resume`; empty if there are none."""
+        return self._suspension.name if self._suspension is not None and self._suspension.count else ""
+
     def suspend_by_itself(self, idle: Callable[[], float], suspend: Callable[[str], bool]) -> None:
         """Let the supervisor suspend this session, as the setting ``suspend_after`` says.
 
