@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.magics.screen import Repeated, Screen
 from pathways_jupyter.render.progress import CONNECTING, Progress, Titles
 from pathways_jupyter.widgets.live import Place
@@ -141,7 +143,16 @@ class Waiting:
 
 @contextlib.contextmanager
 def reported(screen: Screen, *titles: str) -> Iterator[Callable[[str, str], None]]:
-    """Context manager over what shows the progress of something else, where it takes long; `titles` as for it."""
-    with Waiting(screen, titles=Titles(*titles), after=_LONG_SECONDS) as waiting:
-        yield waiting.enter
+    """Context manager over what shows the progress of something else, where it takes long; `titles` as for it.
+
+    Raises:
+      SessionError: It was interrupted.
+    """
+    try:
+        with Waiting(screen, titles=Titles(*titles), after=_LONG_SECONDS) as waiting:
+            yield waiting.enter
+    except KeyboardInterrupt:
+        # Without the stack of what was waited for, which says nothing to the user.
+        said = f"{titles[0]} was interrupted."
+        raise SessionError(said, hint=advice("{status} shows the session; it can be tried again.")) from None
     waiting.done()

@@ -23,6 +23,17 @@ since = session.event_count
 client.request(session.record, Method.RECONNECT, patience=60)
 next(event for event in session.follow(since) if event.data.get("state") == "connected")
 """
+INTERRUPT_THE_SAVE = """
+import os, signal
+from pathways_jupyter.base import tasks
+abandonable = tasks.abandonable
+def interrupted(*arguments, **options):
+    tasks.abandonable = abandonable
+    os.kill(os.getpid(), signal.SIGINT)
+    return abandonable(*arguments, **options)
+tasks.abandonable = interrupted
+%pathways {command}
+"""
 HIDDEN = """
 def hidden():
     held = jnp.ones(3)
@@ -41,6 +52,11 @@ def test_variables_of_one_kernel_are_set_in_the_next(cluster, machine, notebook)
     assert notebook.run(STATE).status == "ok"
     assert "There is no variable weights." in notebook.run("%pathways save friday weights").shown
     assert "lock is a _thread.lock" in notebook.run("%pathways save friday lock").shown
+    for command, said in (("save friday", "Saving was interrupted."), ("suspend", "Suspending was interrupted.")):
+        ran = notebook.run(INTERRUPT_THE_SAVE.replace("{command}", command))
+        assert (ran.error, said in ran.shown) == ("SessionError", True), ran.shown
+        assert "no saves" in notebook.run("%pathways saved").text
+        assert "connected" in notebook.run("%pathways status").text
     ran = notebook.run("%pathways save friday")
     assert "Saved as friday: 2 variables" in ran.text, ran.shown
     assert "Left out: lock is a _thread.lock" in ran.text
