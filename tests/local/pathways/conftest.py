@@ -20,6 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from warm_forks import WarmFork, WarmForks
+
+from pathways_jupyter.local.node import programs
 
 DEADLINE = 100.0
 _PACKAGE = "pathways_jupyter.local.pathways"
@@ -68,10 +71,15 @@ class Lines:
 class Program:
     """One of Pathways' programs, running."""
 
-    def __init__(self, module: str, args: Sequence[str], environment: dict[str, str], cwd: Path) -> None:
+    def __init__(self, process: subprocess.Popen[str] | WarmFork) -> None:
+        self.process = process
+        self.log = Lines(process.stdout)
+
+    @classmethod
+    def started(cls, module: str, args: Sequence[str], environment: dict[str, str], cwd: Path) -> Program:
         code = f"import sys; from {module} import main; sys.exit(main(sys.argv[1:]))"
         # Standard output comes with the errors, as in a pod's log.
-        self.process = subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-c", code, *args],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -81,7 +89,7 @@ class Program:
             # XLA repeats what it could not read.
             errors="replace",
         )
-        self.log = Lines(self.process.stdout)
+        return cls(process)
 
     def kill(self) -> None:
         self.process.kill()
@@ -151,8 +159,11 @@ class RemoteError(Exception):
 class Service:
     """A resource manager, and the workers and proxies that a test starts beside it."""
 
-    def __init__(self, directory: Path, instance_type: str = "tpuv6e:2x2", slices: int = 2) -> None:
+    def __init__(
+        self, directory: Path, instance_type: str = "tpuv6e:2x2", slices: int = 2, forks: WarmForks | None = None
+    ) -> None:
         self._directory = directory
+        self._forks = forks
         self._instance_type = instance_type
         self._slices = slices
         self._names = directory / "names"
@@ -217,7 +228,12 @@ class Service:
             "TMPDIR": str(sockets),
             **(more or {}),
         }
-        program = Program(module if "." in module else f"{_PACKAGE}.{module}", flags, environment, sockets)
+        if module == "proxy_program" and self._forks is not None:
+            assert not more, "JAX reads its variables when it is imported."
+            program = Program(self._forks.start(programs.proxy, flags, environment, sockets))
+        else:
+            module = module if "." in module else f"{_PACKAGE}.{module}"
+            program = Program.started(module, flags, environment, sockets)
         self.programs.append(program)
         return program
 
@@ -237,6 +253,13 @@ class Service:
             with contextlib.suppress(ProcessLookupError):
                 program.process.send_signal(signal.SIGCONT)
             program.kill()
+
+
+@pytest.fixture(scope="session")
+def warm_forks() -> Iterator[WarmForks]:
+    """Forks for a file whose proxies are many and short-lived; in one that computes, XLA works a tenth longer."""
+    with contextlib.closing(WarmForks()) as forks:
+        yield forks
 
 
 @pytest.fixture(scope="module")

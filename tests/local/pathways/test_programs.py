@@ -8,8 +8,8 @@ import pytest
 
 
 @pytest.fixture
-def fresh(make_service):
-    return make_service()
+def fresh(make_service, warm_forks):
+    return make_service(forks=warm_forks)
 
 
 def test_the_logs_carry_the_lines_that_people_and_tools_look_for(fresh):
@@ -40,6 +40,7 @@ def test_a_slice_is_ready_when_all_of_its_hosts_are(make_service):
 def test_a_proxy_waits_for_taken_slices_and_gets_them_when_their_holder_goes(fresh):
     for each in range(2):
         fresh.worker(each)
+    fresh.resource_manager.log.wait("2/2 Pathways Slices Now Ready")
     first = fresh.proxy("first", slices=1)
     first.log.wait("unplaced -> placed")
     second = fresh.proxy("second", slices=2)
@@ -109,6 +110,7 @@ def test_a_worker_that_is_replaced_before_it_is_missed_counts_as_lost(fresh):
 def test_a_new_resource_manager_finds_everybody_where_they_were(fresh):
     for each in range(2):
         fresh.worker(each)
+    fresh.resource_manager.log.wait("2/2 Pathways Slices Now Ready")
     second = fresh.proxy("second", slices=1)
     second.log.wait("placed on service-worker-0")
     first = fresh.proxy("first", slices=1)
