@@ -191,7 +191,7 @@ class NotebookSession:
         with reported(self.screen, "Resuming", "Not resumed", "Resumed") as report:
             suspension = self.need().restore(yes=yes, report=report)
         left = f" Not restored: {suspension.left}." if suspension.left else ""
-        self.resumed = f"Resumed: {suspension} are where they were.{left}"
+        self.resumed = f"Resumed: {suspension} back in place.{left}"
         return self.resumed
 
     def notify(self, lines: Sequence[str]) -> None:

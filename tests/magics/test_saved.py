@@ -61,6 +61,8 @@ def test_variables_of_one_kernel_are_set_in_the_next(cluster, machine, notebook)
     assert "Saved as friday: 2 variables" in ran.text, ran.shown
     assert "Left out: lock is a _thread.lock" in ran.text
     assert "Suspended: 1 array (32 bytes) saved" in notebook.run("%pathways suspend").text
+    saved = "import pathways_jupyter; print(pathways_jupyter.current_session().record.saved)"
+    assert "1 array (32 bytes) in gs://" in notebook.run(saved).text
     status = notebook.run("%pathways status").text
     assert "suspended" in status
     assert re.search(r"1 array \(32 bytes\) in gs://\S+/suspended-\w+", status), status
@@ -72,6 +74,7 @@ def test_variables_of_one_kernel_are_set_in_the_next(cluster, machine, notebook)
     ran = notebook.run("%pathways resume")
     assert "Resumed: 1 array (32 bytes)" in ran.text, ran.shown
     assert "28.0 True" in notebook.run("print(w.sum(), state['w'] is w)").text
+    assert notebook.run(saved).text.strip() == "None"
     assert "is not suspended" in notebook.run("%pathways resume").shown
     assert notebook.run("%pathways suspend").status == "ok"
     assert notebook.run(FROM_OUTSIDE).status == "ok"

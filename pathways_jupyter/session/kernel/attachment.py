@@ -120,6 +120,10 @@ class Attachment:
         self.generation = record.generation
         return switched
 
+    def remember(self, answer: Mapping[str, Any]) -> None:
+        """Take the record that the supervisor has answered with as the session's."""
+        self._record = SessionRecord.from_json(answer)
+
     def empty(self, variables: Variables | None) -> Switched | None:
         """Delete the arrays on a lost proxy; None when that was done before."""
         switched = self.switch.empty(self._searched(variables))

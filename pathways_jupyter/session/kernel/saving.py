@@ -142,7 +142,7 @@ class SavingSession(AttachedSession):
         self._suspension = suspension
         link = self._attachment.link
         saved = link.ask(Method.SUSPEND, count=suspension.count, bytes=suspension.nbytes, place=suspension.place)
-        link.answer(saved)
+        self._attachment.remember(link.answer(saved))
         self._attachment.empty({})
         return suspension
 
@@ -161,7 +161,7 @@ class SavingSession(AttachedSession):
         link = self._attachment.link
         # A supervisor that has just died is reported by what needs it; the arrays are back.
         with contextlib.suppress(PathwaysError):
-            link.answer(link.ask(Method.RESTORED))
+            self._attachment.remember(link.answer(link.ask(Method.RESTORED)))
         suspension.forget()
         return suspension
 
