@@ -167,7 +167,7 @@ def one_round(machine: Machine, kernel: Kernel, kind: str, phase: str, delay: fl
     try:
         loop = kernel.begin(LOOP.format(path=str(phases)))
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while not phases.read_text().endswith(f"{phase}\n"):
+        while f"{phase}\n" not in phases.read_text():
             if time.monotonic() > deadline:
                 return phase, f"it did not come to that: {kernel.finish(loop, seconds=1)[-1000:]}"
             time.sleep(0.002)
