@@ -3,6 +3,7 @@ import {
   connect,
   disconnect,
   expect,
+  indicator,
   newNotebook,
   openPanel,
   picture,
@@ -14,6 +15,26 @@ import {
   widen,
   withoutWorker
 } from './helpers';
+
+const TRAINING = `
+import jax, jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+mesh = Mesh(jax.devices(), ('chips',))
+batch = jax.device_put(jnp.ones((512, 512)), NamedSharding(mesh, P('chips')))
+weights = jax.device_put(jnp.ones((512, 512)), NamedSharding(mesh, P()))
+
+def loss(weights, batch):
+    with jax.named_scope('layer'):
+        hidden = jnp.tanh(batch @ weights)
+    return (hidden @ weights).mean()
+
+@jax.jit
+def step(weights, batch):
+    return weights - 0.01 * jax.grad(loss)(weights, batch)
+
+while True:
+    weights = step(weights, batch).block_until_ready()
+`;
 
 test.skip(!process.env.PATHWAYS_UI_IMAGES, 'no directory for the pictures');
 
@@ -41,5 +62,21 @@ for (const [theme, name] of THEMES) {
     await widen(page, panel, 400);
     await picture(page, `sidebar-wide-${name}`);
     await disconnect(page, panel);
+  });
+}
+
+for (const [theme, name] of THEMES.slice(0, 2)) {
+  test(`the profile of a training step, ${name}`, async ({ page }) => {
+    await page.theme.setTheme(theme);
+    await newNotebook(page, 'training.ipynb');
+    const panel = await openPanel(page);
+    await connect(page, panel);
+    await start(page, TRAINING);
+    await expect(indicator(page)).toHaveAttribute('data-status', 'busy');
+    await panel.getByRole('button', { name: 'Profile', exact: true }).click();
+    await expect(page.locator('.pw-profile')).toContainText('Profile of 8 chips');
+    await expect(page.locator('.Toastify__toast')).toHaveCount(0);
+    await picture(page, `profile-${name}`);
+    await disconnect(page, panel, { busy: true });
   });
 }
