@@ -57,8 +57,10 @@ def _table(kubeconfig: str, context: str, milliseconds: int, near: dict[str, flo
             link.shape(delay=delay, up=_UP_MEGABITS * 125_000, down=_DOWN_MEGABITS * 125_000)
         far = link.write(Path(directory) / "far")
         for column, relay in ((_OURS, False), (_RELAY, True)):
-            settings = {"kubeconfig": str(far), "context": context, "relay": relay}
-            taken[column], counted = _measure(link, os.environ, json.dumps(settings))
+            settings = {"context": context, "relay": relay}
+            # In the environment, where loading the extension finds it.
+            environ = {**os.environ, "KUBECONFIG": str(far)}
+            taken[column], counted = _measure(link, environ, json.dumps(settings))
             # With nothing on the way an answer is back before it can be distinguished from another one.
             trips = counted if milliseconds and not relay else trips
         with _forwarded(kubeconfig, str(far), context) as port:
@@ -95,9 +97,7 @@ def _table(kubeconfig: str, context: str, milliseconds: int, near: dict[str, flo
     )
 
 
-def _measure(
-    link: Link, environ: os._Environ[str] | dict[str, str], *arguments: str
-) -> tuple[dict[str, float], dict[str, float]]:
+def _measure(link: Link, environ: dict[str, str], *arguments: str) -> tuple[dict[str, float], dict[str, float]]:
     """Run the workload row by row; return the seconds of each row, and the round trips."""
     seconds, trips = {}, {}
     command = [sys.executable, "-m", "benchmarks.distance_workload", *arguments]
@@ -106,6 +106,8 @@ def _measure(
     ) as child:
         assert child.stdin is not None
         assert child.stdout is not None
+        # It is prepared.
+        child.stdout.readline()
         for row in ROWS:
             traffic = link.count()
             print(row, file=child.stdin, flush=True)
