@@ -20,6 +20,7 @@ import queue
 import threading
 import time
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 from pathways_jupyter.base.sentences import Face, advice, worded
@@ -38,6 +39,10 @@ _layouts: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()
 """Requests that were made of the present proxy's client."""
 _answered_at = -1.0
 _questions: queue.SimpleQueue[tuple[Any, set[Any], Any] | None] | None = None
+_asked: set[int] = set()
+"""Ids of the arrays whose layout is being asked for."""
+_probes: set[int] = set()
+"""Ids of the arrays that only show that something has arrived."""
 
 
 def ask_layouts(client: Any) -> None:
@@ -48,6 +53,7 @@ def ask_layouts(client: Any) -> None:
         # It may wait for a proxy that is gone.
         _questions.put(None)
         _questions = None
+        _asked.clear()
     if client is not None:
         _layouts[client] = set()
     _replace_or_restore()
@@ -68,6 +74,20 @@ def forbid(client: Any) -> None:
 def is_forbidden(client: Any) -> bool:
     """Return whether :func:`forbid` was called for `client`."""
     return client in _lost
+
+
+def without_own(arrays: Sequence[Any]) -> list[Any]:
+    """Leave out of `arrays` what only this module holds, for a moment.
+
+    JAX usually gives its caller another array for the data that it has put. So an array whose layout is being asked for
+    is left out where there is another one like it.
+    """
+    others = [_like(each) for each in arrays if id(each) not in _asked]
+    return [each for each in arrays if id(each) not in _probes and not (id(each) in _asked and _like(each) in others)]
+
+
+def _like(array: Any) -> tuple[Any, ...]:
+    return array.shape, array.dtype, array.sharding
 
 
 def _replace_or_restore() -> None:
@@ -112,7 +132,11 @@ def _put(aval: Any, sharding: Any, xs: Any, devices: Any, *args: Any, **kwargs: 
         if array.nbytes > _SMALL_BYTES:
             number, alone = np.zeros((), np.int8), jax.sharding.SingleDeviceSharding(device)
             arriving = put(jax.core.ShapedArray((), number.dtype), alone, [number], [device])
-        arriving.block_until_ready()
+            _probes.add(id(arriving))
+        try:
+            arriving.block_until_ready()
+        finally:
+            _probes.discard(id(arriving))
         _answered_at = time.monotonic()
     known.add(layout)
     _ask(array, known, layout)
@@ -125,6 +149,7 @@ def _ask(array: Any, known: set[Any], layout: Any) -> None:
         if _questions is None:
             _questions = queue.SimpleQueue()
             threading.Thread(target=_ask_each, args=(_questions,), name="pathways-layouts", daemon=True).start()
+        _asked.add(id(array))
         _questions.put((array, known, layout))
 
 
@@ -140,5 +165,7 @@ def _ask_each(questions: queue.SimpleQueue[tuple[Any, set[Any], Any] | None]) ->
         except Exception:
             # A server that knows no layouts, an array that was deleted or lost: JAX says so where it needs the layout.
             known.discard(layout)
+        number = id(array)
         # Not kept until the next question.
         del array, question
+        _asked.discard(number)

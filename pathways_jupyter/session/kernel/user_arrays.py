@@ -63,7 +63,7 @@ def live(client: Any) -> list[Any]:
     """
     found = [each for each in client.live_arrays() if not each.is_deleted()]
     shards = {id(shard.data) for each in found for shard in vars(each).get("addressable_shards", ())}
-    return [each for each in found if id(each) not in shards]
+    return device_puts.without_own([each for each in found if id(each) not in shards])
 
 
 def all_of(client: Any, namespace: Mapping[str, Any]) -> tuple[NamedArray, ...]:

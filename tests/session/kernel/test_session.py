@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 from dataclasses import replace
 
 import jax
@@ -24,7 +25,7 @@ from pathways_jupyter.base.errors import CapacityError, ServiceError, SessionErr
 from pathways_jupyter.base.events import EventKind, SessionState
 from pathways_jupyter.service.names import JOB_INDEX_LABEL, PROXY_CONTAINER, REPLICATED_JOB_LABEL
 from pathways_jupyter.session import client, protocol, registry
-from pathways_jupyter.session.kernel import session
+from pathways_jupyter.session.kernel import device_puts, session
 from pathways_jupyter.session.protocol import Method
 
 DEADLINE = 60.0
@@ -220,6 +221,33 @@ def test_anyone_learns_what_arrays_a_session_has_also_while_its_kernel_computes(
     connected.reconnect({})
     assert client.request(connected.record, Method.ARRAYS) == {"count": 0, "bytes": 0}
     assert float(elsewhere.sum()) == 3
+
+
+def test_an_array_counts_once_while_its_layout_is_asked_for(connected, monkeypatch):
+    asked, answered = threading.Event(), threading.Event()
+
+    def ask_each(questions):
+        # As the thread does on a connection that takes its time.
+        question = questions.get()
+        asked.set()
+        answered.wait(DEADLINE)
+        del question
+
+    device_puts.ask_layouts(None)
+    monkeypatch.setattr(device_puts, "_ask_each", ask_each)
+    device_puts.ask_layouts(connected.devices()[0].client)
+    try:
+        put = jax.device_put(np.ones((1000, 3), np.float32), connected.devices()[-1])
+        assert asked.wait(DEADLINE)
+        assert connected.count_arrays() == {"count": 1, "bytes": put.nbytes}
+        # Of these JAX makes no second array.
+        sharding = jax.sharding.SingleDeviceSharding(connected.devices()[0])
+        made = jax.make_array_from_callback((5, 7), sharding, lambda index: np.ones((5, 7), np.float32))
+        assert connected.count_arrays() == {"count": 2, "bytes": put.nbytes + made.nbytes}
+    finally:
+        answered.set()
+        monkeypatch.undo()
+        device_puts.ask_layouts(connected.devices()[0].client)
 
 
 def test_a_session_that_is_over_cannot_be_reconnected_and_says_so(config, gone):
