@@ -16,6 +16,8 @@ The question is a round trip, as it is in jaxlib, and not one more: a thread ask
 
 from __future__ import annotations
 
+import itertools
+import operator
 import queue
 import threading
 import time
@@ -30,6 +32,8 @@ _FRESH_SECONDS = 1.0
 """Time for which an answer shows that there is a connection: a tree of 100 arrays need not wait for 100 more."""
 _SMALL_BYTES = 1024 * 1024
 """So much is waited for itself, where the last answer is older; behind more, JAX would no longer send in parallel."""
+
+_is_deleted, _layout = operator.methodcaller("is_deleted"), operator.attrgetter("_pjrt_layout")
 
 # Reentrant: a finalizer may replace the function while this thread does.
 _lock = threading.RLock()
@@ -160,7 +164,9 @@ def _ask_each(questions: queue.SimpleQueue[tuple[Any, set[Any], Any] | None]) ->
         try:
             if time.monotonic() - _answered_at > _FRESH_SECONDS:
                 array.block_until_ready()
-            array._pjrt_layout  # noqa: B018
+            # In one step of the interpreter, so that no other thread deletes it in between: with JAX 0.10 the layout of
+            # a deleted array ends the process.
+            next(map(_layout, itertools.filterfalse(_is_deleted, [array])), None)
             _answered_at = time.monotonic()
         except Exception:
             # A server that knows no layouts, an array that was deleted or lost: JAX says so where it needs the layout.

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import multiprocessing
 import os
+import queue
 import re
 import signal
 import subprocess
@@ -248,6 +249,16 @@ def test_an_array_counts_once_while_its_layout_is_asked_for(connected, monkeypat
         answered.set()
         monkeypatch.undo()
         device_puts.ask_layouts(connected.devices()[0].client)
+
+
+def test_an_array_that_is_deleted_before_its_layout_is_asked_for_ends_no_process(connected):
+    questions, known = queue.SimpleQueue(), {"layout"}
+    array = jax.device_put(np.ones((1000, 5), np.float32), connected.devices()[-1]).block_until_ready()
+    array.delete()
+    questions.put((array, known, "layout"))
+    questions.put(None)
+    device_puts._ask_each(questions)
+    assert connected.state is SessionState.CONNECTED
 
 
 def test_a_session_that_is_over_cannot_be_reconnected_and_says_so(config, gone):
