@@ -6,16 +6,11 @@ import asyncio
 import json
 import uuid
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import kubeconfigs
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
+from certificates import self_signed
 from waits import wait_until
 
 from benchmarks.link import Link
@@ -98,24 +93,6 @@ async def test_a_session_of_the_same_cluster_has_them(link, kubeconfig):
             assert later is not client
 
 
-def self_signed() -> tuple[str, str]:
-    """Return a client certificate and its key, as PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name, now = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "jane")]), datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .sign(key, hashes.SHA256())
-    )
-    form = Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
-    return certificate.public_bytes(Encoding.PEM).decode(), key.private_bytes(*form).decode()
-
-
 def changed_token(content: dict) -> None:
     content["users"][0]["user"]["token"] = "another"
 
@@ -163,7 +140,7 @@ async def test_a_token_of_a_plugin_is_asked_for_once_by_the_session(link, plugin
 
 
 async def test_a_certificate_of_a_plugin_is_on_new_connections(link, plugin):
-    certificate, key = self_signed()
+    certificate, key = self_signed("jane")
     token = await token_of(plugin.kubeconfig)
     plugin.prints(token=token, clientCertificateData=certificate, clientKeyData=key)
     early = await opened(link)
