@@ -18,6 +18,7 @@ from IPython.core.magic import Magics, cell_magic, line_cell_magic, magics_class
 
 from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import ConfigError, PathwaysError, is_coloured
+from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.commands.job import CELL as JOB_CELL
 from pathways_jupyter.commands.multihost import CELL as MULTIHOST_CELL
 from pathways_jupyter.commands.profile import CELL as PROFILE_CELL
@@ -144,6 +145,7 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
         if error is None:
             self.connection.screen.line("No error so far.")
             return
+        _word_notes(error)
         lines = self.shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)
         said = self.shell.InteractiveTB.stb2text(lines)
         if not is_coloured():
@@ -152,6 +154,15 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
 
             said = unstyle(said)
         self.connection.screen.line(said)
+
+
+def _word_notes(error: BaseException | None) -> None:
+    """Word the hints of `error`, and of what led to it, for this notebook; their notes are for a script."""
+    while error is not None:
+        if isinstance(error, PathwaysError):
+            script, here = error.advice(Face.SCRIPT), error.advice(error.face)
+            error.__notes__ = [here if note == script else note for note in getattr(error, "__notes__", ())]
+        error = error.__cause__ or error.__context__
 
 
 def _execute(shell: Any, cell: str) -> None:

@@ -92,6 +92,8 @@ def test_an_error_is_two_lines_and_its_traceback_one_command_away(shell):
     assert "Did you mean tpuv6e:2x2?" in shown
     _, full = run(shell, "%pathways traceback")
     assert "parse_instance_type" in full
+    assert "%pathways explain configerror" in full
+    assert "pathways-jupyter explain" not in full
     assert "Traceback" in full
 
 
