@@ -70,10 +70,16 @@ class Watched(Live):
 
     def _begin(self) -> None:
         self.watched.append(self)
-        self._watching = tasks.Call(self._run())
-        self._watching.start()
+        self._follow()
         for older in self.watched[:-_MAX_LIVE]:
             older.end(f"No longer live, because {self.superseded}; run this cell again for the current state.")
+
+    def _follow(self) -> None:
+        """Begin to watch, or begin again."""
+        if self._watching is not None:
+            self._watching.cancel()
+        self._watching = tasks.Call(self._run())
+        self._watching.start()
 
     async def _run(self) -> None:
         note = ""
@@ -97,7 +103,8 @@ def end_maps() -> None:
 class SliceMap(Watched):
     """The slices of `session`'s service: what is ready, starting or down, and who holds what.
 
-    A thread watches the cluster until the session ends or newer maps replace this one.
+    A thread watches the session's cluster until the session ends or newer maps replace this one. After a reconnect it
+    begins again, since an embedded cluster may have ended before, and another one started.
 
     Args:
       shell: IPython's shell of this kernel.
@@ -120,12 +127,14 @@ class SliceMap(Watched):
     def _begin(self) -> None:
         super()._begin()
         # A thread of its own, because following the session's events blocks.
-        threading.Thread(target=self._end_with_session, name="pathways-slices-end", daemon=True).start()
+        threading.Thread(target=self._follow_session, name="pathways-slices-session", daemon=True).start()
 
-    def _end_with_session(self) -> None:
-        for _ in self._session.follow(self._session.event_count):
+    def _follow_session(self) -> None:
+        for event in self._session.follow(self._session.event_count):
             if self._session.state in _OVER:
                 break
+            if "generation" in event.data and not self._over:
+                self._follow()
         self.end("The session has ended.")
 
     async def _watch(self) -> None:

@@ -35,9 +35,11 @@ def test_a_cluster_that_was_killed_is_reported_and_reconnecting_starts_another_o
     assert own.cli("local", "up", "--tpu", "tpuv6e:2x2=3", "--fast-heal").returncode == 0
     with contextlib.closing(Notebook(own)) as notebook:
         assert notebook.run(LOAD + "--local").status == "ok"
+        assert "2 free" in notebook.run("%pathways slices").text
         pid = json.loads(own.cli("local", "status", "--json").stdout)["pid"]
         os.kill(pid, signal.SIGKILL)
         assert "%pathways reconnect" in notebook.wait_for("All arrays on TPUs are lost")
+        notebook.wait_for("Not live")
         status = notebook.run("%pathways status").text
         assert "lost" in status
         assert "The embedded cluster of this machine has ended." in status
@@ -45,8 +47,12 @@ def test_a_cluster_that_was_killed_is_reported_and_reconnecting_starts_another_o
             cell = notebook.run(f"%pathways {line}")
             assert "The embedded cluster of this machine has ended." in cell.text + cell.shown, line
             assert "VPN" not in cell.text + cell.shown
+        seen = len(notebook.seen)
         again = notebook.run("%pathways reconnect")
         assert again.status == "ok", again.shown
+        # The map that was drawn before follows the session to the new cluster.
+        while "Not live" in (drawn := notebook.wait_for("2 free", since=seen)):
+            seen = notebook.seen.index(drawn, seen) + 1
         assert notebook.run("import jax; print(len(jax.devices()))").text.strip() == "4"
         restarted = json.loads(own.cli("local", "status", "--json").stdout)
         assert (restarted["instances"], restarted["fast_heal"]) == ({"tpuv6e:2x2": 3}, True)
