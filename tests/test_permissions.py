@@ -42,7 +42,7 @@ from pathways_jupyter.service import checks, deployment, discovery, doctor, leas
 from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.service.doctor import FAULT_NEEDS, INSTALL_NEEDS, PLATFORM_NEEDS
 from pathways_jupyter.service.lab import lifecycle, manifests
-from pathways_jupyter.service.pathwaysjob import fields
+from pathways_jupyter.service.pathwaysjob import definition
 from pathways_jupyter.service.service_jobset import ServiceSpec
 from pathways_jupyter.session import protocol, registry, sweep
 from pathways_jupyter.session.kernel import spawn
@@ -259,7 +259,7 @@ def notebook_pod(name: str) -> dict:
 def pathways_job(name: str) -> dict:
     """A job that does not start anything."""
     job = headless(name)
-    job["metadata"]["annotations"] = {fields.START_SUSPENDED_ANNOTATION: "true"}
+    job["metadata"]["annotations"] = {definition.START_SUSPENDED_ANNOTATION: "true"}
     return job
 
 

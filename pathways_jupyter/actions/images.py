@@ -12,7 +12,7 @@ from pathways_jupyter.base.text import parse_whole_number
 from pathways_jupyter.colocated import sidecar_image
 from pathways_jupyter.render.view import View, for_kubectl, preformatted
 from pathways_jupyter.service import image_build
-from pathways_jupyter.service.pathwaysjob import definition, installation, operator_image
+from pathways_jupyter.service.pathwaysjob import definition, installation
 from pathways_jupyter.tunnel.relay.container import DEFAULT_IMAGE
 
 
@@ -48,11 +48,11 @@ def operator(shell: Shell, values: Values) -> View:
       PathwaysError: The wheel cannot be read, or the image cannot be built.
     """
     wheel = values.get("wheel")
-    planned = operator_image.plan(
+    planned = installation.image(
+        values.get("base_image") or DEFAULT_IMAGE,
+        Path(values.get("folder", "operator-image")),
         push=values.get("push", ""),
         wheel=Path(wheel) if wheel else None,
-        base=values.get("base_image") or DEFAULT_IMAGE,
-        folder=Path(values.get("folder", "operator-image")),
     )
     use = f"Install it: pathways-jupyter operator manifests --image {planned.image} | kubectl apply --server-side -f -"
     return _build(planned, f"with {wheel or 'the release of this version'}", use, dry_run=bool(values.get("dry_run")))

@@ -20,8 +20,7 @@ from pathways_jupyter.base.errors import ApiError, ClusterError
 from pathways_jupyter.kube import answers, problems
 from pathways_jupyter.kube.clock import RoundTrip, ServerClock, boot_seconds
 from pathways_jupyter.kube.retries import Retries
-from pathways_jupyter.kube.upload_rate import UploadRate
-from pathways_jupyter.kube.websocket import WebSocket
+from pathways_jupyter.kube.websocket import UploadRate, WebSocket
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -17,8 +17,7 @@ from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import Object, Resource
-from pathways_jupyter.kube.pulse import Pulse
-from pathways_jupyter.kube.watch import Change, ChangeType, KnownObjects, key_of, only_identity, watch
+from pathways_jupyter.kube.watch import Change, ChangeType, KnownObjects, Pulse, key_of, only_identity, watch
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 15.0
 """Between attempts at a kind that is not installed, not allowed, or at a server that was never reached."""

@@ -21,8 +21,8 @@ from pathways_jupyter.base.sentences import say
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube import answers
 from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.clock import boot_seconds
 from pathways_jupyter.kube.objects import Object, Page, Resource, pages, selection
-from pathways_jupyter.kube.pulse import Pulse
 
 SERVER_SECONDS = 240
 """The server is asked to end a watch within this time; then it is resumed at the last resource version."""
@@ -30,7 +30,12 @@ SILENCE_SECONDS = 300.0
 """A watch without data for this long is dead, because the server should have ended it before."""
 LONGEST_LINE = 64 * 1024 * 1024
 """Most bytes of one event."""
-
+QUIET_SECONDS = 4.0
+"""After so long without a byte from the server it is asked."""
+ANSWER_SECONDS = 5.0
+"""Longest wait for its answer: with the silence before, a dead server is noticed within 10 s."""
+_LATE_SECONDS = 1.0
+"""A timeout that fires so late shows that this process stood still itself."""
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
 
@@ -237,6 +242,62 @@ class KnownObjects:
             yield Change(ChangeType.ADDED, item)
         elif _metadata(before).get("resourceVersion") != _metadata(item).get("resourceVersion"):
             yield Change(ChangeType.MODIFIED, item)
+
+
+class Pulse:
+    """Ends the watches of one client as soon as their server has stopped answering, although connections are open.
+
+    A watch of a quiet namespace receives nothing for minutes, so its silence shows nothing: a server that was stopped,
+    or a network that swallows packets, looks the same. TCP cannot show it either, because the kernel of a stopped
+    process goes on to acknowledge. So after some silence the server is asked something small: one question for all
+    watches of the client, and none while anything arrives for any of its requests.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._waits: set[asyncio.Timeout] = set()
+
+    @contextlib.contextmanager
+    def ends(self, wait: asyncio.Timeout) -> Iterator[None]:
+        """Let `wait` time out at once when the server has stopped answering, inside the block."""
+        self._waits.add(wait)
+        try:
+            yield
+        finally:
+            self._waits.discard(wait)
+
+    async def run(self) -> None:
+        """Ask the server after each silence, until cancelled."""
+        while True:
+            silent = boot_seconds() - self._client.last_received
+            if silent < QUIET_SECONDS or not self._waits:
+                await asyncio.sleep(max(QUIET_SECONDS - silent, QUIET_SECONDS / 8))
+            elif not await self._answers():
+                for wait in self._waits:
+                    if not wait.expired():
+                        wait.reschedule(asyncio.get_running_loop().time())
+                self._waits.clear()
+
+    async def _answers(self) -> bool:
+        try:
+            # Outside of the timeout: a slow credential plugin must not look like an API server that does not answer.
+            await self._client.cluster.credentials.authorization()
+        except ClusterError:
+            # Nothing can be asked; the next request of another kind reports why.
+            await asyncio.sleep(QUIET_SECONDS)
+            return True
+        began = boot_seconds()
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await self._client.get("/version")
+        except ApiError:
+            # A refusal is an answer.
+            return True
+        except TimeoutError:
+            return boot_seconds() - began > ANSWER_SECONDS + _LATE_SECONDS
+        except ClusterError:
+            return False
+        return True
 
 
 async def _events(chunks: AsyncGenerator[bytes, None], pulse: Pulse | None) -> AsyncIterator[Object]:

@@ -1,20 +1,20 @@
 """Whole messages over a WebSocket through the API server, with bounded buffers in both directions.
 
-The `kubernetes` package's stream client gives the connection; this module adds the errors, and notices a server that
-has stopped answering.
+The `kubernetes` package's stream client gives the connection; this module adds the errors, notices a server that has
+stopped answering, and measures how fast long transfers went.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from pathways_jupyter.base.errors import ConnectionLost
 from pathways_jupyter.kube.clock import RoundTrip, boot_seconds
 from pathways_jupyter.kube.problems import lost
-from pathways_jupyter.kube.upload_rate import LARGE_BYTES, Transfer, UploadRate
 
 if TYPE_CHECKING:
     from pathways_jupyter.kube.library import Sent, Socket
@@ -30,8 +30,59 @@ takes data: on a slow connection its answer comes behind all of them.
 """
 CLOSE_SECONDS = 2.0
 """Longest wait for the server when closing."""
-
+_LARGE_BYTES = 32 * 1024
+"""Size from which on a message is a part of a transfer."""
+_LEAST_BYTES = 4 * 1024 * 1024
+"""Shorter transfers show how fast TCP begins, and what fits into buffers."""
+_IDLE_BYTES = 16 * 1024
+"""So little waits for an acknowledgement while only small messages are under way."""
+_LOOK_SECONDS = 0.02
+"""Time between two looks into the kernel, which cost more than a message on a fast network."""
 _PROPER_CODES = {0, 1000, 1001}
+
+
+class UploadRate:
+    """The rate at which the network took the last long transfer of any of a client's connections.
+
+    Nothing is sent to measure it: a short transfer, such as a probe would be, ends while TCP is still becoming faster.
+
+    Attributes:
+      bytes_per_second: 0 while there was none. As fast as the network where that is what the sender waited for.
+      measured: When, in seconds since the epoch.
+    """
+
+    def __init__(self) -> None:
+        self.bytes_per_second = 0.0
+        self.measured = 0.0
+
+
+class _Transfer:
+    """Messages of one connection, from when it last had nothing to send.
+
+    Without Linux the kernel does not say how many bytes were acknowledged, so that no transfer is long enough.
+
+    Args:
+      rate: Where the rate is kept.
+    """
+
+    def __init__(self, socket: Socket, rate: UploadRate) -> None:
+        self._socket = socket
+        self._rate = rate
+        self._looked = 0.0
+        self._began: tuple[float, Sent] | None = None
+
+    def before_message(self) -> None:
+        """Measure what was acknowledged until now, when another large message is about to be sent."""
+        now = boot_seconds()
+        if now - self._looked < _LOOK_SECONDS:
+            return
+        self._looked, sent = now, self._socket.sent()
+        if self._began is None or sent.waiting < _IDLE_BYTES:
+            self._began = now, sent
+            return
+        began, first = self._began
+        if (taken := sent.acknowledged - first.acknowledged) >= _LEAST_BYTES:
+            self._rate.bytes_per_second, self._rate.measured = taken / (now - began), time.time()
 
 
 class WebSocket:
@@ -57,7 +108,7 @@ class WebSocket:
         self._socket = socket
         self._ended = ended
         self._round_trip = round_trip or RoundTrip()
-        self._transfer = Transfer(socket, upload_rate or UploadRate())
+        self._transfer = _Transfer(socket, upload_rate or UploadRate())
         self._pinged = 0.0
         self._loop = asyncio.get_running_loop()
         self._closing: asyncio.Task[None] | None = None
@@ -80,7 +131,7 @@ class WebSocket:
         Raises:
           ConnectionLost: The connection has ended.
         """
-        if len(parts[-1]) >= LARGE_BYTES:
+        if len(parts[-1]) >= _LARGE_BYTES:
             self._transfer.before_message()
         try:
             await self._socket.send_parts(*parts)

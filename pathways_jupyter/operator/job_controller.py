@@ -22,7 +22,7 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.informer import Informers
 from pathways_jupyter.kube.objects import EVENTS, JOBSETS, PATHWAYS_JOBS, Object, Resource
 from pathways_jupyter.kube.watch import Change, ChangeType, key_of
-from pathways_jupyter.service.pathwaysjob import conditions, expansion, fields
+from pathways_jupyter.service.pathwaysjob import conditions, definition, expansion
 
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 60.0
@@ -232,8 +232,8 @@ class PathwaysJobController:
             "kind": "Event",
             "metadata": {"name": f"{metadata['name']}.{digest}", "namespace": metadata["namespace"]},
             "involvedObject": {
-                "apiVersion": fields.API_VERSION,
-                "kind": fields.KIND,
+                "apiVersion": definition.API_VERSION,
+                "kind": definition.KIND,
                 "name": metadata["name"],
                 "namespace": metadata["namespace"],
                 "uid": metadata["uid"],

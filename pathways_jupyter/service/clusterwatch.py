@@ -25,8 +25,7 @@ from pathways_jupyter.kube.clock import boot_seconds
 from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, PATHWAYS_JOBS, PODS, Resource
 from pathways_jupyter.kube.pods import logs
-from pathways_jupyter.kube.pulse import Pulse
-from pathways_jupyter.kube.watch import ChangeType, KnownObjects, only_identity, watch
+from pathways_jupyter.kube.watch import ChangeType, KnownObjects, Pulse, only_identity, watch
 from pathways_jupyter.service import discovery, names
 from pathways_jupyter.service.feed import Feed, Message
 from pathways_jupyter.service.leasewatch import LeaseWatch

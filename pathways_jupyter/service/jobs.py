@@ -20,7 +20,7 @@ from pathways_jupyter.kube.objects import EVENTS, JOBSETS, PATHWAYS_JOBS, PODS, 
 from pathways_jupyter.kube.watch import ChangeType, watch
 from pathways_jupyter.service import job_parts, names, queues
 from pathways_jupyter.service.job_parts import JobParts
-from pathways_jupyter.service.pathwaysjob import conditions, description, fields
+from pathways_jupyter.service.pathwaysjob import conditions, definition, description
 from pathways_jupyter.service.pathwaysjob.description import (
     EventInfo,
     JobInfo,
@@ -188,7 +188,7 @@ async def pictures(
 
     found = await picture(client, name, namespace=namespace, events=events)
     watches = [
-        asyncio.create_task(follow(PATHWAYS_JOBS if found.job.kind == fields.KIND else JOBSETS, name=name)),
+        asyncio.create_task(follow(PATHWAYS_JOBS if found.job.kind == definition.KIND else JOBSETS, name=name)),
         asyncio.create_task(follow(PODS, labels=f"{names.JOBSET_NAME_LABEL}={name}")),
         asyncio.create_task(follow_warnings()),
     ]

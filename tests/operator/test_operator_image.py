@@ -10,13 +10,14 @@ import pytest
 
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.service import image_build
-from pathways_jupyter.service.pathwaysjob import installation, operator_image
+from pathways_jupyter.service.pathwaysjob import installation
+from pathways_jupyter.tunnel.relay.container import DEFAULT_IMAGE
 
 
 def test_the_context_has_the_wheel_and_only_the_requirements_of_an_operator(tmp_path):
     wheel = tmp_path / "pathways_jupyter-1.2.3-py3-none-any.whl"
     wheel.write_bytes(b"a wheel")
-    planned = operator_image.plan(push="example.dev/images/", wheel=wheel, folder=tmp_path / "context")
+    planned = installation.image(DEFAULT_IMAGE, tmp_path / "context", push="example.dev/images/", wheel=wheel)
     written = {path.name: path.read_bytes() for path in image_build.write(planned)}
     assert planned.image == "example.dev/images/pathways-operator:1.2.3"
     assert written[wheel.name] == b"a wheel"
@@ -30,19 +31,19 @@ def test_the_context_has_the_wheel_and_only_the_requirements_of_an_operator(tmp_
 
 def test_without_a_wheel_the_release_of_this_version_is_installed(tmp_path):
     version = metadata.version("pathways_jupyter")
-    planned = operator_image.plan(folder=tmp_path)
+    planned = installation.image(DEFAULT_IMAGE, tmp_path)
     assert planned.image == f"pathways-operator:{version}"
     assert f"pathways_jupyter=={version}" in planned.files["Dockerfile"]
 
 
 def test_a_wheel_that_is_not_there_is_named_before_anything_is_written(tmp_path):
     with pytest.raises(ConfigError, match=r"missing\.whl cannot be read"):
-        operator_image.plan(wheel=tmp_path / "missing.whl", folder=tmp_path / "context")
+        installation.image(DEFAULT_IMAGE, tmp_path / "context", wheel=tmp_path / "missing.whl")
     assert not (tmp_path / "context").exists()
 
 
 def test_hadolint_finds_nothing_in_its_dockerfile(tmp_path):
-    (tmp_path / "Dockerfile").write_text(operator_image.plan(folder=tmp_path).files["Dockerfile"])
+    (tmp_path / "Dockerfile").write_text(installation.image(DEFAULT_IMAGE, tmp_path).files["Dockerfile"])
     hadolint = Path(sys.executable).with_name("hadolint")
     done = subprocess.run([hadolint, tmp_path / "Dockerfile"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -53,7 +54,7 @@ def test_hadolint_finds_nothing_in_its_dockerfile(tmp_path):
 def test_its_requirements_are_all_that_an_operator_imports(tmp_path):
     venv.create(tmp_path / "env", with_pip=True)
     python = str(tmp_path / "env" / "bin" / "python")
-    (tmp_path / "requirements.txt").write_text("\n".join(operator_image.requirements()))
+    (tmp_path / "requirements.txt").write_text("\n".join(installation.requirements()))
     subprocess.run([python, "-m", "pip", "install", "--quiet", "-r", tmp_path / "requirements.txt"], check=True)
     imports = (
         "import pathways_jupyter.operator.main as main, pathways_jupyter.operator.metrics_server;"

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.counting import counting
 from benchmarks.link import Link
-from pathways_jupyter.kube import auth, objects, pulse
+from pathways_jupyter.kube import auth, objects, watch
 from pathways_jupyter.kube.client import Client
 
 DEADLINE = 60
@@ -118,10 +118,10 @@ async def test_a_quiet_cluster_that_no_longer_answers_is_not_shown_as_watched(
             with silent:
                 lost = await until("lost")
                 # The tables are as old as the last answer, not as the notice.
-                assert lost["as_of"] < time.time() - pulse.ANSWER_SECONDS
+                assert lost["as_of"] < time.time() - watch.ANSWER_SECONDS
             assert "stopped answering" in lost["problem"]["message"]
             assert (await until("live"))["as_of"] > lost["as_of"]
 
 
 def test_a_cluster_that_no_longer_answers_is_noticed_within_ten_seconds():
-    assert pulse.QUIET_SECONDS + pulse.ANSWER_SECONDS < 10
+    assert watch.QUIET_SECONDS + watch.ANSWER_SECONDS < 10

@@ -10,7 +10,7 @@ from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.local.apiserver.custom_rules import rule_causes
 from pathways_jupyter.service import names
-from pathways_jupyter.service.pathwaysjob import definition, expansion, fields
+from pathways_jupyter.service.pathwaysjob import definition, expansion
 
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 
@@ -155,7 +155,7 @@ def test_what_the_user_sets_on_a_pod_is_kept():
 
 
 def test_custom_components_change_image_flags_and_environment():
-    kinds = {fields.SERVER: "pathways-rm", fields.PROXY: "pathways-proxy", fields.WORKER: "pathways-worker"}
+    kinds = {definition.SERVER: "pathways-rm", definition.PROXY: "pathways-proxy", definition.WORKER: "pathways-worker"}
     components = [
         {
             "componentType": kind,
@@ -213,7 +213,7 @@ def test_a_head_on_its_nodes_network_has_the_node_to_itself():
 
 def test_a_job_can_start_suspended():
     job = training()
-    job["metadata"]["annotations"] = {fields.START_SUSPENDED_ANNOTATION: "true"}
+    job["metadata"]["annotations"] = {definition.START_SUSPENDED_ANNOTATION: "true"}
     assert expansion.expand(job)["spec"]["suspend"] is True
     assert "suspend" not in expansion.expand(training())["spec"]
 
@@ -238,7 +238,7 @@ def jobs(draw):
         workers["maxSliceRestarts"] = draw(small)
     if draw(st.booleans()):
         workers["terminationGracePeriodSeconds"] = draw(small)
-    controller = {"deploymentMode": draw(st.sampled_from(fields.MODES))}
+    controller = {"deploymentMode": draw(st.sampled_from(definition.MODES))}
     if draw(st.booleans()):
         controller["elasticSlices"] = draw(st.integers(min_value=0, max_value=slices))
     if draw(st.booleans()):
@@ -250,7 +250,7 @@ def jobs(draw):
             "image": f"r/{kind}:1",
             "customFlags": draw(st.lists(st.sampled_from(["--a=1", "--b"]))),
         }
-        for kind in draw(st.lists(st.sampled_from(fields.COMPONENTS), unique=True))
+        for kind in draw(st.lists(st.sampled_from(definition.COMPONENTS), unique=True))
     ]
     made = headless(maxRestarts=draw(small), customComponents=components, controller=controller)
     made["spec"]["workers"] = [workers]

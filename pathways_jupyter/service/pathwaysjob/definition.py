@@ -1,4 +1,4 @@
-"""The CustomResourceDefinition of PathwaysJob: its schema, defaults and rules.
+"""The names of PathwaysJob's fields, and its CustomResourceDefinition: schema, defaults and rules.
 
 All validation is here, so that every API server enforces it; what a client says of a job before it sends it
 (:mod:`pathways_jupyter.service.pathwaysjob.validation`) leaves out the rules that relate fields. The pod template has
@@ -16,9 +16,28 @@ from typing import Any
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.service import builtin_kinds, names, service_jobset
-from pathways_jupyter.service.pathwaysjob import fields
 
 Schema = dict[str, Any]
+
+GROUP = "pathways-job.pathways.domain"
+VERSION = "v1"
+API_VERSION = f"{GROUP}/{VERSION}"
+KIND = "PathwaysJob"
+PLURAL = "pathwaysjobs"
+
+DEFAULT_MODE = "default"
+COLOCATE_MODE = "colocate_head_with_workers"
+MODES = (DEFAULT_MODE, COLOCATE_MODE)
+
+SERVER = "pathways_server"
+WORKER = "worker"
+PROXY = "proxy_server"
+SIDECAR = "colocated_python_sidecar"
+COMPONENTS = (SERVER, WORKER, PROXY, SIDECAR)
+
+MAIN_CONTAINER = "main"
+START_SUSPENDED_ANNOTATION = "pathways-jupyter/start-suspended"
+"""On a PathwaysJob: create its JobSet suspended. The API has no field for that; queueing systems suspend the JobSet."""
 
 _STRING: Schema = {"type": "string"}
 _TEXT: Schema = {"type": "string", "maxLength": 1024}
@@ -33,19 +52,19 @@ def definition() -> dict[str, Any]:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{fields.PLURAL}.{fields.GROUP}", "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY}},
+        "metadata": {"name": f"{PLURAL}.{GROUP}", "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY}},
         "spec": {
-            "group": fields.GROUP,
+            "group": GROUP,
             "scope": "Namespaced",
             "names": {
-                "kind": fields.KIND,
-                "listKind": f"{fields.KIND}List",
-                "plural": fields.PLURAL,
-                "singular": fields.KIND.lower(),
+                "kind": KIND,
+                "listKind": f"{KIND}List",
+                "plural": PLURAL,
+                "singular": KIND.lower(),
             },
             "versions": [
                 {
-                    "name": fields.VERSION,
+                    "name": VERSION,
                     "served": True,
                     "storage": True,
                     "subresources": {"status": {}},
@@ -104,9 +123,7 @@ def _spec() -> Schema:
             pathwaysVersion=_fixed({"type": "string", "maxLength": 128}, "pathwaysVersion"),
             workers=_fixed(_keyed(_worker(), "type", minimum=1, maximum=1), "workers"),
             controller=_controller(),
-            customComponents=_fixed(
-                _keyed(_component(), "componentType", maximum=len(fields.COMPONENTS)), "customComponents"
-            ),
+            customComponents=_fixed(_keyed(_component(), "componentType", maximum=len(COMPONENTS)), "customComponents"),
         ),
         "x-kubernetes-validations": [
             *_kept(optional),
@@ -177,9 +194,9 @@ def _controller() -> Schema:
     return {
         **_object(
             ("deploymentMode",),
-            deploymentMode=_fixed({"type": "string", "enum": list(fields.MODES)}, "deploymentMode"),
+            deploymentMode=_fixed({"type": "string", "enum": list(MODES)}, "deploymentMode"),
             mainContainerName=_fixed(
-                {"type": "string", "maxLength": 63, "default": fields.MAIN_CONTAINER}, "mainContainerName"
+                {"type": "string", "maxLength": 63, "default": MAIN_CONTAINER}, "mainContainerName"
             ),
             enableMetricsCollection=_fixed({"type": "boolean"}, "enableMetricsCollection"),
             template=_fixed(template, "template"),
@@ -203,14 +220,14 @@ def _component() -> Schema:
     return {
         **_object(
             ("componentType",),
-            componentType={"type": "string", "enum": list(fields.COMPONENTS)},
+            componentType={"type": "string", "enum": list(COMPONENTS)},
             image=_TEXT,
             customFlags={"type": "array", "maxItems": 256, "items": {"type": "string", "maxLength": 4096}},
             customEnv={"type": "array", "maxItems": 256, "items": variable},
         ),
         "x-kubernetes-validations": [
             _rule(
-                f"self.componentType != '{fields.SIDECAR}' || (has(self.image) && self.image != '')",
+                f"self.componentType != '{SIDECAR}' || (has(self.image) && self.image != '')",
                 "the sidecar has no default image",
                 ".image",
             )

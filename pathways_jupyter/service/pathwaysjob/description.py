@@ -16,7 +16,7 @@ from pathways_jupyter.base import text, tpu
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.kube.objects import JOBSETS, created
 from pathways_jupyter.service import discovery, names, queues, untrusted
-from pathways_jupyter.service.pathwaysjob import conditions, fields
+from pathways_jupyter.service.pathwaysjob import conditions, definition
 from pathways_jupyter.service.podstate import FATAL_REASONS, UNSCHEDULABLE, container_states, restarts, waiting
 
 _TRACEBACK = "Traceback (most recent call last):"
@@ -89,7 +89,7 @@ def is_job(manifest: Mapping[str, Any]) -> bool:
     A JobSet is one by its parts, whichever tool made it: a head with a resource manager and a proxy, which no service
     has, and workers. With an owner it is part of a PathwaysJob, which may have been deleted a moment ago.
     """
-    if manifest["kind"] == fields.KIND:
+    if manifest["kind"] == definition.KIND:
         return True
     if manifest["metadata"].get("ownerReferences"):
         return False
@@ -101,7 +101,7 @@ def is_job(manifest: Mapping[str, Any]) -> bool:
 def job_info(manifest: Mapping[str, Any]) -> JobInfo:
     """Describe a job by its PathwaysJob, or by the JobSet that it is; see :func:`is_job`."""
     metadata, status = manifest["metadata"], manifest.get("status") or {}
-    whole = manifest["kind"] == fields.KIND
+    whole = manifest["kind"] == definition.KIND
     if not whole:
         status = conditions.derive({}, manifest, now="")
     state, condition = conditions.current({"status": status})
@@ -115,7 +115,7 @@ def job_info(manifest: Mapping[str, Any]) -> JobInfo:
         instance_type=kind,
         slices=slices,
         headless=headless,
-        kind=fields.KIND if whole else JOBSETS.kind,
+        kind=definition.KIND if whole else JOBSETS.kind,
         created=created(manifest),
         queue=queues.queue_of(manifest),
         maker="" if whole else _maker(manifest),
@@ -131,7 +131,7 @@ def _maker(jobset: Mapping[str, Any]) -> str:
 
 def is_headless(manifest: Mapping[str, Any]) -> bool:
     """Return whether a notebook can attach to a job's proxy; see :func:`job_info` for `manifest`."""
-    return (_read_job if manifest["kind"] == fields.KIND else _read_jobset)(manifest)[2]
+    return (_read_job if manifest["kind"] == definition.KIND else _read_jobset)(manifest)[2]
 
 
 def _read_job(manifest: Mapping[str, Any]) -> tuple[str, int, bool]:
@@ -169,13 +169,13 @@ def _containers(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def main_container(manifest: Mapping[str, Any]) -> str:
     """Return the name of the container of the job's own program."""
-    if manifest["kind"] == fields.KIND:
+    if manifest["kind"] == definition.KIND:
         controller = (manifest.get("spec") or {}).get("controller") or {}
-        return str(controller.get("mainContainerName") or fields.MAIN_CONTAINER)
+        return str(controller.get("mainContainerName") or definition.MAIN_CONTAINER)
     found = [str(each.get("name")) for each in _head_pod(manifest).get("containers") or ()]
     # Other tools give it a name of their own.
     found = [each for each in found if each not in _PROGRAMS]
-    return found[0] if found and fields.MAIN_CONTAINER not in found else fields.MAIN_CONTAINER
+    return found[0] if found and definition.MAIN_CONTAINER not in found else definition.MAIN_CONTAINER
 
 
 def pod_info(pod: Mapping[str, Any]) -> PodInfo:

@@ -14,9 +14,9 @@ from typing import Any
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.service import names, service_jobset
-from pathways_jupyter.service.pathwaysjob import fields, validation
-from pathways_jupyter.service.pathwaysjob.fields import Manifest
+from pathways_jupyter.service.pathwaysjob import definition, validation
 from pathways_jupyter.service.pathwaysjob.validation import Problem, refusal
+from pathways_jupyter.service.service_jobset import Manifest
 
 JOB_LABEL = "pathways-jupyter/pathwaysjob"
 """On the JobSet: the name of its PathwaysJob."""
@@ -57,7 +57,7 @@ def expand(manifest: Mapping[str, Any], *, strict: bool = False) -> Manifest:
             name=name,
             namespace=metadata.get("namespace") or "",
             gcs_scratch_location=spec.get("pathwaysDir") or "",
-            sidecar_image=_component(spec, fields.SIDECAR).get("image") or "",
+            sidecar_image=_component(spec, definition.SIDECAR).get("image") or "",
             max_restarts=spec.get("maxRestarts") or 0,
             max_slice_restarts=restarts if controller.get("elasticSlices") else RIGID_RESTARTS,
             host_network=True,
@@ -76,7 +76,7 @@ def expand(manifest: Mapping[str, Any], *, strict: bool = False) -> Manifest:
     if controller.get("template") is not None:
         # Workers never end by themselves: the job is complete when the user's containers are.
         made["spec"]["successPolicy"] = {"operator": "All", "targetReplicatedJobs": [names.HEAD_JOB]}
-    if annotations.get(fields.START_SUSPENDED_ANNOTATION) == "true":
+    if annotations.get(definition.START_SUSPENDED_ANNOTATION) == "true":
         made["spec"]["suspend"] = True
     return made
 
@@ -87,9 +87,9 @@ def _finish_workers(workers: Manifest, spec: Mapping[str, Any]) -> None:
     (worker,) = pod["containers"]
     if spec["controller"].get("enableMetricsCollection"):
         worker["args"].append(_METRICS)
-    _customize(worker, _component(spec, fields.WORKER))
+    _customize(worker, _component(spec, definition.WORKER))
     for sidecar in pod.get("initContainers") or ():
-        _customize(sidecar, _component(spec, fields.SIDECAR))
+        _customize(sidecar, _component(spec, definition.SIDECAR))
     # The job's own selectors come last: other nodes cannot run its slices.
     pod["nodeSelector"] = {**(slices.get("nodeSelector") or {}), **pod["nodeSelector"]}
     if slices.get("terminationGracePeriodSeconds") is not None:
@@ -106,17 +106,17 @@ def _finish_head(
     template = head["template"]["spec"]["template"]
     (manager,) = template["spec"]["containers"]
     programs = [manager, _proxy(spec)]
-    for program, kind in zip(programs, (fields.SERVER, fields.PROXY), strict=True):
+    for program, kind in zip(programs, (definition.SERVER, definition.PROXY), strict=True):
         if controller.get("enableMetricsCollection"):
             program["args"].append(_METRICS)
         _customize(program, _component(spec, kind))
     if controller.get("elasticSlices"):
         # After the job's own flags: of two with one name the last counts, and that has to be `elasticSlices`.
         programs[1]["args"].append(f"--num_elastic_slices={controller['elasticSlices']}")
-    colocated = controller.get("deploymentMode") == fields.COLOCATE_MODE
+    colocated = controller.get("deploymentMode") == definition.COLOCATE_MODE
     pod: Manifest = {"restartPolicy": "Never", "containers": programs}
     if user is not None:
-        pod = _user_pod(user, controller.get("mainContainerName") or fields.MAIN_CONTAINER, programs)
+        pod = _user_pod(user, controller.get("mainContainerName") or definition.MAIN_CONTAINER, programs)
     # Only on the host's network two heads compete for ports, and beside its own workers a head has no host to itself.
     own = {service_jobset.EXCLUSIVE: "kubernetes.io/hostname"} if pod.get("hostNetwork") and not colocated else {}
     head["template"]["metadata"] = {"annotations": {**annotations, **own}}
@@ -165,7 +165,7 @@ def _proxy(spec: Mapping[str, Any]) -> Manifest:
         f"--resource_manager_address=$(PATHWAYS_HEAD):{names.RESOURCE_MANAGER_PORT}",
         f"--gcs_scratch_location={spec.get('pathwaysDir') or ''}",
     ]
-    if _component(spec, fields.SIDECAR).get("image"):
+    if _component(spec, definition.SIDECAR).get("image"):
         arguments.append("--sidecar_name=external")
     return {
         "name": names.PROXY_CONTAINER,

@@ -1,14 +1,19 @@
-"""The manifests that install the operator: the API's definition, its account with the verbs it needs, its Deployment.
+"""The operator's image, and the manifests that install it: its account with the verbs it needs, its Deployment.
 
 The embedded cluster creates the same objects, so that its operator has exactly the permissions of a real one.
 """
 
 from __future__ import annotations
 
+import json
+import re
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.service import names
-from pathways_jupyter.service.pathwaysjob import fields
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.service import image_build, names
+from pathways_jupyter.service.pathwaysjob import definition
 
 Manifest = dict[str, Any]
 
@@ -20,6 +25,11 @@ PORT = 9090
 COMMAND = ("python", "-m", "pathways_jupyter.operator.main")
 USER = 65532
 """The user that it runs as; none of the base image's."""
+_PACKAGE = "pathways_jupyter"
+_IMPORTED = frozenset(
+    ["aiohttp", "google-auth", "jupyter-core", "kubernetes", "prometheus-client", "pyyaml", "requests", "yarl"]
+)
+"""Requirements of this package that the operator imports."""
 _LABELS = {"app": NAME, names.MANAGED_BY_LABEL: names.MANAGED_BY}
 
 
@@ -81,10 +91,10 @@ def permissions(namespace: str = NAMESPACE) -> list[Manifest]:
                 # Sweeping, and the election of a leader.
                 _rule("coordination.k8s.io", "leases", "get", "list", "watch", "create", "update", "patch", "delete"),
                 # PathwaysJobs: read them, and write their status.
-                _rule(fields.GROUP, fields.PLURAL, "list", "watch"),
-                _rule(fields.GROUP, f"{fields.PLURAL}/status", "patch"),
+                _rule(definition.GROUP, definition.PLURAL, "list", "watch"),
+                _rule(definition.GROUP, f"{definition.PLURAL}/status", "patch"),
                 # Some API servers require this verb for making a job the blocking owner of a JobSet.
-                _rule(fields.GROUP, f"{fields.PLURAL}/finalizers", "update"),
+                _rule(definition.GROUP, f"{definition.PLURAL}/finalizers", "update"),
                 _rule(names.JOBSET_GROUP, "jobsets", "get", "list", "watch", "create"),
                 _rule("", "events", "create"),
                 # Sweeping the pods of proxies whose Jobs were deleted without them; noticing another controller.
@@ -151,3 +161,50 @@ def _deployment(image: str, namespace: str, replicas: int) -> Manifest:
 
 def _rule(group: str, resource: str, *verbs: str) -> Manifest:
     return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
+
+
+def image(base: str, folder: Path, *, push: str = "", wheel: Path | None = None) -> image_build.Plan:
+    """Return how to build the operator's image; write nothing.
+
+    It has Python, this package, and of what that needs only the packages that an operator imports: JAX and Jupyter,
+    most of an installation, are left out.
+
+    Args:
+      base: An image with Python 3.11 or later.
+      folder: Where the build context goes.
+      push: Repository to push to; empty keeps the image here.
+      wheel: The package's own wheel; by default its release of the version that is installed here.
+
+    Raises:
+      ConfigError: The wheel cannot be read.
+    """
+    version = metadata.version(_PACKAGE)
+    files: dict[str, str | bytes] = {"requirements.txt": "".join(f"{each}\n" for each in requirements())}
+    source = f"{_PACKAGE}=={version}"
+    if wheel is not None:
+        try:
+            files[wheel.name] = wheel.read_bytes()
+        except OSError as error:
+            raise ConfigError(
+                f"{wheel} cannot be read: {error.strerror}.", hint="Build one: pip wheel --no-deps ."
+            ) from error
+        source, version = f"/build/{wheel.name}", wheel.name.split("-")[1]
+    files["Dockerfile"] = "\n".join(
+        (
+            f"FROM {base}",
+            "COPY . /build",
+            "RUN pip install --no-cache-dir --requirement /build/requirements.txt \\",
+            f" && pip install --no-cache-dir --no-deps {source}",
+            f"USER {USER}:{USER}",
+            f"ENTRYPOINT {json.dumps(COMMAND)}",
+            "",
+        )
+    )
+    name = f"{NAME}:{version}"
+    return image_build.plan(f"{push.rstrip('/')}/{name}" if push else name, base, folder, files, push=bool(push))
+
+
+def requirements() -> list[str]:
+    """Return the requirements of this package that an operator needs, with their versions."""
+    found = metadata.requires(_PACKAGE) or []
+    return [each for each in found if ";" not in each and re.split(r"[^\w.-]", each)[0].lower() in _IMPORTED]

@@ -15,7 +15,7 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, PATHWAYS_JOBS, Object, Resource
 from pathways_jupyter.service import names, queues, service_jobset, untrusted
-from pathways_jupyter.service.pathwaysjob import expansion, fields, validation
+from pathways_jupyter.service.pathwaysjob import definition, expansion, validation
 from pathways_jupyter.service.pathwaysjob.validation import InvalidJob, Problem
 
 _PATH = re.compile(r"(?<![\w.])((?:spec|metadata)(?:\.[\w/-]+|\[[^\]\s]*\])*)(?=[:\"])")
@@ -50,13 +50,13 @@ def new(
         raise ConfigError(f"{image} is an image without a command.", hint="Add the command after --, or drop --image.")
     ((kind, slices),) = instances.items()
     instance_type = tpu.parse_instance_type(kind)
-    main = {"name": fields.MAIN_CONTAINER, "image": image, "command": list(command)}
+    main = {"name": definition.MAIN_CONTAINER, "image": image, "command": list(command)}
     worker = {"type": instance_type.machine.name, "topology": instance_type.topology, "numSlices": slices}
     controller = {
-        "deploymentMode": fields.DEFAULT_MODE,
+        "deploymentMode": definition.DEFAULT_MODE,
         "template": {"spec": {"containers": [main]}} if command else None,
     }
-    sidecar = {"componentType": fields.SIDECAR, "image": sidecar_image}
+    sidecar = {"componentType": definition.SIDECAR, "image": sidecar_image}
     spec = {
         "workers": [worker],
         "controller": _without_empty(controller),
@@ -65,7 +65,7 @@ def new(
         "customComponents": [sidecar] if sidecar_image else None,
     }
     metadata = _without_empty({"name": name, "labels": queues.labels(queue, priority)})
-    about = {"apiVersion": fields.API_VERSION, "kind": fields.KIND, "metadata": metadata}
+    about = {"apiVersion": definition.API_VERSION, "kind": definition.KIND, "metadata": metadata}
     return {**about, "spec": _without_empty(spec)}
 
 
@@ -159,11 +159,11 @@ def _without_empty(values: Mapping[str, Any]) -> Object:
 
 
 def _sendable(manifest: Mapping[str, Any], namespace: str, as_jobset: bool, labels: Mapping[str, str]) -> Object:
-    if manifest.get("kind") != fields.KIND or manifest.get("apiVersion") != fields.API_VERSION:
+    if manifest.get("kind") != definition.KIND or manifest.get("apiVersion") != definition.API_VERSION:
         raise InvalidJob(
             f"This is not a PathwaysJob: {manifest.get('apiVersion')} {manifest.get('kind')}.",
-            [Problem("apiVersion" if manifest.get("kind") == fields.KIND else "kind", "not a PathwaysJob")],
-            hint=f"Begin with apiVersion: {fields.API_VERSION} and kind: {fields.KIND}.",
+            [Problem("apiVersion" if manifest.get("kind") == definition.KIND else "kind", "not a PathwaysJob")],
+            hint=f"Begin with apiVersion: {definition.API_VERSION} and kind: {definition.KIND}.",
         )
     metadata = manifest.get("metadata")
     if not isinstance(metadata, Mapping) or not metadata.get("name"):
