@@ -21,6 +21,7 @@ from pathways_jupyter.magics.notebook_session import NotebookSession
 from pathways_jupyter.magics.waiting import Waiting
 from pathways_jupyter.render import array_notes
 from pathways_jupyter.render import sessions as sessions_picture
+from pathways_jupyter.render.progress import CONNECTING, RESUMING
 from pathways_jupyter.render.view import View, said
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.kernel import process, session
@@ -106,8 +107,9 @@ def _renew(
     connection: NotebookSession, current: Session, attempt: ConnectionAttempt[Session], place: Place | None = None
 ) -> None:
     """Show how a session gets its new proxy, and then its card."""
+    titles = RESUMING if current.is_suspended else CONNECTING
     try:
-        with Waiting(connection.screen, place) as waiting:
+        with Waiting(connection.screen, place, titles) as waiting:
             if current.config.local and current.state in {SessionState.LOST, SessionState.SUSPENDED}:
                 waiting.enter(cluster.embedded_stage(current.config))
             waiting.through(attempt)

@@ -187,8 +187,9 @@ class NotebookSession:
     def restore(self, *, yes: bool = False) -> str:
         """Put the arrays of a suspended session, which has a new proxy, where they were; return what to say."""
         from pathways_jupyter.magics.waiting import reported
+        from pathways_jupyter.render.progress import RESUMING
 
-        with reported(self.screen, "Resuming", "Not resumed", "Resumed") as report:
+        with reported(self.screen, RESUMING) as report:
             suspension = self.need().restore(yes=yes, report=report)
         left = f" Not restored: {suspension.left}." if suspension.left else ""
         self.resumed = f"Resumed: {suspension} back in place.{left}"

@@ -7,6 +7,7 @@ from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.magics.notebook_session import NotebookSession
 from pathways_jupyter.magics.waiting import reported
 from pathways_jupyter.render import saved as picture
+from pathways_jupyter.render.progress import LOADING, SAVING, SUSPENDING
 from pathways_jupyter.render.view import View, said
 from pathways_jupyter.saved.pace import about
 from pathways_jupyter.session.kernel import process
@@ -24,7 +25,7 @@ def suspend(connection: NotebookSession, values: Values) -> View:
     ):
         return said("Not suspended.")
     connection.screen.say(f"Saving {suspension}{about(suspension.seconds)}.")
-    with reported(connection.screen, "Suspending", "Not suspended", "Suspended") as report:
+    with reported(connection.screen, SUSPENDING) as report:
         # What could not be kept has been agreed to.
         current.suspend(yes=True, report=report)
     connection.draw()
@@ -40,7 +41,7 @@ def save(connection: NotebookSession, values: Values) -> View:
             raise ConfigError(f"There is no variable {each}.", hint="%pathways save NAME saves all that there are.")
     chosen = {each: variables[each] for each in named} if named else None
     current = connection.need()
-    with reported(connection.screen, "Saving", "Not saved", "Saved") as report:
+    with reported(connection.screen, SAVING) as report:
         saved = current.save(str(values["name"]), chosen, report=report)
     return picture.saved(saved)
 
@@ -48,7 +49,7 @@ def save(connection: NotebookSession, values: Values) -> View:
 def load(connection: NotebookSession, values: Values) -> View:
     """Set the variables of a save."""
     name, current = str(values["name"]), connection.need()
-    with reported(connection.screen, "Loading", "Not loaded", "Loaded") as report:
+    with reported(connection.screen, LOADING) as report:
         found = current.load(name, report=report)
     connection.shell.push(found)
     return picture.loaded(name, list(found))

@@ -142,17 +142,17 @@ class Waiting:
 
 
 @contextlib.contextmanager
-def reported(screen: Screen, *titles: str) -> Iterator[Callable[[str, str], None]]:
-    """Context manager over what shows the progress of something else, where it takes long; `titles` as for it.
+def reported(screen: Screen, titles: Titles) -> Iterator[Callable[[str, str], None]]:
+    """Context manager over what shows the progress of something else than connecting, where it takes long.
 
     Raises:
       SessionError: It was interrupted.
     """
     try:
-        with Waiting(screen, titles=Titles(*titles), after=_LONG_SECONDS) as waiting:
+        with Waiting(screen, titles=titles, after=_LONG_SECONDS) as waiting:
             yield waiting.enter
     except KeyboardInterrupt:
         # Without the stack of what was waited for, which says nothing to the user.
-        said = f"{titles[0]} was interrupted."
+        said = f"{titles.running} was interrupted."
         raise SessionError(said, hint=advice("{status} shows the session; it can be tried again.")) from None
     waiting.done()

@@ -33,6 +33,10 @@ class Titles(NamedTuple):
 
 
 CONNECTING = Titles("Connecting", "Not connected", "Connected")
+RESUMING = Titles("Resuming", "Not resumed", "Resumed")
+SUSPENDING = Titles("Suspending", "Not suspended", "Suspended")
+SAVING = Titles("Saving", "Not saved", "Saved")
+LOADING = Titles("Loading", "Not loaded", "Loaded")
 _LEFT_BEHIND = "If this no longer changes, %pathways status shows what became of it."
 
 

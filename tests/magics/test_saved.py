@@ -121,3 +121,21 @@ def test_variables_of_one_kernel_are_set_in_the_next(cluster, machine, notebook)
     assert "The arrays of the suspended session are not back: suspended-" in notebook.run("print('a cell')").text
     assert "there is none of that name" in notebook.run("%pathways resume").shown
     notebook.run("%pathways disconnect")
+
+
+def test_an_interrupted_resume_is_not_called_a_reconnect(cluster, notebook, open_notebook):
+    assert notebook.run(f"%load_ext pathways_jupyter\n{CONNECT}{STATE}").status == "ok"
+    assert notebook.run("%pathways suspend --yes").status == "ok"
+    holder = open_notebook()
+    assert holder.run(f"%load_ext pathways_jupyter\n{CONNECT.replace('=1', '=2')}").status == "ok"
+    request = notebook.begin("%pathways resume --wait")
+    notebook.wait_for("holds 2")
+    notebook.manager.interrupt_kernel()
+    ran = notebook.finish(request)
+    assert re.search(r"Resuming was interrupted; session \w+ has no proxy\.", ran.shown), ran.shown
+    assert "%pathways resume tries again." in ran.shown
+    assert any("Not resumed" in each["data"].get("text/html", "") for each in notebook.displays.values())
+    holder.run("%pathways disconnect")
+    ran = notebook.run("%pathways resume")
+    assert "Resumed: 1 array" in ran.text, ran.shown
+    notebook.run("%pathways disconnect")

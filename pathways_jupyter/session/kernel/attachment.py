@@ -292,12 +292,16 @@ class AttachedSession:
 
     def interrupted(self) -> SessionError:
         """Return what there is after :meth:`reconnect` was interrupted, as an error."""
-        if self.has_devices:
-            return SessionError(f"Reconnecting was interrupted; session {self.id} is connected.")
-        has = "a new proxy, which JAX does not use yet" if self.state.is_connected else "no proxy"
         return SessionError(
-            f"Reconnecting was interrupted; session {self.id} has {has}.", hint=advice("{reconnect} tries again.")
+            f"Reconnecting was interrupted; {self._description()}.",
+            hint="" if self.has_devices else advice("{reconnect} tries again."),
         )
+
+    def _description(self) -> str:
+        if self.has_devices:
+            return f"session {self.id} is connected"
+        has = "a new proxy, which JAX does not use yet" if self.state.is_connected else "no proxy"
+        return f"session {self.id} has {has}"
 
     def profile(self, to: str = "", *, device: str = "", host: int = DEFAULT_HOST_LEVEL) -> Trace:
         """Return a trace of the chips, to be taken of what runs in a block::

@@ -167,8 +167,9 @@ class SavingSession(AttachedSession):
 
     def interrupted(self) -> SessionError:
         """Return what there is after reconnecting or resuming was interrupted, as an error."""
-        left = super().interrupted()
-        return SessionError(str(left), hint=advice("{resume} tries again.")) if self.is_suspended else left
+        if not self.is_suspended:
+            return super().interrupted()
+        return SessionError(f"Resuming was interrupted; {self._description()}.", hint=advice("{resume} tries again."))
 
     def _lacks(self, lacking: str) -> SessionError:
         # To reconnect without its arrays is refused.
