@@ -9,7 +9,7 @@ from pathways_jupyter.magics.waiting import reported
 from pathways_jupyter.render import saved as picture
 from pathways_jupyter.render.progress import LOADING, SAVING, SUSPENDING
 from pathways_jupyter.render.view import View, said
-from pathways_jupyter.saved.pace import about
+from pathways_jupyter.saved.arrays import about
 from pathways_jupyter.session.kernel import process
 
 

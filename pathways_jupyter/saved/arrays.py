@@ -1,15 +1,19 @@
 """Arrays that TPU hosts write to a bucket and read from there, bit by bit, without this process.
 
 An array of a type that hosts cannot write travels as one of its bits: a PRNG key as its numbers, ``float8`` as
-``uint8``. Devices are named by their positions among the session's, so that other slices of the same kind serve.
+``uint8``.
 """
 
 from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+from pathways_jupyter.base.text import size
+from pathways_jupyter.saved import shardings
 
 _TIMEOUT = datetime.timedelta(hours=1)
 _MOST_DIMENSIONS = 32
@@ -17,9 +21,48 @@ _NARROW = {"bool": "uint8", "int4": "int8", "uint4": "uint8", "int2": "int8", "u
 """Types that are written as wider ones with the same values."""
 _MOST_PIECES, _LEAST_PIECE_BYTES = 8, 64 << 20
 """Arrays are written and read in so many pieces at most, to see how far it is; each costs a round trip."""
+_LEAST_BYTES = 1 << 20
+"""Fewer bytes are written so fast that their pace says nothing of others."""
+_rates: dict[tuple[str, str], float] = {}
+"""Bytes a second, by what was done and where, as of the last time."""
 
-Done = Callable[[int, int], None]
-"""Called with the bytes that are done, and with all."""
+WRITE, READ = "write the arrays", "read the arrays"
+
+Report = Callable[[str, str], None]
+"""Called with what is done at the moment and how far it is; on any thread."""
+_Done = Callable[[int, int], None]
+"""Called with the bytes that are done, and with all: first, and after each piece."""
+
+
+def seconds(title: str, place: str, nbytes: int) -> float | None:
+    """Return how long it takes to write or read so much in `place`, at the last pace there; None if that is unknown."""
+    rate = _rates.get((title, place))
+    return None if rate is None else nbytes / rate
+
+
+def about(left: float | None) -> str:
+    """Return an estimated time in words, at the end of a sentence; empty if it is unknown."""
+    if left is None:
+        return ""
+    return f", about {left / 60:.0f} min" if left > 90 else f", about {max(1, round(left))} s"
+
+
+def progress(title: str, place: str, report: Report | None) -> _Done:
+    """Return what reports how far hosts are, and remembers how fast they were in `place`; the time begins now.
+
+    Args:
+      title: :data:`WRITE` or :data:`READ`.
+    """
+    began = time.monotonic()
+
+    def done(nbytes: int, total: int) -> None:
+        if nbytes >= _LEAST_BYTES:
+            _rates[title, place] = nbytes / max(time.monotonic() - began, 1e-6)
+        left = seconds(title, place, total - nbytes) if total > nbytes else None
+        if report is not None:
+            report(title, f"{size(nbytes)} of {size(total)}{about(left)}{' left' if left else ''}")
+
+    return done
 
 
 def check(array: Any, devices: Sequence[Any]) -> str:
@@ -33,7 +76,7 @@ def check(array: Any, devices: Sequence[Any]) -> str:
     if not set(array.sharding.device_set) <= set(devices):
         return "is not on the session's TPUs"
     try:
-        _write_sharding(array.sharding, devices)
+        describe(array, devices)
         _plain_form(_type_of(array))
     except (TypeError, ValueError) as error:
         return str(error)
@@ -45,16 +88,13 @@ def describe(array: Any, devices: Sequence[Any]) -> dict[str, Any]:
     return {
         "shape": list(array.shape),
         "dtype": _type_of(array),
-        "sharding": _write_sharding(array.sharding, devices),
+        "sharding": shardings.describe(array.sharding, devices),
         "committed": bool(array.committed),
     }
 
 
-def write(location: str, arrays: Sequence[Any], done: Done) -> None:
+def write(location: str, arrays: Sequence[Any], done: _Done) -> None:
     """Have the hosts write each array to `location`, under its index; empty arrays have nothing to write.
-
-    Args:
-      done: Called first, and after each piece.
 
     Raises:
       JaxRuntimeError: The hosts or the proxy failed, or do not offer it.
@@ -62,57 +102,26 @@ def write(location: str, arrays: Sequence[Any], done: Done) -> None:
     import jax
     from orbax.checkpoint._src.serialization import cloud_pathways_helper
 
-    groups: dict[tuple[Any, ...], dict[int, Any]] = {}
+    plain = {}
     for number, array in enumerate(arrays):
         if array.size:
             to_plain = _plain_form(_type_of(array))[0]
-            plain = jax.jit(to_plain, out_shardings=array.sharding)(array) if to_plain else array
-            groups.setdefault(_ordered_devices(array.sharding), {})[number] = plain
+            plain[number] = jax.jit(to_plain, out_shardings=array.sharding)(array) if to_plain else array
     # All at once: the hosts go on while this process waits for the first.
     written = [
         (cloud_pathways_helper.write_arrays(location, list(map(str, piece)), list(piece.values()), _TIMEOUT), nbytes)
-        for piece, nbytes in _pieces(groups.values())
+        for piece, nbytes in _pieces(plain, {number: each.sharding for number, each in plain.items()})
     ]
     _wait(written, done)
 
 
-def _pieces(groups: Iterable[Mapping[int, Any]]) -> Iterator[tuple[dict[int, Any], int]]:
-    """Yield parts of each group, with their bytes."""
-    groups = list(groups)
-    sizes = [
-        {number: math.prod(each.shape) * each.dtype.itemsize for number, each in group.items()} for group in groups
-    ]
-    most = max(_LEAST_PIECE_BYTES, sum(sum(each.values()) for each in sizes) // _MOST_PIECES)
-    for group, nbytes in zip(groups, sizes, strict=True):
-        piece: dict[int, Any] = {}
-        filled = 0
-        for number, array in group.items():
-            if piece and filled + nbytes[number] > most:
-                yield piece, filled
-                piece, filled = {}, 0
-            piece[number] = array
-            filled += nbytes[number]
-        yield piece, filled
-
-
-def _wait(pieces: Sequence[tuple[Any, int]], done: Done) -> None:
-    """Wait for the future of each piece."""
-    total, so_far = sum(nbytes for _, nbytes in pieces), 0
-    done(so_far, total)
-    for future, nbytes in pieces:
-        future.result()
-        so_far += nbytes
-        done(so_far, total)
-
-
 def read(
-    location: str, described: Mapping[int, Mapping[str, Any]], devices: Sequence[Any], done: Done
+    location: str, described: Mapping[int, Mapping[str, Any]], devices: Sequence[Any], done: _Done
 ) -> dict[int, Any]:
     """Have the hosts read what :func:`write` wrote to `location`; return the arrays by their indices there.
 
     Args:
       described: What each is, by its index.
-      done: Called first, and after each piece.
 
     Raises:
       LookupError, TypeError, ValueError: `described` is not what :func:`describe` returned, or names more devices.
@@ -122,45 +131,68 @@ def read(
     import numpy as np
     from orbax.checkpoint._src.serialization import cloud_pathways_helper
 
-    made: dict[int, Any] = {}
-    groups: dict[tuple[Any, ...], dict[int, Any]] = {}
-    forms, shardings = {}, {}
+    made, plain, on = {}, {}, {}
     for number, each in described.items():
-        shape, dtype = _shape(each["shape"]), str(each["dtype"])
-        sharding = _read_sharding(each["sharding"], devices)
-        to_plain, from_plain = _plain_form(dtype)
-        expected = jax.ShapeDtypeStruct(shape, _jax_type(dtype))
-        plain = jax.eval_shape(to_plain, expected) if to_plain else expected
+        dtype, sharding = str(each["dtype"]), shardings.read(each["sharding"], devices)
+        expected = jax.ShapeDtypeStruct(_shape(each["shape"]), _jax_type(dtype))
         # Checks that the one fits the other.
-        sharding.shard_shape(shape)
-        forms[number] = from_plain, bool(each["committed"])
-        shardings[number] = sharding
-        if math.prod(shape):
-            groups.setdefault(_ordered_devices(sharding), {})[number] = plain
+        sharding.shard_shape(expected.shape)
+        to_plain = _plain_form(dtype)[0]
+        form, on[number] = jax.eval_shape(to_plain, expected) if to_plain else expected, sharding
+        if expected.size:
+            plain[number] = form
         else:
-            made[number] = jax.device_put(np.zeros(plain.shape, plain.dtype), sharding)
+            made[number] = jax.device_put(np.zeros(form.shape, form.dtype), sharding)
     futures = []
-    for piece, nbytes in _pieces(groups.values()):
+    for piece, nbytes in _pieces(plain, on):
         arrays, future = cloud_pathways_helper.read_arrays(
             location,
             list(map(str, piece)),
             [each.dtype for each in piece.values()],
             [each.shape for each in piece.values()],
-            [shardings[number] for number in piece],
-            np.array(_ordered_devices(shardings[next(iter(piece))]), object),
+            [on[number] for number in piece],
+            np.array(_ordered_devices(on[next(iter(piece))]), object),
             timeout=_TIMEOUT,
         )
         futures.append((future, nbytes))
         made |= zip(piece, arrays, strict=True)
     _wait(futures, done)
-    read = {}
-    for number, (from_plain, committed) in forms.items():
-        array = made[number]
-        if from_plain:
-            array = jax.jit(from_plain, out_shardings=shardings[number])(array)
-        read[number] = array if committed else _uncommitted(array)
-    found: dict[int, Any] = jax.block_until_ready(read)
+    for number, each in described.items():
+        if from_plain := _plain_form(str(each["dtype"]))[1]:
+            made[number] = jax.jit(from_plain, out_shardings=on[number])(made[number])
+        if not each["committed"]:
+            made[number] = _uncommitted(made[number])
+    found: dict[int, Any] = jax.block_until_ready(made)
     return found
+
+
+def _pieces(arrays: Mapping[int, Any], on: Mapping[int, Any]) -> Iterator[tuple[dict[int, Any], int]]:
+    """Yield parts of `arrays` with one order of devices each, and their bytes; `on` has the shardings."""
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for number in arrays:
+        groups.setdefault(_ordered_devices(on[number]), []).append(number)
+    sizes = {number: math.prod(each.shape) * each.dtype.itemsize for number, each in arrays.items()}
+    most = max(_LEAST_PIECE_BYTES, sum(sizes.values()) // _MOST_PIECES)
+    for group in groups.values():
+        piece: dict[int, Any] = {}
+        filled = 0
+        for number in group:
+            if piece and filled + sizes[number] > most:
+                yield piece, filled
+                piece, filled = {}, 0
+            piece[number] = arrays[number]
+            filled += sizes[number]
+        yield piece, filled
+
+
+def _wait(pieces: Sequence[tuple[Any, int]], done: _Done) -> None:
+    """Wait for the future of each piece."""
+    total, so_far = sum(nbytes for _, nbytes in pieces), 0
+    done(so_far, total)
+    for future, nbytes in pieces:
+        future.result()
+        so_far += nbytes
+        done(so_far, total)
 
 
 def _type_of(array: Any) -> str:
@@ -239,49 +271,6 @@ def _ordered_devices(sharding: Any) -> tuple[Any, ...]:
     return tuple(
         sharding.mesh.devices.flat if isinstance(sharding, jax.sharding.NamedSharding) else sharding.device_set
     )
-
-
-def _write_sharding(sharding: Any, devices: Sequence[Any]) -> dict[str, Any]:
-    import jax
-
-    position = {device: number for number, device in enumerate(devices)}
-    if isinstance(sharding, jax.sharding.SingleDeviceSharding):
-        (device,) = sharding.device_set
-        return {"devices": [position[device]], "memory": sharding.memory_kind}
-    if not isinstance(sharding, jax.sharding.NamedSharding) or not isinstance(sharding.mesh, jax.sharding.Mesh):
-        raise TypeError(f"has a {type(sharding).__name__}; give it a NamedSharding with jax.device_put")
-    mesh, spec = sharding.mesh, sharding.spec
-    if spec.unreduced or spec.reduced:
-        raise TypeError(f"has the sharding {spec}; sum it up first")
-    return {
-        "devices": [position[device] for device in mesh.devices.flat],
-        "shape": list(mesh.devices.shape),
-        "axes": list(mesh.axis_names),
-        "types": [each.name for each in mesh.axis_types],
-        "spec": [list(each) if isinstance(each, tuple) else each for each in spec],
-        "memory": sharding.memory_kind,
-    }
-
-
-def _read_sharding(written: Mapping[str, Any], devices: Sequence[Any]) -> Any:
-    import jax
-    import numpy as np
-
-    if any(not isinstance(each, int) or each < 0 for each in written["devices"]):
-        raise TypeError("devices are named by their positions")
-    if max(written["devices"]) >= len(devices):
-        raise LookupError(
-            f"it was saved from at least {max(written['devices']) + 1} chips, and here are {len(devices)}"
-        )
-    found = [devices[each] for each in written["devices"]]
-    if "axes" not in written:
-        return jax.sharding.SingleDeviceSharding(found[0], memory_kind=written["memory"])
-    types = tuple(jax.sharding.AxisType[each] for each in written["types"])
-    mesh = jax.sharding.Mesh(
-        np.array(found, object).reshape(written["shape"]), tuple(written["axes"]), axis_types=types
-    )
-    spec = jax.sharding.PartitionSpec(*(tuple(each) if isinstance(each, list) else each for each in written["spec"]))
-    return jax.sharding.NamedSharding(mesh, spec, memory_kind=written["memory"])
 
 
 def _shape(written: Any) -> tuple[int, ...]:

@@ -13,11 +13,10 @@ import gc
 import sys
 import traceback
 import types
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, MutableMapping
 from typing import Any
 
 from pathways_jupyter.base.text import array_type
-from pathways_jupyter.saved.resize import Resize
 from pathways_jupyter.saved.values import UnsavableError
 
 _LEAVES = (str, bytes, int, float, complex, type(None), type, types.ModuleType, types.BuiltinFunctionType)
@@ -56,44 +55,6 @@ def arrays_in(namespace: MutableMapping[str, Any]) -> list[Any]:
 
     replace(namespace, note)
     return list(found.values())
-
-
-def on_devices(before: Sequence[Any], now: Sequence[Any], resize: Resize) -> Callable[[Any], Any]:
-    """Return what makes of a device, mesh or sharding on the devices of `before` that on those of `now`.
-
-    What cannot be on these stays as it was.
-    """
-    import jax
-    import numpy as np
-
-    positions = {device: number for number, device in enumerate(before)}
-    devices = dict(zip(before, now, strict=False))
-
-    def mesh_of(mesh: Any) -> Any:
-        if not isinstance(mesh, jax.sharding.Mesh) or not set(mesh.devices.flat) <= positions.keys():
-            return mesh
-        old = np.array([positions[each] for each in mesh.devices.flat], int).reshape(mesh.devices.shape)
-        grid = resize.grid(old)
-        if grid is None or not grid.size:
-            return mesh
-        found = np.array([now[each] for each in grid.flat], object).reshape(grid.shape)
-        return jax.sharding.Mesh(found, mesh.axis_names, axis_types=mesh.axis_types)
-
-    def change(value: Any) -> Any:
-        if isinstance(value, jax.Device):
-            return devices.get(value, value)
-        if isinstance(value, jax.sharding.NamedSharding):
-            mesh = mesh_of(value.mesh)
-            if mesh is value.mesh:
-                return value
-            return jax.sharding.NamedSharding(mesh, value.spec, memory_kind=value.memory_kind)
-        if isinstance(value, jax.sharding.SingleDeviceSharding):
-            (device,) = value.device_set
-            new = devices.get(device)
-            return value if new is None else jax.sharding.SingleDeviceSharding(new, memory_kind=value.memory_kind)
-        return mesh_of(value)
-
-    return change
 
 
 def unreached(live: Iterable[Any], reached: Iterable[Any]) -> list[str]:

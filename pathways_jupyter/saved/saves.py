@@ -26,9 +26,8 @@ from pathways_jupyter.base.google import open_bucket
 from pathways_jupyter.base.packages import require
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.saved import arrays as stored
-from pathways_jupyter.saved import pace
-from pathways_jupyter.saved.pace import READ, WRITE, Pace, Report
-from pathways_jupyter.saved.resize import Resize
+from pathways_jupyter.saved.arrays import READ, WRITE, Report
+from pathways_jupyter.saved.shardings import Resize
 from pathways_jupyter.saved.values import UnsavableError, VariableReader, VariableWriter
 
 _FORMAT = 1
@@ -123,7 +122,7 @@ class Saves:
         }
 
         def write() -> bytes:
-            stored.write(f"gs://{directory}/{content}", writer.arrays, Pace(WRITE, self._base, report))
+            stored.write(f"gs://{directory}/{content}", writer.arrays, stored.progress(WRITE, self._base, report))
             index["files"] = _files(f"{directory}/{content}")
             return json.dumps(index).encode()
 
@@ -143,9 +142,9 @@ class Saves:
         """Return the address of a save: ``gs://...``."""
         return f"gs://{self._base}/{name}"
 
-    def seconds(self, title: str, nbytes: int) -> float | None:
-        """Return about how long it takes to write or read so many bytes; None where that is not known yet."""
-        return pace.seconds(title, self._base, nbytes)
+    def seconds(self, nbytes: int) -> float | None:
+        """Return about how long it takes to save so many bytes; None where that is not known yet."""
+        return stored.seconds(WRITE, self._base, nbytes)
 
     def load(
         self, name: str, devices: Sequence[Any], report: Report | None = None, resize: Resize | None = None
@@ -173,7 +172,7 @@ class Saves:
             described = dict(enumerate(resize.described(each) if resize else each for each in index["arrays"]))
             arrays: dict[int, Any] = dict.fromkeys(described)
             fitting = {number: each for number, each in described.items() if each is not None}
-            arrays |= stored.read(f"gs://{content}", fitting, devices, Pace(READ, self._base, report))
+            arrays |= stored.read(f"gs://{content}", fitting, devices, stored.progress(READ, self._base, report))
             reader = VariableReader(list(arrays.values()))
             return {variable: reader.read(node) for variable, node in index["variables"].items()}
 

@@ -11,10 +11,10 @@ from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import array_type, count, size, some
 from pathways_jupyter.saved import arrays as stored
-from pathways_jupyter.saved import pace, places
-from pathways_jupyter.saved.pace import Report
-from pathways_jupyter.saved.resize import Resize
+from pathways_jupyter.saved import places
+from pathways_jupyter.saved.arrays import Report
 from pathways_jupyter.saved.saves import Saves
+from pathways_jupyter.saved.shardings import Resize
 from pathways_jupyter.saved.values import UnsavableError
 
 
@@ -66,7 +66,7 @@ class Suspension:
         self.count, self.place = len(self._arrays), saves.place(name)
         self.nbytes = sum(int(each.size * each.dtype.itemsize) for each in self._arrays)
         self.left = ""
-        self.seconds = saves.seconds(pace.WRITE, self.nbytes)
+        self.seconds = saves.seconds(self.nbytes)
 
     def __str__(self) -> str:
         return f"{count(self.count, 'array')} ({size(self.nbytes)})"
@@ -126,7 +126,7 @@ class Suspension:
         new = {id(old): array for old, array in zip(self._arrays, read, strict=True) if array is not None}
         if left := self.misfits(len(slices)):
             self.left = f"{some(left)}; saved as {self.name}"
-        move = places.on_devices(self._devices, devices, resize)
+        move = resize.mover(self._devices, devices)
         places.replace(self._variables, lambda value: new[id(value)] if id(value) in new else move(value))
 
     def forget(self) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from pathways_jupyter.saved import places
-from pathways_jupyter.saved.resize import Resize
+from pathways_jupyter.saved.shardings import Resize
 
 
 class State(NamedTuple):
@@ -105,7 +105,7 @@ def test_meshes_shardings_and_devices_go_to_the_new_devices():
     seen = []
     places.replace({"all": (mesh, [sharding], device)}, lambda value: seen.append(value) or value)
     assert seen == [mesh, sharding, device]
-    change = places.on_devices([device], [device], Resize(1, 1, 1))
+    change = Resize(1, 1, 1).mover([device], [device])
     assert [change(each) for each in seen] == seen
 
 

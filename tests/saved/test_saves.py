@@ -191,14 +191,14 @@ def test_a_damaged_a_hostile_and_a_newer_save_are_one_sentence(session):
 def test_progress_is_in_pieces_and_gives_the_next_estimate(session, monkeypatch):
     monkeypatch.setattr(stored, "_LEAST_PIECE_BYTES", 1 << 20)
     monkeypatch.setattr(stored, "_MOST_PIECES", 3)
-    monkeypatch.setattr(module.pace, "_rates", {})
+    monkeypatch.setattr(stored, "_rates", {})
     arrays = {f"x{n}": jax.device_put(np.full(1 << 18, n, np.float32), session.devices()[n % 3]) for n in range(6)}
     before = session.suspension({"arrays": arrays})
     assert before.seconds is None
     said = []
     session.save("pieces", arrays, report=lambda *what: said.append(what))
     assert session.load("pieces", report=lambda *what: said.append(what)).keys() == arrays.keys()
-    for title in (module.WRITE, module.READ):
+    for title in (stored.WRITE, stored.READ):
         steps = [what for each, what in said if each == title]
         assert steps[0] == "0 bytes of 6.3 MB"
         assert steps[1].startswith("2.1 MB of 6.3 MB, about ")

@@ -12,7 +12,7 @@ from typing import Any
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import PathwaysError, SessionError
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.saved.pace import Report
+from pathways_jupyter.saved.arrays import Report
 from pathways_jupyter.saved.saves import Save, Saves
 from pathways_jupyter.saved.suspension import Suspension
 from pathways_jupyter.service.names import current_user

@@ -16,7 +16,7 @@ from pathways_jupyter.base.config import SETTINGS, ConnectConfig
 from pathways_jupyter.base.errors import ConfigError, SessionError
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.saved.pace import Report
+from pathways_jupyter.saved.arrays import Report
 from pathways_jupyter.saved.suspension import Suspension
 from pathways_jupyter.session.kernel.attachment import Attachment, Ended, Variables
 from pathways_jupyter.session.kernel.attempt import ConnectionAttempt, Revive
