@@ -10,9 +10,7 @@ from pathways_jupyter.base.events import EventKind, Stage
 from pathways_jupyter.base.sentences import say
 from pathways_jupyter.service import job_proxy, names
 from pathways_jupyter.service.job_proxy import JobProxy
-from pathways_jupyter.session.supervisor.pod_watch import PodWatch
-from pathways_jupyter.session.supervisor.proxy_session import Proxy
-from pathways_jupyter.tunnel import portforward
+from pathways_jupyter.session.supervisor.proxy import Proxy
 
 _WHY_SECONDS = 2.0
 """Longest time until a job shows in its status what happened to its head pod."""
@@ -51,19 +49,13 @@ class AttachedProxy(Proxy):
                 variable=names.INSECURE_CREDENTIALS,
             )
             self._session_log.report(EventKind.WARNING, message)
-        self._watch = PodWatch(
-            self._client,
-            namespace,
-            job_proxy.head_labels(name),
-            progress=lambda words: self._stage(Stage.START, words),
-            pod=found.pod,
-            container=names.PROXY_CONTAINER,
+        self._watch.begin(
+            self._client, namespace, job_proxy.head_labels(name), pod=found.pod, container=names.PROXY_CONTAINER
         )
-        ready = await self._ready()
-        pod = ready["metadata"]["name"]
-        self._begin(self._slices.follow(ready, joined=True))
+        pod = await self._ready()
+        self._begin(self._slices.follow(pod, joined=True))
         # Also from a pod: no NetworkPolicy can be added for a proxy that is there already.
-        await self._open_tunnel(portforward.PodPort(self._client, namespace, pod, found.port))
+        await self._open_tunnel(pod, found.port)
 
     async def remove(self) -> None:
         """Let go of the proxy; the job stays."""

@@ -57,20 +57,9 @@ class PodWatch:
 
     Args:
       progress: Called with what the pod does while it starts.
-      pod: The pod to follow; when left out the first one of the Job that :meth:`expect` names.
-      container: The container of the pod that must run; needed where others keep the pod alive.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        namespace: str,
-        labels: str,
-        *,
-        progress: Callable[[str], None],
-        pod: Object | None = None,
-        container: str = "",
-    ) -> None:
+    def __init__(self, progress: Callable[[str], None]) -> None:
         loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[Object] = loop.create_future()
         self.lost: asyncio.Future[str] = loop.create_future()
@@ -78,17 +67,28 @@ class PodWatch:
         self.error: ClusterError | None = None
         self._progress = progress
         self._reported = ""
-        self._uid = str(pod["metadata"]["uid"]) if pod is not None else ""
-        self._name = str(pod["metadata"]["name"]) if pod is not None else ""
-        self._container = container
+        self._uid = self._name = self._container = ""
         self._has_relay = False
         # The uid of the Job whose pods are meant; empty for any.
         self._owner: asyncio.Future[str] = loop.create_future()
-        if pod is not None:
-            self._owner.set_result("")
         # Runs while the relay holds up the pod, also by a policy that denies any pod with it.
         self._overdue: asyncio.TimerHandle | None = None
-        self._task = loop.create_task(self._follow(client, namespace, labels))
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def begin(
+        self, client: Client, namespace: str, labels: str, *, pod: Object | None = None, container: str = ""
+    ) -> None:
+        """Begin to watch.
+
+        Args:
+          pod: The pod to follow; when left out the first one of the Job that :meth:`expect` names.
+          container: The container of the pod that must run; needed where others keep the pod alive.
+        """
+        if pod is not None:
+            self._uid, self._name = str(pod["metadata"]["uid"]), str(pod["metadata"]["name"])
+            self._owner.set_result("")
+        self._container = container
+        self._tasks.append(asyncio.create_task(self._follow(client, namespace, labels)))
 
     def expect(self, job: Object, *, relay: bool) -> None:
         """Follow the pod of `job`, which was created after this watch began.
@@ -110,10 +110,11 @@ class PodWatch:
     async def close(self) -> None:
         """Stop watching."""
         self._relay_holds_up(False)
-        self._task.cancel()
+        for task in self._tasks:
+            task.cancel()
         # gather(), and not a bare await with CancelledError suppressed: this would also swallow a cancellation of the
         # caller while it waits here.
-        await asyncio.gather(self._task, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         for future in (self.ready, self.lost):
             # Tasks that wait for them are being cancelled as well.
             future.cancel()

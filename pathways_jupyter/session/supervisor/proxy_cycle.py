@@ -19,8 +19,9 @@ from pathways_jupyter.session import clusters, sweep
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor.attached_proxy import AttachedProxy
 from pathways_jupyter.session.supervisor.early_connections import EarlyConnections
+from pathways_jupyter.session.supervisor.own_proxy import OwnProxy
 from pathways_jupyter.session.supervisor.pod_watch import RelayRefused
-from pathways_jupyter.session.supervisor.proxy_session import Proxy
+from pathways_jupyter.session.supervisor.proxy import Proxy
 from pathways_jupyter.session.supervisor.session_log import SessionLog
 
 logger = logging.getLogger(__name__)
@@ -237,9 +238,9 @@ class ProxyCycle:
 
     async def _start(self, client: Client, *, relay: bool) -> Proxy:
         if self._session_log.config.job:
-            self._proxy = AttachedProxy(client, self._session_log, self._embedded)
+            self._proxy = AttachedProxy(client, self._session_log)
         else:
-            self._proxy = Proxy(client, self._session_log, self._embedded, relay=relay)
+            self._proxy = OwnProxy(client, self._session_log, self._embedded, relay=relay)
         await self._proxy.start()
         return self._proxy
 

@@ -29,7 +29,8 @@ class Pods:
     def __init__(self, client: Client) -> None:
         self.client = client
         self.said: asyncio.Queue[str] = asyncio.Queue()
-        self.watch = PodWatch(client, "default", "proxy=p1", progress=self.said.put_nowait)
+        self.watch = PodWatch(self.said.put_nowait)
+        self.watch.begin(client, "default", "proxy=p1")
         self.watch.expect(JOB, relay=False)
 
     async def until_said(self, words: str) -> None:
@@ -111,7 +112,8 @@ def relay_waits(**about: object) -> dict:
 
 
 def watch_relay(pods: Pods, labels: str = "proxy=p1", **spec: bool) -> PodWatch:
-    watch = PodWatch(pods.client, "default", labels, progress=pods.said.put_nowait)
+    watch = PodWatch(pods.said.put_nowait)
+    watch.begin(pods.client, "default", labels)
     watch.expect({**JOB, "spec": spec}, relay=True)
     return watch
 
@@ -172,7 +174,8 @@ async def test_a_suspended_job_may_have_its_pod_later(pods, monkeypatch):
 async def test_who_is_cancelled_while_a_watch_closes_is_cancelled(cluster):
     """Else a supervisor whose kernel ends while it gives up a lost proxy would go on for ever."""
     async with Client(load(str(cluster.kubeconfig))) as client:
-        watch = PodWatch(client, "default", "absent=here", progress=lambda words: None)
+        watch = PodWatch(lambda words: None)
+        watch.begin(client, "default", "absent=here")
         closing = asyncio.create_task(watch.close())
         await asyncio.sleep(0)
         closing.cancel()

@@ -21,7 +21,7 @@ from pathways_jupyter.kube.objects import JOBS, LEASES, PODS
 from pathways_jupyter.kube.watch import ChangeType, until_gone, watch
 from pathways_jupyter.service import discovery, leases, names
 from pathways_jupyter.session import protocol, registry
-from pathways_jupyter.session.supervisor.proxy_session import Proxy
+from pathways_jupyter.session.supervisor.own_proxy import OwnProxy
 from pathways_jupyter.session.supervisor.proxy_slices import ProxySlices
 from pathways_jupyter.session.supervisor.session_log import SessionLog
 from pathways_jupyter.tunnel.portforward import Forward
@@ -53,10 +53,10 @@ def proxies(client, config, gone) -> Callable[..., Any]:
     """Start a proxy for a session of its own, which is removed at the end."""
 
     @contextlib.asynccontextmanager
-    async def started(slices: int = 1, **changes: Any) -> AsyncIterator[tuple[Proxy, SessionLog]]:
+    async def started(slices: int = 1, **changes: Any) -> AsyncIterator[tuple[OwnProxy, SessionLog]]:
         log = new_log(config(slices, **changes))
         log.update(namespace="default")
-        proxy = Proxy(client, log)
+        proxy = OwnProxy(client, log)
         try:
             await proxy.start()
             yield proxy, log

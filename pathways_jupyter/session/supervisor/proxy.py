@@ -1,0 +1,154 @@
+"""One proxy of a session: it starts, is lost for a reason, and is closed.
+
+A session creates one (:mod:`.own_proxy`), or uses that of a job (:mod:`.attached_proxy`).
+
+The supervisor decides when there is a proxy; these modules implement the steps. Independent steps run concurrently: the
+pod is watched while the Lease is created, and the tunnel opens while slices are being placed.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+from pathways_jupyter.base.errors import ClusterError, PathwaysError, ServiceError
+from pathways_jupyter.base.events import Stage
+from pathways_jupyter.base.sentences import advice, say
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import Object
+from pathways_jupyter.session.supervisor import proxy_end
+from pathways_jupyter.session.supervisor.pod_watch import PodEnded, PodWatch
+from pathways_jupyter.session.supervisor.proxy_slices import ProxySlices
+from pathways_jupyter.session.supervisor.proxy_tunnel import REASON_SECONDS, ProxyTunnel, RelayKey
+from pathways_jupyter.session.supervisor.session_log import SessionLog
+from pathways_jupyter.tunnel.portforward import PodPort
+
+
+class Proxy(abc.ABC):
+    """A proxy: its pod, which is watched, its slices, and the tunnel to it.
+
+    Args:
+      client: The cluster's client; the caller closes it.
+      session_log: Receives all events.
+
+    Attributes:
+      job: The Job of this session that owns all it has in the cluster; None if there is none, or not yet.
+    """
+
+    def __init__(self, client: Client, session_log: SessionLog) -> None:
+        self.job: Object | None = None
+        self._client = client
+        self._session_log = session_log
+        self._config = session_log.config
+        self._began = time.monotonic()
+        self._slices = ProxySlices(client, session_log, self._stage)
+        self._watch = PodWatch(lambda words: self._stage(Stage.START, words))
+        self._tunnel = ProxyTunnel(client, session_log, self._lose)
+        # The reason why it is unusable, though its pod may live.
+        self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @abc.abstractmethod
+    async def start(self) -> None:
+        """Get the proxy, and return when JAX can connect to it.
+
+        Raises:
+          PathwaysError: It did not start. What there is in the cluster stays until :meth:`remove`.
+        """
+
+    @abc.abstractmethod
+    async def remove(self) -> None:
+        """Close the proxy, and delete what the session has in the cluster.
+
+        Raises:
+          SessionError: Something could not be removed.
+        """
+
+    @property
+    def is_lost(self) -> bool:
+        """Return whether it is unusable; :meth:`lost` may still be looking for the reason."""
+        return self._lost.done() or self._watch.lost.done()
+
+    async def lost(self) -> str:
+        """Wait until the proxy is unusable, and return the reason."""
+        await asyncio.wait({self._lost, self._watch.lost}, return_when=asyncio.FIRST_COMPLETED)
+        # A tunnel usually breaks because its pod is gone. Wait briefly for the pod's own, more precise reason.
+        await asyncio.wait({self._watch.lost}, timeout=REASON_SECONDS)
+        gone = self._watch.lost if self._watch.lost.done() else self._lost
+        return await self._why_gone(gone.result())
+
+    def cut(self) -> int | None:
+        """Drop the tunnel's connections to the relay; return how many there were, None without a relay."""
+        return self._tunnel.cut()
+
+    async def close(self) -> None:
+        """Stop the tasks and close the tunnel; the objects in the cluster stay."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tunnel.close()
+        await self._watch.close()
+
+    @abc.abstractmethod
+    async def _why_gone(self, reason: str) -> str:
+        """Return `reason` with its cause, as far as the cluster says it."""
+
+    async def _ready(self) -> Object:
+        """Return the pod once it is ready.
+
+        Raises:
+          ServiceError: It ended, or is not ready within `config.timeout`.
+        """
+        try:
+            async with asyncio.timeout(self._config.timeout):
+                pod = await self._watch.ready
+        except PodEnded as error:
+            record = self._session_log.record
+            raise await proxy_end.before_use(self._client, record, error.pod, str(error), error.hint) from error
+        except TimeoutError as error:
+            raise ServiceError(
+                f"The proxy did not start within {self._config.timeout:.0f} s: {self._watch.last_seen}",
+                hint=advice("Check that a node has room for it, or raise {timeout}."),
+            ) from error
+        name = pod["metadata"]["name"]
+        self._session_log.update(pod=name)
+        self._stage(Stage.START, say("Pod {pod} is ready.", pod=name), pod=name, done=True)
+        return pod
+
+    async def _open_tunnel(self, pod: Object, port: int, *, relay: RelayKey | None = None, reason: str = "") -> None:
+        """Open the tunnel to a port of `pod`; `reason` is the sentence why there is one."""
+        about = pod["metadata"]
+        target = PodPort(self._client, about["namespace"], about["name"], port)
+        try:
+            await self._tunnel.open(target, relay=relay, pod_gone=self._watch.lost)
+        except ClusterError as error:
+            if self._watch.lost.done():
+                raise await self._ended() from error
+            raise
+        opened = say("The tunnel is open. {reason}", reason=reason) if reason else say("The tunnel is open.")
+        self._stage(Stage.TUNNEL, opened, done=True)
+
+    async def _ended(self) -> PathwaysError:
+        """Return the error for a proxy that ended, or that can no longer be watched, before it could be used."""
+        if self._watch.error is not None:
+            # The pod may have been ready when it was listed, and only watching it be forbidden.
+            return self._watch.error
+        record = self._session_log.record
+        problem = f"The proxy ended before it could be used. {self._watch.lost.result()}"
+        hint = advice("Try again; {doctor} looks for the cause.")
+        if not self._watch.was_deleted:
+            hint = advice("Older services end a proxy when all slices are taken: {slices} shows who holds them.")
+        return await proxy_end.before_use(self._client, record, record.pod, problem, hint)
+
+    def _lose(self, reason: str) -> None:
+        if not self._lost.done():
+            self._lost.set_result(reason)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.create_task(work))
+
+    def _stage(self, stage: Stage, message: str, **data: Any) -> None:
+        self._session_log.stage(stage, message, elapsed=round(time.monotonic() - self._began, 4), **data)
