@@ -74,7 +74,7 @@ def connect(kernel: CheckContext) -> Iterator[str]:
     """Connect, and see the slices that were asked for."""
     from pathways_jupyter.session.kernel import session
 
-    connecting = session.start(kernel.config)
+    connecting = session.attempt_connect(kernel.config)
     for event in connecting:
         if event.kind is EventKind.WARNING or event.data.get("done"):
             elapsed = event.data.get("elapsed")

@@ -94,7 +94,7 @@ def connect(connection: NotebookSession, values: Values, place: Place | None = N
 def reconnect(connection: NotebookSession, values: Values, place: Place | None = None) -> View | None:
     """Replace the proxy of this notebook's session, after a question if that costs arrays; `place` as for connect."""
     current = connection.need()
-    attempt = session.restart(current, process.variables())
+    attempt = session.attempt_reconnect(current, process.variables())
     if current.has_devices and not values.get("yes") and (lost := cost(current)):
         question = f"Session {current.id} works. A new proxy costs its {lost} on TPUs. Reconnect?"
         if not connection.screen.confirm(question):
@@ -134,7 +134,7 @@ def resume(connection: NotebookSession, values: Values) -> View:
             return said("Not resumed.")
         yes = True
     if not current.has_slices_of(config):
-        _renew(connection, current, session.restart(current, {}, config))
+        _renew(connection, current, session.attempt_reconnect(current, {}, config))
     return said(connection.restore(yes=yes))
 
 

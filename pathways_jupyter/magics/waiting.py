@@ -69,7 +69,7 @@ class Waiting:
         if requested.local:
             self.enter(cluster.embedded_stage(requested))
         with cluster.Located(requested, confirm=self._confirm if self._screen.can_answer else None) as located:
-            return self.through(session.start(located, variables, revive=cluster.revive))
+            return self.through(session.attempt_connect(located, variables, revive=cluster.revive))
 
     def through(self, attempt: ConnectionAttempt[Session]) -> ConnectionAttempt[Session]:
         """Show the progress of `attempt`, and return it when it is connected.

@@ -1,9 +1,9 @@
 """The session as user code in the kernel sees it.
 
-:func:`start` returns an attempt that reports its progress; :func:`connect` is the blocking call. :func:`restart` and
-:meth:`Session.reconnect` are the same pair for a new proxy. The supervisor owns everything outside the kernel; this
-package only changes the kernel's own process: it starts the supervisor, switches JAX, and undoes both. A process has
-one session at a time, because it has one JAX.
+:func:`attempt_connect` returns an attempt that reports its progress; :func:`connect` is the blocking call.
+:func:`attempt_reconnect` and :meth:`Session.reconnect` are the same pair for a new proxy. The supervisor owns
+everything outside the kernel; this package only changes the kernel's own process: it starts the supervisor, switches
+JAX, and undoes both. A process has one session at a time, because it has one JAX.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Session(SavingSession):
         if not yes:
             self._suspended().require(sum(config.instances.values()))
         if not self.has_slices_of(config):
-            self._renew(self._restart({}, config))
+            self._renew(self._attempt({}, config))
         return self.restore(yes=yes, report=report)
 
     def has_slices_of(self, config: ConnectConfig) -> bool:
@@ -99,7 +99,7 @@ class Session(SavingSession):
           CapacityError: The slices are taken, and the connection's ``wait`` is over.
           SessionError: The session is suspended or was disconnected, or the new proxy did not come up.
         """
-        return self._renew(restart(self, variables))
+        return self._renew(attempt_reconnect(self, variables))
 
     def _renew(self, attempt: ConnectionAttempt[Session]) -> Switched:
         try:
@@ -145,7 +145,7 @@ class Session(SavingSession):
         """
         return self._attachment.disconnect(variables)
 
-    def _restart(self, variables: Variables | None, config: ConnectConfig) -> ConnectionAttempt[Session]:
+    def _attempt(self, variables: Variables | None, config: ConnectConfig) -> ConnectionAttempt[Session]:
         attachment = self._attachment
         if attachment.is_inherited:
             raise SessionError(f"Session {self.id} belongs to the process that this one was forked from.")
@@ -173,7 +173,7 @@ def current() -> Session | None:
     return _current
 
 
-def start(
+def attempt_connect(
     config: ConnectConfig, variables: Variables | None = None, *, revive: Revive | None = None
 ) -> ConnectionAttempt[Session]:
     """Return an attempt to connect; it does nothing before its ``with`` block.
@@ -204,7 +204,7 @@ def start(
     return ConnectionAttempt(config, variables, connected=connected)
 
 
-def restart(
+def attempt_reconnect(
     session: Session, variables: Variables | None = None, config: ConnectConfig | None = None
 ) -> ConnectionAttempt[Session]:
     """Return an attempt to replace the proxy of `session`; see :meth:`Session.reconnect`.
@@ -220,7 +220,7 @@ def restart(
     if session.is_suspended and config is None:
         # A new proxy alone would be a session without its arrays.
         raise suspended(session)
-    return session._restart(variables, config or session.config)
+    return session._attempt(variables, config or session.config)
 
 
 def to_resume(
@@ -252,4 +252,4 @@ def connect(config: ConnectConfig, variables: Variables | None = None, *, revive
       CapacityError: The slices are taken, and `config.wait` is over.
       PathwaysError: Any other failure; nothing was changed.
     """
-    return start(config, variables, revive=revive).session
+    return attempt_connect(config, variables, revive=revive).session

@@ -65,7 +65,7 @@ def test_a_reconnect_that_waits_for_slices_is_stopped_and_can_be_tried_again(con
     delete_pod(made)
     until(made, SessionState.LOST, since)
     holder = hold(1, wait=DEADLINE)
-    connecting = session.restart(made)
+    connecting = session.attempt_reconnect(made)
     for event in connecting:
         if event.data.get("state") == SessionState.WAITING:
             # What an Interrupt does.
@@ -87,7 +87,7 @@ def test_stopped_while_a_dead_supervisor_is_replaced_it_leaves_nothing_of_the_ne
     first, since = made.id, made.event_count
     os.kill(made.record.pid, signal.SIGKILL)
     until(made, SessionState.LOST, since)
-    connecting = session.restart(made)
+    connecting = session.attempt_reconnect(made)
     for event in connecting:
         if event.data.get("stage") == "create":
             connecting.cancel()

@@ -60,7 +60,7 @@ def test_connecting_reports_each_stage_and_gives_devices_by_slice_and_disconnect
     import jax
 
     before = jax.devices()
-    connecting = session.start(config())
+    connecting = session.attempt_connect(config())
     events = list(connecting)
     stages = [event.data["stage"] for event in events if event.kind is EventKind.STAGE]
     assert list(dict.fromkeys(stages))[:3] == ["discover", "create", "start"]
@@ -96,7 +96,7 @@ def test_a_block_disconnects_at_its_end_also_when_it_fails(config, gone):
 
 def test_a_second_connect_says_what_there_is_already(connected, config):
     with pytest.raises(SessionError, match=f"already has session {connected.id}") as refused:
-        session.start(config())
+        session.attempt_connect(config())
     assert "reconnect" in refused.value.hint
 
 
@@ -108,7 +108,7 @@ def test_a_deleted_pod_is_reported_and_reconnecting_gives_a_new_proxy(connected,
     kubectl(cluster, "delete", "pod", pod, "--wait=false")
     assert EventKind.PROXY_LOST in until(connected, SessionState.LOST, since)
     lines = next(event.message for event in connected.events(since) if event.kind is EventKind.PROXY_LOST)
-    session.restart(connected)
+    session.attempt_reconnect(connected)
     assert connected.status().generation == 1, "an attempt that is not iterated asks for nothing"
     assert re.fullmatch(rf"Pod {pod} (was|is being) deleted\.", lines)
     switched = connected.reconnect(variables)
@@ -188,7 +188,7 @@ def test_a_proxy_that_lived_too_long_is_reported_as_that(config, cluster, gone):
 
 
 def test_a_proxy_that_is_lost_before_jax_has_connected_is_reported_at_once(config, cluster, gone):
-    connecting = session.start(config(1))
+    connecting = session.attempt_connect(config(1))
     events = iter(connecting)
     while next(events).data.get("state") != SessionState.CONNECTED:
         pass
@@ -356,7 +356,7 @@ def test_what_the_sidebar_reconnects_is_taken_between_cells(connected):
 
 def test_slices_that_are_taken_are_named_with_who_holds_them(config, hold, gone):
     hold(1)
-    connecting = session.start(config(2))
+    connecting = session.attempt_connect(config(2))
     with pytest.raises(CapacityError, match=r"1 of 2 slices .*holder\.ipynb") as refused:
         list(connecting)
     assert "--wait" in refused.value.hint
@@ -368,7 +368,7 @@ def test_slices_that_are_taken_are_named_with_who_holds_them(config, hold, gone)
 
 def test_an_interrupt_between_two_events_cancels_the_attempt_though_its_traceback_is_kept(config, hold, gone):
     hold(1)
-    connecting = session.start(config(2, wait=DEADLINE))
+    connecting = session.attempt_connect(config(2, wait=DEADLINE))
 
     def connect() -> None:
         with connecting:
@@ -387,7 +387,7 @@ def test_an_interrupt_that_comes_just_before_the_attempt_ends_it_before_anything
 
     @interrupts.defer_sigint()
     def magic() -> None:
-        connecting = session.start(config())
+        connecting = session.attempt_connect(config())
         signal.raise_signal(signal.SIGINT)
         with connecting:
             events.extend(connecting)
@@ -400,7 +400,7 @@ def test_an_interrupt_that_comes_just_before_the_attempt_ends_it_before_anything
 
 def test_waiting_gets_the_slices_as_soon_as_they_are_free(config, hold):
     holder = hold(2)
-    connecting = session.start(config(2, wait=DEADLINE))
+    connecting = session.attempt_connect(config(2, wait=DEADLINE))
     states = []
     for event in connecting:
         if event.kind is EventKind.STATE:
@@ -430,21 +430,21 @@ def test_two_sessions_hold_a_slice_each_at_the_same_time(config, hold):
     ],
 )
 def test_what_cannot_work_is_refused_at_once_and_leaves_nothing(config, gone, changes, message):
-    connecting = session.start(config(**changes))
+    connecting = session.attempt_connect(config(**changes))
     with pytest.raises(Exception, match=message):
         list(connecting)
     gone(connecting._link.session)
 
 
 def test_a_proxy_that_ends_while_starting_is_an_error_and_not_a_timeout(config, gone):
-    connecting = session.start(config(1, proxy_options=("--num_elastic_slices=many",)))
+    connecting = session.attempt_connect(config(1, proxy_options=("--num_elastic_slices=many",)))
     with pytest.raises(ServiceError, match=r"exit code 2.*Its log says: .*num_elastic_slices"):
         list(connecting)
     gone(connecting._link.session)
 
 
 def test_leaving_the_iteration_early_cancels(config, gone):
-    connecting = session.start(config())
+    connecting = session.attempt_connect(config())
     for event in connecting:
         if event.kind is EventKind.STAGE and event.data["stage"] == "create":
             break
@@ -456,7 +456,7 @@ def test_leaving_the_iteration_early_cancels(config, gone):
 
 
 def test_a_connection_that_is_not_waited_for_is_given_up(config, gone):
-    connecting = session.start(config(1))
+    connecting = session.attempt_connect(config(1))
     next(iter(connecting))
     name = connecting._link.session
     del connecting

@@ -18,7 +18,7 @@ from pathways_jupyter.session.kernel import session
 
 def test_a_proxy_that_ends_before_it_can_be_used_names_the_setting(config):
     # No node has this label, so that the pod only waits.
-    connecting = session.start(config(1, max_lifetime=1.0, proxy_node_selector=("nowhere=1",)))
+    connecting = session.attempt_connect(config(1, max_lifetime=1.0, proxy_node_selector=("nowhere=1",)))
     with pytest.raises(ServiceError, match=r"lifetime of 1 s \(--max-lifetime\) is over") as refused:
         list(connecting)
     assert "--max-lifetime" in refused.value.hint

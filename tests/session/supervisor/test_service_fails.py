@@ -38,7 +38,7 @@ def test_waiting_ends_when_the_service_fails_for_good(own_cluster):
     try:
         start = {"config": protocol.config_to_json(config), "kernel_pid": os.getpid()}
         holder.answer(holder.ask(Method.START, **start), patience=DEADLINE)
-        waiting = session.start(config)
+        waiting = session.attempt_connect(config)
         events = iter(waiting)
         while next(events).data.get("state") != SessionState.WAITING:
             pass

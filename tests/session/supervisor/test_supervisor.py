@@ -24,17 +24,17 @@ ONE = {"tpuv6e:2x2": 1}
 def test_asking_for_nothing_starts_no_process(runtime):
     before = set(runtime.iterdir())
     with pytest.raises(ConfigError, match="No TPU slices"):
-        session.start(ConnectConfig())
+        session.attempt_connect(ConnectConfig())
     assert set(runtime.iterdir()) == before
 
 
 def test_an_attempt_that_is_dropped_before_it_is_iterated_starts_no_supervisor(runtime):
     files, processes = set(runtime.iterdir()), set(psutil.Process().children())
-    dropped = session.start(ConnectConfig(instances=ONE))
+    dropped = session.attempt_connect(ConnectConfig(instances=ONE))
     dropped.cancel()
     with pytest.raises(SessionError, match="cancelled"):
         _ = dropped.session
-    session.start(ConnectConfig(instances=ONE))
+    session.attempt_connect(ConnectConfig(instances=ONE))
     assert set(runtime.iterdir()) <= files
     assert set(psutil.Process().children()) <= processes
 
@@ -42,7 +42,7 @@ def test_an_attempt_that_is_dropped_before_it_is_iterated_starts_no_supervisor(r
 def test_an_attempt_is_given_up_without_waiting_for_a_supervisor_that_is_still_starting(monkeypatch, nothing_left):
     monkeypatch.setattr(spawn, "SUPERVISOR", "hanging_supervisor")
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
-    connecting = session.start(ConnectConfig(instances=ONE))
+    connecting = session.attempt_connect(ConnectConfig(instances=ONE))
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt), connecting:
@@ -53,7 +53,7 @@ def test_an_attempt_is_given_up_without_waiting_for_a_supervisor_that_is_still_s
 
 
 def test_without_a_kubeconfig_nothing_is_changed_and_nothing_left(nothing_left):
-    connecting = session.start(ConnectConfig(instances=ONE))
+    connecting = session.attempt_connect(ConnectConfig(instances=ONE))
     with pytest.raises(ConfigError, match="no kubeconfig") as refused:
         list(connecting)
     assert "--local" in refused.value.hint
@@ -62,7 +62,7 @@ def test_without_a_kubeconfig_nothing_is_changed_and_nothing_left(nothing_left):
 
 
 def test_an_unreachable_api_server_is_reported_within_seconds(unreachable, nothing_left):
-    connecting = session.start(ConnectConfig(instances=ONE, kubeconfig=str(unreachable)))
+    connecting = session.attempt_connect(ConnectConfig(instances=ONE, kubeconfig=str(unreachable)))
     with pytest.raises(ClusterError, match="cannot be reached: connection refused"):
         list(connecting)
     nothing_left(connecting._link.session)
@@ -70,7 +70,7 @@ def test_an_unreachable_api_server_is_reported_within_seconds(unreachable, nothi
 
 def test_a_supervisor_that_cannot_start_says_why(monkeypatch, nothing_left):
     monkeypatch.setattr(spawn, "SUPERVISOR", "pathways_jupyter.session.missing")
-    connecting = session.start(ConnectConfig(instances=ONE))
+    connecting = session.attempt_connect(ConnectConfig(instances=ONE))
     with pytest.raises(SessionError, match=r"No module named pathways_jupyter\.session\.missing"):
         list(connecting)
     nothing_left(connecting._link.session)
@@ -86,7 +86,7 @@ def test_one_that_ended_before_it_was_asked_for_anything_says_why_too(monkeypatc
 
     monkeypatch.setattr(spawn, "SUPERVISOR", "pathways_jupyter.session.missing")
     monkeypatch.setattr(spawn, "_start", ended)
-    connecting = session.start(ConnectConfig(instances=ONE))
+    connecting = session.attempt_connect(ConnectConfig(instances=ONE))
     with pytest.raises(SessionError, match=r"No module named pathways_jupyter\.session\.missing"):
         list(connecting)
     nothing_left(connecting._link.session)
