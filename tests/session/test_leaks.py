@@ -45,7 +45,7 @@ from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.session.kernel import session as sessions
 config = {config!r}
 def connect():
-    with sessions.start(config) as connecting:
+    with sessions.attempt_connect(config) as connecting:
         for number, event in enumerate(connecting):
             if number == 0:
                 print("session", connecting._link.session, flush=True)
