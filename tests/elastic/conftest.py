@@ -7,8 +7,10 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
+from waits import wait_until
 
 from pathways_jupyter.base.config import ConnectConfig, runtime_dir
+from pathways_jupyter.base.events import EventKind, SessionState
 from pathways_jupyter.elastic import faults
 from pathways_jupyter.local import cluster as local
 from pathways_jupyter.session.kernel import session as sessions
@@ -54,27 +56,43 @@ def cluster(at_home) -> Iterator[local.LocalCluster]:
         local.down(name)
 
 
-@pytest.fixture
-def session(cluster) -> Iterator[Session]:
+@pytest.fixture(scope="session")
+def connect(cluster) -> Callable[[], Session]:
+    """Connect to all slices."""
     config = ConnectConfig(instances={TYPE: 3}, kubeconfig=str(cluster.kubeconfig), wait=DEADLINE)
-    with sessions.connect(config) as made:
-        yield made
+    return lambda: sessions.connect(config)
 
 
 @pytest.fixture(scope="module")
-def steady(cluster) -> Iterator[Session]:
-    """A session for all tests of a file that lose nothing."""
-    config = ConnectConfig(instances={TYPE: 3}, kubeconfig=str(cluster.kubeconfig), wait=DEADLINE)
-    with sessions.connect(config) as made:
+def shared(connect) -> Iterator[Session]:
+    with connect() as made:
         yield made
 
 
 @pytest.fixture
-def take_down(session) -> Callable[..., faults.Fault]:
-    """Take a slice down by JAX's index of it."""
+def session(shared) -> Session:
+    """The session of all tests of a file, on three slices that are up."""
+    if shared.state is SessionState.LOST:
+        shared.reconnect()
+    wait_until(lambda: shared.state is SessionState.CONNECTED, DEADLINE)
+    return shared
+
+
+@pytest.fixture
+def take_down(session) -> Iterator[Callable[..., faults.Fault]]:
+    """Take a slice down by JAX's index of it; it is up again before the next test."""
+    taken: list[tuple[int, int]] = []
 
     def down(index: int, seconds: float = 0.0) -> faults.Fault:
+        taken.append((session.event_count, index))
         (number,) = [each.number for each in session.record.slices if each.index == index]
         return faults.slice_down(session, number, seconds=seconds)
 
-    return down
+    yield down
+    faults.heal(session)
+    for since, index in taken:
+        # Reported by now: the next test must not take it for a loss of its own.
+        healed = (
+            event.kind is EventKind.SLICE_HEALED for event in session.follow(since) if event.data.get("slice") == index
+        )
+        assert any(healed)

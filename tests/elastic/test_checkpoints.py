@@ -52,7 +52,7 @@ def train(path, data, *, steps, **more):
 
 
 @pytest.mark.parametrize("source", [Data, Positioned])
-def test_another_process_goes_on_from_the_directory(steady, tmp_path, source):
+def test_another_process_goes_on_from_the_directory(session, tmp_path, source):
     check(train(tmp_path, source(), steps=25), 25)
     # Nothing of the first run is left but its directory: new snapshots, new data.
     result = train(tmp_path, source(), steps=40)
@@ -61,15 +61,15 @@ def test_another_process_goes_on_from_the_directory(steady, tmp_path, source):
     assert sorted(int(each.name) for each in tmp_path.iterdir() if each.name.isdecimal()) == [30, 40]
 
 
-def test_fewer_slices_than_wrote_it_can_read_it(steady, tmp_path):
+def test_fewer_slices_than_wrote_it_can_read_it(session, tmp_path):
     check(train(tmp_path, Data(), steps=20), 20)
-    two = elastic.Manager([device for index in (0, 2) for device in steady.slices()[index]])
+    two = elastic.Manager([device for index in (0, 2) for device in session.slices()[index]])
     result = train(tmp_path, Data(), steps=30, manager=two)
     check(result, 30, since=20)
     assert {device.slice_index for device in result.state["w"].devices()} == {0, 2}
 
 
-def test_one_that_is_not_whole_is_not_used(steady, tmp_path):
+def test_one_that_is_not_whole_is_not_used(session, tmp_path):
     check(train(tmp_path, Data(), steps=20), 20)
     # What a process leaves behind that is killed while it writes.
     shutil.copytree(tmp_path / "20", tmp_path / "30.orbax-checkpoint-tmp")
@@ -78,14 +78,14 @@ def test_one_that_is_not_whole_is_not_used(steady, tmp_path):
     assert min(result.metrics) == 20
 
 
-def test_a_directory_with_another_state_is_refused(steady, tmp_path):
+def test_a_directory_with_another_state_is_refused(session, tmp_path):
     train(tmp_path, Data(), steps=5)
     other = {**first_state(), "w": np.zeros((3, 3), np.float32)}
     with pytest.raises(elastic.ElasticRuntimeError, match="not of this state"):
         elastic.train_loop(step, other, Data(), steps=9, snapshots=elastic.Snapshots(path=str(tmp_path)))
 
 
-def test_a_directory_that_cannot_be_written_is_an_error_before_training(steady, tmp_path):
+def test_a_directory_that_cannot_be_written_is_an_error_before_training(session, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(elastic.ElasticRuntimeError, match="before step 0 was not written"):
         train(tmp_path / "file", Data(), steps=5)

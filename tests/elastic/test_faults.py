@@ -22,7 +22,6 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import Resource
 from pathways_jupyter.kube.watch import watch
 from pathways_jupyter.service import names
-from pathways_jupyter.session.kernel import session as sessions
 
 DEADLINE = 60.0
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
@@ -33,14 +32,6 @@ where = fault_targets.from_json(sys.stdin.read())
 faults.slice_down(fault_targets.of_record(where), 1, seconds=2)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-
-
-@pytest.fixture(scope="module")
-def session(cluster):
-    """One session for all tests: each heals what it breaks."""
-    config = ConnectConfig(instances={"tpuv6e:2x2": 3}, kubeconfig=str(cluster.kubeconfig), wait=DEADLINE)
-    with sessions.connect(config) as made:
-        yield made
 
 
 @pytest.fixture

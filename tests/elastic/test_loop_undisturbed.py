@@ -16,7 +16,7 @@ from pathways_jupyter.elastic.run_registry import RUNS
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_an_interrupted_run_resumes_from_its_snapshots(steady, fresh):
+def test_an_interrupted_run_resumes_from_its_snapshots(session, fresh):
     """With the iterator that it had, which is past the snapshot, or with one that begins anew."""
     snapshots, data = elastic.Snapshots(), Data()
 
@@ -34,14 +34,14 @@ def test_an_interrupted_run_resumes_from_its_snapshots(steady, fresh):
     check(result, 60, since=latest.step)
 
 
-def test_a_run_ends_when_its_data_end(steady):
+def test_a_run_ends_when_its_data_end(session):
     result = elastic.train_loop(step, first_state(), itertools.islice(Data(), 7), steps=100)
     check(result, 7)
     assert result.record.phase == "done"
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_run_whose_generator_was_interrupted_is_not_done(steady, kept):
+def test_a_run_whose_generator_was_interrupted_is_not_done(session, kept):
     """With the snapshots of the first run, and without: then the generator is one that is over from the beginning."""
     data, snapshots = Data(), elastic.Snapshots() if kept else None
 
@@ -66,7 +66,7 @@ def test_a_run_whose_generator_was_interrupted_is_not_done(steady, kept):
         check(result, 30, since=latest.step)
 
 
-def test_a_run_whose_generator_was_ended_by_a_loss_says_so(steady):
+def test_a_run_whose_generator_was_ended_by_a_loss_says_so(session):
     """The run itself could go on after that."""
     import jax
 
@@ -99,7 +99,7 @@ def test_a_run_whose_generator_was_ended_by_a_loss_says_so(steady):
         ({"step": None}, "step must be a function, not NoneType"),
     ],
 )
-def test_an_argument_that_cannot_be_used_is_refused_before_anything_is_changed(steady, wrong, said):
+def test_an_argument_that_cannot_be_used_is_refused_before_anything_is_changed(session, wrong, said):
     latest, data = RUNS.latest, Data()
     arguments = {"step": step, "state": first_state(), "data": data, "steps": 3, "snapshots": elastic.Snapshots()}
     with pytest.raises(ConfigError, match=said) as refused:
@@ -109,8 +109,8 @@ def test_an_argument_that_cannot_be_used_is_refused_before_anything_is_changed(s
     assert RUNS.latest is latest, "no run has begun"
 
 
-def test_more_slices_than_a_manager_has_are_refused(steady):
-    two = elastic.Manager([device for index in (0, 2) for device in steady.slices()[index]])
+def test_more_slices_than_a_manager_has_are_refused(session):
+    two = elastic.Manager([device for index in (0, 2) for device in session.slices()[index]])
     with pytest.raises(ConfigError, match="minimum_slices is 3, but there are 2 slices in all"):
         elastic.train_loop(step, first_state(), Data(), steps=3, minimum_slices=3, manager=two)
 
@@ -119,7 +119,7 @@ def count_rows(state, batch):
     return state + batch.shape[0], {"rows": np.float32(batch.shape[0])}
 
 
-def test_a_batch_that_cannot_be_scaled_is_refused_at_the_first_one_and_not_at_a_loss(steady):
+def test_a_batch_that_cannot_be_scaled_is_refused_at_the_first_one_and_not_at_a_loss(session):
     """It is on all slices as a whole, so that nothing else needs its rows to be a multiple of anything."""
     import jax
 
@@ -153,7 +153,7 @@ def test_snapshots_that_cannot_be_taken_are_refused(wrong, said):
         elastic.Snapshots(**wrong)
 
 
-def test_an_error_that_comes_again_and_again_is_raised(steady, monkeypatch):
+def test_an_error_that_comes_again_and_again_is_raised(session, monkeypatch):
     """Though it looks like the loss of a slice, nothing is lost."""
     import jax
 
@@ -169,7 +169,7 @@ def test_an_error_that_comes_again_and_again_is_raised(steady, monkeypatch):
         elastic.train_loop(step, first_state(), Broken(), steps=10)
 
 
-def test_a_state_without_room_for_its_snapshots_is_refused_before_anything_starts(steady):
+def test_a_state_without_room_for_its_snapshots_is_refused_before_anything_starts(session):
     with pytest.raises(elastic.ElasticRuntimeError, match=r"need 0\.0\d GB .* may take 0\.00 GB"):
         elastic.train_loop(
             step,
@@ -180,7 +180,7 @@ def test_a_state_without_room_for_its_snapshots_is_refused_before_anything_start
         )
 
 
-def test_the_log_has_the_lines_that_scripts_read(steady, caplog):
+def test_the_log_has_the_lines_that_scripts_read(session, caplog):
     with caplog.at_level("INFO", logger="pathways_jupyter.elastic"):
         elastic.train_loop(step, first_state(), Data(), steps=3)
     lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("step=")]
@@ -189,7 +189,7 @@ def test_the_log_has_the_lines_that_scripts_read(steady, caplog):
     )
 
 
-def test_an_error_of_the_step_is_not_taken_for_a_loss(steady):
+def test_an_error_of_the_step_is_not_taken_for_a_loss(session):
     def wrong(state, batch):
         raise ValueError("mine")
 
@@ -197,7 +197,7 @@ def test_an_error_of_the_step_is_not_taken_for_a_loss(steady):
         elastic.train_loop(wrong, first_state(), Data(), steps=3)
 
 
-def test_a_second_snapshot_of_a_step_keeps_the_notebooks_copy_of_the_first(steady):
+def test_a_second_snapshot_of_a_step_keeps_the_notebooks_copy_of_the_first(session):
     """A run that was restored from it, and then grows before its next step, takes one on the hosts only."""
     snapshots = elastic.Snapshots(notebook_every=100)
     result = elastic.train_loop(step, first_state(), Data(), steps=3, snapshots=snapshots)

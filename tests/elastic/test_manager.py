@@ -55,7 +55,7 @@ def test_a_function_is_called_again_when_the_slice_is_back(make_manager, take_do
 def test_resize_goes_on_with_fewer_slices_and_pause_waits_for_all(session, take_down):
     import jax
 
-    record = Record()
+    record, since = Record(), session.event_count
     manager, calls = elastic.Manager(settle_seconds=0.05, record=record), []
 
     def train():
@@ -80,7 +80,7 @@ def test_resize_goes_on_with_fewer_slices_and_pause_waits_for_all(session, take_
     assert record.phase == "done"
     said = [event.message for event in record.events if event.kind in {Kind.DETECTED, Kind.RESUMED}]
     assert said[:2] == ["Slice 1 lost.", "Attempt 2 begins on slices 0, 2."]
-    whats = (event.data["what"] for event in session.follow() if event.kind is EventKind.ELASTIC)
+    whats = (event.data["what"] for event in session.follow(since) if event.kind is EventKind.ELASTIC)
     assert list(itertools.islice(whats, 3)) == ["injected", "detected", "resumed"]
 
 

@@ -23,6 +23,13 @@ from pathways_jupyter.session import client
 DEADLINE = 60.0
 
 
+@pytest.fixture
+def session(connect):
+    """A session of the test's own, whose log has no other events."""
+    with connect() as made:
+        yield made
+
+
 def count(state, batch):
     return {"n": state["n"] + 1}, {"loss": batch.sum(), "n": state["n"]}
 

@@ -12,9 +12,9 @@ from pathways_jupyter.elastic.reshard import Form, Pieces
 
 
 @pytest.fixture
-def mesh(steady):
+def mesh(session):
     """A mesh of these slices."""
-    devices = steady.slices()
+    devices = session.slices()
     return lambda slices: default_mesh([devices[index] for index in slices])
 
 

@@ -12,10 +12,10 @@ from pathways_jupyter.elastic.errors import ElasticRuntimeError
 from pathways_jupyter.elastic.snapshots import Snapshots
 
 
-def test_copies_are_on_the_same_devices_and_outlive_what_they_were_made_of(steady):
+def test_copies_are_on_the_same_devices_and_outlive_what_they_were_made_of(session):
     import jax
 
-    (device, *_), (other, *_) = steady.slices()[0], steady.slices()[2]
+    (device, *_), (other, *_) = session.slices()[0], session.slices()[2]
     leaves = [jax.device_put(np.arange(4.0), device), np.arange(3), jax.device_put(np.arange(2), other)]
     assert snapshot.on_hosts([leaves[0], leaves[2]])
     copies = snapshot.copied(leaves)
@@ -26,10 +26,10 @@ def test_copies_are_on_the_same_devices_and_outlive_what_they_were_made_of(stead
     assert copies[0].sharding.memory_kind == "pinned_host"
 
 
-def test_a_state_that_each_slice_has_is_kept_on_the_hosts(steady):
+def test_a_state_that_each_slice_has_is_kept_on_the_hosts(session):
     import jax
 
-    devices = np.array([devices[0] for devices in steady.slices().values()])
+    devices = np.array([devices[0] for devices in session.slices().values()])
     sharding = jax.sharding.NamedSharding(jax.sharding.Mesh(devices, ("slice",)), jax.sharding.PartitionSpec())
     snapshots = Snapshots(notebook_every=0)
     taken = snapshots.take(1, jax.device_put(np.arange(4.0), sharding))
