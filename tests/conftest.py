@@ -17,8 +17,10 @@ import pytest
 import run_processes
 from kernel_transport import ipc
 from waits import wait_until
+from xdist.scheduler.loadfile import LoadFileScheduling
 
 INSTANCES = "tpuv6e:2x2=2"
+OF_ONE_PROCESS = {"tests/colocated", "tests/elastic"}
 
 REAPER = pytest.StashKey[subprocess.Popen]()
 """The program that ends what this run leaves; it waits as long as this process lives."""
@@ -35,6 +37,18 @@ def pytest_configure(config: pytest.Config):
     """Mark the processes of this run, those of its workers included."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         config.stash[REAPER] = run_processes.begin()
+
+
+class ByFile(LoadFileScheduling):
+    """Keeps the tests of a file in one process, and those of folders whose files share a cluster of their own."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        folder = nodeid.partition("::")[0].rpartition("/")[0]
+        return folder if folder in OF_ONE_PROCESS else super()._split_scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log):
+    return ByFile(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
