@@ -33,7 +33,7 @@ _UNUSABLE = frozenset(
 
 @dataclass
 class _Reader:
-    """Return whether the thread that reads a connection has ended; it says so itself.
+    """State of the thread that reads a connection, which sets it itself.
 
     Until Python 3.12 an Interrupt inside ``Thread.is_alive()`` makes it False for good. Apart from the link, because
     that may be garbage already when the thread ends.

@@ -130,7 +130,7 @@ def all_of(promises: Sequence[Promise]) -> Promise:
 
 
 class _Turns(threading.local):
-    """Run callbacks one after the other, so that settling a long chain of promises does not nest calls.
+    """Callbacks that run one after the other, so that settling a long chain of promises does not nest calls.
 
     Per thread: the outermost call on a thread drains the queue, and nested calls only append to it.
     """
