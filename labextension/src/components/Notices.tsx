@@ -1,12 +1,12 @@
 /** What concerns the whole panel: a problem with the connection, or the first steps of a new user. */
 import * as React from 'react';
 
-import { Model } from '../models/model';
+import { IFront, Link, Model } from '../models/model';
 import { ITrans } from '../models/trans';
 import { IActions } from './actions';
+import { Button } from './Button';
 import { useModel, useModelValue } from './hooks';
-import { LinkState } from './LinkState';
-import { Welcome } from './Welcome';
+import { Notice } from './Notice';
 
 export function Notices(props: { model: Model; actions: IActions; trans: ITrans }): React.JSX.Element {
   const { model, actions, trans } = props;
@@ -24,5 +24,103 @@ export function Notices(props: { model: Model; actions: IActions; trans: ITrans 
         />
       )}
     </>
+  );
+}
+
+/** The problem with the connection to the server; nothing while it works. */
+function LinkState({
+  link,
+  actions,
+  trans
+}: {
+  link: Link;
+  actions: IActions;
+  trans: ITrans;
+}): React.JSX.Element | null {
+  const retry = { label: trans.__('Try again'), run: () => actions.retry() };
+  switch (link.state) {
+    case 'missing':
+      return (
+        <Notice
+          tone="fail"
+          title={trans.__('The Jupyter server does not have pathways_jupyter.')}
+          hint={trans.__(
+            'Install it in the environment that runs the server: pip install pathways_jupyter. Then restart the server.'
+          )}
+          action={retry}
+        />
+      );
+    case 'refused':
+      return (
+        <Notice
+          tone="fail"
+          title={trans.__('The Jupyter server denies access to Pathways.')}
+          hint={trans.__('Log in again, or ask your administrator for access to the resource “pathways”.')}
+          action={retry}
+        />
+      );
+    case 'differs':
+      return (
+        <Notice
+          tone="wait"
+          title={trans.__('The sidebar is version %1, the server extension version %2.', link.page, link.server)}
+          hint={trans.__('Reload the page; if that does not help, restart the Jupyter server.')}
+        />
+      );
+    case 'unreadable':
+      return (
+        <Notice
+          tone="wait"
+          title={trans.__('An update from the Jupyter server could not be read. What is shown may be out of date.')}
+          hint={trans.__('The log of the Jupyter server, or the console of this browser, says why.')}
+          action={retry}
+        />
+      );
+    case 'broken':
+      return (
+        <Notice tone="wait" title={trans.__('The Jupyter server does not answer. Trying again…')} action={retry} />
+      );
+    default:
+      return null;
+  }
+}
+
+/** The panel of a first-time user: no kubeconfig, no embedded cluster, and nothing wrong. */
+function Welcome({
+  front,
+  starting,
+  actions,
+  trans
+}: {
+  front: IFront | null;
+  /** Whether the embedded cluster starts already. */
+  starting: boolean;
+  actions: IActions;
+  trans: ITrans;
+}): React.JSX.Element {
+  return (
+    <section className="pw-welcome" aria-label={trans.__('First steps')}>
+      <h2>{trans.__('Put TPUs into a notebook')}</h2>
+      <p>
+        {trans.__(
+          'No cluster is configured yet. An embedded cluster with simulated TPUs on this machine is enough for the first steps.'
+        )}
+      </p>
+      <div className="pw-buttons">
+        <Button
+          label={trans.__('Start the embedded cluster')}
+          kind="primary"
+          disabled={starting}
+          run={() => actions.startEmbedded()}
+        />
+        <Button label={trans.__('Open the quickstart')} run={() => actions.quickstart()} />
+        {front && <Button label={trans.__('Connect…')} disabled={starting} run={() => actions.connect()} />}
+      </div>
+      <p className="pw-muted">
+        {trans.__(
+          'To use your own cluster, add it to the kubeconfig of the Jupyter server; it then appears here automatically.'
+        )}
+      </p>
+    </section>
   );
 }

@@ -2,7 +2,7 @@
 import { caretDownIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
-import { Folding } from '../models/folding';
+import { Folding } from '../models/remembered';
 import { Model } from '../models/model';
 import { useModelValue } from './hooks';
 

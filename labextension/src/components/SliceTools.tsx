@@ -1,7 +1,7 @@
 /** The tools above the slices: map or list, and for many slices a filter and two sizes. */
 import * as React from 'react';
 
-import { ISliceView } from '../models/sliceview';
+import { ISliceView } from '../models/remembered';
 import { ITrans } from '../models/trans';
 import { LinkButton } from './Button';
 

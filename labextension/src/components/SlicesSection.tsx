@@ -7,7 +7,7 @@ import { Holdings } from '../models/holdings';
 import { IShape, shapeOf } from '../models/layout';
 import { Model } from '../models/model';
 import { filtered } from '../models/slicefilter';
-import { MANY_SLICES, SliceView } from '../models/sliceview';
+import { MANY_SLICES, SliceView } from '../models/remembered';
 import { ITrans } from '../models/trans';
 import { slicesSentence } from '../models/words';
 import { IService, ISlice } from '../models/wire';

@@ -1,7 +1,7 @@
 /** The connect dialog. It inserts the equivalent `%pathways connect` cell into the notebook. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Dialog, Notification } from '@jupyterlab/apputils';
-import { INotebookTracker } from '@jupyterlab/notebook';
+import { INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
 import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
 import { ReactWidget } from '@jupyterlab/ui-components';
 import { MessageLoop } from '@lumino/messaging';
@@ -14,7 +14,6 @@ import { connectCell, IChoice, jobConnectCell } from '../models/line';
 import { refusal } from '../models/words';
 import { pathwaysIcon } from '../icon';
 import { CommandIDs, DOMAIN, IPathways } from '../tokens';
-import { insertCell, runCell } from './cells';
 
 const INSERT = 'insert';
 /** How long it is shown why a notebook cannot be connected. */
@@ -170,4 +169,25 @@ async function dialog(
     return null;
   }
   return { choice: result.value, run: !result.button.actions.includes(INSERT) };
+}
+
+/** Insert `source` into the active cell if it is empty, otherwise into a new cell below it; show it and make it active. */
+async function insertCell(panel: NotebookPanel, source: string): Promise<void> {
+  const notebook = panel.content;
+  const active = notebook.activeCell?.model;
+  if (!active || active.type !== 'code' || active.sharedModel.getSource().trim()) {
+    NotebookActions.insertBelow(notebook);
+  }
+  // Only the active cell is to be run.
+  notebook.deselectAll();
+  notebook.activeCell?.model.sharedModel.setSource(source);
+  // After the source, which gives the cell its height. It rejects if the cell cannot be drawn, e.g. in a hidden tab.
+  await notebook.scrollToItem(notebook.activeCellIndex, 'smart').catch(() => undefined);
+}
+
+/** The same, then run the cell: after those that are running. Resolves when it has ended. */
+async function runCell(panel: NotebookPanel, source: string): Promise<void> {
+  const shown = insertCell(panel, source);
+  await NotebookActions.run(panel.content, panel.sessionContext);
+  await shown;
 }

@@ -8,7 +8,7 @@ import { DrawnNotifier } from '../models/drawnnotifier';
 import { IToast, Toasts } from '../models/toasts';
 import { ISession } from '../models/sessionrows';
 import { CommandIDs, DOMAIN, IPathways } from '../tokens';
-import { drawn } from './drawn';
+import { drawn } from './notify';
 import { followPreferences } from './preferences';
 
 export const notifications: JupyterFrontEndPlugin<void> = {
