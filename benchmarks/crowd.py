@@ -21,9 +21,9 @@ from pathways_jupyter.base.text import stamp
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import PATHWAYS_JOBS
 from pathways_jupyter.local.apiserver.app import ApiServer
+from pathways_jupyter.local.apiserver.credentials import write_kubeconfig
 from pathways_jupyter.local.apiserver.resources import CRDS, JOBS, JOBSETS, LEASES, PODS, ResourceType
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.credentials import write_kubeconfig
 from pathways_jupyter.local.node.kubelet import Kubelet
 from pathways_jupyter.local.node.network import Network
 from pathways_jupyter.local.node.spawner import Spawner
@@ -82,7 +82,8 @@ class Crowd:
 
     def kubeconfig(self, user: str) -> str:
         """Return the path of a kubeconfig for `user`."""
-        write_kubeconfig(self.directory / user, self._api, user=user, token=self._api.users.add(user))
+        token = self._api.users.add(user)
+        write_kubeconfig(self.directory / user, self._api.url, self._api.ca, user=user, token=token)
         return str(self.directory / user)
 
     def add_service(self, slices: int) -> None:

@@ -94,7 +94,7 @@ def _rows(values: Values) -> list[Row]:
 
 async def _session(values: Values) -> None:
     """One real session; its kernel is a process that runs :func:`_kernel`."""
-    from pathways_jupyter.local.credentials import write_kubeconfig
+    from pathways_jupyter.local.apiserver.credentials import write_kubeconfig
     from pathways_jupyter.local.node import programs
     from pathways_jupyter.local.node.spawner import Spawner
     from pathways_jupyter.local.running import RunningCluster
@@ -112,7 +112,8 @@ async def _session(values: Values) -> None:
         try:
             async with asyncio.timeout(_DEADLINE_SECONDS):
                 await cluster.until_ready()
-                write_kubeconfig(kubeconfig, cluster.api, user="session", token=cluster.api.users.add("session"))
+                token = cluster.api.users.add("session")
+                write_kubeconfig(kubeconfig, cluster.api.url, cluster.api.ca, user="session", token=token)
                 phases = {"idle, an hour": 3600 / _IDLE_SECONDS, "in use, an hour": 3600 / _SECONDS, "to disconnect": 1}
                 async with _process("benchmarks.scale", str(kubeconfig), ready="(connected)") as (_, _, output):
                     before = _record(values, "to connect", asked["session"])

@@ -18,11 +18,10 @@ from pathways_jupyter.base.errors import LocalClusterError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.local import control
 from pathways_jupyter.local.control import DaemonRequest
-from pathways_jupyter.local.directory import ClusterDirectory, DaemonRecord
+from pathways_jupyter.local.directory import CONTEXT, ClusterDirectory, DaemonRecord
 from pathways_jupyter.local.settings import DEFAULT_IDLE_SECONDS, ClusterSettings, larger, most_hosts
 
 DEFAULT_INSTANCES: Mapping[str, int] = {"tpuv6e:2x2": 2}
-CONTEXT = "pathways-local"
 
 _ANSWER_SECONDS = 10.0
 """Longest time in which the daemon answers what needs no work."""

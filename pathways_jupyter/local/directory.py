@@ -22,6 +22,8 @@ from pathways_jupyter.base import runtime_files
 from pathways_jupyter.base.errors import LocalClusterError
 from pathways_jupyter.local.settings import ClusterSettings
 
+CONTEXT = "pathways-local"
+"""The name of the context and of the cluster in kubeconfigs."""
 BUCKET = "bucket"
 """The directory of the bucket's objects, in the cluster's own."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")

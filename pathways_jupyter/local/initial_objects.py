@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ApiError
-from pathways_jupyter.local.apiserver.kueue_definitions import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, PRIORITIES
+from pathways_jupyter.local.apiserver.definitions import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, PRIORITIES
 from pathways_jupyter.local.apiserver.resources import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,

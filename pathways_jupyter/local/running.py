@@ -13,8 +13,8 @@ from datetime import datetime
 from pathlib import Path
 
 from pathways_jupyter.base import tasks
-from pathways_jupyter.local import backoff
 from pathways_jupyter.local.apiserver.app import ADMIN, ApiServer
+from pathways_jupyter.local.apiserver.credentials import POD_UID, pod_account, write_kubeconfig
 from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, NODES, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.bucket import Bucket
@@ -26,7 +26,6 @@ from pathways_jupyter.local.controllers.node_pools import NodePoolController
 from pathways_jupyter.local.controllers.nodes import NodeController, nodes_for
 from pathways_jupyter.local.controllers.reconciler import Reconciler, condition
 from pathways_jupyter.local.controllers.scheduler import Scheduler
-from pathways_jupyter.local.credentials import POD_UID, pod_account, write_kubeconfig
 from pathways_jupyter.local.event_recorder import Recorder
 from pathways_jupyter.local.initial_objects import OperatorController, ship
 from pathways_jupyter.local.node.kubelet import Kubelet
@@ -64,7 +63,7 @@ class RunningCluster:
             network=self.network,
             cold=self._cold,
             warm=self._warm,
-            restarts=backoff.FAST_RESTARTS if settings.fast_heal else backoff.CONTAINER_RESTARTS,
+            restarts=settings.container_restarts,
             account=self._account,
             forget=lambda uid: self.api.users.revoke(POD_UID, uid),
         )
@@ -89,7 +88,8 @@ class RunningCluster:
             nodes = nodes_for(self.settings.nodes)
             await self.api.start()
             self._bucket.start()
-            write_kubeconfig(self._directory / "kubeconfig", self.api, user=ADMIN, token=self.api.users.add(ADMIN))
+            token = self.api.users.add(ADMIN)
+            write_kubeconfig(self._directory / "kubeconfig", self.api.url, self.api.ca, user=ADMIN, token=token)
             self._start_controllers(nodes)
             self.services = ship(self._store, self.settings, self._directory.name)
         except BaseException:
@@ -275,8 +275,8 @@ class RunningCluster:
     def _account(self, pod: Object) -> Mapping[str, str]:
         """Return the variables by which a pod reaches the API and the bucket, and its worker's start-up time."""
         directory = self._directory / "pods" / pod["metadata"]["uid"]
-        start = {START_SECONDS: str(self.settings.worker_start_seconds)}
-        return {**pod_account(pod, directory=directory, api=self.api), **self._bucket.variables, **start}
+        account = pod_account(pod, directory=directory, url=self.api.url, ca=self.api.ca, users=self.api.users)
+        return {**account, **self._bucket.variables, START_SECONDS: str(self.settings.worker_start_seconds)}
 
     def _api_server(self, port: int) -> ApiServer:
         return ApiServer(
@@ -289,7 +289,6 @@ class RunningCluster:
 
     def _start_controllers(self, nodes: list[Object]) -> None:
         recorder = Recorder(self._store)
-        job_restarts = backoff.FAST_RESTARTS if self.settings.fast_heal else backoff.JOB_RESTARTS
         self._nodes = NodeController(
             self._store,
             recorder,
@@ -301,7 +300,7 @@ class RunningCluster:
             NodePoolController(self._store, self._nodes),
             Scheduler(self._store, recorder),
             JobSetController(self._store, recorder),
-            JobController(self._store, recorder, backoff=job_restarts),
+            JobController(self._store, recorder, backoff=self.settings.job_restarts),
             KueueController(self._store, recorder),
             GarbageCollector(self._store),
             OperatorController(self._store),

@@ -1,8 +1,13 @@
-"""Settings of a cluster, as ``up`` passes them to the daemon, which records them."""
+"""Settings of a cluster, as ``up`` passes them to the daemon, which records them; and the back-off that one chooses.
+
+Kubernetes waits longer after each failure, which delays a client that waits for a slice: the third loss of a worker
+costs 40 seconds. A demonstration or a test that cannot wait heals fast: it never waits longer than two.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -17,7 +22,6 @@ START_SECONDS = "PATHWAYS_LOCAL_WORKER_START_SECONDS"
 """The variable that says to workers how long they take to start."""
 HOLLOW_ANNOTATION = "pathways-jupyter/hollow"
 """Set to ``"true"`` on pods that are reported as running without starting processes; for tests of scale."""
-
 
 _HOSTS_PER_CORE = 16
 _HOST_BYTES = 128 * 1024**2
@@ -72,6 +76,16 @@ class ClusterSettings:
         """Hosts of its own services, each of them a few processes."""
         return sum(tpu.parse_instance_type(kind).hosts * slices for kind, slices in self.instances.items())
 
+    @property
+    def job_restarts(self) -> BackOff:
+        """The wait before a Job's next pod."""
+        return FAST_RESTARTS if self.fast_heal else JOB_RESTARTS
+
+    @property
+    def container_restarts(self) -> BackOff:
+        """The wait before a container's next start."""
+        return FAST_RESTARTS if self.fast_heal else CONTAINER_RESTARTS
+
 
 def most_hosts() -> int:
     """Return how many hosts this machine runs well; generous, because most of them idle."""
@@ -85,3 +99,32 @@ def most_hosts() -> int:
 def larger(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
     """Return, per instance type, the larger one of two numbers of slices."""
     return {kind: max(one.get(kind, 0), other.get(kind, 0)) for kind in {**one, **other}}
+
+
+@dataclass(frozen=True)
+class BackOff:
+    """The wait before a failed pod or container is replaced.
+
+    Attributes:
+      first_seconds: The first wait; each further failure doubles it.
+      max_seconds: The longest wait.
+      at_once: How many failures cost no wait.
+      forgotten_seconds: A failure this long after the last one counts as the first.
+    """
+
+    first_seconds: float
+    max_seconds: float
+    at_once: int = 0
+    forgotten_seconds: float = math.inf
+
+    def wait(self, failures: int) -> float:
+        """Return the seconds to wait after so many failures."""
+        doublings = failures - self.at_once - 1
+        return min(self.first_seconds * 2.0 ** min(doublings, 32), self.max_seconds) if doublings >= 0 else 0.0
+
+
+JOB_RESTARTS = BackOff(first_seconds=10.0, max_seconds=600.0)
+"""Before a Job's next pod, as in Kubernetes: only a pod that succeeds makes the Job controller forget."""
+CONTAINER_RESTARTS = BackOff(first_seconds=10.0, max_seconds=300.0, at_once=1, forgotten_seconds=600.0)
+"""Before a container's next start, as in Kubernetes."""
+FAST_RESTARTS = BackOff(first_seconds=1.0, max_seconds=2.0, at_once=1, forgotten_seconds=60.0)

@@ -20,7 +20,7 @@ from pathways_jupyter.local import cluster
 
 INSTANCES = {"tpuv6e:2x2": 2}
 SERVICE = "pathways-cluster"
-SIDECAR = "import sys; from pathways_jupyter.local.pathways.sidecar import server; sys.exit(server.main([]))"
+SIDECAR = "import sys; from pathways_jupyter.local.pathways import sidecar; sys.exit(sidecar.main([]))"
 CLOUDPICKLE = "3.1.1" if here()["cloudpickle"] != "3.1.1" else "3.1.0"
 JAX = "0.9.2"
 

@@ -9,7 +9,6 @@ import pytest
 
 from pathways_jupyter.local.apiserver.resources import JOBS, PODS, Object, ResourceType
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.backoff import FAST_RESTARTS
 from pathways_jupyter.local.controllers.garbage import GarbageCollector
 from pathways_jupyter.local.controllers.job import JobController
 from pathways_jupyter.local.controllers.jobset import JobSetController
@@ -19,7 +18,7 @@ from pathways_jupyter.local.event_recorder import Recorder
 from pathways_jupyter.local.node.kubelet import Kubelet
 from pathways_jupyter.local.node.network import Network
 from pathways_jupyter.local.node.spawner import Spawner
-from pathways_jupyter.local.settings import HOLLOW_ANNOTATION
+from pathways_jupyter.local.settings import FAST_RESTARTS, HOLLOW_ANNOTATION
 
 DEADLINE = 60.0
 

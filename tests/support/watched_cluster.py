@@ -8,7 +8,7 @@ from pathlib import Path
 import kubeconfigs
 from permissions import Grant
 
-from pathways_jupyter.local.credentials import POD_NAME, POD_UID
+from pathways_jupyter.local.apiserver.credentials import POD_NAME, POD_UID
 from pathways_jupyter.local.node import programs
 from pathways_jupyter.local.node.spawner import Spawner
 from pathways_jupyter.local.running import RunningCluster

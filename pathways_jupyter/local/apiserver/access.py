@@ -39,7 +39,10 @@ REVIEW_PATHS = {
 }
 """The reviews that can be posted, by path."""
 HEALTH = ("/healthz", "/livez", "/readyz")
-SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
+_DISCOVERY = {"nonResourceURLs": ["/api*", "/openapi*", "/version", *HEALTH], "verbs": ["get"]}
+SERVICE_ACCOUNTS = "system:serviceaccounts"
+"""The group of pods, whose requests do not keep a cluster alive."""
+_ACCOUNT_PREFIX = "system:serviceaccount:"
 _EVERYTHING: Sequence[Rule] = (
     {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
     {"nonResourceURLs": ["*"], "verbs": ["*"]},
@@ -117,6 +120,11 @@ class Users:
         self._tokens[token] = record
         write_private(self._path, json.dumps(self._tokens))
         return token
+
+    def add_account(self, namespace: str, account: str, extra: Mapping[str, Sequence[str]]) -> str:
+        """Return a token for a service account; what it may do beyond discovery comes from roles and their bindings."""
+        groups = (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}")
+        return self.add(f"{_ACCOUNT_PREFIX}{namespace}:{account}", [_DISCOVERY], groups, extra)
 
     def revoke(self, key: str, value: str) -> None:
         """Revoke every token whose `extra` has `value` under `key`."""
@@ -229,5 +237,5 @@ def _bound_rules(store: Store, user: User) -> Iterator[Rule]:
 def _is_user(subject: Object, user: User) -> bool:
     kind, name = subject.get("kind"), subject.get("name", "")
     if kind == "ServiceAccount":
-        return user.name == f"{SERVICE_ACCOUNT_PREFIX}{subject.get('namespace', '')}:{name}"
+        return user.name == f"{_ACCOUNT_PREFIX}{subject.get('namespace', '')}:{name}"
     return name == user.name if kind == "User" else kind == "Group" and name in user.groups

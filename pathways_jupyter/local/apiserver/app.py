@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from aiohttp import web
@@ -16,7 +16,7 @@ from pathways_jupyter.local.apiserver.access import (
     ANONYMOUS,
     HEALTH,
     REVIEW_PATHS,
-    SERVICE_ACCOUNT_PREFIX,
+    SERVICE_ACCOUNTS,
     Question,
     User,
     Users,
@@ -26,18 +26,14 @@ from pathways_jupyter.local.apiserver.access import (
 )
 from pathways_jupyter.local.apiserver.api_discovery import OPENAPI_PROTOBUF, discover, openapi_v2_as_protobuf
 from pathways_jupyter.local.apiserver.api_errors import StatusError
+from pathways_jupyter.local.apiserver.credentials import server_context
 from pathways_jupyter.local.apiserver.object_handlers import serve_objects
-from pathways_jupyter.local.apiserver.pki import server_context
-from pathways_jupyter.local.apiserver.pod_subresources import serve_pod_subresource
+from pathways_jupyter.local.apiserver.pod_subresources import PodRuntime, serve_pod_subresource
 from pathways_jupyter.local.apiserver.resources import PODS, VISIBLE_QUEUES, Object
 from pathways_jupyter.local.apiserver.route import CONNECTS, ObjectRequest, find_route
-from pathways_jupyter.local.apiserver.runtime import PodRuntime
 from pathways_jupyter.local.apiserver.store import Store
 
 ADMIN = "pathways-local-admin"
-SERVICE_ACCOUNTS = "system:serviceaccounts"
-"""The group of pods, whose requests do not keep a cluster alive."""
-_DISCOVERY = {"nonResourceURLs": ["/api*", "/openapi*", "/version", *HEALTH], "verbs": ["get"]}
 _BACKLOG = 1024
 _KEEP_ALIVE_SECONDS = 3600.0
 _STOP_SECONDS = 2.0
@@ -105,11 +101,6 @@ class ApiServer:
     def connections(self) -> int:
         """The number of connected clients."""
         return 0 if self._connections is None else len(self._connections.connections)
-
-    def add_account_token(self, namespace: str, account: str, extra: Mapping[str, Sequence[str]]) -> str:
-        """Return a token for a service account; what it may do beyond discovery comes from roles and their bindings."""
-        groups = (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}")
-        return self.users.add(f"{SERVICE_ACCOUNT_PREFIX}{namespace}:{account}", [_DISCOVERY], groups, extra)
 
     async def start(self) -> None:
         """Start to listen.

@@ -1,10 +1,10 @@
-"""Custom resources: their definitions, and what schemas mean: pruning, defaults and validation."""
+"""Meaning of the schemas of custom resources: pruning, defaults and validation."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pathways_jupyter.local.apiserver.api_errors import invalid
@@ -29,40 +29,6 @@ def type_name(value: Any) -> str:
     # The bool first: to Python, it is an integer too.
     names = ((bool, "boolean"), *((kind, name) for name, kinds in _TYPES.items() for kind in kinds))
     return next((name for kind, name in names if isinstance(value, kind)), "null")
-
-
-def definition(
-    resource: ResourceType, columns: Sequence[Object] = (), *, deprecated: Sequence[str] = (), **properties: Schema
-) -> Object:
-    """Return the ``CustomResourceDefinition`` of a type whose objects have these properties beside their metadata.
-
-    Args:
-      deprecated: Earlier versions of the type, which are served too.
-    """
-    common: Object = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
-    version = {
-        "name": resource.version,
-        "served": True,
-        "storage": True,
-        "subresources": {"status": {}} if resource.has_status else {},
-        "additionalPrinterColumns": list(columns),
-        "schema": {"openAPIV3Schema": {"type": "object", "properties": {**common, **properties}}},
-    }
-    kind, plural = resource.kind, resource.plural
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": resource.qualified},
-        "spec": {
-            "group": resource.group,
-            "scope": "Namespaced" if resource.namespaced else "Cluster",
-            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": resource.singular},
-            "versions": [
-                version,
-                *({**version, "name": each, "storage": False, "deprecated": True} for each in deprecated),
-            ],
-        },
-    }
 
 
 def check_custom(resource: ResourceType, obj: Object, unknown: list[str]) -> Object:

@@ -14,8 +14,9 @@ from typing import Any
 
 from aiohttp import web
 
-from pathways_jupyter.local.apiserver import api_errors, bodies, jobset_definition
+from pathways_jupyter.local.apiserver import api_errors, bodies
 from pathways_jupyter.local.apiserver.api_errors import StatusError
+from pathways_jupyter.local.apiserver.definitions import check_jobset
 from pathways_jupyter.local.apiserver.object_schema import check_object
 from pathways_jupyter.local.apiserver.patch import PatchKind, clone, merge_patch, strategic_patch
 from pathways_jupyter.local.apiserver.printing import as_table
@@ -195,7 +196,7 @@ async def _write(request: web.BaseRequest, store: Store, route: ObjectRequest) -
     if kind is PatchKind.APPLY:
         warnings.append("the embedded cluster merges what is applied: fields have no owners, and none is removed")
     if resource.key == JOBSETS.key and not route.subresource:
-        jobset_definition.check(resource, obj, old)
+        check_jobset(resource, obj, old)
     dry_run = is_dry_run(request)
     revision = obj["metadata"].get("resourceVersion")
     if route.verb == "create" and revision:

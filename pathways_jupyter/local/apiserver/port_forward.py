@@ -16,8 +16,10 @@ from pathways_jupyter.base import tasks
 from pathways_jupyter.local.apiserver.api_errors import bad_request
 from pathways_jupyter.local.apiserver.channels import CHUNK, Channels, open_channels
 from pathways_jupyter.local.apiserver.resources import Object
-from pathways_jupyter.local.apiserver.runtime import PodRuntime
 from pathways_jupyter.local.apiserver.spdy import SpdyConnection, SpdyError, SpdyStream
+
+Dial = Callable[[int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+"""Connects to a port of the pod; raises OSError or LookupError if it cannot."""
 
 CHANNEL_PROTOCOL = "v4.channel.k8s.io"
 SPDY_PROTOCOL = "SPDY/3.1+portforward.k8s.io"
@@ -28,7 +30,7 @@ _MOST_PORTS = 120
 
 
 async def forward_over_channels(
-    request: web.BaseRequest, runtime: PodRuntime, pod: Object, *, idle_seconds: float
+    request: web.BaseRequest, pod: Object, dial: Dial, *, idle_seconds: float
 ) -> web.StreamResponse:
     """Forward the ports of the request's query, each with a data and an error channel.
 
@@ -44,7 +46,7 @@ async def forward_over_channels(
             streams = []
             for channel, port in enumerate(ports):
                 try:
-                    reader, writer = await runtime.dial(pod["metadata"]["uid"], port)
+                    reader, writer = await dial(port)
                 except (OSError, LookupError) as error:
                     await channels.send(bytes([2 * channel + 1]) + _refusal(pod, port, error))
                 else:
@@ -110,7 +112,7 @@ def _refusal(pod: Object, port: int, error: Exception) -> bytes:
 
 
 async def forward_over_spdy(
-    request: web.BaseRequest, runtime: PodRuntime, pod: Object, *, idle_seconds: float
+    request: web.BaseRequest, pod: Object, dial: Dial, *, idle_seconds: float
 ) -> web.StreamResponse:
     """Serve SPDY inside a WebSocket's messages: the only way in which kubectl forwards ports over WebSocket.
 
@@ -118,7 +120,7 @@ async def forward_over_spdy(
       StatusError: 403, a protocol that is not spoken here.
     """
     async with open_channels(request, [SPDY_PROTOCOL], idle_seconds=idle_seconds) as channels:
-        forwarder = _SpdyForwarder(runtime, pod, channels.send)
+        forwarder = _SpdyForwarder(pod, dial, channels.send)
         try:
             while (data := await channels.receive()) is not None:
                 await forwarder.connection.feed(data)
@@ -136,10 +138,10 @@ class _SpdyForwarder:
       send: Sends bytes to the client.
     """
 
-    def __init__(self, runtime: PodRuntime, pod: Object, send: Callable[[bytes], Awaitable[None]]) -> None:
+    def __init__(self, pod: Object, dial: Dial, send: Callable[[bytes], Awaitable[None]]) -> None:
         self.connection = SpdyConnection(send, self._on_stream)
-        self._runtime = runtime
         self._pod = pod
+        self._dial = dial
         self._waiting: dict[str, SpdyStream] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -182,7 +184,7 @@ class _SpdyForwarder:
     ) -> None:
         port = int(data.headers["port"])
         try:
-            reader, writer = await self._runtime.dial(self._pod["metadata"]["uid"], port)
+            reader, writer = await self._dial(port)
         except (OSError, LookupError) as reason:
             connected.set_result(None)
             await error.write(_refusal(self._pod, port, reason))

@@ -15,8 +15,7 @@ from typing import Any
 
 from pathways_jupyter.local.apiserver import (
     api_errors,
-    jobset_definition,
-    kueue_definitions,
+    definitions,
     object_lifecycle,
     strategy,
 )
@@ -51,7 +50,7 @@ class Store:
         if not self.revision:
             for name in object_lifecycle.LASTING_NAMESPACES:
                 self.create(NAMESPACES, {"metadata": {"name": name}})
-            for definition in (jobset_definition.DEFINITION, *kueue_definitions.DEFINITIONS):
+            for definition in definitions.DEFINITIONS:
                 self.create(CRDS, definition)
             # No client has seen a revision before this one.
             self._base = self.revision

@@ -20,7 +20,6 @@ from pathways_jupyter.local.apiserver.resources import JOBS, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.apiserver.watch_delivery import WatchEvent, WatchEventType
-from pathways_jupyter.local.backoff import JOB_RESTARTS, BackOff
 from pathways_jupyter.local.controllers.reconciler import (
     Key,
     Reconciler,
@@ -35,6 +34,7 @@ from pathways_jupyter.local.controllers.reconciler import (
     until,
 )
 from pathways_jupyter.local.event_recorder import Recorder
+from pathways_jupyter.local.settings import JOB_RESTARTS, BackOff
 from pathways_jupyter.service import names
 
 TRACKING = "batch.kubernetes.io/job-tracking"

@@ -10,7 +10,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from pathways_jupyter.local.apiserver.kueue_definitions import (
+from pathways_jupyter.local.apiserver.definitions import (
     CLUSTER_QUEUES,
     FLAVORS,
     GROUP,

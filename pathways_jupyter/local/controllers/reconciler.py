@@ -18,7 +18,7 @@ from pathways_jupyter.local.apiserver.resources import Object, ResourceType
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.apiserver.watch_delivery import Watch, WatchEvent
-from pathways_jupyter.local.backoff import BackOff
+from pathways_jupyter.local.settings import BackOff
 
 _log = logging.getLogger(__name__)
 

@@ -16,15 +16,15 @@ from typing import Protocol
 from pathways_jupyter.base.errors import LocalClusterError
 from pathways_jupyter.local.apiserver.resources import Object
 from pathways_jupyter.local.apiserver.strategy import now
-from pathways_jupyter.local.backoff import BackOff
-from pathways_jupyter.local.node import container_tools, programs
+from pathways_jupyter.local.node import programs
 from pathways_jupyter.local.node.container_logs import ContainerLog
-from pathways_jupyter.local.node.environment import SpecError, expand
+from pathways_jupyter.local.node.environment import SpecError, expand, with_kill
 from pathways_jupyter.local.node.exec import Exec
 from pathways_jupyter.local.node.probes import Probe
 from pathways_jupyter.local.node.programs import ImageError
 from pathways_jupyter.local.node.spawner import Process, Spawner
 from pathways_jupyter.local.node.zygote import SpawnRequest, reference
+from pathways_jupyter.local.settings import BackOff
 
 _CONFIG_RETRY_SECONDS = 1.0
 """Wait before looking again for a missing image or referenced object."""
@@ -254,7 +254,7 @@ class Container:
         tty: bool = False,
     ) -> Process:
         request = SpawnRequest(
-            argv if program is not None else container_tools.with_kill(argv),
+            argv if program is not None else with_kill(argv),
             environment,
             str(self._directory()),
             f"{self._pod.uid}/{self.name}",

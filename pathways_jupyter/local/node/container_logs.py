@@ -83,7 +83,7 @@ class ContainerLog(asyncio.Protocol):
         self, *, follow: bool = False, tail: int | None = None, since: float | None = None, timestamps: bool = False
     ) -> AsyncIterator[bytes]:
         """Yield the output in pieces; for the arguments see
-        :meth:`~pathways_jupyter.local.apiserver.runtime.PodRuntime.logs`.
+        :meth:`~pathways_jupyter.local.apiserver.pod_subresources.PodRuntime.logs`.
         """
         generation = self._generation
         files: list[IO[bytes]] = []

@@ -1,10 +1,17 @@
-"""The environment and the arguments of a container, as its spec describes them."""
+"""The environment of a container: its variables and arguments, and its ``kill``.
+
+Ordinary users cannot create process namespaces, and ``kubectl exec POD -- /bin/sh -c "kill -s SIGILL 1"`` is the usual
+way to break a worker on purpose. So each container has a ``kill`` on its PATH for which process id 1 is the container's
+main process, and a shell started with ``-c`` gets it as a function, since shells have a built-in ``kill``. Nothing else
+is emulated: ``ps`` shows the machine's processes.
+"""
 
 from __future__ import annotations
 
 import base64
+import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +23,26 @@ _REFERENCE = re.compile(r"\$(\$|\((?P<name>[^()\s]+)\))")
 _TARGET = re.compile(r"grpc://(?P<host>[^:/]+):(?P<port>\d+)")
 _TARGET_VARIABLE = "JAX_BACKEND_TARGET"
 _SUBSCRIPT = re.compile(r"metadata\.(?P<field>labels|annotations)\['(?P<key>[^']+)'\]")
+_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
+
+# A first -1 is SIGHUP; a later one means every process, which here would include those outside the container.
+_KILL = r"""
+before= count=0
+for word; do
+  shift
+  count=$((count + 1))
+  case "$before $word" in
+    "-s "* | "-n "*) set -- "$@" "${word#SIG}" ;;
+    *" 1") set -- "$@" "$PATHWAYS_LOCAL_MAIN_PID" ;;
+    *" -1") [ $count = 1 ] && set -- "$@" -1 || set -- "$@" "-$PATHWAYS_LOCAL_MAIN_PID" ;;
+    *" -SIG"*) set -- "$@" "-${word#-SIG}" ;;
+    *" -n") set -- "$@" -s ;;
+    *) set -- "$@" "$word" ;;
+  esac
+  before=$word
+done
+command kill "$@"
+"""
 
 
 class SpecError(PathwaysError):
@@ -129,3 +156,19 @@ def _data(store: Store, resource: ResourceType, namespace: str, reference: Objec
     if resource is SECRETS:
         return {key: base64.b64decode(value).decode("utf-8", "surrogateescape") for key, value in data.items()}
     return dict(data)
+
+
+def install_kill(directory: Path) -> None:
+    """Write the program that every container has on its PATH before the machine's own."""
+    directory.mkdir(mode=0o700, exist_ok=True)
+    program = directory / "kill"
+    program.write_text(f"#!/bin/sh\n{_KILL}", encoding="utf-8")
+    program.chmod(0o700)
+
+
+def with_kill(command: Sequence[str]) -> list[str]:
+    """Return `command`, with ``kill`` as a function where it is a shell that runs a script."""
+    adapted = list(command)
+    if len(adapted) > 2 and os.path.basename(adapted[0]) in _SHELLS and "c" in adapted[1] and adapted[1][0] == "-":
+        adapted[2] = f"kill() {{{_KILL}}}; {adapted[2]}"
+    return adapted

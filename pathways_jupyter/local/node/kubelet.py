@@ -22,15 +22,14 @@ from pathways_jupyter.local.apiserver.resources import PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.apiserver.watch_delivery import Watch, WatchEvent, WatchEventType
-from pathways_jupyter.local.backoff import CONTAINER_RESTARTS, BackOff
 from pathways_jupyter.local.event_recorder import Recorder
-from pathways_jupyter.local.node import container_tools, environment, volumes
+from pathways_jupyter.local.node import environment, programs, volumes
 from pathways_jupyter.local.node.container import Container
 from pathways_jupyter.local.node.exec import Exec
 from pathways_jupyter.local.node.network import Network
 from pathways_jupyter.local.node.pod import Pod
 from pathways_jupyter.local.node.spawner import Spawner
-from pathways_jupyter.local.settings import HOLLOW_ANNOTATION
+from pathways_jupyter.local.settings import CONTAINER_RESTARTS, HOLLOW_ANNOTATION, BackOff
 from pathways_jupyter.service import names
 
 _log = logging.getLogger(__name__)
@@ -50,7 +49,7 @@ _INHERITED = (
 
 
 class Kubelet:
-    """The pods that run here; also the :class:`~pathways_jupyter.local.apiserver.runtime.PodRuntime` of the API.
+    """The pods that run here, and the API server's ``PodRuntime``.
 
     Args:
       directory: The cluster's directory; pods live below ``pods/``.
@@ -86,7 +85,7 @@ class Kubelet:
         self._recorder: Recorder
         self._watch: Watch | None = None
         self._following: asyncio.Task[None] | None = None
-        container_tools.install_kill(self.programs)
+        environment.install_kill(self.programs)
 
     def attach(self, store: Store, recorder: Recorder) -> None:
         """Watch the pods of `store`, instead of the previous store; pods that are running continue."""
@@ -129,7 +128,7 @@ class Kubelet:
         since: float | None = None,
         timestamps: bool = False,
     ) -> AsyncIterator[bytes]:
-        """See :meth:`pathways_jupyter.local.apiserver.runtime.PodRuntime.logs`."""
+        """See :meth:`pathways_jupyter.local.apiserver.pod_subresources.PodRuntime.logs`."""
         found = self._container(uid, container)
         log = found.previous if previous else found.log
         if log is None and previous:
@@ -140,11 +139,11 @@ class Kubelet:
         return log.read(follow=follow, tail=tail, since=since, timestamps=timestamps)
 
     async def exec(self, uid: str, container: str, command: list[str], *, stdin: bool, tty: bool) -> Exec:
-        """See :meth:`pathways_jupyter.local.apiserver.runtime.PodRuntime.exec`."""
+        """See :meth:`pathways_jupyter.local.apiserver.pod_subresources.PodRuntime.exec`."""
         return await self._container(uid, container).exec(command, stdin=stdin, tty=tty)
 
     async def dial(self, uid: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """See :meth:`pathways_jupyter.local.apiserver.runtime.PodRuntime.dial`."""
+        """See :meth:`pathways_jupyter.local.apiserver.pod_subresources.PodRuntime.dial`."""
         pod = self._pods.get(uid)
         if pod is None or pod.ended.is_set():
             raise LookupError("the pod is not running")
@@ -175,7 +174,7 @@ class Kubelet:
             "PATHWAYS_LOCAL_NAMES": str(self.network.names),
             "PATHWAYS_LOCAL_NODE": spec["nodeName"],
             "PATHWAYS_LOCAL_SOCKETS": str(self.network.sockets(pod.uid)),
-            **container_tools.python_variables(pod.python),
+            **programs.python_variables(pod.python),
             **self._account(pod.object),
         }
         present = {**pod.object, "status": pod.status}

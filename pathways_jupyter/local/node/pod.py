@@ -12,11 +12,11 @@ from typing import Protocol
 from pathways_jupyter.local.apiserver.resources import Object
 from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.apiserver.workload_strategy import TOKEN_PATH, mounts
-from pathways_jupyter.local.backoff import BackOff
-from pathways_jupyter.local.node import container_tools
+from pathways_jupyter.local.node import programs
 from pathways_jupyter.local.node.container import Container, Role
 from pathways_jupyter.local.node.network import Network, pod_names
 from pathways_jupyter.local.node.spawner import Spawner
+from pathways_jupyter.local.settings import BackOff
 
 # Sidecars end after the others; they get at least this long of the grace period.
 _SIDECAR_GRACE = 2.0
@@ -92,7 +92,7 @@ class Pod:
         """Run the pod until all its containers have ended for good, or :meth:`terminate` is called."""
         (self.directory / "root").mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.directory / "tmp").mkdir(mode=0o700, exist_ok=True)
-        container_tools.make_python(self.python)
+        programs.make_python(self.python)
         metadata, spec = self.object["metadata"], self.object["spec"]
         if not self._shares_node or spec.get("subdomain"):
             names = pod_names(self.name, metadata["namespace"], spec.get("hostname", ""), spec.get("subdomain", ""))

@@ -1,5 +1,10 @@
-"""Connections between resource manager, workers and proxies: JSON objects, one per line.
+"""Sockets of Pathways' programs, and the connections between resource manager, workers and proxies.
 
+The cluster's pods are processes of one machine. There are no ports: on a unix socket only the cluster's owner can
+connect. And there is no name server: each name of a pod is a link in the directory ``$PATHWAYS_LOCAL_NAMES`` to the
+directory of that pod's sockets.
+
+A connection carries JSON objects, one per line.
 Both ends send heartbeats every few seconds, so that each notices a peer that hangs. The end of a peer's process is
 noticed at once, because the connection drops.
 """
@@ -9,14 +14,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.base import json_lines
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.tasks import Backoff
-from pathways_jupyter.local.pathways import addresses
 
 _log = logging.getLogger(__name__)
+
+NAMES_VARIABLE = "PATHWAYS_LOCAL_NAMES"
+SOCKETS_VARIABLE = "PATHWAYS_LOCAL_SOCKETS"
 
 Message = dict[str, Any]
 
@@ -27,6 +37,41 @@ SILENCE_SECONDS = 15.0
 _MOST_UNREAD = 4 << 20
 """Bytes that may be buffered for the peer; one that reads nothing counts as lost."""
 _FIRST_RETRY, _LAST_RETRY = 0.1, 2.0
+
+
+def own_socket(port: int) -> Path:
+    """Return the unix socket that replaces a port of this pod.
+
+    Raises:
+      ConfigError: This is no pod.
+    """
+    directory = os.environ.get(SOCKETS_VARIABLE)
+    if not directory:
+        raise ConfigError(f"{SOCKETS_VARIABLE} is not set: this program runs in pods of the embedded cluster only.")
+    return Path(directory) / str(port)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Split ``host:port``.
+
+    Raises:
+      ValueError: It is not of that form.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ValueError(f"{address!r} is not of the form HOST:PORT")
+    return host, int(port)
+
+
+def resolve(address: str) -> Path:
+    """Return the unix socket that replaces a port of a pod, from ``host:port``.
+
+    Raises:
+      OSError: The name is unknown at the moment.
+    """
+    host, port = split_address(address)
+    # The link's target: the path through the link may be too long for a socket.
+    return (Path(os.environ.get(NAMES_VARIABLE, "")) / host).readlink() / str(port)
 
 
 class LinkError(Exception):
@@ -101,7 +146,7 @@ async def connections(address: str) -> AsyncIterator[Link]:
     logged = False
     async for _ in retries:
         try:
-            link = Link(*await asyncio.open_unix_connection(addresses.resolve(address), limit=json_lines.MAX_BYTES))
+            link = Link(*await asyncio.open_unix_connection(resolve(address), limit=json_lines.MAX_BYTES))
         except OSError as error:
             if not logged:
                 _log.info("Waiting for %s: %s", address, error)
@@ -125,7 +170,7 @@ async def listen(port: int, accept: Callable[[Link], Awaitable[None]]) -> asynci
         finally:
             await link.close()
 
-    return await asyncio.start_unix_server(connected, addresses.own_socket(port), limit=json_lines.MAX_BYTES)
+    return await asyncio.start_unix_server(connected, own_socket(port), limit=json_lines.MAX_BYTES)
 
 
 _BEAT = "beat"

@@ -17,7 +17,7 @@ from collections.abc import Collection, Sequence
 from pathways_jupyter.base import process_setup
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.tpu import InstanceType
-from pathways_jupyter.local.pathways import addresses, program_start
+from pathways_jupyter.local.pathways import links, program_start
 from pathways_jupyter.local.pathways.ifrt.client_session import Machine
 from pathways_jupyter.local.pathways.ifrt.device_queues import DeviceQueues
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
     flags.add_argument("--sidecar_name", default="")
     try:
         values = flags.read(argv)
-        addresses.split(values.resource_manager_address)
+        links.split_address(values.resource_manager_address)
         # Without slices of its own it serves all of the resource manager's, as in a job that has one to itself.
         instance_types = (
             instance_list(values.virtual_slices)
@@ -85,7 +85,7 @@ class ProxyServer:
     def run(self, port: int, resource_manager: str) -> int:
         """Serve until the slices are refused; return the exit code."""
         keep_freed_memory()
-        path = addresses.own_socket(port)
+        path = links.own_socket(port)
         self._server.listen(path)
         _log.info("Pathways Server serving on %s", path.name)
         name = os.environ.get("HOSTNAME") or socket.gethostname()

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.local.pathways import addresses, links, program_start
+from pathways_jupyter.local.pathways import links, program_start
 from pathways_jupyter.local.pathways.links import Link, LinkError
 from pathways_jupyter.local.pathways.program_start import Flags
 from pathways_jupyter.local.settings import START_SECONDS
@@ -39,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
     flags.add_argument("--resource_manager_address", required=True)
     try:
         values = flags.read(argv)
-        addresses.split(values.resource_manager_address)
+        links.split_address(values.resource_manager_address)
     except (ConfigError, ValueError) as error:
         _log.error("%s", error)
         return 2
@@ -56,7 +56,7 @@ async def _run(port: int, resource_manager: str) -> int:
         _log.info("Starting takes %g s", seconds)
         await asyncio.sleep(seconds)
     # Connections show probes and users that the worker runs.
-    server = await asyncio.start_unix_server(accept, addresses.own_socket(port))
+    server = await asyncio.start_unix_server(accept, links.own_socket(port))
     _log.info("Pathways Server serving on [::]:%d", port)
     link: Link | None = None
 
@@ -122,7 +122,7 @@ def _about_this_host() -> dict[str, Any]:
         "index": int(os.environ.get("JOB_COMPLETION_INDEX", "0")),
         "job": f"{jobset}-{replicated_job}-{slice_index}",
         "pod": os.environ.get("HOSTNAME") or socket.gethostname(),
-        "sidecar": str(addresses.own_socket(names.SIDECAR_PORT)),
+        "sidecar": str(links.own_socket(names.SIDECAR_PORT)),
         # How many the service had when this worker was made: an embedded cluster grows.
         "slices": int(os.environ.get("MEGASCALE_NUM_SLICES", "1")),
     }

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from pathways_jupyter.base.text import parse_ranges, ranges
-from pathways_jupyter.local import backoff
+from pathways_jupyter.local import settings
 from pathways_jupyter.local.apiserver.resources import CONFIG_MAPS, EVENTS, JOBS, PODS
-from pathways_jupyter.local.backoff import BackOff
 from pathways_jupyter.local.controllers.job import JobController
 from pathways_jupyter.local.event_recorder import Recorder
+from pathways_jupyter.local.settings import BackOff
 from pathways_jupyter.service import names
 
 SLEEP = ("sleep", "600")
@@ -74,10 +74,10 @@ async def test_a_deleted_pod_is_replaced_and_counted(controlled):
 
 
 def test_the_wait_before_the_next_pod_is_kubernetes_own():
-    assert [backoff.JOB_RESTARTS.wait(failures) for failures in range(9)] == [0, 10, 20, 40, 80, 160, 320, 600, 600]
-    assert [backoff.CONTAINER_RESTARTS.wait(failures) for failures in range(8)] == [0, 0, 10, 20, 40, 80, 160, 300]
-    assert [backoff.FAST_RESTARTS.wait(failures) for failures in range(5)] == [0, 0, 1, 2, 2]
-    assert backoff.FAST_RESTARTS.wait(100) == 2
+    assert [settings.JOB_RESTARTS.wait(failures) for failures in range(9)] == [0, 10, 20, 40, 80, 160, 320, 600, 600]
+    assert [settings.CONTAINER_RESTARTS.wait(failures) for failures in range(8)] == [0, 0, 10, 20, 40, 80, 160, 300]
+    assert [settings.FAST_RESTARTS.wait(failures) for failures in range(5)] == [0, 0, 1, 2, 2]
+    assert settings.FAST_RESTARTS.wait(100) == 2
 
 
 async def test_a_pod_that_failed_is_not_replaced_before_its_time(machine):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pathways_jupyter.local.controllers.jobset_policy import Verdict, judge, startable, succeeded
+from pathways_jupyter.local.controllers.jobset import Verdict, judge, startable, succeeded
 from pathways_jupyter.service import names
 
 REPLICATED = ("head", 1), ("worker", 2)

@@ -8,7 +8,7 @@ import pytest
 
 from pathways_jupyter.local.apiserver.api_errors import StatusError
 from pathways_jupyter.local.apiserver.custom import check_custom
-from pathways_jupyter.local.apiserver.kueue_definitions import (
+from pathways_jupyter.local.apiserver.definitions import (
     CLUSTER_QUEUES,
     FLAVORS,
     LOCAL_QUEUES,

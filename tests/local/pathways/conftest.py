@@ -195,7 +195,7 @@ class Service:
         """The sidecar in the pod of a worker: it shares the worker's sockets and working directory."""
         place = {"GRPC_SERVER_ADDRESS": "0.0.0.0:50051", "JAX_PLATFORMS": "proxy", **environment}
         program = self.start(
-            "pathways_jupyter.local.pathways.sidecar.server", f"service-worker-{slice_index}-{host}", [], place
+            "pathways_jupyter.local.pathways.sidecar", f"service-worker-{slice_index}-{host}", [], place
         )
         program.log.wait("sidecar serving")
         return program

@@ -10,7 +10,7 @@ import pytest
 
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.tpu import parse_instance_type
-from pathways_jupyter.local.pathways import addresses, links, slice_requests
+from pathways_jupyter.local.pathways import links, slice_requests
 from pathways_jupyter.local.pathways.links import Link, LinkError
 from pathways_jupyter.local.pathways.slice_requests import PlacedSlice, SliceRequester
 
@@ -25,8 +25,8 @@ def sockets(tmp_path, monkeypatch):
     """Names and sockets of one pod, which is this process; returns the directory of the names."""
     (tmp_path / "n").mkdir()
     (tmp_path / "s").mkdir()
-    monkeypatch.setenv(addresses.NAMES_VARIABLE, str(tmp_path / "n"))
-    monkeypatch.setenv(addresses.SOCKETS_VARIABLE, str(tmp_path / "s"))
+    monkeypatch.setenv(links.NAMES_VARIABLE, str(tmp_path / "n"))
+    monkeypatch.setenv(links.SOCKETS_VARIABLE, str(tmp_path / "s"))
     (tmp_path / "n" / "rm.pathways").symlink_to(tmp_path / "s")
     return tmp_path / "n"
 
@@ -57,21 +57,21 @@ async def connected(accepted):
 
 
 def test_a_name_is_resolved_to_the_socket_of_its_pod(sockets):
-    assert addresses.resolve(ADDRESS) == addresses.own_socket(PORT)
+    assert links.resolve(ADDRESS) == links.own_socket(PORT)
     with pytest.raises(OSError, match="other"):
-        addresses.resolve(f"other.pathways:{PORT}")
+        links.resolve(f"other.pathways:{PORT}")
 
 
 @pytest.mark.parametrize("address", ["", "host", "host:", ":1", "host:x", "host:-1"])
 def test_an_address_is_a_host_and_a_port(address):
     with pytest.raises(ValueError, match="is not of the form HOST:PORT"):
-        addresses.split(address)
+        links.split_address(address)
 
 
 def test_outside_of_pods_there_is_no_socket(monkeypatch):
-    monkeypatch.delenv(addresses.SOCKETS_VARIABLE, raising=False)
+    monkeypatch.delenv(links.SOCKETS_VARIABLE, raising=False)
     with pytest.raises(ConfigError, match="runs in pods of the embedded cluster only"):
-        addresses.own_socket(PORT)
+        links.own_socket(PORT)
 
 
 async def test_messages_arrive_whole_and_in_order(serve):
@@ -87,7 +87,7 @@ async def test_messages_arrive_whole_and_in_order(serve):
 
 async def test_heartbeats_are_sent_and_are_no_messages(serve, monkeypatch):
     monkeypatch.setattr(links, "HEARTBEAT_SECONDS", 0.01)
-    reader, writer = await asyncio.open_unix_connection(addresses.own_socket(PORT))
+    reader, writer = await asyncio.open_unix_connection(links.own_socket(PORT))
     link = await serve.get()
     beat = await reader.readline()
     assert json.loads(beat) == {"type": "beat"}
@@ -98,7 +98,7 @@ async def test_heartbeats_are_sent_and_are_no_messages(serve, monkeypatch):
 
 async def test_a_silent_peer_is_lost(serve, monkeypatch):
     monkeypatch.setattr(links, "SILENCE_SECONDS", 0.01)
-    _, writer = await asyncio.open_unix_connection(addresses.own_socket(PORT))
+    _, writer = await asyncio.open_unix_connection(links.own_socket(PORT))
     link = await serve.get()
     with pytest.raises(LinkError, match=r"silent for 0.01 s"):
         await link.receive()
@@ -115,7 +115,7 @@ async def test_the_end_of_a_peer_is_noticed(serve):
 
 @pytest.mark.parametrize("line", [b"GET / HTTP/1.1\r\n", b"[1]\n", b"{}\n", b"x" * 2_000_000 + b"\n"])
 async def test_a_peer_that_sends_anything_but_messages_is_lost(serve, line):
-    _, writer = await asyncio.open_unix_connection(addresses.own_socket(PORT))
+    _, writer = await asyncio.open_unix_connection(links.own_socket(PORT))
     link = await serve.get()
     writer.write(line)
     with pytest.raises(LinkError):

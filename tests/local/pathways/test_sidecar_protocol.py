@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from pathways_jupyter.local.pathways.sidecar.sidecar_protocol import (
+from pathways_jupyter.local.pathways.sidecar_protocol import (
     SidecarConnection,
     WireError,
     aligned,

@@ -12,7 +12,7 @@ import threading
 from pathways_jupyter.local.pathways.ifrt import promises, statuses
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.statuses import Code, IfrtStatusError
-from pathways_jupyter.local.pathways.sidecar.sidecar_protocol import aligned
+from pathways_jupyter.local.pathways.sidecar_protocol import aligned
 
 _ENDED = IfrtStatusError(Code.CANCELLED, "the session has ended")
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from concurrent import futures
 from typing import Any
 
+from pathways_jupyter.local.pathways import sidecar_protocol
 from pathways_jupyter.local.pathways.ifrt import dtypes, messages, promises, session_arrays, statuses, values
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
 from pathways_jupyter.local.pathways.ifrt.executables import OpaqueExecutable
@@ -20,7 +21,6 @@ from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
 from pathways_jupyter.local.pathways.ifrt.sidecars import HostAnswer, SidecarClient, Sidecars
 from pathways_jupyter.local.pathways.ifrt.values import ArraySpec
-from pathways_jupyter.local.pathways.sidecar import sidecar_protocol
 
 PROGRAM_TYPE = "jax_colocated_python_v0.0.1"
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt.devices import Devices
 from pathways_jupyter.local.pathways.ifrt.statuses import Code, IfrtStatusError
-from pathways_jupyter.local.pathways.sidecar.sidecar_protocol import Header, SidecarConnection, WireError
+from pathways_jupyter.local.pathways.sidecar_protocol import Header, SidecarConnection, WireError
 
 _log = logging.getLogger(__name__)
 

@@ -1,42 +1,93 @@
-"""JobSet's definition, and the rules of its webhook that callers meet beyond the definition's schema.
+"""Definitions of the custom resources of every embedded cluster, JobSet's and Kueue's, and JobSet's webhook.
 
-The length of names and the targets of policies: manifests of services, which users write. Changes: ``kubectl apply`` of
-another manifest; Kueue, which may change where the pods of a suspended one go.
+Of JobSet the published fields are served. The webhook's rules are those that callers meet beyond the schema: the length
+of names and the targets of policies (manifests of services, which users write), and changes (``kubectl apply`` of
+another manifest; Kueue, which may change where the pods of a suspended one go).
+
+Of Kueue the part is served that :mod:`~pathways_jupyter.local.controllers.kueue` evaluates. Another field is refused: a
+queue that ignored it would admit other jobs than a real one. Both versions that Kueue serves are served: those fields
+are the same in them, but for the class of a Workload's priority, of which each has its own.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from pathways_jupyter.local.apiserver.api_errors import invalid
-from pathways_jupyter.local.apiserver.custom import definition, fill_defaults
+from pathways_jupyter.local.apiserver.custom import Schema, fill_defaults
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import JOBSETS, Object, ResourceType
 from pathways_jupyter.local.apiserver.workload_strategy import Cause
 from pathways_jupyter.service import builtin_kinds
 
-_ANYTHING: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+_ANY: Object = {"x-kubernetes-preserve-unknown-fields": True}
+_ANY_OBJECT: Object = {"type": "object", **_ANY}
 _COUNT: Object = {"type": "integer", "format": "int32", "minimum": 0}
 _STRING: Object = {"type": "string"}
 _IMMUTABLE: Object = {"x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "Value is immutable"}]}
 
 
-def _object(required: tuple[str, ...] = (), **properties: Object) -> Object:
-    return {"type": "object", "properties": properties, **({"required": list(required)} if required else {})}
+def _object(required: str = "", *, unserved: str = "", **properties: Object) -> Object:
+    """Return the schema of an object; `unserved` are fields that the kind has, and that are refused here."""
+    refused, why = unserved.split(), "the embedded cluster does not evaluate"
+    rules = [{"rule": f"!has(self.{each})", "message": f"{why} {each}"} for each in refused]
+    return {
+        "type": "object",
+        "properties": {**properties, **dict.fromkeys(refused, _ANY)},
+        **({"required": required.split()} if required else {}),
+        **({"x-kubernetes-validations": rules} if rules else {}),
+    }
 
 
-def _list(items: Object) -> Object:
-    return {"type": "array", "items": items}
+def _list(items: Object, **more: object) -> Object:
+    return {"type": "array", "items": items, **more}
 
 
 def _choice(*values: str, default: str = "") -> Object:
     return {"type": "string", "enum": list(values), **({"default": default} if default else {})}
 
 
+def _definition(
+    resource: ResourceType, columns: Sequence[Object] = (), *, deprecated: Sequence[str] = (), **properties: Schema
+) -> Object:
+    """Return the ``CustomResourceDefinition`` of a type whose objects have these properties beside their metadata.
+
+    Args:
+      deprecated: Earlier versions of the type, which are served too.
+    """
+    common: Object = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
+    version = {
+        "name": resource.version,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}} if resource.has_status else {},
+        "additionalPrinterColumns": list(columns),
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {**common, **properties}}},
+    }
+    kind, plural = resource.kind, resource.plural
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": resource.qualified},
+        "spec": {
+            "group": resource.group,
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
+            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": resource.singular},
+            "versions": [
+                version,
+                *({**version, "name": each, "storage": False, "deprecated": True} for each in deprecated),
+            ],
+        },
+    }
+
+
+# JobSet.
+
 _CONDITION = _object(
-    ("type", "status"),
+    "type status",
     type=_STRING,
     status=_STRING,
     reason=_STRING,
@@ -48,12 +99,12 @@ _JOBSET_SPEC = _object(
     replicatedJobs={
         **_list(
             _object(
-                ("name", "template"),
+                "name template",
                 name=_STRING,
                 groupName=_STRING,
                 replicas={**_COUNT, "default": 1},
                 template=_object(metadata=builtin_kinds.schema("ObjectMeta"), spec=builtin_kinds.schema("JobSpec")),
-                dependsOn=_list(_ANYTHING),
+                dependsOn=_list(_ANY_OBJECT),
             )
         ),
         "x-kubernetes-list-type": "map",
@@ -63,15 +114,14 @@ _JOBSET_SPEC = _object(
         enableDNSHostnames={"type": "boolean"}, subdomain=_STRING, publishNotReadyAddresses={"type": "boolean"}
     )
     | _IMMUTABLE,
-    successPolicy=_object(("operator",), operator=_choice("All", "Any"), targetReplicatedJobs=_list(_STRING))
-    | _IMMUTABLE,
+    successPolicy=_object("operator", operator=_choice("All", "Any"), targetReplicatedJobs=_list(_STRING)) | _IMMUTABLE,
     failurePolicy=_object(
         maxRestarts={**_COUNT, "default": 0},
         restartStrategy=_choice("Recreate", "BlockingRecreate", default="Recreate"),
         rules={
             **_list(
                 _object(
-                    ("name", "action"),
+                    "name action",
                     name={
                         **_STRING,
                         "minLength": 1,
@@ -96,9 +146,9 @@ _JOBSET_SPEC = _object(
         },
     )
     | _IMMUTABLE,
-    startupPolicy=_object(("startupPolicyOrder",), startupPolicyOrder=_choice("AnyOrder", "InOrder")) | _IMMUTABLE,
+    startupPolicy=_object("startupPolicyOrder", startupPolicyOrder=_choice("AnyOrder", "InOrder")) | _IMMUTABLE,
     coordinator=_object(
-        ("replicatedJob",), replicatedJob=_STRING, jobIndex={"type": "integer"}, podIndex={"type": "integer"}
+        "replicatedJob", replicatedJob=_STRING, jobIndex={"type": "integer"}, podIndex={"type": "integer"}
     ),
     suspend={"type": "boolean"},
     managedBy=_STRING,
@@ -109,7 +159,7 @@ _JOBSET_STATUS = _object(
     restarts=_COUNT,
     restartsCountTowardsMax=_COUNT,
     terminalState=_STRING,
-    replicatedJobsStatus=_list(_ANYTHING),
+    replicatedJobsStatus=_list(_ANY_OBJECT),
 )
 
 _JOBSET_COLUMNS = (
@@ -119,8 +169,69 @@ _JOBSET_COLUMNS = (
     {"name": "Suspended", "type": "string", "jsonPath": ".spec.suspend"},
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
 )
-DEFINITION = definition(JOBSETS, _JOBSET_COLUMNS, spec=_JOBSET_SPEC, status=_JOBSET_STATUS)
-"""The custom resource definition of JobSet, with its published fields."""
+
+# Kueue.
+
+GROUP, VERSION = "kueue.x-k8s.io", "v1beta2"
+
+
+def _kueue(kind: str, plural: str, *, namespaced: bool = False, has_status: bool = True) -> ResourceType:
+    return ResourceType(GROUP, VERSION, kind, plural, namespaced, has_status=has_status, custom=True)
+
+
+LOCAL_QUEUES = _kueue("LocalQueue", "localqueues", namespaced=True)
+CLUSTER_QUEUES = _kueue("ClusterQueue", "clusterqueues")
+FLAVORS = _kueue("ResourceFlavor", "resourceflavors", has_status=False)
+PRIORITIES = _kueue("WorkloadPriorityClass", "workloadpriorityclasses", has_status=False)
+WORKLOADS = _kueue("Workload", "workloads", namespaced=True)
+
+_QUOTA = _object(
+    "name nominalQuota",
+    unserved="borrowingLimit lendingLimit",
+    name=_STRING,
+    nominalQuota={"x-kubernetes-int-or-string": True},
+)
+_FLAVOR = _object("name resources", name=_STRING, resources=_list(_QUOTA))
+_GROUP = _object("flavors", coveredResources=_list(_STRING), flavors=_list(_FLAVOR, maxItems=1))
+_CLUSTER_QUEUE = _object(
+    "resourceGroups namespaceSelector",
+    unserved="cohort cohortName stopPolicy fairSharing flavorFungibility admissionChecks admissionChecksStrategy"
+    " admissionScope",
+    resourceGroups=_list(_GROUP, maxItems=1),
+    # Every namespace: without a selector Kueue admits from none.
+    namespaceSelector={"type": "object", "maxProperties": 0, **_ANY},
+    queueingStrategy={"enum": ["BestEffortFIFO"]},
+    preemption=_object(
+        unserved="borrowWithinCohort",
+        reclaimWithinCohort={"enum": ["Never"]},
+        withinClusterQueue={"enum": ["Never", "LowerPriority"]},
+    ),
+)
+_WORKLOAD = _object(
+    unserved="maximumExecutionTimeSeconds",
+    queueName=_STRING,
+    podSets=_list(_ANY),
+    priority={"type": "integer"},
+    priorityClassName=_STRING,
+    priorityClassSource=_STRING,
+    priorityClassRef=_ANY_OBJECT,
+    active={"type": "boolean", "default": True},
+)
+_in_both = partial(_definition, deprecated=("v1beta1",))
+DEFINITIONS = (
+    _definition(JOBSETS, _JOBSET_COLUMNS, spec=_JOBSET_SPEC, status=_JOBSET_STATUS),
+    _in_both(FLAVORS, spec=_object(unserved="nodeLabels nodeTaints tolerations topologyName")),
+    _in_both(CLUSTER_QUEUES, spec=_CLUSTER_QUEUE, status=_ANY_OBJECT),
+    _in_both(
+        LOCAL_QUEUES,
+        spec=_object("clusterQueue", unserved="stopPolicy fairSharing", clusterQueue=_STRING),
+        status=_ANY_OBJECT,
+    ),
+    _in_both(PRIORITIES, value={"type": "integer"}, description=_STRING),
+    _in_both(WORKLOADS, spec=_WORKLOAD, status=_ANY_OBJECT),
+)
+
+# The webhook of JobSet.
 
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LONGEST = 63
@@ -129,7 +240,7 @@ _CHANGES_WHILE_SUSPENDED = ("annotations", "labels"), ("nodeSelector", "tolerati
 """Fields of the metadata and of the spec of a pod template that queues set."""
 
 
-def check(resource: ResourceType, jobset: Object, old: Object | None) -> None:
+def check_jobset(resource: ResourceType, jobset: Object, old: Object | None) -> None:
     """Check a JobSet that a client creates or updates.
 
     Args:

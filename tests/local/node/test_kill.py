@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from pathways_jupyter.local.node import container_tools
+from pathways_jupyter.local.node.environment import install_kill, with_kill
 
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
-    container_tools.install_kill(tmp_path / "bin")
+    install_kill(tmp_path / "bin")
     return tmp_path / "bin"
 
 
@@ -29,13 +29,13 @@ def programs(tmp_path: Path) -> Path:
 def test_kill_one_reaches_the_main_process(programs, command):
     main = subprocess.Popen(["sleep", "600"], start_new_session=True)
     environment = {"PATH": f"{programs}:{os.environ['PATH']}", "PATHWAYS_LOCAL_MAIN_PID": str(main.pid)}
-    subprocess.run(container_tools.with_kill(command), env=environment, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(with_kill(command), env=environment, check=True, stdout=subprocess.DEVNULL)
     assert main.wait(60) == -signal.SIGILL
 
 
 def test_other_commands_stay_as_they_are():
     for command in (["sh"], ["sh", "-l", "x"], ["python", "-c", "kill"]):
-        assert container_tools.with_kill(command) == command
+        assert with_kill(command) == command
 
 
 @pytest.mark.parametrize("arguments", [[], ["-s"], ["-s", "SIGNONE", "1"], ["one"], ["1"]])

@@ -1,17 +1,28 @@
-"""The certificate of the API server: clients send a bearer token only over TLS."""
+"""Credentials of the API: the server's certificate, users' kubeconfigs, and the tokens of pods' service accounts."""
 
 from __future__ import annotations
 
+import base64
 import datetime
 import ipaddress
+import json
 import os
 import ssl
 from pathlib import Path
+
+from pathways_jupyter.local.apiserver.access import Users
+from pathways_jupyter.local.apiserver.resources import Object
+from pathways_jupyter.local.apiserver.workload_strategy import TOKEN_PATH, mounts
+from pathways_jupyter.local.directory import CONTEXT, write_private
+
+POD_NAME, POD_UID = "authentication.kubernetes.io/pod-name", "authentication.kubernetes.io/pod-uid"
+"""Under these keys, a real cluster too says to which pod a token belongs."""
 
 
 def server_context(directory: Path) -> ssl.SSLContext:
     """Return the server's TLS context, with a certificate for loopback addresses that is its own authority.
 
+    Clients send their tokens over TLS only.
     Certificate (``ca.crt``) and key are created in `directory` at the first call.
     """
     certificate, key = directory / "ca.crt", directory / "ca.key"
@@ -66,3 +77,47 @@ def _make(certificate_file: Path, key_file: Path) -> None:
     for path, data in ((certificate_file, certificate.public_bytes(pem)), (key_file, private)):
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(data)
+
+
+def pod_account(pod: Object, *, directory: Path, url: str, ca: Path, users: Users) -> dict[str, str]:
+    """Return the variables by which a pod reaches the API as its service account; no token when the pod opts out.
+
+    A real pod finds its token, the certificate authority and its namespace below ``/var/run/secrets``, a place that
+    all pods of one machine would share; here the same three files are in the pod's own `directory`, and a kubeconfig
+    names them. The token belongs to this pod, and has to be revoked once the pod is gone.
+    """
+    host, _, port = url.removeprefix("https://").partition(":")
+    variables = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+    spec, metadata = pod["spec"], pod["metadata"]
+    if all(each["mountPath"] != TOKEN_PATH for each in mounts(spec)):
+        return variables
+    namespace, account = metadata["namespace"], spec.get("serviceAccountName") or "default"
+    token = users.add_account(namespace, account, {POD_NAME: (metadata["name"],), POD_UID: (metadata["uid"],)})
+    files = directory / "serviceaccount"
+    files.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, content in (("token", token), ("ca.crt", ca.read_text("ascii")), ("namespace", namespace)):
+        write_private(files / name, content)
+    kubeconfig = files / "kubeconfig"
+    write_kubeconfig(kubeconfig, url, ca, user=account, namespace=namespace, tokenFile=str(files / "token"))
+    return {**variables, "KUBECONFIG": str(kubeconfig)}
+
+
+def write_kubeconfig(
+    path: Path, url: str, ca: Path, *, user: str, namespace: str = "default", **credentials: str
+) -> None:
+    """Write a kubeconfig with one context, readable by its owner alone.
+
+    Args:
+      credentials: The user's, e.g. ``token``.
+    """
+    authority = base64.b64encode(ca.read_bytes()).decode()
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": CONTEXT, "cluster": {"server": url, "certificate-authority-data": authority}}],
+        "users": [{"name": user, "user": credentials}],
+        "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": user, "namespace": namespace}}],
+        "current-context": CONTEXT,
+    }
+    # Every YAML parser reads JSON, and this project's own loader reads JSON without importing a YAML parser.
+    write_private(path, json.dumps(config, indent=2) + "\n")

@@ -1,1 +1,0 @@
-"""The sidecar: the program beside each worker that runs colocated Python for the proxies."""
