@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Collection
 
 from pathways_jupyter.base import tasks
@@ -52,7 +53,6 @@ class NodeNotices:
         self._service = service
         # By node: from when on it may be taken away.
         self._notices: dict[str, float] = {}
-        self._is_known = False
         self._changed = asyncio.Event()
         # Nodes with a notice that holds now; of these, those whose slices were taken before it.
         self._due: set[str] | None = None
@@ -60,36 +60,33 @@ class NodeNotices:
 
     async def follow(self) -> None:
         """Report notices until cancelled; return if nodes may not be watched."""
-        watching = asyncio.create_task(self._watch())
         try:
-            while True:
-                _, ended = await tasks.first_done(self._changed.wait(), watching, seconds=_LOOK_SECONDS)
-                self._changed.clear()
-                if ended is not None:
-                    ended.result()
-                if self._is_known:
+            async with tasks.group() as group:
+                group.create_task(self._watch())
+                await self._changed.wait()
+                while True:
+                    self._changed.clear()
                     await self._look()
+                    # A time that was announced may have come.
+                    await tasks.first_done(self._changed.wait(), seconds=_LOOK_SECONDS)
         except ClusterError as error:
             logger.info("that nodes are about to be taken away is not seen: %s", error)
         finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
             self._session_log.expect_loss("")
 
     async def _watch(self) -> None:
+        is_known = False
         # No informer: it would go on to ask where that is forbidden.
-        changes = watch(self._client, NODES, labels=names.ACCELERATOR_LABEL)
-        async with contextlib.aclosing(changes):
+        async with contextlib.aclosing(watch(self._client, NODES, labels=names.ACCELERATOR_LABEL)) as changes:
             async for change in changes:
-                self._is_known = self._is_known or change.type is ChangeType.SYNCED
-                before = dict(self._notices)
+                is_new = change.type is ChangeType.SYNCED
+                is_known = is_known or is_new
                 if change.object:
                     name = change.object["metadata"]["name"]
-                    self._notices.pop(name, None)
-                    begins = _begins(change.object)
-                    if begins is not None and change.type is not ChangeType.DELETED:
-                        self._notices[name] = begins
-                if self._is_known and (change.type is ChangeType.SYNCED or self._notices != before):
+                    begins = math.inf if change.type is ChangeType.DELETED else _begins(change.object)
+                    is_new = self._notices.get(name, math.inf) != begins
+                    self._notices[name] = begins
+                if is_known and is_new:
                     self._changed.set()
 
     async def _look(self) -> None:
@@ -128,10 +125,10 @@ class NodeNotices:
         return found
 
 
-def _begins(node: Object) -> float | None:
-    """Return from when on a node may be taken away, as it is announced; None if nothing is."""
+def _begins(node: Object) -> float:
+    """Return from when on a node may be taken away, as it is announced; infinity if nothing is."""
     labels, taints = node["metadata"].get("labels") or {}, node["spec"].get("taints") or ()
     if labels.get(MAINTENANCE_LABEL) == "ONGOING" or any(each.get("key") == TERMINATION_TAINT for each in taints):
         return 0.0
     scheduled = untrusted.number(labels.get(SCHEDULED_LABEL), untrusted.LATEST)
-    return None if scheduled is None else scheduled - _BEFORE_SECONDS
+    return math.inf if scheduled is None else scheduled - _BEFORE_SECONDS
