@@ -65,29 +65,25 @@ def progress(title: str, place: str, report: Report | None) -> _Done:
     return done
 
 
-def check(array: Any, devices: Sequence[Any]) -> str:
-    """Return why `array` cannot be saved from `devices`, as the end of a sentence; empty if it can be."""
+def describe(array: Any, devices: Sequence[Any]) -> dict[str, Any]:
+    """Return as JSON values what :func:`read` needs to know of `array`, which is on some of `devices`.
+
+    Raises:
+      TypeError, ValueError: It cannot be saved; the message is the end of a sentence.
+    """
     import jax
 
     if isinstance(array, jax.core.Tracer):
-        return "is a tracer"
+        raise TypeError("is a tracer")
     if array.is_deleted():
-        return "has no data any more"
+        raise ValueError("has no data any more")
     if not set(array.sharding.device_set) <= set(devices):
-        return "is not on the session's TPUs"
-    try:
-        describe(array, devices)
-        _plain_form(_type_of(array))
-    except (TypeError, ValueError) as error:
-        return str(error)
-    return ""
-
-
-def describe(array: Any, devices: Sequence[Any]) -> dict[str, Any]:
-    """Return as JSON values what :func:`read` needs to know of `array`."""
+        raise ValueError("is not on the session's TPUs")
+    dtype = _type_of(array)
+    _plain_form(dtype)
     return {
         "shape": list(array.shape),
-        "dtype": _type_of(array),
+        "dtype": dtype,
         "sharding": shardings.describe(array.sharding, devices),
         "committed": bool(array.committed),
     }

@@ -99,9 +99,9 @@ class Saves:
           UnsavableError: A variable cannot be kept, and `all_of` them have to be.
           PathwaysError: The bucket or the hosts failed; a previous save stays as it was.
         """
-        _check_name(name)
+        content, directory, began = uuid.uuid4().hex, self._directory(name), time.time()
         _load_orbax()
-        writer, nodes, unkept = VariableWriter(lambda array: stored.check(array, devices)), {}, []
+        writer, nodes, unkept = VariableWriter(lambda array: stored.describe(array, devices)), {}, []
         for variable, value in variables.items():
             if not all_of and (variable.startswith("_") or isinstance(value, _NO_DATA)):
                 continue
@@ -111,14 +111,13 @@ class Saves:
                 if all_of:
                     raise
                 unkept.append(str(error))
-        content, directory, began = uuid.uuid4().hex, f"{self._base}/{name}", time.time()
         index = {
             "format": _FORMAT,
             "content": content,
             "saved": began,
             "notebook": notebook,
             "variables": nodes,
-            "arrays": [stored.describe(each, devices) for each in writer.arrays],
+            "arrays": writer.described,
         }
 
         def write() -> bytes:
@@ -140,7 +139,25 @@ class Saves:
 
     def place(self, name: str) -> str:
         """Return the address of a save: ``gs://...``."""
-        return f"gs://{self._base}/{name}"
+        return f"gs://{self._directory(name)}"
+
+    def _directory(self, name: str) -> str:
+        if not _NAME.fullmatch(name):
+            raise ConfigError(
+                f"{name[:80]!r} cannot be the name of a save.",
+                hint="Use letters, digits, dots, dashes and underscores.",
+            )
+        return f"{self._base}/{name}"
+
+    def _index(self, name: str) -> dict[str, Any]:
+        """Read an index.
+
+        Raises:
+          FileNotFoundError: There is none.
+          PathwaysError: It is damaged, or of another version.
+        """
+        path = f"{self._directory(name)}/{_INDEX}"
+        return _parsed(name, open_bucket().cat_file(path, start=0, end=_LARGEST_INDEX_BYTES + 1))
 
     def seconds(self, nbytes: int) -> float | None:
         """Return about how long it takes to save so many bytes; None where that is not known yet."""
@@ -158,14 +175,11 @@ class Saves:
         Raises:
           PathwaysError: There is no such save, it is damaged or of another version, or does not fit the devices.
         """
-        _check_name(name)
+        directory = self._directory(name)
         _load_orbax()
-        directory = f"{self._base}/{name}"
 
         def read() -> dict[str, Any]:
-            index = _parsed(
-                name, open_bucket().cat_file(f"{directory}/{_INDEX}", start=0, end=_LARGEST_INDEX_BYTES + 1)
-            )
+            index = self._index(name)
             content = f"{directory}/{index['content']}"
             if _files(content) != index["files"]:
                 raise PathwaysError(f"{name} is damaged: its files are not those that were saved.")
@@ -209,9 +223,9 @@ class Saves:
         Raises:
           PathwaysError: There is nothing, or the bucket failed.
         """
-        _check_name(name)
+        directory = self._directory(name)
         with _explained(f"{name} cannot be found"):
-            if not open_bucket().find(f"{self._base}/{name}"):
+            if not open_bucket().find(directory):
                 raise FileNotFoundError
 
     def delete(self, name: str) -> None:
@@ -220,8 +234,7 @@ class Saves:
         Raises:
           PathwaysError: There is none, or the bucket failed.
         """
-        _check_name(name)
-        directory = f"{self._base}/{name}"
+        directory = self._directory(name)
         with _explained(f"{name} cannot be deleted"):
             # First, so that there is never an index without its files.
             with contextlib.suppress(FileNotFoundError):
@@ -253,9 +266,8 @@ class Saves:
             # Only now, so that a save that became whole meanwhile is named.
             for name in {name for name, _ in left}:
                 with contextlib.suppress(FileNotFoundError):
-                    data = bucket.cat_file(f"{self._base}/{name}/{_INDEX}", start=0, end=_LARGEST_INDEX_BYTES + 1)
                     try:
-                        del left[name, _parsed(name, data)["content"]]
+                        del left[name, self._index(name)["content"]]
                     except PathwaysError:
                         # Damaged, or of another version, which may name any of them.
                         left = {place: files for place, files in left.items() if place[0] != name}
@@ -288,13 +300,6 @@ def _load(package: str, module: str = "") -> None:
 
 def _load_orbax() -> None:
     _load("orbax.checkpoint", "orbax.checkpoint._src.serialization.cloud_pathways_helper")
-
-
-def _check_name(name: str) -> None:
-    if not _NAME.fullmatch(name):
-        raise ConfigError(
-            f"{name[:80]!r} cannot be the name of a save.", hint="Use letters, digits, dots, dashes and underscores."
-        )
 
 
 def _files(directory: str) -> dict[str, list[Any]]:

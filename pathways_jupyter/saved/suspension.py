@@ -55,14 +55,17 @@ class Suspension:
             for each in places.arrays_in(variables)
             if not each.is_deleted() and not on.isdisjoint(each.sharding.device_set)
         ]
-        refused = [(each, stored.check(each, devices)) for each in found]
-        self._arrays = [each for each, reason in refused if not reason]
-        self.unkept = [f"{array_type(each)} {reason}" for each, reason in refused if reason]
+        self._arrays, self._described, self.unkept = [], [], []
+        for each in found:
+            try:
+                self._described.append(stored.describe(each, devices))
+                self._arrays.append(each)
+            except (TypeError, ValueError) as error:
+                self.unkept.append(f"{array_type(each)} {error}")
         if places.unreached(live(), found):
             # Only garbage may hold them, such as the frames of an error that was handled.
             gc.collect()
         self.unkept += places.unreached(live(), found)
-        self._described = [stored.describe(each, devices) for each in self._arrays]
         self.count, self.place = len(self._arrays), saves.place(name)
         self.nbytes = sum(int(each.size * each.dtype.itemsize) for each in self._arrays)
         self.left = ""

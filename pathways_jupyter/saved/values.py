@@ -25,15 +25,17 @@ class VariableWriter:
     """Describes variables one after the other.
 
     Args:
-      check: Returns why an array cannot be saved; empty if it can.
+      describe: Returns the description of an array; raises a TypeError or ValueError if it cannot be saved.
 
     Attributes:
       arrays: The arrays so far, each once; descriptions name them by their index.
+      described: Their descriptions.
     """
 
-    def __init__(self, check: Callable[[Any], str]) -> None:
+    def __init__(self, describe: Callable[[Any], Any]) -> None:
         self.arrays: list[Any] = []
-        self._check = check
+        self.described: list[Any] = []
+        self._describe = describe
         self._known: dict[int, tuple[int, Any]] = {}
         self._open: set[int] = set()
         self._indices: dict[int, int] = {}
@@ -49,7 +51,7 @@ class VariableWriter:
             return self._node(name, value)
         except (UnsavableError, RecursionError) as error:
             self._known, self._indices, self._open = known, indices, set()
-            del self.arrays[count:]
+            del self.arrays[count:], self.described[count:]
             if isinstance(error, UnsavableError):
                 raise
             raise UnsavableError(f"{name} is too deep.") from None
@@ -116,8 +118,10 @@ class VariableWriter:
 
     def _index(self, place: str, array: Any) -> int:
         if id(array) not in self._indices:
-            if reason := self._check(array):
-                raise UnsavableError(f"{place} {reason}.")
+            try:
+                self.described.append(self._describe(array))
+            except (TypeError, ValueError) as error:
+                raise UnsavableError(f"{place} {error}.") from None
             self._indices[id(array)] = len(self.arrays)
             self.arrays.append(array)
         return self._indices[id(array)]
