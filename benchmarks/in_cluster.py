@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.measure import Row, Table, median
 from pathways_jupyter.kube import auth, objects, pods
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import PODS, Object
+from pathways_jupyter.kube.objects import PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, Object
 from pathways_jupyter.service.lab import manifests
 from pathways_jupyter.service.lab.manifests import LabSpec
 
@@ -97,9 +97,9 @@ def in_pod(kubeconfig: str, context: str, module: str) -> Any:
 async def _in_pod(kubeconfig: str, context: str, module: str) -> Any:
     spec = LabSpec(name=_NAME, namespace=_NAMESPACE, image="python:3")
     made = (
-        (manifests.SERVICE_ACCOUNTS, manifests.service_account(spec)),
-        (manifests.ROLES, manifests.role(spec, direct=True)),
-        (manifests.ROLE_BINDINGS, manifests.role_binding(spec)),
+        (SERVICE_ACCOUNTS, manifests.service_account(spec)),
+        (ROLES, manifests.role(spec, direct=True)),
+        (ROLE_BINDINGS, manifests.role_binding(spec)),
         (PODS, _pod(spec, module)),
     )
     async with Client(auth.load(kubeconfig, context)) as client:

@@ -21,7 +21,7 @@ from pathways_jupyter.commands import colocated, job, multihost, profile
 from pathways_jupyter.commands.declaration import Command, Option, ValueKind
 from pathways_jupyter.commands.tables import MAGIC
 from pathways_jupyter.server.routes import ROUTES
-from pathways_jupyter.service import names, roles
+from pathways_jupyter.service import names, permissions
 
 _ELSEWHERE = frozenset(["__main__", "demo", "local", "supervisor", "tunnel"])
 """Parts of the package that run in processes of their own, or are the start of one."""
@@ -40,7 +40,7 @@ def write(docs: Path) -> None:
         "routes.md": _routes(),
     }
     # Not pages: permissions.md includes them.
-    pages |= {f"{name}.txt": _role(name) for name in roles.ROLES}
+    pages |= {f"{name}.txt": _role(name) for name in permissions.BY_ROLE}
     for name, lines in pages.items():
         _put(generated / name, "\n".join(lines) + "\n")
 
@@ -206,11 +206,12 @@ def _labels() -> Iterator[str]:
 
 def _role(name: str) -> Iterator[str]:
     rows = [
-        (f"{need.resource.group}/{need}".lstrip("/"), ", ".join(need.verbs), need.purpose) for need in roles.ROLES[name]
+        (f"{need.resource.group}/{need}".lstrip("/"), ", ".join(need.verbs), need.purpose)
+        for need in permissions.BY_ROLE[name]
     ]
     yield from _table(("resource", "verbs", "to"), rows)
     yield "```yaml"
-    yield yaml.safe_dump_all(roles.manifests(name), sort_keys=False, default_flow_style=None, width=120).rstrip()
+    yield yaml.safe_dump_all(permissions.manifests(name), sort_keys=False, default_flow_style=None, width=120).rstrip()
     yield "```"
 
 

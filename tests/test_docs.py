@@ -15,8 +15,8 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.watch import watch
 from pathways_jupyter.server.extension import PathwaysJupyter
 from pathways_jupyter.service.deployment import HEAD_POOL
-from pathways_jupyter.service.lab.lifecycle import LAB_NEEDS
 from pathways_jupyter.service.pathwaysjob import definition
+from pathways_jupyter.service.permissions import LAB_NEEDS
 from pathways_jupyter.session import clusters, variables
 
 DEADLINE = 90.0

@@ -17,7 +17,7 @@ from permissions import IN_CLUSTER, documented_rules
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.kube import auth, objects, watch
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBS, LEASES, NETWORK_POLICIES, PODS
+from pathways_jupyter.kube.objects import CLAIMS, JOBS, LEASES, NETWORK_POLICIES, PODS
 from pathways_jupyter.service import names
 from pathways_jupyter.service.lab import lifecycle, manifests
 
@@ -81,7 +81,7 @@ class Lab:
             return await kernel.run(code)
 
 
-KINDS = (*lifecycle._MADE, manifests.CLAIMS, JOBS, PODS, LEASES, NETWORK_POLICIES)
+KINDS = (*lifecycle._MADE, CLAIMS, JOBS, PODS, LEASES, NETWORK_POLICIES)
 LABELS = (manifests.LAB_LABEL, names.SESSION_LABEL)
 
 

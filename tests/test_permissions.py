@@ -38,11 +38,11 @@ from pathways_jupyter.kube.objects import JOBS, LEASES, NETWORK_POLICIES, PATHWA
 from pathways_jupyter.kube.watch import until_gone, watch
 from pathways_jupyter.local.node import programs
 from pathways_jupyter.multihost import pod_hosts as hosts
-from pathways_jupyter.service import checks, deployment, discovery, doctor, leases, names, queues, rollout
+from pathways_jupyter.service import checks, deployment, discovery, doctor, leases, names, permissions, queues, rollout
 from pathways_jupyter.service.clusterwatch import ClusterWatch
-from pathways_jupyter.service.doctor import FAULT_NEEDS, INSTALL_NEEDS, PLATFORM_NEEDS
 from pathways_jupyter.service.lab import lifecycle, manifests
 from pathways_jupyter.service.pathwaysjob import definition
+from pathways_jupyter.service.permissions import FAULT_NEEDS, INSTALL_NEEDS, PLATFORM_NEEDS
 from pathways_jupyter.service.service_jobset import ServiceSpec
 from pathways_jupyter.session import protocol, registry, sweep
 from pathways_jupyter.session.kernel import spawn
@@ -385,12 +385,14 @@ async def test_without_a_permission_for_a_lab_nothing_is_made_and_doctor_finds_i
             with pytest.raises(PathwaysError, match=f"Not allowed to {verb} {resource}") as refused:
                 await lifecycle.up(client, lab_of("none"))
             assert f"--resource={resource}" in refused.value.hint
-            found = await asyncio.gather(*(checks.permission(client, "default", need) for need in lifecycle.LAB_NEEDS))
+            found = await asyncio.gather(
+                *(permissions.check(client, "default", need) for need in permissions.LAB_NEEDS)
+            )
         assert any(f"Not allowed to {verb} {resource}" in each.message for each in found)
         asked = cluster.asked.get(person.name, set())
         assert asked <= everything
         assert not any(verb == "create" for _, _, verb in asked)
-    found = await doctor.examine(person.config, further=lifecycle.LAB_NEEDS)
+    found = await doctor.examine(person.config, further=permissions.LAB_NEEDS)
     assert any(f"Not allowed to {verb} {resource}" in each.message for each in found)
 
 
@@ -467,7 +469,7 @@ async def test_a_notebook_in_the_cluster_needs_its_own_role_to_connect_directly_
         and "Role pathways-jupyter-in-cluster" in said
         for said in outside.events
     ), outside.events
-    found = await doctor.examine(outside.config, further=checks.IN_CLUSTER_NEEDS)
+    found = await doctor.examine(outside.config, further=permissions.IN_CLUSTER_NEEDS)
     (missing,) = [each for each in found if "Not allowed to create networkpolicies" in each.message]
     assert "kubectl create role pathways-jupyter-in-cluster --verb=create --resource=networkpolicies" in missing.hint
 
@@ -589,7 +591,7 @@ async def test_the_doctor_checks_the_documented_platform_role_and_installing_the
     )
     person = Person(cluster, "ida", as_rules(documented_grants(INSTALL)))
     async with person.client() as client:
-        allowed = await asyncio.gather(*(checks.permission(client, "default", need) for need in INSTALL_NEEDS))
+        allowed = await asyncio.gather(*(permissions.check(client, "default", need) for need in INSTALL_NEEDS))
     assert {each.level for each in allowed} == {checks.Level.OK}
 
 
@@ -597,7 +599,7 @@ async def test_the_doctor_checks_the_documented_role_for_faults(cluster):
     documented = documented_grants(FAULTS)
     person = Person(cluster, "frida", as_rules(documented - {("", "nodes", "patch")}))
     async with person.client() as client:
-        found = await asyncio.gather(*(checks.permission(client, "default", need) for need in FAULT_NEEDS))
+        found = await asyncio.gather(*(permissions.check(client, "default", need) for need in FAULT_NEEDS))
     (missing,) = [each for each in found if each.level is not checks.Level.OK]
     assert missing.message == "Not allowed to patch nodes, which is needed to cordon and uncordon nodes."
     assert missing.hint == (

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pathways_jupyter.base import runtime_files
-from pathways_jupyter.service import roles
+from pathways_jupyter.service import permissions
 from pathways_jupyter.session.clusters import Storage
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -169,5 +169,5 @@ def test_every_command_and_route_has_its_entry(generate, tmp_path):
     for name in ("run", "demo", "service deploy", "multihost", "operator manifests", "local up"):
         assert f"\n## `pathways-jupyter {name}`\n" in pages["terminal.md"]
     # A line of a table without a meaning is one that is not explained.
-    for name in ("errors.md", "labels.md", "routes.md", *(f"{role}.txt" for role in roles.ROLES)):
+    for name in ("errors.md", "labels.md", "routes.md", *(f"{role}.txt" for role in permissions.BY_ROLE)):
         assert "|  |\n" not in pages[name], name

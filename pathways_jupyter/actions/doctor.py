@@ -17,11 +17,10 @@ from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.sentences import advice, worded
 from pathways_jupyter.render import checks as picture
 from pathways_jupyter.render.view import View
-from pathways_jupyter.service import checks
+from pathways_jupyter.service import checks, permissions
 from pathways_jupyter.service import doctor as checking
 from pathways_jupyter.service.checks import Finding, Level
 from pathways_jupyter.service.images import Versions
-from pathways_jupyter.service.lab.lifecycle import LAB_NEEDS
 from pathways_jupyter.session import client, clusters, orphan_files, registry, sweep
 
 
@@ -45,10 +44,10 @@ def examine(
     orphans = orphan_files.find()
     left += [f"files of session {each.session} (its supervisor died before writing a record)" for each in orphans]
     further = (
-        *(checks.IN_CLUSTER_NEEDS if lab or "KUBERNETES_SERVICE_HOST" in os.environ else ()),
-        *(LAB_NEEDS if lab else ()),
-        *(checking.PLATFORM_NEEDS if platform else ()),
-        *(checking.FAULT_NEEDS if faults else ()),
+        *(permissions.IN_CLUSTER_NEEDS if lab or "KUBERNETES_SERVICE_HOST" in os.environ else ()),
+        *(permissions.LAB_NEEDS if lab else ()),
+        *(permissions.PLATFORM_NEEDS if platform else ()),
+        *(permissions.FAULT_NEEDS if faults else ()),
     )
     findings = tasks.run(
         checking.examine(config, versions=versions, leftovers=left, further=further, uploads=tasks.run(_uploads()))

@@ -19,7 +19,7 @@ from pathways_jupyter.commands.service import USAGE_SPAN
 from pathways_jupyter.render import services as picture
 from pathways_jupyter.render import slices as slices_picture
 from pathways_jupyter.render.view import View, for_kubectl, said
-from pathways_jupyter.service import deployment, names, networkpolicy, overview, roles, rollout, status
+from pathways_jupyter.service import deployment, names, networkpolicy, overview, permissions, rollout, status
 from pathways_jupyter.service import usage as reading
 from pathways_jupyter.session import clusters
 from pathways_jupyter.session.kernel import process
@@ -138,9 +138,11 @@ def print_roles(shell: Shell, values: Values) -> View:
       ConfigError: There is no such Role.
     """
     name = values.get("name", "")
-    if name and name not in roles.ROLES:
-        raise ConfigError(f"There is no Role {name!r}.", hint=f"There are: {', '.join(roles.ROLES)}.")
-    return for_kubectl(each for role in ([name] if name else roles.ROLES) for each in roles.manifests(role))
+    if name and name not in permissions.BY_ROLE:
+        raise ConfigError(f"There is no Role {name!r}.", hint=f"There are: {', '.join(permissions.BY_ROLE)}.")
+    return for_kubectl(
+        each for role in ([name] if name else permissions.BY_ROLE) for each in permissions.manifests(role)
+    )
 
 
 def _details(where: ConnectConfig, name: str) -> View:

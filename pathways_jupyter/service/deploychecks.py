@@ -4,31 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pathways_jupyter.base.errors import ApiError, PathwaysError, ServiceError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import count, some
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import EVENTS, JOBSETS, NETWORK_POLICIES, NODES, PODS, Object
-from pathways_jupyter.service import checks, names
-from pathways_jupyter.service.checks import Finding, Level, Need
+from pathways_jupyter.kube.objects import JOBSETS, NODES, PODS, Object
+from pathways_jupyter.service import checks, names, permissions
+from pathways_jupyter.service.checks import Finding, Level
 from pathways_jupyter.service.service_jobset import EXCLUSIVE, ServiceSpec
-
-ROLE = "pathways-platform"
-NEEDS: tuple[Need, ...] = tuple(
-    replace(each, role=ROLE)
-    for each in (
-        Need(JOBSETS, ("create", "get", "list", "watch", "delete"), purpose="create a service, and follow its start"),
-        Need(
-            NETWORK_POLICIES, ("create", "patch", "delete"), purpose="close the ports of proxies and resource manager"
-        ),
-        Need(PODS, ("get", "list", "watch"), purpose="follow the service's start"),
-        Need(PODS, ("get",), "log", level=Level.WARN, purpose="see how many slices have registered"),
-        Need(EVENTS, ("list", "watch"), level=Level.WARN, purpose="see why something does not start"),
-    )
-)
 
 
 @dataclass
@@ -55,7 +41,9 @@ async def findings(client: Client, spec: ServiceSpec) -> AsyncIterator[Finding]:
     if jobsets.level is Level.FAIL:
         # Every other finding would only repeat that.
         return
-    allowed = await asyncio.gather(*(checks.permission(client, spec.namespace, need) for need in NEEDS))
+    allowed = await asyncio.gather(
+        *(permissions.check(client, spec.namespace, need) for need in permissions.SERVICE_NEEDS)
+    )
     for found in allowed:
         if found.level is not Level.OK:
             yield found
@@ -85,7 +73,9 @@ async def _pools(client: Client) -> Mapping[str, _Pool] | Finding:
     except PathwaysError as error:
         hint = error.hint
         if isinstance(error, ApiError) and error.status == 403:
-            hint = f"Ask for: kubectl create clusterrole {ROLE}-nodes --verb=list --resource=nodes."
+            hint = (
+                f"Ask for: kubectl create clusterrole {permissions.PLATFORM_ROLE}-nodes --verb=list --resource=nodes."
+            )
         return Finding("nodes", Level.WARN, f"Node pools cannot be checked: {error}", hint)
     pools: dict[str, _Pool] = {}
     for node in nodes:

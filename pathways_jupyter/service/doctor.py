@@ -21,60 +21,25 @@ from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client, Json, Query
 from pathways_jupyter.kube.clock import boot_seconds
 from pathways_jupyter.kube.cluster_access import Cluster
-from pathways_jupyter.kube.objects import JOBS, JOBSETS, LEASES, NAMESPACES, NETWORK_POLICIES, NODES, PODS, Resource
+from pathways_jupyter.kube.objects import JOBS, JOBSETS, LEASES, NETWORK_POLICIES
 from pathways_jupyter.service import (
     checks,
-    deploychecks,
     discovery,
     leases,
     names,
     networkpolicy,
+    permissions,
     proxy_job,
     status,
     unreadable,
 )
-from pathways_jupyter.service.checks import NEEDS, Finding, Level, Need, failed, jobsets, permission
+from pathways_jupyter.service.checks import Finding, Level, failed, jobsets
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.images import Versions, differences, of_image
-from pathways_jupyter.service.lab.manifests import SERVICE_ACCOUNTS
 from pathways_jupyter.service.model import Service
 from pathways_jupyter.service.pathwaysjob import installation
+from pathways_jupyter.service.permissions import NEEDS, Need
 from pathways_jupyter.service.podstate import State
-
-# The permissions of those who do more than connect. Connecting needs none of these, so the doctor only warns.
-FAULT_NEEDS: tuple[Need, ...] = tuple(
-    replace(each, role="pathways-jupyter-faults", level=Level.WARN)
-    for each in (
-        Need(JOBSETS, ("get",), purpose="find the workers of a slice"),
-        Need(PODS, ("list", "delete"), purpose="find workers, and keep one down (--for)"),
-        Need(PODS, ("get", "create"), "exec", purpose="kill a worker from inside"),
-        Need(PODS, ("create",), "eviction", purpose="drain a node"),
-        Need(NODES, ("get", "list", "patch"), purpose="cordon and uncordon nodes"),
-    )
-)
-DEPLOY_NEEDS: tuple[Need, ...] = (
-    *deploychecks.NEEDS,
-    Need(JOBS, ("list",), purpose="see who uses a service before it is deleted"),
-    Need(NODES, ("list",), purpose="check the node pools before a service is deployed"),
-)
-_RBAC = "rbac.authorization.k8s.io"
-INSTALL_NEEDS: tuple[Need, ...] = tuple(
-    # The verbs of `kubectl apply --server-side`.
-    Need(resource, ("create", "get", "patch"), purpose="install the operator")
-    for resource in (
-        Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False),
-        NAMESPACES,
-        Resource(_RBAC, "v1", "clusterroles", "ClusterRole", False),
-        Resource(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", False),
-        SERVICE_ACCOUNTS,
-        Resource("apps", "v1", "deployments", "Deployment"),
-        Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"),
-        NETWORK_POLICIES,
-    )
-)
-PLATFORM_NEEDS = tuple(
-    replace(each, role=deploychecks.ROLE, level=Level.WARN) for each in (*DEPLOY_NEEDS, *INSTALL_NEEDS)
-)
 
 
 async def examine(
@@ -102,7 +67,7 @@ async def examine(
         return (failed("cluster", error), *here)
     found.append(Finding("cluster", Level.OK, f"{cluster.name} at {cluster.server}"))
     namespace = config.namespace or cluster.namespace
-    needs = (*NEEDS, *further, *(checks.QUEUE_NEEDS if config.queue else ()))
+    needs = (*NEEDS, *further, *(permissions.QUEUE_NEEDS if config.queue else ()))
     async with _ReadOnce(cluster, patience=0) as client:
         queue = checks.queue(client, namespace, config.queue, config.priority) if config.queue else _nothing()
         # All at once, as each round trip to a distant cluster is felt.
@@ -113,7 +78,7 @@ async def examine(
                 jobsets(client),
                 _leftovers(client, namespace, leftovers),
             ),
-            asyncio.gather(*(permission(client, namespace, need) for need in needs)),
+            asyncio.gather(*(permissions.check(client, namespace, need) for need in needs)),
             asyncio.gather(
                 _service(client, namespace, config, versions or Versions()),
                 queue,

@@ -10,8 +10,9 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, LEASES, NETWORK_POLICIES
 from pathways_jupyter.operator.election import Election
 from pathways_jupyter.service import checks, doctor, leases, names, networkpolicy, service_jobset, status
-from pathways_jupyter.service.checks import NEEDS, Level
+from pathways_jupyter.service.checks import Level
 from pathways_jupyter.service.images import Versions
+from pathways_jupyter.service.permissions import NEEDS
 
 HERE = Versions("3.12.4", "0.10.2", "0.10.2")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from pathways_jupyter.service import roles
+from pathways_jupyter.service import permissions
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "permissions.md"
 
@@ -27,7 +27,7 @@ INSTALL, HOSTS, FAULTS = "pathways-operator-install", "pathways-jupyter-hosts", 
 
 def documented_rules(name: str = USER) -> list[dict]:
     """Return the rules of a Role, and of the ClusterRole of the same name, which holds what no Role can give."""
-    return [rule for role in roles.manifests(name) for rule in role["rules"]]
+    return [rule for role in permissions.manifests(name) for rule in role["rules"]]
 
 
 def documented_grants(name: str = USER) -> set[Grant]:

@@ -15,12 +15,23 @@ from collections.abc import AsyncIterator, Callable
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError, ServiceError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBS, NETWORK_POLICIES, PODS, Object, Resource
+from pathways_jupyter.kube.objects import (
+    CLAIMS,
+    JOBS,
+    NETWORK_POLICIES,
+    PODS,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    Object,
+    Resource,
+)
 from pathways_jupyter.kube.watch import ChangeType, until_gone, watch
-from pathways_jupyter.service import checks
-from pathways_jupyter.service.checks import Level, Need
+from pathways_jupyter.service import permissions
+from pathways_jupyter.service.checks import Level
 from pathways_jupyter.service.lab import manifests
-from pathways_jupyter.service.lab.manifests import CLAIMS, LabSpec
+from pathways_jupyter.service.lab.manifests import LabSpec
 from pathways_jupyter.service.podstate import FATAL_REASONS, State, explain, pod_state, waiting
 from pathways_jupyter.tunnel import portforward
 from pathways_jupyter.tunnel.carrier import Carrier
@@ -32,16 +43,7 @@ ANSWER_SECONDS = 120.0
 """Longest time from the start of JupyterLab's container to its first answer."""
 END_SECONDS = 90.0
 
-_MADE = (manifests.ROLE_BINDINGS, manifests.ROLES, manifests.SERVICE_ACCOUNTS, manifests.SECRETS)
-LAB_NEEDS: tuple[Need, ...] = (
-    *(
-        Need(resource, ("get", "create", "delete"), level=Level.WARN, purpose="start and end a lab in the cluster")
-        for resource in (*_MADE, CLAIMS, JOBS)
-    ),
-    Need(PODS, ("list", "watch"), level=Level.WARN, purpose="follow the pod of a lab"),
-    Need(PODS, ("create", "get"), "portforward", level=Level.WARN, purpose="open a lab in the browser"),
-)
-"""Permissions that the user of ``pathways-jupyter lab`` needs, besides the rules of the Role that the lab gets."""
+_MADE = (ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SECRETS)
 
 
 async def up(client: Client, spec: LabSpec, *, progress: Callable[[str], None] = lambda words: None) -> str:
@@ -52,7 +54,7 @@ async def up(client: Client, spec: LabSpec, *, progress: Callable[[str], None] =
       ServiceError: It cannot start, and why; what was made for it stays, for the next attempt or for :func:`down`.
       ClusterError: A permission is missing, or the server could not be reached.
     """
-    checked = await asyncio.gather(*(checks.permission(client, spec.namespace, need) for need in LAB_NEEDS))
+    checked = await asyncio.gather(*(permissions.check(client, spec.namespace, need) for need in permissions.LAB_NEEDS))
     if missing := [each for each in checked if each.level is not Level.OK]:
         raise ClusterError(" ".join(each.message for each in missing), hint=" ".join(each.hint for each in missing))
     existing = await objects.find(client, JOBS, spec.name, namespace=spec.namespace)
@@ -74,7 +76,7 @@ async def up(client: Client, spec: LabSpec, *, progress: Callable[[str], None] =
                 if error.status != 409:
                     raise
     await _until_running(client, spec, progress)
-    secret = await objects.get(client, manifests.SECRETS, spec.name, namespace=spec.namespace)
+    secret = await objects.get(client, SECRETS, spec.name, namespace=spec.namespace)
     return base64.b64decode(secret["data"][manifests.TOKEN_KEY]).decode()
 
 
@@ -93,10 +95,10 @@ async def manifests_of(client: Client, spec: LabSpec) -> list[tuple[Resource, Ob
     # An account can grant only what it may do itself. Without this one the lab's sessions take the tunnel.
     direct = await objects.allowed(client, "create", NETWORK_POLICIES, namespace=spec.namespace)
     return [
-        (manifests.SERVICE_ACCOUNTS, manifests.service_account(spec)),
-        (manifests.ROLES, manifests.role(spec, direct=direct)),
-        (manifests.ROLE_BINDINGS, manifests.role_binding(spec)),
-        (manifests.SECRETS, manifests.secret(spec, secrets.token_urlsafe(32))),
+        (SERVICE_ACCOUNTS, manifests.service_account(spec)),
+        (ROLES, manifests.role(spec, direct=direct)),
+        (ROLE_BINDINGS, manifests.role_binding(spec)),
+        (SECRETS, manifests.secret(spec, secrets.token_urlsafe(32))),
         (CLAIMS, manifests.claim(spec)),
         (JOBS, manifests.job(spec)),
     ]

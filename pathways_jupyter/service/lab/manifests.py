@@ -8,23 +8,24 @@ its pod when a node is lost, and as a service account with the documented Role a
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.kube import objects
-from pathways_jupyter.kube.objects import JOBS, Object, Resource
-from pathways_jupyter.service import names
-from pathways_jupyter.service.checks import IN_CLUSTER_NEEDS, NEEDS, Need
+from pathways_jupyter.kube.objects import (
+    CLAIMS,
+    JOBS,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    Object,
+    Resource,
+)
+from pathways_jupyter.service import names, permissions
 from pathways_jupyter.service.names import MAX_JOB_NAME, label_value, name_part
-
-_RBAC = "rbac.authorization.k8s.io"
-SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
-SECRETS = Resource("", "v1", "secrets", "Secret")
-CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
-ROLES = Resource(_RBAC, "v1", "roles", "Role")
-ROLE_BINDINGS = Resource(_RBAC, "v1", "rolebindings", "RoleBinding")
 
 LAB_LABEL = "pathways-jupyter/lab"
 CONTAINER = "lab"
@@ -88,15 +89,8 @@ def service_account(spec: LabSpec) -> Object:
 
 def role(spec: LabSpec, *, direct: bool) -> Object:
     """Return its Role; `direct` adds what its notebooks need to connect without the tunnel."""
-    return _object(ROLES, spec, rules=role_rules((*NEEDS, *IN_CLUSTER_NEEDS) if direct else NEEDS))
-
-
-def role_rules(needs: Iterable[Need]) -> list[Object]:
-    """Return the rules that grant `needs`."""
-    verbs: dict[tuple[str, str], list[str]] = {}
-    for need in needs:
-        verbs.setdefault((need.resource.group, str(need)), []).extend(need.verbs)
-    return [{"apiGroups": [group], "resources": [name], "verbs": each} for (group, name), each in verbs.items()]
+    needs = (*permissions.NEEDS, *(permissions.IN_CLUSTER_NEEDS if direct else ()))
+    return _object(ROLES, spec, rules=permissions.rules(needs))
 
 
 def role_binding(spec: LabSpec) -> Object:

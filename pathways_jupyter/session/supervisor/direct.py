@@ -23,7 +23,7 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import NETWORK_POLICIES, PODS, Object
 from pathways_jupyter.service import names
-from pathways_jupyter.service.checks import IN_CLUSTER_ROLE
+from pathways_jupyter.service.permissions import IN_CLUSTER_ROLE
 from pathways_jupyter.session.registry import ALTS, INSECURE
 
 PRODUCT_NAME = Path("/sys/class/dmi/id/product_name")

@@ -1,0 +1,219 @@
+"""The permissions of those who use the package: their check, and the Roles that grant them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import (
+    CLAIMS,
+    EVENTS,
+    JOBS,
+    JOBSETS,
+    LEASES,
+    NAMESPACES,
+    NETWORK_POLICIES,
+    NODES,
+    PATHWAYS_JOBS,
+    PODS,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    Object,
+    Resource,
+)
+from pathways_jupyter.service import queues
+from pathways_jupyter.service.checks import Finding, Level
+
+
+@dataclass(frozen=True)
+class Need:
+    """A permission that someone needs.
+
+    Attributes:
+      level: How bad it is to lack it.
+      purpose: What it is needed for, as the end of a sentence.
+      role: The name of the role in the advice.
+    """
+
+    resource: Resource
+    verbs: tuple[str, ...]
+    subresource: str = ""
+    level: Level = Level.FAIL
+    purpose: str = ""
+    role: str = "pathways-user"
+
+    def __str__(self) -> str:
+        return f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
+
+    @property
+    def rule(self) -> str:
+        """The resource in the notation of `kubectl create role`."""
+        name = f"{self.resource.plural}.{self.resource.group}" if self.resource.group else self.resource.plural
+        return f"{name}/{self.subresource}" if self.subresource else name
+
+
+NEEDS: tuple[Need, ...] = (
+    Need(JOBS, ("create", "get", "list", "watch", "delete"), purpose="run a proxy"),
+    Need(LEASES, ("create", "get", "list", "patch", "delete"), purpose="keep a proxy from leaking"),
+    Need(PODS, ("get", "list", "watch"), purpose="follow proxy and workers"),
+    Need(PODS, ("get",), "log", purpose="know which slices a proxy has"),
+    # From Kubernetes 1.35 on the WebSocket needs both.
+    Need(PODS, ("create", "get"), "portforward", purpose="open the tunnel"),
+    Need(JOBSETS, ("get", "list", "watch"), purpose="find the service, and draw it as it changes"),
+    Need(PATHWAYS_JOBS, ("list", "watch"), level=Level.WARN, purpose="list PathwaysJobs in the sidebar"),
+    Need(NETWORK_POLICIES, ("list",), level=Level.WARN, purpose="see whether other pods can reach the proxies"),
+)
+
+IN_CLUSTER_ROLE = "pathways-jupyter-in-cluster"
+IN_CLUSTER_NEEDS: tuple[Need, ...] = (
+    Need(
+        NETWORK_POLICIES, ("create",), "", Level.WARN, "let a notebook in the cluster connect directly", IN_CLUSTER_ROLE
+    ),
+)
+"""Only for notebooks in the cluster: who may create a policy can undo every other one."""
+
+QUEUE_NEEDS: tuple[Need, ...] = tuple(
+    replace(each, role="pathways-jupyter-queues")
+    for each in (
+        Need(queues.QUEUES, ("list",), level=Level.WARN, purpose="see whether there is such a queue"),
+        Need(queues.WORKLOADS, ("list", "watch"), purpose="see why a job waits in its queue"),
+        Need(queues.WORKLOADS, ("patch",), level=Level.WARN, purpose="suspend a job that is in a queue"),
+        Need(queues.VISIBLE_QUEUES, ("get",), "pendingworkloads", Level.WARN, "see the position in the queue"),
+        Need(queues.PRIORITIES, ("get",), level=Level.WARN, purpose="see whether there is such a priority"),
+        Need(queues.CLUSTER_QUEUES, ("get",), level=Level.WARN, purpose="see the quota"),
+    )
+)
+"""Only for those who name a queue."""
+
+# The permissions of those who do more than connect. Connecting needs none of these, so the doctor only warns.
+FAULT_NEEDS: tuple[Need, ...] = tuple(
+    replace(each, role="pathways-jupyter-faults", level=Level.WARN)
+    for each in (
+        Need(JOBSETS, ("get",), purpose="find the workers of a slice"),
+        Need(PODS, ("list", "delete"), purpose="find workers, and keep one down (--for)"),
+        Need(PODS, ("get", "create"), "exec", purpose="kill a worker from inside"),
+        Need(PODS, ("create",), "eviction", purpose="drain a node"),
+        Need(NODES, ("get", "list", "patch"), purpose="cordon and uncordon nodes"),
+    )
+)
+
+PLATFORM_ROLE = "pathways-platform"
+SERVICE_NEEDS: tuple[Need, ...] = tuple(
+    replace(each, role=PLATFORM_ROLE)
+    for each in (
+        Need(JOBSETS, ("create", "get", "list", "watch", "delete"), purpose="create a service, and follow its start"),
+        Need(
+            NETWORK_POLICIES, ("create", "patch", "delete"), purpose="close the ports of proxies and resource manager"
+        ),
+        Need(PODS, ("get", "list", "watch"), purpose="follow the service's start"),
+        Need(PODS, ("get",), "log", level=Level.WARN, purpose="see how many slices have registered"),
+        Need(EVENTS, ("list", "watch"), level=Level.WARN, purpose="see why something does not start"),
+    )
+)
+"""Of the namespace in which a service is deployed."""
+_DEPLOY_NEEDS: tuple[Need, ...] = (
+    *SERVICE_NEEDS,
+    Need(JOBS, ("list",), purpose="see who uses a service before it is deleted"),
+    Need(NODES, ("list",), purpose="check the node pools before a service is deployed"),
+)
+INSTALL_NEEDS: tuple[Need, ...] = tuple(
+    # The verbs of `kubectl apply --server-side`.
+    Need(resource, ("create", "get", "patch"), purpose="install the operator")
+    for resource in (
+        Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False),
+        NAMESPACES,
+        Resource(ROLES.group, "v1", "clusterroles", "ClusterRole", False),
+        Resource(ROLES.group, "v1", "clusterrolebindings", "ClusterRoleBinding", False),
+        SERVICE_ACCOUNTS,
+        Resource("apps", "v1", "deployments", "Deployment"),
+        Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"),
+        NETWORK_POLICIES,
+    )
+)
+PLATFORM_NEEDS = tuple(replace(each, role=PLATFORM_ROLE, level=Level.WARN) for each in (*_DEPLOY_NEEDS, *INSTALL_NEEDS))
+
+LAB_NEEDS: tuple[Need, ...] = (
+    *(
+        Need(resource, ("get", "create", "delete"), level=Level.WARN, purpose="start and end a lab in the cluster")
+        for resource in (ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SECRETS, CLAIMS, JOBS)
+    ),
+    Need(PODS, ("list", "watch"), level=Level.WARN, purpose="follow the pod of a lab"),
+    Need(PODS, ("create", "get"), "portforward", level=Level.WARN, purpose="open a lab in the browser"),
+)
+"""Of the user of ``pathways-jupyter lab``, besides the rules of the Role that the lab gets."""
+
+_INSTALL = "pathways-operator-install"
+_OF_USERS = {need.resource for need in NEEDS}
+BY_ROLE: Mapping[str, tuple[Need, ...]] = {
+    "pathways-jupyter-user": NEEDS,
+    IN_CLUSTER_ROLE: IN_CLUSTER_NEEDS,
+    # Who starts a lab is a user too.
+    "pathways-jupyter-lab": tuple(need for need in LAB_NEEDS if need.resource not in _OF_USERS),
+    "pathways-jupyter-hosts": (
+        Need(PODS, ("get", "create"), "exec", purpose="run commands on hosts"),
+        Need(PODS, ("list",), purpose="find the pods that are the hosts"),
+        Need(JOBSETS, ("get", "list"), purpose="find their service"),
+    ),
+    QUEUE_NEEDS[0].role: QUEUE_NEEDS,
+    "pathways-jupyter-maintenance": (
+        Need(NODES, ("list", "watch"), purpose="save arrays before a node is taken away"),
+    ),
+    "pathways-jupyter-faults": FAULT_NEEDS,
+    PLATFORM_ROLE: _DEPLOY_NEEDS,
+    _INSTALL: INSTALL_NEEDS,
+}
+"""The permissions of each Role, by its name."""
+
+
+def manifests(name: str) -> Iterator[dict[str, Any]]:
+    """Yield the Role `name`, and a ClusterRole of the same name for what belongs to no namespace."""
+    # The operator is installed into a namespace that is made with it.
+    everywhere = [need for need in BY_ROLE[name] if name == _INSTALL or not need.resource.namespaced]
+    for kind, needs in (
+        (ROLES.kind, [need for need in BY_ROLE[name] if need not in everywhere]),
+        (f"Cluster{ROLES.kind}", everywhere),
+    ):
+        if needs:
+            yield {
+                "apiVersion": ROLES.api_version,
+                "kind": kind,
+                "metadata": {"name": name},
+                "rules": rules(needs),
+            }
+
+
+def rules(needs: Iterable[Need]) -> list[Object]:
+    """Return the rules that grant `needs`."""
+    verbs: dict[tuple[str, str], list[str]] = {}
+    for need in needs:
+        verbs.setdefault((need.resource.group, str(need)), []).extend(need.verbs)
+    return [{"apiGroups": [group], "resources": [name], "verbs": each} for (group, name), each in verbs.items()]
+
+
+async def check(client: Client, namespace: str, need: Need) -> Finding:
+    """Check that these credentials have a permission; `namespace` does not matter for what belongs to none."""
+    name = f"permission {need}"
+    within = namespace if need.resource.namespaced else ""
+    try:
+        asking = (
+            objects.allowed(client, verb, need.resource, namespace=within, subresource=need.subresource)
+            for verb in need.verbs
+        )
+        answers = await asyncio.gather(*asking)
+    except PathwaysError as error:
+        return Finding(name, Level.WARN, f"Cannot be checked: {error}", error.hint)
+    missing = [verb for verb, answer in zip(need.verbs, answers, strict=True) if not answer]
+    if not missing:
+        return Finding(name, Level.OK, ", ".join(need.verbs))
+    where = f" in namespace {within}" if within else ""
+    kind, place = ("role", f" --namespace={within}") if within else ("clusterrole", "")
+    message = f"Not allowed to {', '.join(missing)} {need}{where}, which is needed to {need.purpose}."
+    hint = f"Ask for: kubectl create {kind} {need.role} --verb={','.join(missing)} --resource={need.rule}{place}."
+    return Finding(name, need.level, message, hint)
