@@ -19,7 +19,7 @@ from pathways_jupyter.commands.service import USAGE_SPAN
 from pathways_jupyter.render import services as picture
 from pathways_jupyter.render import slices as slices_picture
 from pathways_jupyter.render.view import View, for_kubectl, said
-from pathways_jupyter.service import deployment, names, networkpolicy, overview, permissions, rollout, status
+from pathways_jupyter.service import deployment, names, networkpolicy, permissions, rollout, status
 from pathways_jupyter.service import usage as reading
 from pathways_jupyter.session import clusters
 from pathways_jupyter.session.kernel import process
@@ -56,7 +56,7 @@ def services(shell: Shell, values: Values) -> View:
     """Return the services that the user may see."""
     # The namespace of a session or a context is no wish for only that one.
     namespace = values.get("namespace", "")
-    return picture.view(clusters.ask(cluster.where(values), lambda client, _: overview.overviews(client, namespace)))
+    return picture.view(clusters.ask(cluster.where(values), lambda client, _: status.overviews(client, namespace)))
 
 
 def show(shell: Shell, values: Values) -> View:
@@ -146,7 +146,7 @@ def print_roles(shell: Shell, values: Values) -> View:
 
 
 def _details(where: ConnectConfig, name: str) -> View:
-    (found,) = clusters.ask(where, lambda client, namespace: overview.overviews(client, namespace, name))
+    (found,) = clusters.ask(where, lambda client, namespace: status.overviews(client, namespace, name))
     return picture.details(found)
 
 

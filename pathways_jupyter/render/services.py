@@ -28,8 +28,8 @@ from pathways_jupyter.render.slicemap import TONES
 from pathways_jupyter.render.view import View, drawn, listing
 from pathways_jupyter.service import names
 from pathways_jupyter.service.checks import Finding
-from pathways_jupyter.service.overview import Overview
 from pathways_jupyter.service.rollout import RolloutStep, StepKind
+from pathways_jupyter.service.status import Overview
 from pathways_jupyter.service.usage import NOT_RECORDED, Usage
 
 _HEADERS = ("", "service", "namespace", "slices", "type", "ready", "in use", "by", "JAX", "age", "address")

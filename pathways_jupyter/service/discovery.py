@@ -29,7 +29,7 @@ class ServiceInfo:
       instance_type: The kind of its slices, e.g. ``tpuv6e:2x2``; empty when the JobSet does not say.
       slices: Number of slices that it should have.
       hosts_per_slice: Pods of each worker Job.
-      server_image: Image of resource manager and workers, from which the proxy's image is derived.
+      image: Image of resource manager and workers, from which the proxy's image is derived.
       sidecar_image: Image of the colocated Python sidecar; empty without one.
       worker_job: Name of the workers' replicated job.
       started: Whether all of its pods have been started once.
@@ -46,7 +46,7 @@ class ServiceInfo:
     instance_type: str
     slices: int
     hosts_per_slice: int
-    server_image: str
+    image: str
     sidecar_image: str = ""
     worker_job: str = names.WORKER_JOB
     started: bool = False
@@ -217,7 +217,7 @@ def read(found: Object, *, own: bool = False) -> ServiceInfo | None:
         instance_type=untrusted.text(said.get("instance_type"), longest=64),
         slices=slices,
         hosts_per_slice=hosts,
-        server_image=untrusted.text(worker.get("image") or manager.get("image")),
+        image=untrusted.text(worker.get("image") or manager.get("image")),
         sidecar_image=untrusted.text((workers.get(names.SIDECAR_CONTAINER) or {}).get("image")),
         worker_job=worker_job,
         started=objects.true_condition(found, "StartupPolicyCompleted") is not None,

@@ -224,7 +224,7 @@ def _images(service: ServiceInfo, here: Versions, config: ConnectConfig) -> Iter
     image = config.proxy_image
     if not image:
         try:
-            image = proxy_job.image_for(service.server_image)
+            image = proxy_job.image_for(service.image)
         except PathwaysError as error:
             yield failed("proxy image", error)
             return

@@ -3,26 +3,66 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Coroutine, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pathways_jupyter.base import tasks
-from pathways_jupyter.base.errors import CapacityError, ClusterError, ServiceError
+from pathways_jupyter.base.errors import ApiError, CapacityError, ClusterError, ServiceError
 from pathways_jupyter.base.sentences import Sentence, advice, say
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBS, JOBSETS, PODS
+from pathways_jupyter.kube.objects import JOBS, JOBSETS, NAMESPACES, PODS
 from pathways_jupyter.kube.pods import logs as pod_logs
 from pathways_jupyter.service import discovery, leases, names, proxy_job
 from pathways_jupyter.service.discovery import ServiceInfo
+from pathways_jupyter.service.images import of_image
 from pathways_jupyter.service.model import Holder, Service
 from pathways_jupyter.service.namespacestate import PodIndex
 from pathways_jupyter.service.picture import picture
 from pathways_jupyter.service.placement import MOST_LOGS, Placement
+from pathways_jupyter.service.podstate import State
 
 _LOG_SECONDS = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overview(ServiceInfo):
+    """A service as its JobSet describes it, and as it is now.
+
+    Attributes:
+      state: Ready when a session can use at least one of its slices.
+      ready: Number of slices that are ready.
+      in_use: Number of slices that proxies hold.
+      free: Number of slices that are ready and not held.
+      users: The holders, each with user and notebook.
+      jax: JAX version in the image's tag; empty where it names none.
+      reason: Why it is not ready; empty when it is.
+    """
+
+    state: State
+    ready: int
+    in_use: int
+    free: int
+    users: tuple[str, ...]
+    jax: str
+    reason: str
+
+    @classmethod
+    def of(cls, service: ServiceInfo, picture: Service) -> Overview:
+        """Return the overview of a service."""
+        return cls(
+            **vars(service),
+            state=picture.state,
+            ready=picture.ready,
+            in_use=picture.in_use,
+            free=picture.free,
+            users=tuple(str(each) for each in picture.holders if each.placed != 0),
+            jax=of_image(service.image).jax,
+            reason=picture.problem,
+        )
 
 
 async def fetch(client: Client, namespace: str, wanted: str = "", *, logs: bool = True) -> tuple[Service, ...]:
@@ -94,6 +134,58 @@ async def draw_services(
             reading = {proxy: group.create_task(_read_placement(client, *proxy)) for proxy in proxies}
         drawn = draw({proxy: placement for proxy, task in reading.items() if (placement := task.result()) is not None})
     return tuple(zip(services, drawn, strict=True))
+
+
+async def overviews(client: Client, namespace: str = "", name: str = "") -> tuple[Overview, ...]:
+    """Return the services of a namespace; of all namespaces that may be read when `namespace` is empty.
+
+    Args:
+      name: Only the service of this name or address, in `namespace` or the context's.
+
+    Raises:
+      ServiceError: The service does not exist, or the cluster has no JobSets.
+      ApiError: Reading services is forbidden, also in the context's own namespace.
+      ClusterError: The server could not be reached.
+    """
+    if name:
+        place = names.service_of(name)[1] or namespace or client.namespace
+        found = await fetch_with_services(client, place, name)
+    elif namespace:
+        found = await fetch_with_services(client, namespace)
+    else:
+        found = await _readable(client)
+    return tuple(Overview.of(*pair) for pair in found)
+
+
+async def _readable(client: Client) -> tuple[tuple[ServiceInfo, Service], ...]:
+    """Return the services of all namespaces if they may be read at once; otherwise of each in which they may."""
+    try:
+        return await fetch_with_services(client, "")
+    except ApiError as error:
+        if error.status != 403:
+            raise
+
+    async def names_of_namespaces() -> list[str]:
+        # Forbidden in the usual case of a plain user: a Role in one namespace.
+        with contextlib.suppress(ApiError):
+            return [str(each["metadata"]["name"]) for each in (await objects.list_(client, NAMESPACES)).items]
+        return []
+
+    async def of(namespace: str) -> tuple[tuple[ServiceInfo, Service], ...] | ApiError:
+        try:
+            return await fetch_with_services(client, namespace)
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            return error
+
+    others, own = await asyncio.gather(names_of_namespaces(), of(client.namespace))
+    rest = await asyncio.gather(*(of(each) for each in others if each != client.namespace))
+    found = [each for each in (own, *rest) if not isinstance(each, ApiError)]
+    if not found and isinstance(own, ApiError):
+        raise own
+    pairs = [pair for each in found for pair in each]
+    return tuple(sorted(pairs, key=lambda pair: (pair[0].namespace, pair[0].name)))
 
 
 async def fetch_job(client: Client, namespace: str, name: str) -> Service:

@@ -83,7 +83,7 @@ def _service(place: str, info: ServiceInfo, service: Service, head: str, chips: 
         "name": service.name,
         "namespace": service.namespace,
         "address": service.address,
-        "version": Image.parse(info.server_image).tag,
+        "version": Image.parse(info.image).tag,
         "health": service.state,
         "reason": service.problem,
         "pod": head,

@@ -30,9 +30,9 @@ from pathways_jupyter.render import (
 from pathways_jupyter.service.checks import Finding, Level
 from pathways_jupyter.service.jobs import JobPicture
 from pathways_jupyter.service.model import Holder, Reclaimable, Service, Slice, SliceHost
-from pathways_jupyter.service.overview import Overview
 from pathways_jupyter.service.pathwaysjob.description import JobInfo
 from pathways_jupyter.service.podstate import State
+from pathways_jupyter.service.status import Overview
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.kernel.user_arrays import NamedArray
 from pathways_jupyter.session.registry import SessionRecord
@@ -90,7 +90,8 @@ def service(count=3, hosts=4, **changes):
 
 
 def overview(said):
-    return Overview(said, said, said, said, 1, State.DOWN, 1, 0, 0, 0, (said,), said, said, said, NOW - 60, reason=said)
+    now = {"state": State.DOWN, "ready": 0, "in_use": 0, "free": 0, "users": (said,), "jax": said, "reason": said}
+    return Overview(said, said, said, said, 1, 1, said, said, created=NOW - 60, **now)
 
 
 def run(said):

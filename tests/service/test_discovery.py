@@ -21,7 +21,7 @@ def test_a_jobset_says_all_that_a_connection_needs():
     info = discovery.describe(manifest(sidecar_image="r/sidecar:1"))
     assert (info.name, info.address) == ("pathways-cluster", service_jobset.address("pathways-cluster"))
     assert (info.instance_type, info.slices, info.hosts_per_slice) == ("tpuv6e:2x2", 2, 1)
-    assert (info.server_image, info.sidecar_image) == ("r/server:jax-0.10.2", "r/sidecar:1")
+    assert (info.image, info.sidecar_image) == ("r/server:jax-0.10.2", "r/sidecar:1")
 
 
 def test_a_service_of_other_tools_is_found_by_its_other_names():

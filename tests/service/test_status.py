@@ -5,6 +5,7 @@ import pytest
 from service_pods import SERVICE, pod
 
 from pathways_jupyter.base import tpu
+from pathways_jupyter.cli.terminal import show_json
 from pathways_jupyter.render import slices
 from pathways_jupyter.service import discovery, names, proxy_job, service_jobset, status
 from pathways_jupyter.service.namespacestate import PodIndex
@@ -60,6 +61,37 @@ def test_a_service_whose_pods_are_ready_is_ready():
     assert [each.state for each in drawn.slices] == [State.READY, State.READY]
     assert drawn.slices[1].hosts[0].node == "node-1-0"
     assert (drawn.free, drawn.certain, drawn.holders) == (2, True, ())
+
+
+def test_an_overview_is_printed_with_what_the_jobset_says_and_with_what_is_seen(capsys):
+    service, job = made(created=7.0, image="r/server:jax-0.10.2", sidecar_image="r/sidecar:1"), a_proxy("s1")
+    placement = Placement(slices={0: f"{SERVICE}-worker-1"})
+    pods = [*cluster_pods()[:-1], pod("worker", 1, ready=False), proxy_pod(job)]
+    drawn = draw(pods, [job], {f"{job['metadata']['name']}-xyz12": placement}, service)
+    show_json(status.Overview.of(service, drawn))
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == {
+        **dataclasses.asdict(service),
+        "state": "ready",
+        "ready": 1,
+        "in_use": 1,
+        "free": 1,
+        "users": ["jane (train.ipynb)"],
+        "jax": "0.10.2",
+        "reason": "",
+    }
+    described = {
+        "name": SERVICE,
+        "namespace": "default",
+        "address": service_jobset.address(SERVICE),
+        "instance_type": "tpuv6e:2x2",
+        "slices": 2,
+        "hosts_per_slice": 1,
+        "image": "r/server:jax-0.10.2",
+        "sidecar_image": "r/sidecar:1",
+        "created": 7.0,
+    }
+    assert {name: printed[name] for name in described} == described
 
 
 @pytest.mark.parametrize(

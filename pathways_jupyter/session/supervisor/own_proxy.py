@@ -165,7 +165,7 @@ class OwnProxy(Proxy):
             session=record.id,
             service=service.name,
             address=service.address,
-            image=config.proxy_image or proxy_job.image_for(service.server_image),
+            image=config.proxy_image or proxy_job.image_for(service.image),
             instances=self._slices.instances,
             reclaimed=tuple(self._slices.reclaimed),
             namespace=service.namespace,
