@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pathways_jupyter.base import shardings
 from pathways_jupyter.colocated.channel import Channel, channel
 from pathways_jupyter.colocated.errors import CheckError, ColocatedError, name_hosts
 from pathways_jupyter.colocated.host import Host
@@ -117,8 +118,6 @@ def _wrap(array: jax.Array, to: Channel) -> tuple[jax.Array, dict[str, Any]]:
     import jax
     import numpy as np
 
-    from pathways_jupyter.colocated.remote import shardings
-
     implementation = ""
     if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
         implementation = str(jax.random.key_impl(array))
@@ -136,7 +135,8 @@ def _wrap(array: jax.Array, to: Channel) -> tuple[jax.Array, dict[str, Any]]:
         for device in to.devices
     ]
     wrapped = jax.make_array_from_single_device_arrays((len(rows), *shape[1:]), to.by_device, rows)
-    return wrapped, {"shape": array.shape, "sharding": shardings.write(array.sharding), "keys": implementation}
+    written = shardings.write(array.sharding, lambda device: device.id)
+    return wrapped, {"shape": array.shape, "sharding": written, "keys": implementation}
 
 
 def fetch(
@@ -260,8 +260,6 @@ def _spec(spec: Mapping[str, Any], chosen: Sequence[Host]) -> Any:
     import jax
     import numpy as np
 
-    from pathways_jupyter.colocated.remote import shardings
-
     dtype: Any
     if spec["keys"]:
         dtype = jax.eval_shape(lambda: jax.random.key(0, impl=spec["keys"])).dtype
@@ -277,7 +275,7 @@ def _spec(spec: Mapping[str, Any], chosen: Sequence[Host]) -> Any:
         sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("hosts"))
         return jax.ShapeDtypeStruct((rows * len(chosen), *rest), dtype, sharding=sharding)
     try:
-        sharding = shardings.read(spec["sharding"], [cpu for host in chosen for cpu in host.cpus])
+        sharding = shardings.read(spec["sharding"], {cpu.id: cpu for host in chosen for cpu in host.cpus})
     except (LookupError, TypeError, ValueError) as error:
         raise ColocatedError(
             f"Where {spec['name']} lies cannot be read here: {type(error).__name__}: {error}",

@@ -23,7 +23,6 @@ _MODULES = (
     "stoppable",
     "namespaces",
     "value_writer",
-    "shardings",
     "outputs",
     "feeds",
     "calls",
@@ -86,7 +85,8 @@ class Shipped(_Evaluated):
 @functools.cache
 def _load(entry: str) -> str:
     """Return the expression that loads the remote package, once in a process, and gives a function of ``serve.py``."""
-    sources = packages.sources("pathways_jupyter.colocated.remote", _MODULES)
+    sources = packages.sources("pathways_jupyter.base", ["shardings"])
+    sources += packages.sources("pathways_jupyter.colocated.remote", _MODULES)
     # A name for each version of the sources: a sidecar outlives the sessions that send them.
     name = f"_pathways_jupyter_{hashlib.sha256(repr(sources).encode()).hexdigest()[:12]}"
     loaded = f"names['load']({name!r}, {sources!r})"

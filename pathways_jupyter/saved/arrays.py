@@ -1,7 +1,7 @@
 """Arrays that TPU hosts write to a bucket and read from there, bit by bit, without this process.
 
 An array of a type that hosts cannot write travels as one of its bits: a PRNG key as its numbers, ``float8`` as
-``uint8``.
+``uint8``. Devices are named by their positions among the session's, so that other slices of the same kind serve.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from pathways_jupyter.base import shardings
 from pathways_jupyter.base.text import size
-from pathways_jupyter.saved import shardings
 
 _TIMEOUT = datetime.timedelta(hours=1)
 _MOST_DIMENSIONS = 32
@@ -77,14 +77,14 @@ def describe(array: Any, devices: Sequence[Any]) -> dict[str, Any]:
         raise TypeError("is a tracer")
     if array.is_deleted():
         raise ValueError("has no data any more")
-    if not set(array.sharding.device_set) <= set(devices):
+    if not set(devices).issuperset(array.sharding.device_set):
         raise ValueError("is not on the session's TPUs")
-    dtype = _type_of(array)
+    dtype, position = _type_of(array), {device: number for number, device in enumerate(devices)}
     _plain_form(dtype)
     return {
         "shape": list(array.shape),
         "dtype": dtype,
-        "sharding": shardings.describe(array.sharding, devices),
+        "sharding": shardings.write(array.sharding, position.__getitem__),
         "committed": bool(array.committed),
     }
 
@@ -127,9 +127,12 @@ def read(
     import numpy as np
     from orbax.checkpoint._src.serialization import cloud_pathways_helper
 
+    by_position = dict(enumerate(devices))
     made, plain, on = {}, {}, {}
     for number, each in described.items():
-        dtype, sharding = str(each["dtype"]), shardings.read(each["sharding"], devices)
+        if (needed := max(each["sharding"]["devices"]) + 1) > len(devices):
+            raise LookupError(f"it was saved from at least {needed} chips, and here are {len(devices)}")
+        dtype, sharding = str(each["dtype"]), shardings.read(each["sharding"], by_position)
         expected = jax.ShapeDtypeStruct(_shape(each["shape"]), _jax_type(dtype))
         # Checks that the one fits the other.
         sharding.shard_shape(expected.shape)

@@ -27,7 +27,7 @@ from pathways_jupyter.base.packages import require
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.saved import arrays as stored
 from pathways_jupyter.saved.arrays import READ, WRITE, Report
-from pathways_jupyter.saved.shardings import Resize
+from pathways_jupyter.saved.resize import Resize
 from pathways_jupyter.saved.values import UnsavableError, VariableReader, VariableWriter
 
 _FORMAT = 1

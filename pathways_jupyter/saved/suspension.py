@@ -13,8 +13,8 @@ from pathways_jupyter.base.text import array_type, count, size, some
 from pathways_jupyter.saved import arrays as stored
 from pathways_jupyter.saved import places
 from pathways_jupyter.saved.arrays import Report
+from pathways_jupyter.saved.resize import Resize
 from pathways_jupyter.saved.saves import Saves
-from pathways_jupyter.saved.shardings import Resize
 from pathways_jupyter.saved.values import UnsavableError
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from pathways_jupyter.saved import places
-from pathways_jupyter.saved.shardings import Resize
+from pathways_jupyter.saved.resize import Resize
 
 
 class State(NamedTuple):

@@ -4,3 +4,6 @@ A sidecar has Python, JAX and NumPy, and nothing of this package: these modules 
 :mod:`pathways_jupyter.colocated.ship`) and are kept in the sidecar's process from call to call. So they import only the
 standard library, NumPy, JAX and each other, and run on any Python from 3.10 on, whatever the notebook's own is.
 """
+
+# Travels with them, as one of them.
+from pathways_jupyter.base import shardings as shardings

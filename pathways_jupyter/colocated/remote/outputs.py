@@ -102,7 +102,7 @@ def take(call: str, names: list[str], targets: list[tuple[tuple[int, ...], Any, 
 def unwrap(row: jax.Array, described: dict[str, Any]) -> jax.Array:
     """Return an array that is not on all devices of the call, from the rows of `array_moves.py` in which it came."""
     shape = tuple(described["shape"])
-    sharding = shardings.read(described["sharding"], row.sharding.mesh.devices.flat)
+    sharding = shardings.read(described["sharding"], {device.id: device for device in row.sharding.mesh.devices.flat})
     by_device = {shard.device: shard.data for shard in row.addressable_shards}
     places = sharding.addressable_devices_indices_map(shape)
     if isinstance(row.dtype, np.dtypes.StringDType):
@@ -209,8 +209,8 @@ def _global(name: str, value: Any) -> tuple[dict[str, Any], Any]:
     if not isinstance(value, jax.Array):
         raise TypeError(f"{name} is a {type(value).__name__}, not an array.")
     try:
-        described = shardings.write(value.sharding)
+        described = shardings.write(value.sharding, lambda device: device.id)
     except TypeError as error:
-        raise TypeError(f"{name} {error}") from None
+        raise TypeError(f"{name} {error}.") from None
     is_key = jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
     return _described(value, keys=str(jax.random.key_impl(value)) if is_key else "", sharding=described), value

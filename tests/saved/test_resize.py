@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pathways_jupyter.saved.shardings import Resize
+from pathways_jupyter.saved.resize import Resize
 
 TWO = np.arange(8).reshape(2, 4)
 

@@ -1,30 +1,36 @@
-"""Shardings of arrays as JSON; both the notebook and its hosts write and read it."""
+"""Shardings of arrays as JSON values, with a number for each device.
+
+Also run on TPU hosts without this package, so it imports nothing of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax
-import numpy as np
 
+def write(sharding: Any, number: Callable[[Any], int]) -> dict[str, Any]:
+    """Return `sharding` as JSON values.
 
-def write(sharding: Any) -> dict[str, Any]:
-    """Return `sharding` as JSON values; devices are named by their ids.
+    Args:
+      number: Returns the number of a device.
 
     Raises:
-      TypeError: It is neither a NamedSharding of a mesh with devices nor on a single device.
+      TypeError: It is neither a NamedSharding of a mesh with devices nor on a single device; the message is the end of
+        a sentence about its array.
     """
+    import jax
+
     if isinstance(sharding, jax.sharding.SingleDeviceSharding):
         (device,) = sharding.device_set
-        return {"devices": [device.id], "memory": sharding.memory_kind}
+        return {"devices": [number(device)], "memory": sharding.memory_kind}
     if not isinstance(sharding, jax.sharding.NamedSharding) or not isinstance(sharding.mesh, jax.sharding.Mesh):
-        raise TypeError(f"has a {type(sharding).__name__}; give it a NamedSharding with jax.device_put.")
+        raise TypeError(f"has a {type(sharding).__name__}; give it a NamedSharding with jax.device_put")
     mesh, spec = sharding.mesh, sharding.spec
     if spec.unreduced or spec.reduced:
-        raise TypeError(f"has the sharding {spec}, which cannot be described; sum it up first.")
+        raise TypeError(f"has the sharding {spec}; sum it up first")
     return {
-        "devices": [device.id for device in mesh.devices.flat],
+        "devices": [number(device) for device in mesh.devices.flat],
         "shape": list(mesh.devices.shape),
         "axes": list(mesh.axis_names),
         "types": [each.name for each in mesh.axis_types],
@@ -33,17 +39,19 @@ def write(sharding: Any) -> dict[str, Any]:
     }
 
 
-def read(written: dict[str, Any], devices: Iterable[jax.Device]) -> Any:
+def read(written: Mapping[str, Any], devices: Mapping[int, Any]) -> Any:
     """Return the sharding that :func:`write` described.
 
     Args:
-      devices: Those that it may name.
+      devices: Those that it may name, by their numbers.
 
     Raises:
       LookupError, TypeError, ValueError: It is not one.
     """
-    by_id = {device.id: device for device in devices}
-    found = [by_id[each] for each in written["devices"]]
+    import jax
+    import numpy as np
+
+    found = [devices[each] for each in written["devices"]]
     if "axes" not in written:
         return jax.sharding.SingleDeviceSharding(found[0], memory_kind=written["memory"])
     types = tuple(jax.sharding.AxisType[each] for each in written["types"])

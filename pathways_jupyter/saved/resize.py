@@ -1,7 +1,7 @@
-"""Shardings by the positions of their devices among the session's, so that other slices of the same kind serve.
+"""Places of arrays on other slices than they were saved from, perhaps on fewer or more.
 
-On fewer or more slices, a mesh over all of them gets its slices fewer or more along the axis that counts them, and an
-array the same partition of it. A mesh on some of the slices stays where it is.
+Devices are known by their positions among the session's. A mesh over all slices gets its slices fewer or more along the
+axis that counts them, and an array the same partition of it. A mesh on some of the slices stays where it is.
 """
 
 from __future__ import annotations
@@ -12,56 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
-
-def describe(sharding: Any, devices: Sequence[Any]) -> dict[str, Any]:
-    """Return a sharding on some of `devices` as JSON values.
-
-    Raises:
-      TypeError: It cannot be described; the message is the end of a sentence about its array.
-    """
-    import jax
-
-    position = {device: number for number, device in enumerate(devices)}
-    if isinstance(sharding, jax.sharding.SingleDeviceSharding):
-        (device,) = sharding.device_set
-        return {"devices": [position[device]], "memory": sharding.memory_kind}
-    if not isinstance(sharding, jax.sharding.NamedSharding) or not isinstance(sharding.mesh, jax.sharding.Mesh):
-        raise TypeError(f"has a {type(sharding).__name__}; give it a NamedSharding with jax.device_put")
-    mesh, spec = sharding.mesh, sharding.spec
-    if spec.unreduced or spec.reduced:
-        raise TypeError(f"has the sharding {spec}; sum it up first")
-    return {
-        "devices": [position[device] for device in mesh.devices.flat],
-        "shape": list(mesh.devices.shape),
-        "axes": list(mesh.axis_names),
-        "types": [each.name for each in mesh.axis_types],
-        "spec": [list(each) if isinstance(each, tuple) else each for each in spec],
-        "memory": sharding.memory_kind,
-    }
-
-
-def read(described: Mapping[str, Any], devices: Sequence[Any]) -> Any:
-    """Return the sharding on `devices` that :func:`describe` has described.
-
-    Raises:
-      LookupError, TypeError, ValueError: It is no description, or needs more devices.
-    """
-    import jax
-
-    positions = described["devices"]
-    if any(not isinstance(each, int) or each < 0 for each in positions):
-        raise TypeError("devices are named by their positions")
-    if max(positions) >= len(devices):
-        raise LookupError(f"it was saved from at least {max(positions) + 1} chips, and here are {len(devices)}")
-    found = [devices[each] for each in positions]
-    if "axes" not in described:
-        return jax.sharding.SingleDeviceSharding(found[0], memory_kind=described["memory"])
-    types = tuple(jax.sharding.AxisType[each] for each in described["types"])
-    grid = np.array(found, object).reshape(described["shape"])
-    mesh = jax.sharding.Mesh(grid, tuple(described["axes"]), axis_types=types)
-    spec = jax.sharding.PartitionSpec(*(tuple(each) if isinstance(each, list) else each for each in described["spec"]))
-    return jax.sharding.NamedSharding(mesh, spec, memory_kind=described["memory"])
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from pathways_jupyter.colocated.remote import shardings
+from pathways_jupyter.base import shardings
 
 
 def test_it_comes_back_as_it_was() -> None:
@@ -19,17 +19,18 @@ def test_it_comes_back_as_it_was() -> None:
         jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(("x", "y"), None)),
         jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec()),
     ):
-        written = json.loads(json.dumps(shardings.write(sharding)))
-        assert shardings.read(written, [device]) == sharding
+        written = json.loads(json.dumps(shardings.write(sharding, lambda device: 7)))
+        assert shardings.read(written, {7: device}) == sharding
 
 
 def test_a_device_that_it_may_not_name_is_refused() -> None:
-    written = shardings.write(jax.sharding.SingleDeviceSharding(jax.devices("cpu")[0]))
+    written = shardings.write(jax.sharding.SingleDeviceSharding(jax.devices("cpu")[0]), lambda device: 7)
     with pytest.raises(LookupError):
-        shardings.read(written, [])
+        shardings.read(written, {0: None})
 
 
 def test_a_sharding_without_devices_is_refused() -> None:
     mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")[:1]), ("x",))
+    sharding = jax.sharding.NamedSharding(mesh.abstract_mesh, jax.sharding.PartitionSpec())
     with pytest.raises(TypeError, match="give it a NamedSharding"):
-        shardings.write(jax.sharding.NamedSharding(mesh.abstract_mesh, jax.sharding.PartitionSpec()))
+        shardings.write(sharding, lambda device: 7)
