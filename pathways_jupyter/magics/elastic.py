@@ -26,7 +26,7 @@ def show(connection: NotebookSession, values: Values) -> Any:
     """Show the training run of this notebook; live in a kernel."""
     metrics = values.get("metrics") or ()
     if connection.screen.in_place:
-        from pathways_jupyter.widgets.events import ElasticPanel
+        from pathways_jupyter.widgets.pictures import ElasticPanel
 
         return ElasticPanel(connection.shell, metrics)
     return picture.view(RUNS.shown(), metrics)

@@ -41,13 +41,13 @@ def run(connection: NotebookSession, command: str, values: Values) -> Any:
 def _live(connection: NotebookSession, command: str, values: Values, view: View) -> Any:
     """Return the picture that goes on to follow what `view` shows, where there is one."""
     if command == "job show":
-        from pathways_jupyter.widgets.watched import JobPanel
+        from pathways_jupyter.widgets.pictures import JobPanel
 
         return JobPanel(connection.shell, cluster.where(values), view.value)
     current = cluster.session_of(values)
     # The map watches the service of the session, which one that is attached to a job has not.
     if command == "slices" and current is not None and current.record.service and not cluster.named(values):
-        from pathways_jupyter.widgets.watched import SliceMap
+        from pathways_jupyter.widgets.pictures import SliceMap
 
         return SliceMap(connection.shell, current, view.value)
     return view
@@ -148,7 +148,7 @@ def disconnect(connection: NotebookSession, values: Values) -> View:
     """End this notebook's session."""
     current = connection.need()
     saved_as = current.suspended_as
-    if (watched := sys.modules.get("pathways_jupyter.widgets.watched")) is not None:
+    if (watched := sys.modules.get("pathways_jupyter.widgets.pictures")) is not None:
         watched.end_maps()
     try:
         ended = current.disconnect(process.variables())
@@ -232,7 +232,7 @@ def events(connection: NotebookSession, values: Values) -> Any:
         from pathways_jupyter.render import events as picture
 
         return picture.view(session.events())
-    from pathways_jupyter.widgets.events import Timeline
+    from pathways_jupyter.widgets.pictures import Timeline
 
     return Timeline(connection.shell, session)
 

@@ -1,5 +1,9 @@
 """Pictures in a notebook: live while there is something to follow, and true when they are read later."""
 
+import json
+import os
+import signal
+
 import pytest
 
 CONNECT = "%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2"
@@ -74,3 +78,14 @@ def test_an_assigned_map_has_the_typed_value_and_shows_itself_later(connected):
     assert connected.run("found = %pathways slices\nservices = found.value").outputs == []
     assert "2" in connected.run("print(len(services[0].slices))").text
     assert picture(connected.run("found"))["text/plain"].count("this notebook") == 2
+
+
+def test_a_picture_does_not_say_that_the_session_ended_when_its_supervisor_died(connected, machine):
+    cells = [connected.run(f"%pathways {command}") for command in ("slices", "events")]
+    (record,) = json.loads(machine.cli("sessions", "--json").stdout)
+    seen = len(connected.seen)
+    os.kill(record["pid"], signal.SIGKILL)
+    while not all("No longer live" in picture(cell)["text/html"] for cell in cells):
+        seen = connected.seen.index(connected.wait_for("supervisor has died", since=seen), seen) + 1
+    assert not any("The session has ended" in picture(cell)["text/html"] for cell in cells)
+    assert connected.run("%pathways reconnect", timeout=110).status == "ok"

@@ -1,96 +1,60 @@
-"""Live pictures of what is in a cluster: the slices of a session's service, and a job."""
+"""The live pictures of a notebook: its session's events and slices, a job, and an elastic training run."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import threading
-from abc import abstractmethod
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pathways_jupyter.base import tasks
 from pathways_jupyter.base.config import ConnectConfig
-from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.events import SessionState
+from pathways_jupyter.elastic.record import Record
+from pathways_jupyter.elastic.run_registry import RUNS
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.render import jobs, slices
+from pathways_jupyter.render import elastic, events, jobs, slices
 from pathways_jupyter.render.view import View
 from pathways_jupyter.service.jobs import JobPicture, pictures
 from pathways_jupyter.session import clusters
-from pathways_jupyter.widgets.live import REDRAW_SECONDS, Live
+from pathways_jupyter.widgets.live import REDRAW_SECONDS, Live, Watched
 
 if TYPE_CHECKING:
     from pathways_jupyter.service.model import Service
     from pathways_jupyter.session.kernel.session import Session
 
-_MAX_LIVE = 3
-"""Pictures of one kind that are live at a time in one kernel; an older one is marked as no longer live."""
-
+_SHOWN_EVENTS = 200
+"""Newest events that a timeline shows."""
 _OVER = {SessionState.CLOSING, SessionState.CLOSED, SessionState.FAILED}
 
-logger = logging.getLogger(__name__)
+
+def _end_of(session: Session) -> str:
+    """Return why a picture of `session` is the last one, where its supervisor reports nothing any more."""
+    if session.state in _OVER:
+        return "The session has ended."
+    return "No longer live: the session's supervisor has died. After %pathways reconnect, run this cell again."
 
 
-class Watched(Live):
-    """A picture that a thread with an event loop keeps up to date.
+class Timeline(Live):
+    """Past events of `session`, and new ones while this is shown, until the session ends."""
 
-    Args:
-      shell: IPython's shell of this kernel.
-
-    Attributes:
-      watched: The pictures of this kind that are live.
-      superseded: What an older picture says when there are too many.
-    """
-
-    watched: ClassVar[list[Watched]]
-    superseded: ClassVar[str]
-
-    def __init__(self, shell: Any) -> None:
-        self._watching: tasks.Call | None = None
-        super().__init__(shell, self._drawn())
-
-    @abstractmethod
-    def _drawn(self, note: str = "") -> View:
-        """Return the picture as it is now, with `note` below."""
-
-    @abstractmethod
-    async def _watch(self) -> None:
-        """Redraw the picture whenever something changes, until there is nothing more to watch."""
-
-    def end(self, note: str = "") -> None:
-        """Draw the picture a last time, with `note` below, and stop watching."""
-        self._redraw(self._drawn(note), last=True)
-        with contextlib.suppress(ValueError):
-            self.watched.remove(self)
-        if self._watching is not None:
-            self._watching.cancel()
+    def __init__(self, shell: Any, session: Session) -> None:
+        self._events = session.events()
+        self._session = session
+        self._since = session.event_count
+        super().__init__(shell, events.view(self._events[-_SHOWN_EVENTS:]))
 
     def _begin(self) -> None:
-        self.watched.append(self)
-        self._follow()
-        for older in self.watched[:-_MAX_LIVE]:
-            older.end(f"No longer live, because {self.superseded}; run this cell again for the current state.")
+        # A daemon thread, so that a kernel can exit without waiting for it.
+        threading.Thread(target=self._follow, name="pathways-timeline", daemon=True).start()
 
     def _follow(self) -> None:
-        """Begin to watch, or begin again."""
-        if self._watching is not None:
-            self._watching.cancel()
-        self._watching = tasks.Call(self._run())
-        self._watching.start()
-
-    async def _run(self) -> None:
-        note = ""
-        try:
-            await self._watch()
-        except PathwaysError as error:
-            note = f"No longer live: {error} {error.hint}".rstrip()
-        except Exception as error:
-            note = f"No longer live: {type(error).__name__}: {error}"
-            logger.exception("a live picture")
-        self.end(note)
+        for event in self._session.follow(self._since):
+            self._events.append(event)
+            self._redraw(events.view(self._events[-_SHOWN_EVENTS:]))
+        self._redraw(events.view(self._events[-_SHOWN_EVENTS:], note=_end_of(self._session)), last=True)
 
 
 def end_maps() -> None:
@@ -135,7 +99,7 @@ class SliceMap(Watched):
                 break
             if "generation" in event.data and not self._over:
                 self._follow()
-        self.end("The session has ended.")
+        self.end(_end_of(self._session))
 
     async def _watch(self) -> None:
         # It takes a while to import, and only a map needs it.
@@ -205,3 +169,36 @@ class JobPanel(Watched):
         ):
             async for self._picture in found:
                 self._redraw(self._drawn())
+
+
+class ElasticPanel(Live):
+    """The run that goes on; if none does, the latest one until the next begins. A run that was followed stays, unless
+    it was a short call after a longer training.
+
+    Args:
+      metrics: The metrics to draw; the first one when empty.
+    """
+
+    def __init__(self, shell: Any, metrics: Sequence[str] = ()) -> None:
+        self._drawn_at = 0.0
+        self._metrics = tuple(metrics)
+        shown = RUNS.shown()
+        self._followed = shown if shown is not None and shown.ended is None else None
+        super().__init__(shell, elastic.view(shown, self._metrics))
+
+    def _begin(self) -> None:
+        RUNS.observe(self._changed)
+
+    def _changed(self, record: Record, important: bool) -> None:
+        if self._followed is None:
+            self._followed = record
+        elif record is not self._followed:
+            # Its picture stays in the notebook: another cell's run does not take its place.
+            return
+        if record.ended is not None and (before := RUNS.shown()) is not None and before is not record:
+            # That was a short call: the training before it is shown again.
+            record, self._followed = before, None
+        now = time.monotonic()
+        if important or now - self._drawn_at >= REDRAW_SECONDS:
+            self._drawn_at = now
+            self._redraw(elastic.view(record, self._metrics))
