@@ -10,7 +10,7 @@ from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Shell, Values
 from pathways_jupyter.base.errors import ConfigError, LocalClusterError
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.render import saved as picture
+from pathways_jupyter.render import arrays as picture
 from pathways_jupyter.render.view import View, said
 from pathways_jupyter.saved.saves import Saves
 from pathways_jupyter.service.names import current_user

@@ -149,11 +149,11 @@ def _reset(values: Mapping[str, Any]) -> None:
 def _restart(values: Mapping[str, Any]) -> View:
     from pathways_jupyter.colocated.errors import name_hosts
     from pathways_jupyter.colocated.host_commands import restart
-    from pathways_jupyter.render import array_notes
+    from pathways_jupyter.render import arrays
 
     restarted = restart(slices=values.get("slices"), hosts=values.get("hosts"))
     indices = name_hosts([host.index for host in restarted])
-    return array_notes.notes([f"{indices} restarted; names of earlier cells are gone there."])
+    return arrays.notes([f"{indices} restarted; names of earlier cells are gone there."])
 
 
 def _hosts(values: Mapping[str, Any]) -> View:

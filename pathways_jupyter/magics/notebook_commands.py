@@ -19,7 +19,7 @@ from pathways_jupyter.base.text import count, size
 from pathways_jupyter.magics import elastic, saved
 from pathways_jupyter.magics.notebook_session import NotebookSession
 from pathways_jupyter.magics.waiting import Waiting
-from pathways_jupyter.render import array_notes
+from pathways_jupyter.render import arrays
 from pathways_jupyter.render import sessions as sessions_picture
 from pathways_jupyter.render.progress import CONNECTING, RESUMING
 from pathways_jupyter.render.view import View, said
@@ -140,8 +140,8 @@ def resume(connection: NotebookSession, values: Values) -> View:
 
 def cost(current: Session | None) -> str:
     """Return the arrays that `current` has on the TPUs, in words: ``3 arrays (1.2 GB)``; empty if it has none."""
-    arrays = current.count_arrays() if current is not None and current.has_devices else {"count": 0}
-    return f"{count(arrays['count'], 'array')} ({size(arrays['bytes'])})" if arrays["count"] else ""
+    held = current.count_arrays() if current is not None and current.has_devices else {"count": 0}
+    return f"{count(held['count'], 'array')} ({size(held['bytes'])})" if held["count"] else ""
 
 
 def disconnect(connection: NotebookSession, values: Values) -> View:
@@ -160,7 +160,7 @@ def disconnect(connection: NotebookSession, values: Values) -> View:
     finally:
         connection.trace = None
     connection.draw()
-    return array_notes.disconnected(current.id, ended.unusable, ended.left, saved_as=saved_as)
+    return arrays.disconnected(current.id, ended.unusable, ended.left, saved_as=saved_as)
 
 
 def status(connection: NotebookSession, values: Values) -> View:
@@ -268,7 +268,7 @@ def _show(connection: NotebookSession, attempt: ConnectionAttempt[Session], plac
         connection.screen.line(connection.card().text)
     else:
         connection.draw()
-    lines = array_notes.switched(attempt.switched.unusable, attempt.switched.left)
+    lines = arrays.switched(attempt.switched.unusable, attempt.switched.left)
     if lines:
         connection.notify(lines)
 

@@ -161,9 +161,9 @@ class NotebookSession:
             if session is not self._watched:
                 self.watch(session)
             return
-        from pathways_jupyter.render import array_notes
+        from pathways_jupyter.render import arrays
 
-        lines = array_notes.switched(switched.unusable, switched.left)
+        lines = arrays.switched(switched.unusable, switched.left)
         what = "The session was ended from outside; JAX is as it was before."
         if session.state in ("lost", "suspended"):
             # A notice reported the loss when it happened.
@@ -197,9 +197,9 @@ class NotebookSession:
 
     def notify(self, lines: Sequence[str]) -> None:
         """Show lines as warnings; empty lines are left out."""
-        from pathways_jupyter.render import array_notes
+        from pathways_jupyter.render import arrays
 
-        self.screen.show(array_notes.notes([line for line in lines if line]))
+        self.screen.show(arrays.notes([line for line in lines if line]))
 
     def explain_loss(self, error: str) -> None:
         """After a cell failed with an error of JAX because a proxy is gone: show the cause and the next step."""
@@ -210,10 +210,10 @@ class NotebookSession:
         if session is not None and session.state == "lost":
             self.notify(["The proxy is lost. %pathways reconnect gets a new one, %pathways disconnect puts JAX back."])
             return
-        from pathways_jupyter.render import array_notes
+        from pathways_jupyter.render import arrays
         from pathways_jupyter.session.kernel.user_arrays import lost_arrays
 
-        if lines := array_notes.lost(lost_arrays(process.variables(), error)):
+        if lines := arrays.lost(lost_arrays(process.variables(), error)):
             self.notify(lines)
         elif _CONNECTION in error and session is not None:
             what = "JAX has lost its connection to the proxy, or these devices are those of an earlier one."
@@ -224,10 +224,10 @@ class NotebookSession:
         session = process.session()
         if session is None or not session.state.is_connected:
             return
-        from pathways_jupyter.render import array_notes
+        from pathways_jupyter.render import arrays
         from pathways_jupyter.session.kernel.user_arrays import arrays_elsewhere
 
-        lines = array_notes.elsewhere(arrays_elsewhere(session.devices()[0].client, process.variables()))
+        lines = arrays.elsewhere(arrays_elsewhere(session.devices()[0].client, process.variables()))
         if lines:
             self.notify(lines)
 

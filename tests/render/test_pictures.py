@@ -14,7 +14,7 @@ from pathways_jupyter.multihost.records import RunRecord
 from pathways_jupyter.multihost.run_events import HostPhase, HostStatus
 from pathways_jupyter.multihost.targets import Target
 from pathways_jupyter.render import (
-    array_notes,
+    arrays,
     checks,
     events,
     help,
@@ -118,7 +118,7 @@ PICTURES = {
     "queued": lambda: multihost.queued([Queued(EVIL, "FAILED", EVIL, EVIL, ())]),
     "help": lambda: help.command(Command(EVIL, EVIL, (Option("--x", EVIL),), examples={EVIL: EVIL}), EVIL),
     "environment": lambda: sessions.environment({"X": EVIL}, shared=True, embedded=False),
-    "arrays": lambda: array_notes.disconnected(EVIL, [NamedArray(EVIL, (1,), "int8", 1)], EVIL),
+    "arrays": lambda: arrays.disconnected(EVIL, [NamedArray(EVIL, (1,), "int8", 1)], EVIL),
 }
 
 
@@ -369,7 +369,7 @@ def test_only_the_state_of_a_job_is_kept_on_one_line():
 def test_the_many_arrays_of_one_variable_are_shown_together():
     lost = [NamedArray(f"losses[{index}]", (), "float32", 4) for index in range(100)]
     lost += [NamedArray("w['in']", (8, 2), "float32", 64), NamedArray("w['out']", (2, 1), "float32", 8)]
-    (line,) = array_notes.switched(lost, ())
+    (line,) = arrays.switched(lost, ())
     assert line == ("102 arrays became unusable: losses (100 arrays), w['in']: float32[8,2], w['out']: float32[2,1]")
 
 
