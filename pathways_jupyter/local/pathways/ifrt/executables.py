@@ -101,7 +101,7 @@ class XlaExecutable:
         # The arguments whose memory becomes a result's.
         self._donated: list[int] = []
         if program.offered:
-            # Which of them XLA reuses is only in the first line of the module's text, as in
+            # Which of them XLA reuses is in the first line of the module's text (its proto copies all constants), as in
             # ``input_output_alias={ {0}: (1, {}, may-alias) }``, where 1 is the argument; or, when all arguments are
             # one tuple, ``(0, {1}, may-alias)``.
             (module,) = executable.hlo_modules()

@@ -6,7 +6,6 @@ lines "Steps", "XLA Modules" and "XLA Ops" of its plane; what else its threads d
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
@@ -23,14 +22,6 @@ _STEPS, _MODULES, _OPS = "Steps", "XLA Modules", "XLA Ops"
 _LINES = (_STEPS, _MODULES, _OPS)
 _NOISE = ("ThreadpoolListener::", "end: ")
 """Prefixes of the names of events that only link others."""
-_INSTRUCTION = re.compile(
-    r"^\s*(?:ROOT )?%?(?P<name>[\w.-]+) = (?P<shape>\(.*?\)|\S+) (?P<opcode>[\w-]+)\(", re.MULTILINE
-)
-_OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
-_FRAME = re.compile(r"stack_frame_id=(\d+)")
-_TABLE_ROW = re.compile(r'^(\d+) (?:"(.*)"|\{(.*)\})$')
-_FUSION = re.compile(r"kind=k(\w+), calls=%?([\w.-]+)")
-_COMPUTATION = re.compile(r"^%?([\w.-]+) \(.*\) -> .* \{$")
 _LONGEST_TEXT = 1000
 _TEXT = "long_name"
 """An operation's text, ``%NAME = ...``, is its event's name in a TPU's profile; its name is what is displayed."""
@@ -44,52 +35,40 @@ def instructions(executables: Iterable[Any]) -> Instructions:
     found: dict[tuple[str, str], dict[str, str]] = {}
     for executable in executables:
         for module in executable.hlo_modules():
-            text = module.to_string()
-            sources = _sources(text)
-            computation, roots = "", dict[str, str]()
-            for line in text.splitlines():
-                if (match := _INSTRUCTION.match(line)) is None:
-                    if begun := _COMPUTATION.match(line):
-                        computation = begun[1]
-                    continue
-                if line.lstrip().startswith("ROOT "):
-                    roots[computation] = match["opcode"]
-                expression = line.strip().removeprefix("ROOT ")[:_LONGEST_TEXT]
-                stats = {"hlo_category": _category(match["opcode"], line, roots), _TEXT: expression}
-                if name := _OP_NAME.search(line):
-                    stats["tf_op"] = name[1]
-                if (frame := _FRAME.search(line)) and frame[1] in sources:
-                    stats["source"] = sources[frame[1]]
-                found[module.name, match["name"]] = stats
+            proto = messages.HloModule.FromString(module.as_serialized_hlo_module_proto())
+            texts = _texts(module)
+            operations = [(each, op) for each in proto.computations for op in each.instructions]
+            roots = {each.id: op.opcode for each, op in operations if op.id == each.root_id}
+            for _, op in operations:
+                stats = {"hlo_category": _category(op, roots), _TEXT: texts[op.name]}
+                if op.metadata.op_name:
+                    stats["tf_op"] = op.metadata.op_name
+                if op.metadata.stack_frame_id:
+                    stats["source"] = _source(proto.stack_frame_index, op.metadata.stack_frame_id)
+                found[module.name, op.name] = stats
     return found
 
 
-def _sources(text: str) -> dict[str, str]:
-    """Return ``FILE:LINE`` of each stack frame in the tables at the head of a module's text."""
-    tables: dict[str, dict[str, Any]] = {}
-    rows: dict[str, Any] = {}
-    for line in text.splitlines():
-        if line in ("FileNames", "FunctionNames", "FileLocations", "StackFrames"):
-            rows = tables[line] = {}
-        elif row := _TABLE_ROW.match(line):
-            fields = (field.partition("=") for field in (row[3] or "").split())
-            rows[row[1]] = row[2] if row[2] is not None else {name: value for name, _, value in fields}
-    names, places = tables.get("FileNames", {}), tables.get("FileLocations", {})
-    found = {}
-    for number, frame in tables.get("StackFrames", {}).items():
-        place = places.get(frame.get("file_location_id"), {})
-        found[number] = f"{names.get(place.get('file_name_id'), '')}:{place.get('line', '')}"
-    return found
+def _texts(module: Any) -> dict[str, str]:
+    """Return each operation as an expression, ``%NAME = ...``, by its name; only a module's text has these."""
+    lines = (line.strip().removeprefix("ROOT ") for line in module.to_string().splitlines())
+    return {line[1:].partition(" = ")[0]: line[:_LONGEST_TEXT] for line in lines if line.startswith("%")}
 
 
-def _category(opcode: str, line: str, roots: Mapping[str, str]) -> str:
-    """Return the category of an operation; `roots` has the opcodes that the computations before it end with."""
-    fusion = _FUSION.search(line)
-    if opcode != "fusion" or fusion is None:
-        return opcode
-    kind, computation = fusion.groups()
-    # So XLA:CPU gives a single operation to a library of kernels.
-    return roots[computation] if kind == "Custom" and computation in roots else f"{kind.lower()} fusion"
+def _category(op: Any, roots: Mapping[int, str]) -> str:
+    """Return the category of an operation; `roots` has the opcodes that computations end with, by their ids."""
+    if op.opcode != "fusion":
+        return str(op.opcode)
+    if op.fusion_kind == "kCustom":
+        # So XLA:CPU gives a single operation to a library of kernels.
+        return roots[op.called_computation_ids[0]]
+    return f"{op.fusion_kind.removeprefix('k').lower()} fusion"
+
+
+def _source(index: Any, frame: int) -> str:
+    """Return ``FILE:LINE`` of a stack frame; the tables are numbered from 1."""
+    place = index.file_locations[index.stack_frames[frame - 1].file_location_id - 1]
+    return f"{index.file_names[place.file_name_id - 1]}:{place.line}"
 
 
 def by_host(content: bytes, devices: Devices, facts: Instructions) -> dict[str, Any]:
