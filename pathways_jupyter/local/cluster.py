@@ -169,17 +169,10 @@ def up(
     """Start a cluster with these slices, or return the running one of that name, with slices added that it lacks.
 
     Args:
-      instances: Slices per instance type; each type becomes a service of its own.
-      idle_seconds: The cluster ends after so long without a client or a Job.
       wait: Return only when every slice is ready; else as soon as the API is served.
-      sidecar: Give every worker pod a colocated Python sidecar.
-      hollow: Report the services' pods as running without starting processes; for tests of scale.
-      port: Where to serve the API on 127.0.0.1; 0 for any free port.
-      fast_heal: Replace failed pods after a second or two instead of after Kubernetes' 10, 20, 40 ... seconds.
-      spare: Slices per instance type that get nodes but no service, for services that are deployed later.
-      bucket: Directory for the objects of the cluster's bucket, which :func:`down` does not remove.
-      worker_start_seconds: How long each worker takes to start, also when it is restarted in its place.
       permit: Called before the cluster gets more hosts than this machine runs well; hollow ones do not count.
+
+    All others are its :class:`~pathways_jupyter.local.settings.ClusterSettings`.
 
     Raises:
       ConfigError: An instance type or a count cannot be used.

@@ -24,7 +24,7 @@ from pathways_jupyter.local.controllers.jobset import JobSetController
 from pathways_jupyter.local.controllers.kueue import KueueController, pending
 from pathways_jupyter.local.controllers.node_pools import NodePoolController
 from pathways_jupyter.local.controllers.nodes import NodeController, nodes_for
-from pathways_jupyter.local.controllers.reconciler import Reconciler, condition
+from pathways_jupyter.local.controllers.reconciler import Reconciler, condition, finished
 from pathways_jupyter.local.controllers.scheduler import Scheduler
 from pathways_jupyter.local.event_recorder import Recorder
 from pathways_jupyter.local.initial_objects import OperatorController, ship
@@ -184,20 +184,16 @@ class RunningCluster:
         }
 
     async def _until_free(self, instances: Mapping[str, int]) -> None:
-        watch = self._store.watch(JOBS)
-        try:
+        with contextlib.closing(self._store.watch(JOBS)) as watch:
             while larger(self.settings.instances, self._beside_held(instances)) != self.settings.instances:
                 if not await watch.batch():
                     return
-        finally:
-            watch.close()
 
     def _proxies(self, service: str) -> list[tuple[int, float]]:
         """Return the proxies that hold slices of a service or wait for them: how many, and when it was created."""
         found = []
         for job in self._store.list(JOBS):
-            status = job.get("status") or {}
-            if "deletionTimestamp" in job["metadata"] or condition(status, "Complete") or condition(status, "Failed"):
+            if "deletionTimestamp" in job["metadata"] or finished(job.get("status") or {}):
                 continue
             for container in job["spec"]["template"]["spec"]["containers"]:
                 flags = dict(str(each).removeprefix("--").partition("=")[::2] for each in container.get("args") or ())
@@ -267,8 +263,7 @@ class RunningCluster:
         """Return whether the cluster is in use: by a client of the API, or by a Job of none of its services."""
         return self.api.in_use > 0 or any(
             (job["metadata"].get("labels") or {}).get(names.JOBSET_NAME_LABEL) not in self.services
-            and not condition(job.get("status", {}), "Complete")
-            and not condition(job.get("status", {}), "Failed")
+            and not finished(job.get("status") or {})
             for job in self._store.list(JOBS)
         )
 
@@ -279,22 +274,11 @@ class RunningCluster:
         return {**account, **self._bucket.variables, START_SECONDS: str(self.settings.worker_start_seconds)}
 
     def _api_server(self, port: int) -> ApiServer:
-        return ApiServer(
-            self._store,
-            self._kubelet,
-            directory=self._directory,
-            port=port,
-            pending=pending,
-        )
+        return ApiServer(self._store, self._kubelet, directory=self._directory, port=port, pending=pending)
 
     def _start_controllers(self, nodes: list[Object]) -> None:
         recorder = Recorder(self._store)
-        self._nodes = NodeController(
-            self._store,
-            recorder,
-            nodes,
-            address=self._kubelet.node_address,
-        )
+        self._nodes = NodeController(self._store, recorder, nodes, address=self._kubelet.node_address)
         self._controllers = [
             self._nodes,
             NodePoolController(self._store, self._nodes),
@@ -317,13 +301,10 @@ class RunningCluster:
     async def _until_failed(self, service: str) -> None:
         while service not in self.failed:
             # A watch ends when the API restarts; the next one is on the new store.
-            watch = self._store.watch(JOBSETS, names.DEFAULT_NAMESPACE)
-            try:
+            with contextlib.closing(self._store.watch(JOBSETS, names.DEFAULT_NAMESPACE)) as watch:
                 while await watch.batch():
                     if service in self.failed:
                         return
-            finally:
-                watch.close()
 
     async def _until_ready(self, service: str) -> None:
         """Follow the logs of the resource manager, and of its replacements, until one reports all slices ready."""
@@ -334,8 +315,7 @@ class RunningCluster:
             return (labels.get(names.JOBSET_NAME_LABEL), labels.get(names.REPLICATED_JOB_LABEL)) == head
 
         while True:
-            watch = self._store.watch(PODS, names.DEFAULT_NAMESPACE, test=is_head)
-            try:
+            with contextlib.closing(self._store.watch(PODS, names.DEFAULT_NAMESPACE, test=is_head)) as watch:
                 while changes := await watch.batch():
                     pod = changes[-1].object
                     if self.settings.hollow and condition(pod.get("status", {}), "Ready"):
@@ -344,8 +324,6 @@ class RunningCluster:
                     with contextlib.suppress(LookupError):
                         if await self._reports_ready(pod["metadata"]["uid"], service):
                             return
-            finally:
-                watch.close()
 
     async def _reports_ready(self, uid: str, service: str) -> bool:
         since = self._changed.get(service)

@@ -107,14 +107,9 @@ def _parse_json(data: bytes) -> Any:
         raise ValueError(f"{name} is not JSON")
 
     try:
-        value = json.loads(data, parse_constant=refuse)
-        if b"\\u" in data:
-            # Half a surrogate pair can be escaped in JSON but not be encoded in an answer.
-            text = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-            value = json.loads(text)
+        return json.loads(data, parse_constant=refuse)
     except (ValueError, RecursionError) as error:
         raise bad_request(f"the body of the request is not JSON: {error}") from error
-    return value
 
 
 def answer(data: bytes | Object, *, status: int = 200) -> web.Response:

@@ -284,8 +284,6 @@ async def _copy_in(channels: Channels, process: ExecProcess) -> None:
             # A malformed message is ignored.
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 size = json.loads(data)
-                width, height = int(size["Width"]), int(size["Height"])
-                if 0 < width < 65536 and 0 < height < 65536:
-                    process.resize(width, height)
+                process.resize(int(size["Width"]), int(size["Height"]))
         elif channel == _CLOSE and data == bytes([_STDIN]) and process.stdin is not None:
             process.stdin.close()

@@ -91,13 +91,8 @@ def read_ports(values: list[str]) -> list[int]:
       StatusError: 400.
     """
     texts = [text for value in values for text in value.split(",")]
-    if not texts:
-        raise bad_request('query parameter "ports" is required')
-    if len(texts) > _MOST_PORTS:
-        raise bad_request(f"at most {_MOST_PORTS} ports can be forwarded at once")
-    for text in texts:
-        if not _is_port(text):
-            raise bad_request(f'unable to parse "{text}" as a port')
+    if not texts or len(texts) > _MOST_PORTS or not all(map(_is_port, texts)):
+        raise bad_request(f'query parameter "ports" must be 1 to {_MOST_PORTS} ports, not "{",".join(texts)}"')
     return [int(text) for text in texts]
 
 

@@ -43,7 +43,6 @@ def as_table(resource: ResourceType, objects: Sequence[Object], revision: str, i
                 "name": each.name,
                 "type": "string" if each.type == "date" else each.type,
                 "format": "name" if each.name == "Name" else "",
-                "description": each.description,
                 "priority": each.priority,
             }
             for each in columns
@@ -146,8 +145,7 @@ def _event_target(event: Object) -> str:
 
 
 def _last_seen(event: Object) -> Any:
-    stamps = (event.get("lastTimestamp"), first_value(".series.lastObservedTime", event), event.get("eventTime"))
-    return next(filter(None, stamps), event["metadata"].get("creationTimestamp"))
+    return event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
 
 
 def _job_status(job: Object) -> str:
@@ -244,8 +242,8 @@ def _ended(terminated: dict[str, Any]) -> str:
     return f"ExitCode:{terminated.get('exitCode')}"
 
 
-_NAME = Column("Name", ".metadata.name", description="The object's name.")
-_AGE = Column("Age", ".metadata.creationTimestamp", "date", "How long ago the object was created.")
+_NAME = Column("Name", ".metadata.name")
+_AGE = Column("Age", ".metadata.creationTimestamp", "date")
 _MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
 _COLUMNS: Mapping[str, Sequence[Column]] = {
     "pods": (
@@ -282,7 +280,7 @@ _COLUMNS: Mapping[str, Sequence[Column]] = {
         Column("Object", _event_target),
         Column("Message", lambda event: str(event.get("message", "")).strip()),
         _wide("Source", lambda event: first_value(".source.component", event) or event.get("reportingComponent")),
-        Column("Count", lambda event: event.get("count") or first_value(".series.count", event) or 1, priority=1),
+        Column("Count", lambda event: event.get("count") or 1, priority=1),
         _wide("Name", ".metadata.name"),
     ),
     "namespaces": (_NAME, Column("Status", ".status.phase"), _AGE),

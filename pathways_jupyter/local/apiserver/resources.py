@@ -12,7 +12,7 @@ Object = dict[str, Any]
 
 
 def encode(obj: Any) -> bytes:
-    """Encode an object as compact JSON."""
+    """Encode an object as compact JSON; half a surrogate pair, which JSON can escape and UTF-8 cannot, is replaced."""
     return json.dumps(obj, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
 
 
@@ -24,7 +24,6 @@ class Column:
     path: str | Callable[[Object], Any]
     """A JSONPath, as a custom resource definition has it, or a function of the object."""
     type: str = "string"
-    description: str = ""
     priority: int = 0
 
 
@@ -210,13 +209,7 @@ class Registry:
             stored_version=stored if stored != version["name"] else "",
             schema=version.get("schema", {}).get("openAPIV3Schema", {}),
             columns=tuple(
-                Column(
-                    each["name"],
-                    each["jsonPath"],
-                    each.get("type", "string"),
-                    each.get("description", ""),
-                    each.get("priority", 0),
-                )
+                Column(each["name"], each["jsonPath"], each.get("type", "string"), each.get("priority", 0))
                 for each in version.get("additionalPrinterColumns", ())
             ),
         )

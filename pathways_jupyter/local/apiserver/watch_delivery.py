@@ -169,7 +169,8 @@ class Table:
                 for record in self.select(namespace, test)
             ]
         else:
-            self.check_history(since)
+            if since < self._oldest:
+                raise gone(since, self._oldest)
             newer = itertools.takewhile(lambda change: change.revision > since, reversed(self._history))
             here = [each for each in newer if namespace in ("", each.object["metadata"].get("namespace", ""))]
             seen = (change.seen_through(test) for change in reversed(here))
@@ -177,15 +178,6 @@ class Table:
         watch = Watch(test, backlog, lambda watch: self._watches.pop(watch, None), after=since or 0)
         self._watches[watch] = namespace
         return watch
-
-    def check_history(self, since: int) -> None:
-        """Check that all changes since a revision are remembered.
-
-        Raises:
-          StatusError: 410, they are not.
-        """
-        if since < self._oldest:
-            raise gone(since, self._oldest)
 
     def publish(self, change: WatchEvent) -> None:
         """Keep a change for later watches and offer it to the current ones."""

@@ -196,11 +196,11 @@ def prepare_job(job: Object) -> None:
                 "spec.template.spec.restartPolicy",
                 'Required value: valid values: "OnFailure", "Never"'
                 if restart_policy is None
-                else unsupported(restart_policy, ("OnFailure", "Never")),
+                else _unsupported(restart_policy, ("OnFailure", "Never")),
             )
         )
     if spec["completionMode"] not in ("NonIndexed", "Indexed"):
-        causes.append(("spec.completionMode", unsupported(spec["completionMode"], ("NonIndexed", "Indexed"))))
+        causes.append(("spec.completionMode", _unsupported(spec["completionMode"], ("NonIndexed", "Indexed"))))
     elif spec["completionMode"] == "Indexed" and spec.get("completions") is None:
         causes.append(("spec.completions", "Required value: when completion mode is Indexed"))
     if causes:
@@ -233,8 +233,7 @@ def _fixed_template(spec: Object, scheduling: bool) -> Object:
     return {"metadata": metadata, "spec": {k: v for k, v in template["spec"].items() if k not in _JOB_MUTABLE_SPEC}}
 
 
-def unsupported(value: Any, supported: Sequence[str]) -> str:
-    """Return the message for a value that is not among the supported ones."""
+def _unsupported(value: Any, supported: Sequence[str]) -> str:
     listed = ", ".join(f'"{each}"' for each in supported)
     return f'Unsupported value: "{value}": supported values: {listed}'
 
@@ -251,7 +250,7 @@ def _pod_spec_causes(spec: Object, path: str) -> list[Cause]:
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field) or ()):
             causes += _container(container, f"{path}.{field}[{index}]", names, volumes)
-    causes += choice(spec, "restartPolicy", _RESTART_POLICIES, path)
+    causes += _choice(spec, "restartPolicy", _RESTART_POLICIES, path)
     return causes
 
 
@@ -259,9 +258,11 @@ def _container(container: Object, where: str, names: set[str], volumes: set[Any]
     yield from _name(container.get("name"), f"{where}.name", names)
     if not container.get("image"):
         yield f"{where}.image", "Required value"
-    yield from choice(container, "imagePullPolicy", _PULL_POLICIES, where)
+    yield from _choice(container, "imagePullPolicy", _PULL_POLICIES, where)
     for index, port in enumerate(container.get("ports") or ()):
-        yield from port_causes(port.get("containerPort"), f"{where}.ports[{index}].containerPort")
+        if not 0 < (number := port.get("containerPort", 0)) < 65536:
+            path = f"{where}.ports[{index}].containerPort"
+            yield path, f"Invalid value: {number}: must be between 1 and 65535, inclusive"
     for index, variable in enumerate(container.get("env") or ()):
         if not variable.get("name"):
             yield f"{where}.env[{index}].name", "Required value"
@@ -300,13 +301,7 @@ def _name(name: Any, path: str, names: set[Any]) -> Iterator[Cause]:
     names.add(name)
 
 
-def choice(source: Object, field: str, supported: Sequence[str], path: str) -> Iterator[Cause]:
+def _choice(source: Object, field: str, supported: Sequence[str], path: str) -> Iterator[Cause]:
     """Yield faults of a field that has one of some values."""
     if source.get(field) not in supported:
-        yield f"{path}.{field}", unsupported(source.get(field), supported)
-
-
-def port_causes(port: Any, path: str) -> Iterator[Cause]:
-    """Yield faults of a port's number."""
-    if not isinstance(port, int) or not 0 < port < 65536:
-        yield path, f"Invalid value: {port}: must be between 1 and 65535, inclusive"
+        yield f"{path}.{field}", _unsupported(source.get(field), supported)

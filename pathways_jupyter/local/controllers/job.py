@@ -25,6 +25,7 @@ from pathways_jupyter.local.controllers.reconciler import (
     Reconciler,
     condition,
     expire,
+    finished,
     itself,
     key_of,
     owned,
@@ -71,7 +72,7 @@ class JobController(Reconciler):
         ended = [pod for pod in pods if _ended(pod) and TRACKING in (pod["metadata"].get("finalizers") or ())]
         self._count(job, status, ended)
         again = None
-        if (over := condition(status, "Complete") or condition(status, "Failed")) is not None:
+        if (over := finished(status)) is not None:
             self._clear(pods)
             again = expire(self._store, JOBS, job, over)
         else:

@@ -22,6 +22,7 @@ from pathways_jupyter.local.controllers.reconciler import (
     Reconciler,
     condition,
     expire,
+    finished,
     itself,
     key_of,
     owned,
@@ -54,7 +55,7 @@ class JobSetController(Reconciler):
         status: Object = clone(before)
         status.setdefault("restarts", 0)
         again = None
-        if (over := condition(status, "Completed") or condition(status, "Failed")) is not None:
+        if (over := finished(status)) is not None:
             self._delete([job for job in owned(self._store, jobset, JOBS) if not _is_over(job)])
             again = expire(self._store, JOBSETS, jobset, over)
         else:
@@ -339,5 +340,4 @@ def _attempt(job: Object) -> int:
 
 
 def _is_over(job: Object) -> bool:
-    status = job.get("status", {})
-    return bool(condition(status, "Complete") or condition(status, "Failed"))
+    return finished(job.get("status", {})) is not None

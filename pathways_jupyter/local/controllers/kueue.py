@@ -23,7 +23,14 @@ from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, VISIBLE_QU
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.watch_delivery import WatchEvent
 from pathways_jupyter.local.controllers.fitting import labels
-from pathways_jupyter.local.controllers.reconciler import Key, Reconciler, condition, reference_to, set_condition
+from pathways_jupyter.local.controllers.reconciler import (
+    Key,
+    Reconciler,
+    condition,
+    finished,
+    reference_to,
+    set_condition,
+)
 from pathways_jupyter.local.event_recorder import Recorder
 from pathways_jupyter.service import builtin_kinds, names
 
@@ -190,7 +197,7 @@ def _labelled(change: WatchEvent) -> Sequence[Key]:
 def _follow_job(status: Object, job: Object, *, active: bool) -> None:
     """Bring the status of a Workload up to date with its job."""
     theirs, reserved = job.get("status") or {}, condition(status, "QuotaReserved")
-    if over := condition(theirs, "Complete") or condition(theirs, "Completed") or condition(theirs, "Failed"):
+    if over := finished(theirs):
         reason = "Failed" if over["type"] == "Failed" else "Succeeded"
         set_condition(status, "Finished", True, reason=reason, message=over.get("message", ""))
         return

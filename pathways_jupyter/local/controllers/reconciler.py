@@ -166,6 +166,11 @@ def condition(status: Object, kind: str) -> Object | None:
     return next((each for each in conditions if (each["type"], each["status"]) == (kind, "True")), None)
 
 
+def finished(status: Object) -> Object | None:
+    """Return the condition by which a Job or a JobSet is over, else None."""
+    return condition(status, "Complete") or condition(status, "Completed") or condition(status, "Failed")
+
+
 def set_condition(status: Object, kind: str, holds: bool, *, reason: str = "", message: str) -> None:
     """Write a condition into a status; its transition time moves only when it changes."""
     conditions = status.setdefault("conditions", [])

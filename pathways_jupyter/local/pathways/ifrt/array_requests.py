@@ -21,6 +21,9 @@ _DONATE = 3
 _LARGE = 1 << 20
 """Bytes from which on copying is not done on the thread that takes the requests."""
 
+Move = Callable[[Machine, ArraySpec, list[Any]], tuple[list[Any], Any]]
+"""Starts to make an array of another one; returns the new one, in a list, and what to wait for."""
+
 
 def make_array(session: IfrtSession, message: Any, body: Any) -> None:
     """Make an array of one host buffer: replicated if there are several devices."""
@@ -62,27 +65,12 @@ def assemble(session: IfrtSession, message: Any, body: Any) -> None:
 
 def disassemble(session: IfrtSession, message: Any, body: Any) -> None:
     """Make one array for each device of an array."""
-    source = session.arrays[message.array_handle]
-    specs = _shard_specs(session, source)
-    handles, arrays = session.bind_new(message.result_handles, specs)
-    session_arrays.launch(
-        lambda found: (
-            [values.join(spec, [shard]) for spec, shard in zip(specs, values.split(found[0]), strict=True)],
-            None,
-        ),
-        [source],
-        arrays,
-    )
-    body.array_handles.extend(handles)
+    body.array_handles.extend(_shards(session, message.array_handle, message.result_handles))
 
 
 def first_shard(session: IfrtSession, message: Any, body: Any) -> None:
     """Return one shard of an array that is the same on all devices."""
-    source = session.arrays[message.array_handle]
-    spec = _shard_specs(session, source)[0]
-    handles, arrays = session.bind_new([message.result_handle], [spec])
-    session_arrays.launch(lambda found: ([values.join(spec, [values.split(found[0])[0]])], None), [source], arrays)
-    (body.array_handle,) = handles
+    (body.array_handle,) = _shards(session, message.array_handle, [message.result_handle], most=1)
 
 
 def copy(session: IfrtSession, message: Any, body: Any) -> None:
@@ -229,23 +217,30 @@ def _launch_each(
     session: IfrtSession,
     message: Any,
     body: Any,
-    work: Callable[[Machine, ArraySpec, list[Any]], tuple[list[Any], Any]],
+    move: Move,
     sources: Sequence[Array],
     targets: Sequence[ArraySpec],
 ) -> None:
     """Make an array of each source."""
     handles, arrays = session.bind_new(message.result_handles, targets)
-    for source, target, array in zip(sources, targets, arrays, strict=True):
-        queue = session.machine.queues.of(target.sharding.device_ids)
-        is_slow = work is resharded or _size(target) >= _LARGE
-        session_arrays.launch(
-            partial(work, session.machine, target),
-            [source],
-            [array],
-            consumed=_donated(message, [source]),
-            start=queue.launch_elsewhere if is_slow else queue.launch,
-        )
+    for source, array in zip(sources, arrays, strict=True):
+        launch_move(move, session.machine, source, array, donate=message.copy_semantics == _DONATE)
     body.array_handles.extend(handles)
+
+
+def launch_move(move: Move, machine: Machine, source: Array, target: Array, *, donate: bool) -> Promise:
+    """Make `target` of `source` on the queue of its devices; return a promise that is settled when it has begun."""
+    spec = target.spec
+    assert spec is not None
+    queue = machine.queues.of(spec.sharding.device_ids)
+    is_slow = move is resharded or _size(spec) >= _LARGE
+    return session_arrays.launch(
+        partial(move, machine, spec),
+        [source],
+        [target],
+        consumed=[source] if donate else [],
+        start=queue.launch_elsewhere if is_slow else queue.launch,
+    )
 
 
 def _copied(machine: Machine, target: ArraySpec, sources: list[Any]) -> tuple[list[Any], Any]:
@@ -286,12 +281,23 @@ def described(array: Array) -> Array:
     return array
 
 
-def _shard_specs(session: IfrtSession, source: Array) -> list[ArraySpec]:
-    spec = described(source).spec
+def _shards(session: IfrtSession, handle: int, handles: Sequence[int], *, most: int | None = None) -> list[int]:
+    """Make an array of each shard of an array, or of the first ones; return their handles."""
+    source = described(session.arrays[handle])
+    spec = source.spec
     assert spec is not None
     shape, memory_kind = spec.sharding.shard_shape(spec.shape), spec.sharding.memory_kind
     single = session.machine.shardings.single
-    return [ArraySpec(spec.kind, shape, single(each, memory_kind)) for each in spec.sharding.device_ids]
+    specs = [ArraySpec(spec.kind, shape, single(each, memory_kind)) for each in spec.sharding.device_ids[:most]]
+    bound, arrays = session.bind_new(handles, specs)
+
+    def work(found: list[Any]) -> tuple[list[Any], None]:
+        return [
+            values.join(each, [shard]) for each, shard in zip(specs, values.split(found[0])[:most], strict=True)
+        ], None
+
+    session_arrays.launch(work, [source], arrays)
+    return bound
 
 
 def _donated(message: Any, sources: Sequence[Array]) -> Sequence[Array]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.local.pathways.ifrt import array_requests, promises, session_arrays, statuses
+from pathways_jupyter.local.pathways.ifrt import array_requests, promises, statuses
 from pathways_jupyter.local.pathways.ifrt.executables import OpaqueExecutable
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
@@ -57,16 +56,9 @@ class Reshard(OpaqueExecutable):
 
     def execute(self, inputs: Sequence[Array], outputs: Sequence[Array], options: Any) -> Promise:
         """Start to move each array."""
-        started = []
-        for source, target in zip(inputs, outputs, strict=True):
-            assert target.spec is not None
-            started.append(
-                session_arrays.launch(
-                    partial(array_requests.resharded, self._machine, target.spec),
-                    [source],
-                    [target],
-                    consumed=[source] if self._donate else [],
-                    start=self._machine.queues.of(target.spec.sharding.device_ids).launch_elsewhere,
-                )
-            )
-        return promises.all_of(started)
+        return promises.all_of(
+            [
+                array_requests.launch_move(array_requests.resharded, self._machine, source, target, donate=self._donate)
+                for source, target in zip(inputs, outputs, strict=True)
+            ]
+        )
