@@ -118,9 +118,8 @@ def _run(shell: Shell, live: LiveDisplay, acceptance: Acceptance) -> Report:
     except KeyboardInterrupt:
         interrupted = True
         shell.say("Interrupted; what was created is being removed.")
-        results += [CheckResult(each.name, each.title, Outcome.SKIPPED, 0.0, ("interrupted",)) for each in plan.CHECKS][
-            len(results) :
-        ]
+        left_out = plan.CHECKS[len(results) :]
+        results += [CheckResult(each.name, each.title, Outcome.SKIPPED, 0.0, ("interrupted",)) for each in left_out]
     left = tuple(acceptance.left())
     return Report(at, round(time.time() - at, 1), tuple(results), left, interrupted)
 

@@ -167,8 +167,8 @@ def revive(requested: ConnectConfig, state: SessionState) -> None:
 
 def named(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return those of a command's values that name a cluster or a service."""
-    names = {*_CLUSTER, "service"}
-    return {name: value for name, value in setting_sources.canonical(values).items() if name in names and value}
+    wanted = {*_CLUSTER, "service"}
+    return {name: value for name, value in setting_sources.canonical(values).items() if name in wanted and value}
 
 
 def session_of(values: Mapping[str, Any]) -> Any:

@@ -21,6 +21,9 @@ from pathways_jupyter.service import discovery, jobs, names, status, untrusted
 from pathways_jupyter.session import clusters, registry
 from pathways_jupyter.session.registry import SessionRecord
 
+RESOURCE_MANAGER, WORKER, PROXY, SUPERVISOR = "rm", "worker", "proxy", "supervisor"
+"""Programs that write a log."""
+
 
 def logs(shell: Shell, values: Values) -> None:
     """Show the last lines of a log, then, if it is followed, each new one as it comes.
@@ -28,14 +31,12 @@ def logs(shell: Shell, values: Values) -> None:
     Raises:
       PathwaysError: There is no such session, service or pod, or the cluster could not be reached.
     """
-    program, follow = values.get("program") or "proxy", bool(values.get("follow"))
+    program, follow = values.get("program") or PROXY, bool(values.get("follow"))
     tail = parse_whole_number("--tail", values.get("tail") or 100)
-    current, job, which = cluster.session_of(values), "", values.get("slice") or ""
     where: ConnectConfig | SessionRecord
-    if program in {"proxy", "supervisor"}:
-        named = values.get("session", "")
-        record = where = current.record if current is not None and not named else _other(shell, program, named)
-        if program == "supervisor":
+    if program in {PROXY, SUPERVISOR}:
+        record = where = _session(shell, values, program)
+        if program == SUPERVISOR:
             whole = Path(record.log).read_text(encoding="utf-8", errors="replace").splitlines()
             show_lines(shell, contextlib.nullcontext(whole[max(0, len(whole) - tail) :]), follow=False, pod="")
             return
@@ -48,24 +49,13 @@ def logs(shell: Shell, values: Values) -> None:
             )
             show_lines(shell, proxy, follow=follow, pod=record.pod)
             return
-        job = record.job
+        found = clusters.ask(where, lambda client, namespace: _find_proxy(client, namespace, record.job))
     else:
-        where = cluster.where(values)
-        if program == "worker" and current is not None and not values.get("service"):
-            which = _of_session(shell, current.record.slices, which)
-        if not where.service and current is not None and (attached := current.record.pathways_job):
-            raise SessionError(
-                f"This notebook is attached to job {attached}, which is no service: its slices are its own.",
-                hint=advice(
-                    "{job_show:{attached}} shows them, and {job_logs:{attached} rm} prints the log of its "
-                    "resource manager. {service:NAME} names a service.",
-                    attached=attached,
-                ),
-            )
-    found = clusters.ask(
-        where,
-        lambda client, namespace: find(client, namespace, program, which=which, service=where.service, job=job),
-    )
+        where, which = _service(shell, values, program)
+        service = where.service
+        found = clusters.ask(
+            where, lambda client, namespace: find(client, namespace, program, which=which, service=service)
+        )
     lines = clusters.stream(
         where,
         lambda client, namespace: pods.logs(
@@ -75,12 +65,16 @@ def logs(shell: Shell, values: Values) -> None:
     show_lines(shell, lines, follow=follow, pod=found.pod)
 
 
-def _other(shell: Shell, program: str, named: str) -> SessionRecord:
-    """Return the session with this id; without one the only session of this machine, whose log is shown with its name.
+def _session(shell: Shell, values: Values, program: str) -> SessionRecord:
+    """Return the session that a command names, else this process's, else the only one of this machine, with a remark.
 
     Raises:
       SessionError: There is no such session, or this is a notebook, to which no session of another belongs.
     """
+    named, current = values.get("session", ""), cluster.session_of(values)
+    if current is not None and not named:
+        record: SessionRecord = current.record
+        return record
     if shell.face is Face.NOTEBOOK and not named:
         others = [f"{each.id} ({each.owner})" for each in registry.sessions()]
         hint = advice("{logs:PROGRAM --session ID} shows the log of another: {others}.", others=", ".join(others))
@@ -89,6 +83,27 @@ def _other(shell: Shell, program: str, named: str) -> SessionRecord:
     if not named:
         shell.say(f"The {program} of session {record.id} ({record.owner}):")
     return record
+
+
+def _service(shell: Shell, values: Values, program: str) -> tuple[ConnectConfig, str]:
+    """Return the service that a command is about, and the worker of it that is meant.
+
+    Raises:
+      SessionError: It would be that of this notebook's session, which has none.
+    """
+    where, current, which = cluster.where(values), cluster.session_of(values), values.get("slice") or ""
+    if program == WORKER and current is not None and not values.get("service"):
+        which = _of_session(shell, current.record.slices, which)
+    if not where.service and current is not None and (attached := current.record.pathways_job):
+        raise SessionError(
+            f"This notebook is attached to job {attached}, which is no service: its slices are its own.",
+            hint=advice(
+                "{job_show:{attached}} shows them, and {job_logs:{attached} rm} prints the log of its "
+                "resource manager. {service:NAME} names a service.",
+                attached=attached,
+            ),
+        )
+    return where, which
 
 
 def _of_session(shell: Shell, held: Sequence[SessionSlice], which: str) -> str:
@@ -104,9 +119,6 @@ def _of_session(shell: Shell, held: Sequence[SessionSlice], which: str) -> str:
     return which
 
 
-RESOURCE_MANAGER, WORKER, PROXY = "rm", "worker", "proxy"
-
-
 @dataclass(frozen=True)
 class LogPlace:
     """A container with a log."""
@@ -116,26 +128,29 @@ class LogPlace:
     namespace: str
 
 
-async def find(
-    client: Client, namespace: str, program: str, *, which: str = "", service: str = "", job: str = ""
-) -> LogPlace:
-    """Find the log of a program.
+async def _find_proxy(client: Client, namespace: str, job: str) -> LogPlace:
+    """Find the log of the proxy of a session, by the name of its Job.
+
+    Raises:
+      ServiceError: It has no pod at the moment.
+    """
+    pod = await newest_pod(client, namespace, f"{names.JOB_NAME_LABEL}={job}", job=job)
+    if pod is None:
+        raise ServiceError(f"The proxy {job} has no pod.", hint=advice("See {status}."))
+    return LogPlace(pod["metadata"]["name"], names.PROXY_CONTAINER, namespace)
+
+
+async def find(client: Client, namespace: str, program: str, *, which: str = "", service: str = "") -> LogPlace:
+    """Find the log of the resource manager or of a worker.
 
     Args:
-      program: ``rm``, ``worker`` or ``proxy``.
       which: For a worker: its slice, or ``SLICE-HOST``.
       service: Name or address of the service; empty for the only one.
-      job: For a proxy: the name of its Job.
 
     Raises:
       ConfigError: `which` is no slice or host of the service.
       ServiceError: There is no such pod at the moment.
     """
-    if program == PROXY:
-        pod = await newest_pod(client, namespace, f"{names.JOB_NAME_LABEL}={job}", job=job)
-        if pod is None:
-            raise ServiceError(f"The proxy {job} has no pod.", hint=advice("See {status}."))
-        return LogPlace(pod["metadata"]["name"], names.PROXY_CONTAINER, namespace)
     found = await discovery.find(client, namespace, service)
     if program == RESOURCE_MANAGER:
         labels = f"{names.JOBSET_NAME_LABEL}={found.name},{names.REPLICATED_JOB_LABEL}={names.HEAD_JOB}"

@@ -17,6 +17,7 @@ from pathways_jupyter.session.kernel import process
 from pathways_jupyter.widgets.live import Place
 
 if TYPE_CHECKING:
+    from pathways_jupyter.session.kernel.session import Session
     from pathways_jupyter.session.kernel.trace import Trace
     from pathways_jupyter.session.registry import SessionRecord
 
@@ -50,25 +51,26 @@ class NotebookSession:
         # None while one runs.
         self._cell_ended: float | None = None
 
-    def need(self) -> Any:
+    def need(self) -> Session:
         """Return the session of this process.
 
         Raises:
           SessionError: There is none.
         """
-        session = process.session()
+        session: Session | None = process.session()
         if session is None:
             raise not_connected()
         return session
 
     @property
-    def latest(self) -> Any:
+    def latest(self) -> Session:
         """The session of this process; the last one while there is none.
 
         Raises:
           SessionError: There has been none.
         """
-        return process.session() or self._watched or self.need()
+        session: Session | None = process.session() or self._watched
+        return session or self.need()
 
     def watch(self, session: Any, card: Place | None = None) -> None:
         """Show what happens to `session` from now on, and keep its card up to date."""

@@ -1,4 +1,4 @@
-"""``%pathways save``, ``load``, ``saved``: this notebook's variables, in the bucket of its session."""
+"""``%pathways suspend``, ``save`` and ``load``: this notebook's variables, in the bucket of its session."""
 
 from __future__ import annotations
 

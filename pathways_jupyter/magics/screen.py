@@ -13,11 +13,10 @@ from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import Face, advice
 from pathways_jupyter.render.view import View
-from pathways_jupyter.widgets.live import Place
+from pathways_jupyter.widgets.live import REDRAW_SECONDS, Place
 
 _ERASE = "\r\x1b[J"
 """Return to the start of the line and clear the screen from there on."""
-_REDRAW_SECONDS = 0.5
 
 _RUNNERS = {"run_line_magic", "run_cell_magic"}
 _DEPTH = 8
@@ -158,7 +157,7 @@ class Repeated:
       first: Seconds before the first call; a step that ends sooner shows nothing.
     """
 
-    def __init__(self, function: Callable[[], None], *, name: str, first: float = _REDRAW_SECONDS) -> None:
+    def __init__(self, function: Callable[[], None], *, name: str, first: float = REDRAW_SECONDS) -> None:
         self._function = function
         self._first = first
         self._over = interrupts.InterruptibleEvent()
@@ -178,7 +177,7 @@ class Repeated:
     def _run(self) -> None:
         pause = self._first
         while not self._over.wait(pause):
-            pause = _REDRAW_SECONDS
+            pause = REDRAW_SECONDS
             with self._calling:
                 if not self._over.is_set():
                     self._function()

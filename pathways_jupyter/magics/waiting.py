@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from pathways_jupyter.session.kernel.session import Session
 
 _BLINK_SECONDS = 0.4
-_LINE_AFTER = 1.0
-_LINE_AGAIN = 10.0
+"""Time before anything of connecting is shown."""
+_LINE_AFTER_SECONDS, _LINE_AGAIN_SECONDS = 1.0, 10.0
+"""Time before a stage has a line in a terminal, and before it has another one without news."""
 _LONG_SECONDS = 2.0
 """Time before a wait other than connecting is shown."""
 
@@ -133,10 +134,10 @@ class Waiting:
 
     def _say(self, now: float) -> None:
         step = self._progress.steps[-1] if self._progress.steps else None
-        if now - (step.began if step else self._progress.began) < _LINE_AFTER:
+        if now - (step.began if step else self._progress.began) < _LINE_AFTER_SECONDS:
             return
         news = (step.title, step.message) if step else ("", "")
-        if news != self._said or now - self._said_at > _LINE_AGAIN:
+        if news != self._said or now - self._said_at > _LINE_AGAIN_SECONDS:
             self._said, self._said_at = news, now
             self._screen.passing(self._progress.line(now))
 

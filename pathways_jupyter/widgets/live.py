@@ -137,12 +137,12 @@ class Watched(Live):
 
     def _begin(self) -> None:
         self.watched.append(self)
-        self._follow()
+        self._start()
         for older in self.watched[:-_MAX_LIVE]:
             older.end(f"No longer live, because {self.superseded}; run this cell again for the current state.")
 
-    def _follow(self) -> None:
-        """Begin to watch, or begin again."""
+    def _start(self) -> None:
+        """Start watching, or start again."""
         if self._watching is not None:
             self._watching.cancel()
         self._watching = tasks.Call(self._run())

@@ -98,7 +98,7 @@ class SliceMap(Watched):
             if self._session.state in _OVER:
                 break
             if "generation" in event.data and not self._over:
-                self._follow()
+                self._start()
         self.end(_end_of(self._session))
 
     async def _watch(self) -> None:

@@ -1,9 +1,7 @@
 /** How long a session has held its chips. */
 import { EVENTS_KEPT } from './model';
-import { IEvent, ISession } from './sessionrows';
-
-/** States in which the proxy holds slices, also while they cannot be reached or some are down. */
-const HOLDING: ReadonlySet<unknown> = new Set(['connected', 'degraded', 'interrupted']);
+import { IEvent, ISession, SessionState } from './sessionrows';
+import { mayHaveArrays } from './words';
 
 /**
  * Return the hours for which `session` has held its slices, times their chips; null if its events do not say.
@@ -19,7 +17,8 @@ export function chipHours(session: ISession, events: readonly IEvent[], now: num
   const states = events.filter(event => event.kind === 'state');
   let seconds = 0;
   states.forEach((event, index) => {
-    if (HOLDING.has(event.data.state)) {
+    // With its slices, also while they cannot be reached or some are down.
+    if (mayHaveArrays({ state: event.data.state as SessionState })) {
       seconds += Math.max(0, (states.at(index + 1)?.at ?? now) - event.at);
     }
   });
