@@ -224,7 +224,7 @@ def elastic(kernel: CheckContext) -> Iterator[str]:
     import jax
 
     from pathways_jupyter import elastic
-    from pathways_jupyter.elastic.event_kinds import Kind
+    from pathways_jupyter.elastic.record import Kind
 
     slices, since, record = kernel.slices(), kernel.session.event_count, elastic.Record()
     random = np.random.default_rng(0)

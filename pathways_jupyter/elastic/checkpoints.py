@@ -10,7 +10,9 @@ go through this process; what either writes, the other can read.
 from __future__ import annotations
 
 import base64
+import functools
 import importlib.util
+import logging
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -65,9 +67,7 @@ class Checkpoints:
         self._by_hosts = by_hosts and in_bucket
         if self._by_hosts:
             try:
-                from pathways_jupyter.elastic import persistence
-
-                arrays = persistence.Arrays()
+                arrays = _hosts_handler()()
             except ImportError as error:
                 self._decline(str(error))
         self._arrays = arrays
@@ -135,11 +135,8 @@ class Checkpoints:
 
         if not jax.devices()[0].client.runtime_type.startswith("proxy/"):
             return False
-        if self._by_hosts:
-            from pathways_jupyter.elastic import persistence
-
-            if kind := persistence.unsupported([array.dtype for array in arrays]):
-                self._decline(f"hosts cannot read arrays of {kind}")
+        if self._by_hosts and (kind := _unreadable([array.dtype for array in arrays])):
+            self._decline(f"hosts cannot read arrays of {kind}")
         return self._by_hosts
 
     def _fall_back(self, error: Exception) -> None:
@@ -210,6 +207,45 @@ class Checkpoints:
                     # Perhaps another version wrote it, in a format that hosts cannot read.
                     self._fall_back(error)
             return restored(by_hosts=False)
+
+
+@functools.cache
+def _hosts_handler() -> Any:
+    """Return the class of Orbax's handler that has hosts write arrays, and read them unless `by_hosts` is unset.
+
+    Its requests are plugin programs, which a proxy need not serve: what Pathways calls persistence.
+
+    Raises:
+      ImportError: This version of Orbax has none; it is private to it.
+    """
+    import orbax.checkpoint as ocp
+    from orbax.checkpoint._src.serialization import cloud_pathways_array_handler
+
+    # Orbax warns with every checkpoint that is not in its other format, which hosts cannot write.
+    logging.getLogger("absl").addFilter(lambda record: "Skipping merge of OCDBT" not in record.getMessage())
+
+    class HostArrays(cloud_pathways_array_handler.CloudPathwaysArrayHandler):  # type: ignore[misc]
+        by_hosts = True
+
+        async def deserialize(self, infos: Sequence[Any], args: Sequence[Any] | None = None) -> Any:
+            if self.by_hosts:
+                return await super().deserialize(infos, args)
+            return await ocp.type_handlers.ArrayHandler.deserialize(self, infos, args)
+
+    return HostArrays
+
+
+def _unreadable(dtypes: Sequence[Any]) -> str:
+    """Return the first type of elements that hosts cannot read; empty if there is none."""
+    import numpy as np
+    from orbax.checkpoint._src.serialization import cloud_pathways_helper
+
+    for dtype in dtypes:
+        try:
+            cloud_pathways_helper.dtype_to_xla_primitive_type_str(np.dtype(dtype))
+        except ValueError:
+            return str(dtype)
+    return ""
 
 
 def _to_json(value: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.base.events import Event, EventKind, SessionSlice, find_slice
-from pathways_jupyter.elastic.event_kinds import Kind
+from pathways_jupyter.elastic.record import Kind
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import Object

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
-from pathways_jupyter.elastic.arguments import (
+from pathways_jupyter.elastic.batches import Batches
+from pathways_jupyter.elastic.compiled import CompiledSteps, Step
+from pathways_jupyter.elastic.errors import (
     check_callable,
     check_choice,
     check_seconds,
@@ -16,8 +18,6 @@ from pathways_jupyter.elastic.arguments import (
     check_type,
     check_whole,
 )
-from pathways_jupyter.elastic.batches import Batches
-from pathways_jupyter.elastic.compiled import CompiledSteps, Step
 from pathways_jupyter.elastic.goodput import Spent
 from pathways_jupyter.elastic.manager import Manager
 from pathways_jupyter.elastic.record import Record

@@ -20,24 +20,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.sentences import say
-from pathways_jupyter.elastic.arguments import (
+from pathways_jupyter.elastic.errors import (
     ArgumentError,
+    ElasticRuntimeError,
+    ScaleUpSignalError,
     check_callable,
     check_seconds,
     check_slices,
     check_whole,
-)
-from pathways_jupyter.elastic.errors import (
-    ElasticRuntimeError,
-    ScaleUpSignalError,
     is_proxy_gone,
     is_slice_down,
     slices_named,
 )
-from pathways_jupyter.elastic.event_kinds import Kind, listed, lost_words, paused_words
 from pathways_jupyter.elastic.goodput import Spent
 from pathways_jupyter.elastic.health import SETTLE_SECONDS, Health, by_slice
-from pathways_jupyter.elastic.record import Record
+from pathways_jupyter.elastic.record import Kind, Record, listed, lost_words, paused_words
 from pathways_jupyter.elastic.run_registry import RUNS
 from pathways_jupyter.session.kernel import process
 

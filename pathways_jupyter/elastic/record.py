@@ -13,25 +13,68 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
-from pathways_jupyter.elastic.event_kinds import PHASES, Phase
-from pathways_jupyter.elastic.event_kinds import Kind as Kind
+from pathways_jupyter.base.sentences import Sentence, say
 from pathways_jupyter.elastic.goodput import Goodput
+from pathways_jupyter.session.kernel import process
 
 logger = logging.getLogger("pathways_jupyter.elastic")
 
-
 _SLICE_CHANGES = 1000
 """Changes of the number of slices that are kept."""
-_LOGGED_BEFORE = frozenset({Kind.SLICE_DOWN, Kind.SLICE_UP})
-"""Events that :class:`~pathways_jupyter.elastic.health.Health` has logged."""
 _CURVE_POINTS = 400
 """Points of a curve; more cannot be seen at the width of a notebook."""
 LONGEST_NAME = 40
 """In characters, of the names of a run, and of its metrics in the session's log."""
+
+
+class Kind(StrEnum):
+    """Kinds of elastic events."""
+
+    SLICE_DOWN = "slice-down"
+    SLICE_UP = "slice-up"
+    DETECTED = "detected"
+    """The loop noticed that slices it uses are gone."""
+    RESTORED = "restored"
+    """A snapshot was put on the remaining slices."""
+    RESUMED = "resumed"
+    """The first step after a change of slices is complete, or a function has been called again."""
+    GROWN = "grown"
+    WAITING = "waiting"
+    """Fewer slices than allowed; training is paused."""
+    RETRY = "retry"
+    INJECTED = "injected"
+    """A fault on purpose."""
+
+
+class Phase(StrEnum):
+    """Phase of a run."""
+
+    TRAINING = "training"
+    RECOVERING = "recovering"
+    """From the moment that a loss is noticed to the first complete step after it."""
+    WAITING = "waiting"
+    """Too few slices are up."""
+    DONE = "done"
+    """All steps are complete."""
+    STOPPED = "stopped"
+    """It ended before all steps were complete: by an error or an Interrupt."""
+
+
+_PHASES = {
+    Kind.DETECTED: Phase.RECOVERING,
+    Kind.RESTORED: Phase.RECOVERING,
+    Kind.WAITING: Phase.WAITING,
+    Kind.RESUMED: Phase.TRAINING,
+    Kind.GROWN: Phase.TRAINING,
+}
+"""The phase that begins with an event."""
+_LOGGED_BEFORE = frozenset({Kind.SLICE_DOWN, Kind.SLICE_UP})
+"""Events that :class:`~pathways_jupyter.elastic.health.Health` has logged."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +152,7 @@ class Record:
         event = ElasticEvent(kind, message, time.time(), self.done or None if step is None else step, slices, data)
         with self._lock:
             self._events.append(event)
-            self.phase = PHASES.get(kind, self.phase)
+            self.phase = _PHASES.get(kind, self.phase)
             if slices or kind is Kind.DETECTED:
                 self._use(len(slices), event.at)
         if kind not in _LOGGED_BEFORE:
@@ -218,3 +261,35 @@ class Record:
         """Every completed step, in the order of their numbers."""
         with self._lock:
             return [note for _, note in sorted(self._steps.items())]
+
+
+def listed(slices: Collection[int]) -> Sentence:
+    """Return slices, which are given by JAX's index, for people: for the end of a sentence."""
+    numbers = _numbers(slices)
+    return say("slice {number}", number=numbers) if len(slices) == 1 else say("slices {numbers}", numbers=numbers)
+
+
+def _numbers(slices: Collection[int]) -> str:
+    numbers = process.slice_numbers()
+    return ", ".join(numbers.get(index, str(index)) for index in sorted(slices)) or "none"
+
+
+def lost_words(lost: Collection[int], error: BaseException | None) -> Sentence:
+    """Return the sentence for slices that were lost, or for `error` if none was."""
+    numbers = _numbers(lost)
+    if lost:
+        return (
+            say("Slice {number} lost.", number=numbers)
+            if len(lost) == 1
+            else say("Slices {numbers} lost.", numbers=numbers)
+        )
+    return (
+        say("A step or a transfer failed.")
+        if error is None
+        else say("A step or a transfer failed: {reason}", reason=str(error).partition("\n")[0])
+    )
+
+
+def paused_words(up: int, wanted: int) -> Sentence:
+    """Return the sentence for a run that waits, because `up` slices can be used and `wanted` are needed."""
+    return say("Training pauses: {up} of at least {wanted} slices are up.", up=up, wanted=wanted)

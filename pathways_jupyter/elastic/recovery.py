@@ -22,10 +22,9 @@ from pathways_jupyter.elastic.errors import (
     is_proxy_gone,
     is_slice_down,
 )
-from pathways_jupyter.elastic.event_kinds import listed, lost_words, paused_words
 from pathways_jupyter.elastic.goodput import Spent
 from pathways_jupyter.elastic.manager import Manager
-from pathways_jupyter.elastic.record import Kind, Record
+from pathways_jupyter.elastic.record import Kind, Record, listed, lost_words, paused_words
 from pathways_jupyter.elastic.snapshot import Snapshot
 from pathways_jupyter.elastic.snapshots import Snapshots
 

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.elastic import export
-from pathways_jupyter.elastic.event_kinds import Kind
 from pathways_jupyter.elastic.publish import Publisher
-from pathways_jupyter.elastic.record import ElasticEvent, Record
+from pathways_jupyter.elastic.record import ElasticEvent, Kind, Record
 
 if TYPE_CHECKING:
     from pathways_jupyter.session.kernel.session import Session

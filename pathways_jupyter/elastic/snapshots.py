@@ -20,10 +20,9 @@ from typing import Any, Literal, get_args
 import psutil
 
 from pathways_jupyter.elastic import reshard
-from pathways_jupyter.elastic.arguments import check_choice, check_whole
 from pathways_jupyter.elastic.batches import Batches
 from pathways_jupyter.elastic.checkpoints import Checkpoints
-from pathways_jupyter.elastic.errors import ElasticRuntimeError
+from pathways_jupyter.elastic.errors import ElasticRuntimeError, check_choice, check_whole
 from pathways_jupyter.elastic.goodput import SnapshotCost
 from pathways_jupyter.elastic.reshard import Form
 from pathways_jupyter.elastic.snapshot import Snapshot, copied, on_hosts

@@ -17,10 +17,9 @@ from pathways_jupyter.elastic import reshard
 from pathways_jupyter.elastic.batches import Batches
 from pathways_jupyter.elastic.compiled import CompiledSteps
 from pathways_jupyter.elastic.errors import ElasticRuntimeError, ProxyLostError
-from pathways_jupyter.elastic.event_kinds import listed
 from pathways_jupyter.elastic.goodput import Goodput, Spent
 from pathways_jupyter.elastic.manager import Manager
-from pathways_jupyter.elastic.record import Kind, Record
+from pathways_jupyter.elastic.record import Kind, Record, listed
 from pathways_jupyter.elastic.recovery import Recovery, Restored
 from pathways_jupyter.elastic.snapshots import Snapshots
 

@@ -7,9 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from pathways_jupyter.elastic.event_kinds import Kind, Phase
 from pathways_jupyter.elastic.goodput import SnapshotCost, Spent
-from pathways_jupyter.elastic.record import Record
+from pathways_jupyter.elastic.record import Kind, Phase, Record
 from pathways_jupyter.render import text
 from pathways_jupyter.render.events import ELASTIC_TONES
 from pathways_jupyter.render.parts import Part, Tone, head, line, muted, share_bar, table, toned

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from pathways_jupyter.base.events import Event, EventKind, SessionState
-from pathways_jupyter.elastic.event_kinds import Kind
+from pathways_jupyter.elastic.record import Kind
 from pathways_jupyter.render import text
 from pathways_jupyter.render.parts import Part, Tone, card, line, muted, table, toned
 from pathways_jupyter.render.view import View, drawn, listing

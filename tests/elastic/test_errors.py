@@ -4,7 +4,7 @@ import jax
 import pytest
 
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.elastic import arguments
+from pathways_jupyter.elastic import errors
 from pathways_jupyter.elastic.errors import ElasticRetryLimit, is_proxy_gone, is_slice_down
 
 Lost = jax.errors.JaxRuntimeError
@@ -35,10 +35,10 @@ def test_a_limit_of_attempts_counts_the_first_one():
     ("refused", "says"),
     [
         (lambda: ElasticRetryLimit(0), "max_attempts must be a whole number of at least 1, not 0"),
-        (lambda: arguments.check_whole("steps", True, at_least=0), "not True"),
-        (lambda: arguments.check_seconds("timeout", "5"), "a number of seconds, at least 0, not '5'"),
-        (lambda: arguments.check_seconds("timeout", float("nan")), "not nan"),
-        (lambda: arguments.check_slices("minimum_slices", 3, 1), "minimum_slices is 3, but there is 1 slice in all"),
+        (lambda: errors.check_whole("steps", True, at_least=0), "not True"),
+        (lambda: errors.check_seconds("timeout", "5"), "a number of seconds, at least 0, not '5'"),
+        (lambda: errors.check_seconds("timeout", float("nan")), "not nan"),
+        (lambda: errors.check_slices("minimum_slices", 3, 1), "minimum_slices is 3, but there is 1 slice in all"),
     ],
 )
 def test_a_refused_argument_is_named_with_what_it_may_be(refused, says):

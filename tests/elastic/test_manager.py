@@ -13,8 +13,7 @@ from pathways_jupyter import elastic
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.events import EventKind
 from pathways_jupyter.elastic import faults
-from pathways_jupyter.elastic.event_kinds import Kind
-from pathways_jupyter.elastic.record import Record
+from pathways_jupyter.elastic.record import Kind, Record
 from pathways_jupyter.elastic.run_registry import RUNS
 from pathways_jupyter.session.kernel import process
 

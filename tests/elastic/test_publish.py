@@ -14,9 +14,8 @@ import pytest
 from pathways_jupyter import elastic
 from pathways_jupyter.base.events import Event, EventKind, SessionState
 from pathways_jupyter.elastic import faults
-from pathways_jupyter.elastic.event_kinds import Kind
 from pathways_jupyter.elastic.publish import Publisher
-from pathways_jupyter.elastic.record import Record
+from pathways_jupyter.elastic.record import Kind, Record
 from pathways_jupyter.elastic.run_registry import RUNS
 from pathways_jupyter.session import client
 

@@ -11,9 +11,8 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from pathways_jupyter.elastic import export
-from pathways_jupyter.elastic.event_kinds import Kind
 from pathways_jupyter.elastic.goodput import SnapshotCost
-from pathways_jupyter.elastic.record import Record
+from pathways_jupyter.elastic.record import Kind, Record
 from pathways_jupyter.render import elastic as picture
 from pathways_jupyter.render import text
 
