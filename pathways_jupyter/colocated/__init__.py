@@ -20,7 +20,7 @@ from pathways_jupyter.colocated.errors import CheckError, ColocatedError, HostEr
 from pathways_jupyter.colocated.feed import iterator
 from pathways_jupyter.colocated.functions import class_, function
 from pathways_jupyter.colocated.host import Host, hosts
-from pathways_jupyter.colocated.host_commands import reset, restart, who
+from pathways_jupyter.colocated.memory import reset, restart, who
 from pathways_jupyter.colocated.results import Interrupted
 
 __all__ = [

@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.colocated import array_moves, interruptible_wait, preflight, results, trees, value_reader
+from pathways_jupyter.colocated import array_moves, preflight, results, trees, value_reader
 from pathways_jupyter.colocated.channel import Answer, channel
 from pathways_jupyter.colocated.errors import CellSyntaxError, name_hosts, printable
 from pathways_jupyter.colocated.host import Host, choose, hosts
+from pathways_jupyter.colocated.loss import wait_for_hosts
 from pathways_jupyter.colocated.memory import MEMORY
 from pathways_jupyter.colocated.results import Interrupted
 
@@ -150,8 +151,8 @@ def ask(
         channel(to.hosts).ask({"op": "cancel", "target": head["call"]})
 
     try:
-        return interruptible_wait.wait(
-            to.hosts,
+        return wait_for_hosts(
+            to.slices,
             lambda: to.ask(head, blobs, prepared.inputs),
             stop,
             lambda answers: _interrupted(answers, to.hosts),

@@ -56,6 +56,7 @@ class Channel:
         import numpy as np
 
         self.hosts = tuple(to)
+        self.slices = {host.slice for host in to}
         self._counts = [sum(cpu in devices for cpu in host.cpus) for host in to]
         self.devices = tuple(cpu for host in to for cpu in host.cpus if cpu in devices)
         self.mesh = jax.sharding.Mesh(np.array(self.devices), ("devices",))

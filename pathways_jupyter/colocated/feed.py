@@ -18,7 +18,7 @@ from pathways_jupyter.colocated.channel import ROW_BYTES, Answer, channel, expla
 from pathways_jupyter.colocated.errors import CheckError, ColocatedError
 from pathways_jupyter.colocated.functions import raise_failures, source_of
 from pathways_jupyter.colocated.host import hosts
-from pathways_jupyter.colocated.interruptible_wait import wait
+from pathways_jupyter.colocated.loss import wait_for_hosts
 from pathways_jupyter.colocated.memory import MEMORY
 from pathways_jupyter.colocated.ship import Shipped
 from pathways_jupyter.colocated.value_reader import Reader
@@ -113,7 +113,7 @@ class BatchIterator(Iterator[Any]):
             while len(self._coming) <= self._ahead:
                 self._coming.append(self._step(self._request))
             row, *batch = self._coming[0]
-            answers = wait(self._channel.hosts, lambda: self._channel.read(row))
+            answers = wait_for_hosts(self._channel.slices, lambda: self._channel.read(row))
             error = results.error_of([results.failure(answer.host, answer.head["error"]) for answer in answers])
             if error is not None:
                 raise error

@@ -1,18 +1,21 @@
-"""End a call when the slice or session that it runs on is lost.
+"""Wait for hosts in a way that Interrupt can end, and the loss of the slice or session that the work runs on.
 
-The session's supervisor detects a loss before JAX gives up, and knows the reason. A call that ends this way reports the
-reason as its error. Code that shows the session's events checks :func:`is_reported`, so that it is not shown twice.
+JAX waits in C++, where Python's main thread cannot handle a signal. The session's supervisor detects a loss before JAX
+gives up, and knows the reason. A call that ends this way reports the reason as its error. Code that shows the session's
+events checks :func:`is_reported`, so that it is not shown twice.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.events import LOSSES, Event, EventKind, SessionSlice, SessionState
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.colocated.errors import CheckError, LostError
@@ -20,8 +23,14 @@ from pathways_jupyter.colocated.errors import CheckError, LostError
 if TYPE_CHECKING:
     from pathways_jupyter.session.kernel.session import Session
 
+Value = TypeVar("Value")
 OnLost = Callable[[LostError], None]
 
+PATIENCE_SECONDS = 5.0
+"""Longest wait for hosts to stop a call after an interrupt."""
+
+_REASON_SECONDS = 1.0
+"""Longest wait of a failed call for the supervisor's reason; it has none if only a sidecar was lost."""
 _LOST = {SessionState.LOST, SessionState.FAILED}
 _ENDED = {SessionState.CLOSING, SessionState.CLOSED}
 _RECONNECT = advice(
@@ -46,8 +55,57 @@ _reported: deque[tuple[str, float]] = deque(maxlen=64)
 """Events that ended calls. Bounded, as only the latest may not have reached other listeners yet."""
 
 
+def wait_for_hosts(
+    slices: Collection[int],
+    work: Callable[[], Value],
+    stop: Callable[[], object] | None = None,
+    interrupted: Callable[[Value | None], BaseException] = lambda result: KeyboardInterrupt(),
+    seconds: float = math.inf,
+) -> Value:
+    """Return the result of `work`, as :func:`pathways_jupyter.base.tasks.abandonable` does.
+
+    Args:
+      slices: Those of the hosts that the work needs.
+
+    Raises:
+      LostError: The session or a slice was lost meanwhile.
+      BaseException: As for :func:`pathways_jupyter.base.tasks.abandonable`.
+    """
+    explained = threading.Event()
+
+    @contextlib.contextmanager
+    def watch(fail: Callable[[BaseException], None]) -> Iterator[None]:
+        def lost(error: LostError) -> None:
+            fail(error)
+            explained.set()
+
+        # The thread of the work may stay blocked in JAX for minutes.
+        with _watched(slices, lost) as is_watched:
+            if not is_watched:
+                explained.set()
+            yield
+
+    def run() -> Value:
+        try:
+            return work()
+        except LostError:
+            # JAX may fail first, but only the supervisor knows the reason: give its event time to arrive.
+            explained.wait(_REASON_SECONDS)
+            raise
+
+    return tasks.abandonable(
+        run,
+        name="colocated-call",
+        seconds=seconds,
+        stop=stop,
+        stop_seconds=PATIENCE_SECONDS,
+        interrupted=interrupted,
+        watch=watch,
+    )
+
+
 @contextlib.contextmanager
-def watch_for_loss(slices: Iterable[int], on_lost: OnLost) -> Iterator[bool]:
+def _watched(slices: Collection[int], on_lost: OnLost) -> Iterator[bool]:
     """Call `on_lost`, from another thread, if this process's session or one of `slices` is lost inside the block.
 
     Yields whether there is a session to watch.

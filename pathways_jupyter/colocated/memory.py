@@ -1,18 +1,52 @@
-"""Cache of facts about the hosts of a session; it is cleared when JAX drops its clients."""
+"""Short requests to the hosts of a session, and a cache of what is known of them.
+
+The requests ask for facts and for the names that cells have left there, have these forgotten, and end the processes.
+The cache is cleared when JAX drops its clients.
+"""
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 import uuid
 import weakref
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pathways_jupyter.colocated.channel import CHANNELS, channel
-from pathways_jupyter.colocated.errors import printable
-from pathways_jupyter.colocated.host import Host
-from pathways_jupyter.colocated.interruptible_wait import ask
+from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.tasks import Backoff
+from pathways_jupyter.colocated import host_versions
+from pathways_jupyter.colocated.channel import CHANNELS, Answer, Channel, channel
+from pathways_jupyter.colocated.errors import ColocatedError, LostError, name_hosts, printable
+from pathways_jupyter.colocated.host import Host, choose, hosts
+from pathways_jupyter.colocated.loss import wait_for_hosts
+
+_RESTART_SECONDS = 60.0
+"""Longest time for new processes: a kubelet backs off when a container ends again and again."""
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.2, 2.0
+
+
+def ask(channel: Channel, head: dict[str, Any], *, seconds: float = math.inf) -> tuple[Answer, ...]:
+    """Send a short request and wait for every host's answer; Interrupt ends the wait.
+
+    Raises:
+      CheckError: A host's versions are incompatible, so it cannot read the request.
+      ColocatedError: The hosts could not be reached, or went away meanwhile.
+      TimeoutError: They did not answer within `seconds`.
+    """
+    try:
+        return wait_for_hosts(channel.slices, lambda: channel.ask(head), seconds=seconds)
+    except LostError:
+        raise
+    except ColocatedError as error:
+        there = wait_for_hosts(channel.slices, lambda: host_versions.query_versions(channel.hosts), seconds=seconds)
+        different = host_versions.differences(host_versions.here(), there)
+        severe = [each for each in different if each.severe]
+        if severe:
+            raise host_versions.refuse(different, severe) from error
+        raise
 
 
 @dataclass(frozen=True)
@@ -148,3 +182,58 @@ class _Memory:
 
 MEMORY = _Memory()
 CHANNELS.on_clear = MEMORY.clear
+
+
+def reset(**where: Any) -> None:
+    """Delete the names that cells of this session defined; `where` is ``slices`` and ``hosts``, see `choose`."""
+    ask(channel(choose(hosts(), **where)), {"op": "reset", "session": MEMORY.session})
+
+
+def who(**where: Any) -> dict[int, dict[str, str]]:
+    """Return the names that cells of this session defined, each with its type, by host index."""
+    answers = ask(channel(choose(hosts(), **where)), {"op": "who", "session": MEMORY.session})
+    return {
+        answer.host.index: {printable(name): printable(kind) for name, kind in answer.head["names"].items()}
+        for answer in answers
+    }
+
+
+def restart(**where: Any) -> tuple[Host, ...]:
+    """Restart the sidecars' processes, and return when all of them answer again; names of earlier cells are gone.
+
+    For what Interrupt does not end: code that catches it, or that waits in C. A process ends itself on request, as it
+    answers requests beside whatever still runs. Its container then starts anew: in the embedded cluster the proxy gets
+    another process, elsewhere the kubelet restarts the container.
+
+    Args:
+      where: ``slices`` and ``hosts``, see :func:`~pathways_jupyter.colocated.host.choose`; all hosts by default.
+
+    Raises:
+      ColocatedError: A host did not answer in time.
+    """
+    chosen = choose(hosts(), **where)
+    deadline = time.monotonic() + _RESTART_SECONDS
+
+    def answers_to(operation: str) -> tuple[Answer, ...]:
+        """Return what hosts answer; nothing where a process went away before it did."""
+        try:
+            return ask(channel(chosen), {"op": operation}, seconds=deadline - time.monotonic())
+        except LostError:
+            return ()
+        except TimeoutError:
+            raise ColocatedError(
+                f"{name_hosts([host.index for host in chosen])} did not answer for {_RESTART_SECONDS:.0f} s.",
+                hint=advice(
+                    "Delete the pods (kubectl delete pod NAME; {colocated_hosts} names them): arrays on their "
+                    "slices are lost."
+                ),
+            ) from None
+
+    before = {index: facts.boot for index, facts in MEMORY.facts(chosen).items()}
+    before |= {answer.host.index: answer.head["boot"] for answer in answers_to("restart")}
+    for _ in Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS):
+        answers = answers_to("ping")
+        if answers and all(answer.head["boot"] != before[answer.host.index] for answer in answers):
+            break
+    MEMORY.forget(chosen)
+    return chosen

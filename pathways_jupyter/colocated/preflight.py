@@ -14,11 +14,11 @@ from importlib import metadata
 from types import FunctionType, ModuleType
 from typing import Any
 
-from pathways_jupyter.colocated import host_versions, interruptible_wait
+from pathways_jupyter.colocated import host_versions
 from pathways_jupyter.colocated.channel import channel
 from pathways_jupyter.colocated.errors import CheckError, name_hosts
 from pathways_jupyter.colocated.host import Host
-from pathways_jupyter.colocated.memory import MEMORY, Facts
+from pathways_jupyter.colocated.memory import MEMORY, Facts, ask
 from pathways_jupyter.colocated.sidecar_image import RELEASES
 
 _GUARDS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
@@ -57,7 +57,7 @@ def check(chosen: Sequence[Host], imported: Sequence[str], data: bytes, warn: Wa
     needed = {*imported, *modules}
     suspects = sorted({name for facts in facts_by_host.values() for name in needed if name not in facts.packages})
     if suspects:
-        answers = interruptible_wait.ask(channel(chosen), {"op": "missing", "names": suspects})
+        answers = ask(channel(chosen), {"op": "missing", "names": suspects})
         require_packages({answer.host.index: answer.head["missing"] for answer in answers}, facts_by_host)
 
 

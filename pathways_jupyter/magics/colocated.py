@@ -129,7 +129,7 @@ def _table(value: Any, headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]
 
 def _who(values: Mapping[str, Any]) -> View:
     from pathways_jupyter.colocated.errors import name_hosts
-    from pathways_jupyter.colocated.host_commands import who
+    from pathways_jupyter.colocated.memory import who
 
     found = who(slices=values.get("slices"), hosts=values.get("hosts"))
     where: dict[tuple[str, str], list[int]] = {}
@@ -141,14 +141,14 @@ def _who(values: Mapping[str, Any]) -> View:
 
 
 def _reset(values: Mapping[str, Any]) -> None:
-    from pathways_jupyter.colocated.host_commands import reset
+    from pathways_jupyter.colocated.memory import reset
 
     reset(slices=values.get("slices"), hosts=values.get("hosts"))
 
 
 def _restart(values: Mapping[str, Any]) -> View:
     from pathways_jupyter.colocated.errors import name_hosts
-    from pathways_jupyter.colocated.host_commands import restart
+    from pathways_jupyter.colocated.memory import restart
     from pathways_jupyter.render import arrays
 
     restarted = restart(slices=values.get("slices"), hosts=values.get("hosts"))

@@ -60,9 +60,9 @@ def cpu_mesh(mesh):
 @pytest.fixture
 def fresh_names(connection):
     """No host has names of earlier cells."""
-    from pathways_jupyter.colocated import host_commands
+    from pathways_jupyter.colocated import memory
 
-    host_commands.reset()
+    memory.reset()
 
 
 @pytest.fixture

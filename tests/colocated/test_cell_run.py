@@ -12,7 +12,7 @@ import pytest
 from cells import values
 from wheels import wheel
 
-from pathways_jupyter.colocated import cell_run, host_commands, live_output, restart
+from pathways_jupyter.colocated import cell_run, live_output, memory, restart
 from pathways_jupyter.colocated.errors import CellSyntaxError, CheckError
 from pathways_jupyter.colocated.remote.transcript import TEXT_BYTES
 from pathways_jupyter.colocated.results import Display, Interrupted
@@ -55,9 +55,9 @@ def test_names_stay_on_the_host_that_defined_them() -> None:
     error = cell_run.run_cell("y").error()
     assert error.failures[0].hosts == (2, 3)
     assert error.failures[0].type == "NameError"
-    assert {host: "y" in names for host, names in host_commands.who().items()} == {0: True, 1: True, 2: False, 3: False}
-    host_commands.reset(hosts=[0])
-    assert [host for host, names in host_commands.who().items() if "y" in names] == [1]
+    assert {host: "y" in names for host, names in memory.who().items()} == {0: True, 1: True, 2: False, 3: False}
+    memory.reset(hosts=[0])
+    assert [host for host, names in memory.who().items() if "y" in names] == [1]
 
 
 def test_ten_thousand_lines_of_four_hosts_arrive_complete_and_in_order() -> None:
@@ -195,7 +195,7 @@ def test_a_missing_package_is_reported_before_anything_runs() -> None:
     with pytest.raises(CheckError, match=r"not_a_package is not installed on hosts 0-3\. Nothing was run") as caught:
         cell_run.run_cell("y = 1\nimport not_a_package")
     assert f"{shlex.quote(sys.executable)} -m pip install not_a_package" in caught.value.hint
-    assert all("y" not in names for names in host_commands.who().values())
+    assert all("y" not in names for names in memory.who().values())
 
 
 def test_a_module_beside_the_cell_is_found() -> None:
@@ -207,7 +207,7 @@ def test_what_cannot_be_pickled_is_reported_before_anything_runs() -> None:
     lock = threading.Lock()
     with pytest.raises(CheckError, match=r"lock \(lock\): cannot pickle"):
         cell_run.run_cell("y = 1", inputs={"lock": lock})
-    assert all("y" not in names for names in host_commands.who().values())
+    assert all("y" not in names for names in memory.who().values())
 
 
 def test_a_cell_with_a_syntax_error_is_not_sent() -> None:

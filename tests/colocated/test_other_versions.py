@@ -11,7 +11,7 @@ import jax
 import pytest
 
 import pathways_jupyter
-from pathways_jupyter.colocated import cell_run, function, host_commands, results
+from pathways_jupyter.colocated import cell_run, function, memory, results
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.errors import CheckError, ColocatedError
 from pathways_jupyter.colocated.host import Host
@@ -104,7 +104,7 @@ def test_a_jax_that_cannot_read_requests_is_reported_component_by_component_befo
     with pytest.raises(CheckError, match=message):
         function(lambda: 1)()
     with pytest.raises(CheckError, match=message):
-        host_commands.who()
+        memory.who()
 
 
 def answer(value: object, python: str) -> Answer:

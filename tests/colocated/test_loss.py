@@ -9,7 +9,7 @@ import pytest
 from sigint_tracer import sigint_at
 
 from pathways_jupyter.base import interrupts, tasks
-from pathways_jupyter.colocated import interruptible_wait
+from pathways_jupyter.colocated import loss
 from pathways_jupyter.colocated.errors import ColocatedError, LostError
 
 LINES = 60
@@ -43,13 +43,13 @@ class Work:
 @pytest.mark.parametrize("line", range(1, LINES))
 def test_two_interrupts_at_any_line_end_the_wait_and_none_gets_out_of_it(line: int, monkeypatch) -> None:
     # Ends the wait where it blocks before the second interrupt, and the timer where it blocks before the first.
-    monkeypatch.setattr(interruptible_wait, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(loss, "PATIENCE_SECONDS", 0.05)
     work = Work()
     bound = threading.Timer(0.1, work.end.set)
     bound.start()
     try:
-        with sigint_at(line, interruptible_wait, tasks, interrupts, times=2) as tracer:
-            interruptible_wait.wait((), work, lambda: None, Interrupted)
+        with sigint_at(line, loss, tasks, interrupts, times=2) as tracer:
+            loss.wait_for_hosts((), work, lambda: None, Interrupted)
     except KeyboardInterrupt:
         assert not work.begun or work.end.is_set()
     except Interrupted:
@@ -65,14 +65,14 @@ def test_two_interrupts_at_any_line_end_the_wait_and_none_gets_out_of_it(line: i
 def test_an_interrupt_asks_the_work_to_stop_and_keeps_what_it_still_returns() -> None:
     work = Work(interrupts=True)
     with pytest.raises(Interrupted) as caught:
-        interruptible_wait.wait((), work, work.end.set, Interrupted)
+        loss.wait_for_hosts((), work, work.end.set, Interrupted)
     assert caught.value.result == "done"
 
 
 def test_without_a_way_to_stop_it_an_interrupt_leaves_the_work_alone() -> None:
     work = Work(interrupts=True)
     with pytest.raises(Interrupted) as caught:
-        interruptible_wait.wait((), work, interrupted=Interrupted)
+        loss.wait_for_hosts((), work, interrupted=Interrupted)
     assert caught.value.result is None
     work.end.set()
 
@@ -80,7 +80,7 @@ def test_without_a_way_to_stop_it_an_interrupt_leaves_the_work_alone() -> None:
 def test_an_interrupt_is_raised_as_such_by_default() -> None:
     work = Work(interrupts=True)
     with pytest.raises(KeyboardInterrupt):
-        interruptible_wait.wait((), work)
+        loss.wait_for_hosts((), work)
     work.end.set()
 
 
@@ -101,4 +101,4 @@ def test_a_call_that_fails_is_not_waited_for(error: ColocatedError) -> None:
         raise error
 
     with interrupted_at_last(), pytest.raises(type(error), match=str(error)):
-        interruptible_wait.wait((), fail, interrupted=Interrupted)
+        loss.wait_for_hosts((), fail, interrupted=Interrupted)
