@@ -21,6 +21,8 @@ from xdist.scheduler.loadfile import LoadFileScheduling
 
 INSTANCES = "tpuv6e:2x2=2"
 OF_ONE_PROCESS = {"tests/colocated", "tests/elastic"}
+FROM_THE_INTERNET = {"hub", "wheel"}
+"""Marks of tests that install packages."""
 
 REAPER = pytest.StashKey[subprocess.Popen]()
 """The program that ends what this run leaves; it waits as long as this process lives."""
@@ -35,6 +37,9 @@ sys.dont_write_bytecode = False
 
 def pytest_configure(config: pytest.Config):
     """Mark the processes of this run, those of its workers included."""
+    if config.option.markexpr not in FROM_THE_INTERNET:
+        # Else each process and many clients would load the system's certificates, which takes 20 ms.
+        os.environ |= {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull}
     if "PYTEST_XDIST_WORKER" not in os.environ:
         config.stash[REAPER] = run_processes.begin()
 
