@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from pathways_jupyter.base.errors import ApiError, CapacityError, ServiceError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBSETS, Object
+from pathways_jupyter.kube.objects import JOBSETS, NAMESPACES, Object
 from pathways_jupyter.service import names, queues, service_jobset, untrusted
 from pathways_jupyter.service.untrusted import MOST_HOSTS, MOST_SLICES
 
@@ -61,7 +62,7 @@ async def list_services(client: Client, namespace: str) -> tuple[ServiceInfo, ..
     """Return all services of a namespace (of all namespaces when it is empty), sorted by name.
 
     Raises:
-      ServiceError: The cluster does not have the JobSet kind.
+      ServiceError: The cluster does not have the JobSet kind, or no such namespace.
       ApiError: Listing them is forbidden.
       ClusterError: The server could not be reached.
     """
@@ -71,6 +72,14 @@ async def list_services(client: Client, namespace: str) -> tuple[ServiceInfo, ..
         if error.status == 404:
             raise no_jobsets(client) from error
         raise
+    if namespace and not listing.items:
+        # The list of a namespace that does not exist is empty. Reading a namespace may be forbidden.
+        with contextlib.suppress(ApiError):
+            if await objects.find(client, NAMESPACES, namespace) is None:
+                raise ServiceError(
+                    f"There is no namespace {namespace} in cluster {client.cluster.name}.",
+                    hint=advice("Check {namespace} and {context}."),
+                )
     return of_jobsets(listing.items)
 
 

@@ -81,7 +81,7 @@ def test_a_check_that_fails_is_the_exit_code_and_what_needs_it_is_skipped(machin
     code, checks = accept(machine, *where, *only("compute"))
     assert code == 1
     assert checks["connect"][0] == "failed"
-    assert "There is no Pathways service in namespace empty." in checks["connect"][1]
+    assert "There is no namespace empty in cluster" in checks["connect"][1]
     assert checks["compute"] == checks["disconnect"] == ("skipped", "there is no session")
 
 
@@ -113,7 +113,7 @@ def test_bad_input_changes_nothing(machine, cluster):
         (["--only", "elastic"], "elastic takes a slice down"),
         (["--report", "/nowhere/report.md"], "cannot be written"),
         (["--destructive"], "needs an answer, and there is no terminal"),
-        (["--kubeconfig", str(cluster), "-n", "empty"], "There is no Pathways service in namespace empty"),
+        (["--kubeconfig", str(cluster), "-n", "empty"], "There is no namespace empty in cluster"),
     ):
         where = [] if "--kubeconfig" in arguments else ["--local"]
         refused = machine.cli("accept", *where, *arguments)

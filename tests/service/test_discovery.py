@@ -95,6 +95,19 @@ async def test_an_empty_namespace_is_reported(bench):
             await discovery.find(client, "default")
 
 
+async def test_a_namespace_that_does_not_exist_is_named_where_that_may_be_known(bench):
+    async with bench.client() as client:
+        for wanted in ("", "pathways-cluster"):
+            with pytest.raises(ServiceError, match=r"^There is no namespace nowhere in cluster x\."):
+                await discovery.find(client, "nowhere", wanted)
+        with pytest.raises(ServiceError, match="no namespace nowhere"):
+            await status.fetch(client, "nowhere")
+        assert await status.fetch(client, "default") == ()
+    token = bench.server.users.add("reader", [{"apiGroups": ["*"], "resources": ["jobsets"], "verbs": ["get", "list"]}])
+    async with bench.client(user={"token": token}) as client:
+        assert await discovery.list_services(client, "nowhere") == ()
+
+
 async def test_a_cluster_without_jobsets_is_reported(bench):
     async with bench.client() as client:
         definition = f"{JOBSETS.plural}.{JOBSETS.group}"

@@ -424,7 +424,7 @@ def test_two_sessions_hold_a_slice_each_at_the_same_time(config, hold):
         ({"instances": {"tpuv5e:4x4": 1}}, "has slices of tpuv6e:2x2, not tpuv5e:4x4"),
         ({"instances": {TYPE: 3}}, "has 2 slices in all, but 3 were requested"),
         ({"service": "other"}, "There is no Pathways service other in namespace default"),
-        ({"namespace": "elsewhere"}, "There is no Pathways service in namespace elsewhere"),
+        ({"namespace": "elsewhere"}, "There is no namespace elsewhere in cluster"),
         ({"proxy_image": "example.com/proxy_server:none"}, "its image cannot be pulled"),
         ({"context": "nowhere"}, "nowhere"),
     ],
