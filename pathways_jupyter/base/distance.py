@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+from pathways_jupyter.base.text import clock
+
 _NEW_OPERATION = 6
 """Round trips of jaxlib's own for an operation that it has not seen: four before the result, two for its first use."""
 _FELT_SECONDS = 0.02
@@ -26,7 +28,7 @@ def last_upload(rate: float, measured: float) -> str:
     """
     if not rate or time.time() - measured > _LATELY_SECONDS:
         return ""
-    return f"last upload {8e-6 * rate:.3g} Mbit/s at {time.strftime('%H:%M:%S', time.localtime(measured))}"
+    return f"last upload {8e-6 * rate:.3g} Mbit/s at {clock(measured)}"
 
 
 def outlook(seconds: float) -> str:

@@ -117,16 +117,17 @@ class ApiError(ClusterError):
     Args:
       status: The HTTP status code.
       reason: The Status's machine-readable reason, e.g. ``NotFound`` or ``AlreadyExists``.
+
+    Attributes:
       retry_after: Seconds after which the server wants to be asked again; 0 if it does not say.
     """
 
-    def __init__(
-        self, message: str, *, status: int, reason: str = "", hint: str = "", retry_after: float = 0.0
-    ) -> None:
+    retry_after = 0.0
+
+    def __init__(self, message: str, *, status: int, reason: str = "", hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.status = status
         self.reason = reason
-        self.retry_after = retry_after
 
 
 class ServiceError(PathwaysError):

@@ -155,10 +155,10 @@ def namespace(text: str) -> None:
 
 
 def bucket_address(text: str) -> None:
-    """Refuse what does not begin with ``gs://``."""
-    if not text.startswith("gs://"):
-        bucket = text.rpartition("://")[2].strip("/") or "BUCKET"
-        raise ConfigError(f"{text!r} is not a bucket address.", hint=f"Write it as gs://{bucket}.")
+    """Refuse what is not ``gs://`` and a name."""
+    bucket = text.rpartition("://")[2].strip("/")
+    if not text.startswith("gs://") or not bucket:
+        raise ConfigError(f"{text!r} is not a bucket address.", hint=f"Write it as gs://{bucket or 'BUCKET'}.")
 
 
 def _name_problem(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +19,8 @@ _ERROR = re.compile(
 )
 _LOG_PREFIX = re.compile(r"[IWEF]\d{4} [\d:.]+ +\d+ \S+\] ")
 """Prefix of log messages of Kubernetes' programs."""
+_LONGEST_REASON = 300
+"""In characters; what is longer ends after a whole word."""
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhdw])")
 
 
@@ -53,6 +56,11 @@ def stamp(seconds: float, *, micro: bool = False) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime(f"%Y-%m-%dT%H:%M:%S{'.%f' if micro else ''}Z")
 
 
+def clock(at: float) -> str:
+    """Return the local time of day of `at`, which is in seconds since the epoch."""
+    return time.strftime("%H:%M:%S", time.localtime(at))
+
+
 def without_infinity(value: Any) -> Any:
     """Return JSON values with each number that JSON does not have as its text, which settings take too: ``inf``.
 
@@ -76,19 +84,19 @@ def ranges(numbers: Iterable[int], separator: str = ",") -> str:
     return separator.join(separator.join(map(str, run)) if len(run) < 3 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
-def reason(output: bytes | str, default: str = "", *, most: int = 300) -> str:
+def reason(output: bytes | str, default: str = "") -> str:
     """Return the line of a failed program's output that says why: the last one about an error, else the last in words.
 
     Args:
       default: For output without any words.
-      most: Its longest length; what is longer ends after a whole word.
     """
     said = output.decode(errors="replace") if isinstance(output, bytes) else output
     lines = [" ".join(_LOG_PREFIX.sub("", line.strip()).split()) for line in said.splitlines()]
     # Not a closing bracket, such as that around the output of a program that it has called.
     lines = [line for line in lines if any(map(str.isalnum, line))]
     found = ([line for line in lines if _ERROR.search(line)] or lines or [default])[-1].rstrip(".")
-    return found if len(found) <= most else f"{found[:most].rpartition(' ')[0] or found[:most]} ..."
+    cut = found[:_LONGEST_REASON]
+    return found if found == cut else f"{cut.rpartition(' ')[0] or cut} ..."
 
 
 def parse_whole_number(option: str, value: str | int, *, most: int = LARGEST_NUMBER) -> int:

@@ -17,7 +17,7 @@ from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import Object, Resource
-from pathways_jupyter.kube.watch import Change, ChangeType, KnownObjects, Pulse, key_of, only_identity, watch
+from pathways_jupyter.kube.watch import Change, ChangeType, KnownObjects, key_of, only_identity, watch
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 15.0
 """Between attempts at a kind that is not installed, not allowed, or at a server that was never reached."""
@@ -71,15 +71,10 @@ class Informer:
 
 
 class Informers:
-    """The informers of one client. Declare all that run together before the first is followed.
+    """The informers of one client. Declare all that run together before the first is followed."""
 
-    Args:
-      pulse: Notices within seconds that the server has stopped answering.
-    """
-
-    def __init__(self, client: Client, *, pulse: Pulse | None = None) -> None:
+    def __init__(self, client: Client) -> None:
         self.client = client
-        self._pulse = pulse
         # As an ordered set.
         self._declared: dict[Informer, Informer] = {}
         self._watches: list[_SharedWatch] = []
@@ -96,7 +91,7 @@ class Informers:
             covering = [each for each in self._declared if each.covers(informer)]
             widest = min(covering, key=lambda each: (bool(each.labels), bool(each.namespace)))
             whole = [each for each in self._declared if widest.covers(each) and not each.lean]
-            shared = _SharedWatch(self.client, widest, whole, self._pulse)
+            shared = _SharedWatch(self.client, widest, whole)
             self._watches.append(shared)
         try:
             await shared.follow(informer, listener)
@@ -115,11 +110,10 @@ class _SharedWatch:
       whole: The informers whose objects are remembered whole.
     """
 
-    def __init__(self, client: Client, widest: Informer, whole: Iterable[Informer], pulse: Pulse | None) -> None:
+    def __init__(self, client: Client, widest: Informer, whole: Iterable[Informer]) -> None:
         self._client = client
         self._widest = widest
         self._whole = tuple(whole)
-        self._pulse = pulse
         self._known = KnownObjects(self._remembered)
         # The last SYNCED or LOST.
         self._state: Change | None = None
@@ -169,14 +163,7 @@ class _SharedWatch:
 
     async def _watch(self, backoff: Backoff) -> None:
         wide = self._widest
-        changes = watch(
-            self._client,
-            wide.resource,
-            namespace=wide.namespace,
-            labels=wide.labels,
-            known=self._known,
-            pulse=self._pulse,
-        )
+        changes = watch(self._client, wide.resource, namespace=wide.namespace, labels=wide.labels, known=self._known)
         try:
             async with contextlib.aclosing(changes):
                 async for change in changes:

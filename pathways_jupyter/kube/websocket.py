@@ -99,16 +99,12 @@ class WebSocket:
     """
 
     def __init__(
-        self,
-        socket: Socket,
-        ended: Callable[[], None],
-        round_trip: RoundTrip | None = None,
-        upload_rate: UploadRate | None = None,
+        self, socket: Socket, ended: Callable[[], None], round_trip: RoundTrip, upload_rate: UploadRate
     ) -> None:
         self._socket = socket
         self._ended = ended
-        self._round_trip = round_trip or RoundTrip()
-        self._transfer = _Transfer(socket, upload_rate or UploadRate())
+        self._round_trip = round_trip
+        self._transfer = _Transfer(socket, upload_rate)
         self._pinged = 0.0
         self._loop = asyncio.get_running_loop()
         self._closing: asyncio.Task[None] | None = None

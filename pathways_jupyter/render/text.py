@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from pathways_jupyter.base import tpu
+from pathways_jupyter.base.text import clock as clock
 from pathways_jupyter.base.text import count as count
 from pathways_jupyter.base.text import some as some
 
@@ -56,11 +57,6 @@ def duration(seconds: float) -> str:
     if hours < 48:
         return f"{hours} h {minutes:02d} min"
     return f"{hours // 24} d {hours % 24} h"
-
-
-def clock(at: float) -> str:
-    """Return the local time of day of `at`, which is in seconds since the epoch."""
-    return time.strftime("%H:%M:%S", time.localtime(at))
 
 
 def moment(at: float) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ApiError, ConfigError, PathwaysError, ServiceError
 from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.setting_values import bucket_address
 from pathways_jupyter.base.text import count, parse_seconds, parse_whole_number
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
@@ -232,8 +233,8 @@ def _bucket(text: str, *, needed: bool) -> str:
             "A service needs a bucket for its scratch files.",
             hint=advice("Add {gcs_bucket:gs://BUCKET/PATH}; gcloud storage buckets create makes one."),
         )
-    if text and (not text.startswith("gs://") or not text.removeprefix("gs://").strip("/")):
-        raise ConfigError(f"{text!r} is not a bucket address.", hint=f"Write it as gs://{text.strip('/') or 'BUCKET'}.")
+    if text:
+        bucket_address(text)
     return text.rstrip("/")
 
 

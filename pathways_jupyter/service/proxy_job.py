@@ -265,7 +265,7 @@ def virtual_slices(instances: Mapping[str, int]) -> str:
 
 def _pod(spec: ProxySpec) -> Object:
     wanted = spec.settings
-    insecure = {"IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS": "true"} if spec.insecure else {}
+    insecure = {names.INSECURE_CREDENTIALS: "true"} if spec.insecure else {}
     environment = insecure | setting_values.pairs(wanted.proxy_env)
     pod: Object = {
         "restartPolicy": "Never",

@@ -223,9 +223,7 @@ async def _read_placement(client: Client, namespace: str, pod: str) -> Placement
     return placement
 
 
-def capacity_error(
-    service: Service, instances: Mapping[str, int], *, waited: float = 0.0, now: float | None = None
-) -> CapacityError:
+def capacity_error(service: Service, instances: Mapping[str, int], *, waited: float = 0.0) -> CapacityError:
     """Return the error for a request that `service` cannot satisfy now; it lists the holders.
 
     Args:
@@ -248,7 +246,7 @@ def capacity_error(
     requested = say("1 is wanted") if wanted == 1 else say("{number} are wanted", number=wanted)
     message = say("{found}, and {wanted}.", found=found, wanted=requested)
     if held:
-        holders = tuple(_summary(each, time.time() if now is None else now) for each in held)
+        holders = tuple(_summary(each, time.time()) for each in held)
         message = say("{found}, and {wanted}: {holders}.", found=found, wanted=requested, holders=holders)
     hint = (
         say("Waited {seconds} s for them. {wait} waits without end; or ask for fewer.", seconds=f"{waited:.0f}")

@@ -15,7 +15,6 @@ import math
 import os
 import secrets
 import socket
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
@@ -26,7 +25,7 @@ from pathways_jupyter.base import distance, runtime_files, tpu
 from pathways_jupyter.base.config import runtime_dir
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.events import SavedArrays, SessionSlice, SessionState
-from pathways_jupyter.base.text import without_infinity
+from pathways_jupyter.base.text import clock, without_infinity
 
 TEMPORARY_PREFIX = "pathways-"
 
@@ -135,9 +134,9 @@ class SessionRecord:
             "data path": self.data_path if self.direct else "",
             "program": self.program,
             "saved": str(self.saved or ""),
-            "suspends": time.strftime("at %H:%M:%S", time.localtime(self.suspends_at)) if self.suspends_at else "",
+            "suspends": f"at {clock(self.suspends_at)}" if self.suspends_at else "",
         }
-        since = time.strftime("%H:%M:%S", time.localtime(self.since or self.created))
+        since = clock(self.since or self.created)
         state = f"{self.supervisor}, was {self.state}" if self.supervisor else self.state
         head = f"Session {self.id}: {state} since {since}"
         return "\n".join([head, *(f"  {name:<11} {value}" for name, value in rows.items() if value)])

@@ -94,6 +94,7 @@ def test_a_broken_profiles_file_is_named(profiles_file):
     [
         ({"gcs_bucket": "s3://x/y"}, "Write it as gs://x/y."),
         ({"gcs_bucket": "x/"}, "Write it as gs://x."),
+        ({"gcs_bucket": "gs://"}, "Write it as gs://BUCKET."),
         ({"relay": "maybe"}, "For example: --relay."),
     ],
 )

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import time
 
 import pytest
 from service_pods import SERVICE, pod
@@ -247,14 +248,15 @@ def test_a_service_with_one_slice_is_described_in_the_singular():
     assert str(status.capacity_error(drawn, {"tpuv6e:2x2": 1})).startswith("0 of 1 slice of pathways-cluster is ready")
 
 
-def test_a_capacity_error_says_who_holds_what_since_when():
+def test_a_capacity_error_says_who_holds_what_since_when(monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: 1767267000.0)
     jobs = [a_proxy("s1"), a_proxy("s2", user="joe", created="2026-01-01T07:00:00Z")]
     placements = {
         proxy_pod(job)["metadata"]["name"]: Placement({0: f"{SERVICE}-worker-{index}"})
         for index, job in enumerate(jobs)
     }
     drawn = draw([*cluster_pods(), *map(proxy_pod, jobs)], jobs, placements)
-    error = status.capacity_error(drawn, {"tpuv6e:2x2": 1}, now=1767267000.0)
+    error = status.capacity_error(drawn, {"tpuv6e:2x2": 1})
     assert str(error) == (
         "0 of 2 slices of pathways-cluster are free, and 1 is wanted: "
         "joe (train.ipynb) holds 1 for 4 h 30 min; jane (train.ipynb) holds 1 for 1 h 30 min."
