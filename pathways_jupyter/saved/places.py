@@ -74,8 +74,12 @@ def unreached(live: Iterable[Any], reached: Iterable[Any]) -> list[str]:
 
 def _in_last_error() -> list[Any]:
     """Return the arrays that the frames of the error that was shown last reach."""
-    error, found = getattr(sys, "last_value", None), []
-    while error is not None:
+    found: list[Any] = []
+    # An error may be its own cause.
+    seen: set[int] = set()
+    error: BaseException | None = getattr(sys, "last_value", None)
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
         for frame, _ in traceback.walk_tb(error.__traceback__):
             with contextlib.suppress(UnsavableError):
                 found += arrays_in(dict(frame.f_locals))
@@ -86,10 +90,8 @@ def _in_last_error() -> list[Any]:
 def _holder(array: Any) -> str:
     kinds = (types.GeneratorType, types.CoroutineType, types.FunctionType)
     referrers = gc.get_referrers(array)
-    for each in [
-        *referrers,
-        *(f for cell in referrers if isinstance(cell, types.CellType) for f in gc.get_referrers(cell)),
-    ]:
+    cells = [each for each in referrers if isinstance(each, types.CellType)]
+    for each in [*referrers, *gc.get_referrers(*cells)]:
         if isinstance(each, kinds):
             return f"{type(each).__name__} {each.__qualname__}"
         if isinstance(each, types.FrameType):
@@ -102,8 +104,7 @@ class _Walk:
         import jax
 
         self._change = change
-        placed = (jax.Array, jax.Device, jax.sharding.Mesh, jax.sharding.Sharding)
-        self._placed = placed
+        self._placed = (jax.Array, jax.Device, jax.sharding.Mesh, jax.sharding.Sharding)
         # The old values too, so that no other gets the address of one.
         self._done: dict[int, tuple[Any, Any]] = {}
 

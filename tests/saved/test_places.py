@@ -142,6 +142,9 @@ def test_arrays_that_only_the_traceback_of_the_last_error_holds_are_not_named(mo
     assert len(live) == len(places.unreached(live, [])) == 2
     monkeypatch.setattr(sys, "last_value", raised.value, raising=False)
     assert places.unreached(live, []) == []
+    # As ``raise error from error`` makes it.
+    raised.value.__cause__.__cause__ = raised.value
+    assert places.unreached(live, []) == []
 
 
 def test_variables_that_are_too_deep_are_one_sentence():
