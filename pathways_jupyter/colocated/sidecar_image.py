@@ -1,9 +1,8 @@
 """Build a sidecar image with the user's packages on a released sidecar.
 
 The user's requirements are checked before: the build sees their one file only. uv chooses their versions inside the
-build, constrained by what the sidecar itself has. The tag says which Python and
-JAX are inside, as those of the released images do, so that a session can compare them with its kernel's before it sends
-anything.
+build, constrained by what the sidecar itself has. The tag says which Python and JAX are inside, as those of the
+released images do, so that a session can compare them with its kernel's before it sends anything.
 """
 
 from __future__ import annotations

@@ -143,8 +143,7 @@ class Health:
                 state = self._slices[index]
                 is_new = state.up and not any(at >= since for at in state.losses)
             if is_new:
-                self._set(index, False)
-                state.unreported = time.monotonic() if self._session is not None else -math.inf
+                self._set(index, False, is_named=self._session is not None)
 
     def wait_for(self, count: int, *, timeout: float | None = None) -> frozenset[int]:
         """Wait until at least `count` slices are trusted; return them.
@@ -173,7 +172,8 @@ class Health:
         now = time.monotonic()
         return frozenset(index for index, each in self._slices.items() if each.up and each.trusted_from <= now)
 
-    def _set(self, index: int, up: bool) -> None:
+    def _set(self, index: int, up: bool, *, is_named: bool = False) -> None:
+        """Note whether a slice is up; with `is_named`, an event about the same loss may follow."""
         now, number = time.monotonic(), process.slice_numbers().get(index, str(index))
         with self._changed.lock:
             state = self._slices.get(index)
@@ -193,6 +193,7 @@ class Health:
                 sentence = f"Slice {number} is up again{often}; it is used when it has been up for {settle:g} s."
             else:
                 state.losses += [] if is_reported else [now]
+                state.unreported = now if is_named else -math.inf
                 sentence = f"Slice {number} is down."
             self._changed.notify_all()
         logger.info(sentence)

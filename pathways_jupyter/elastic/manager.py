@@ -223,7 +223,7 @@ class Manager:
         return quotient
 
     def note_loss(self, error: Exception | None = None) -> frozenset[int]:
-        """Find out which active slices are gone, after `error` said that some are; return the remaining ones."""
+        """Do as :meth:`find_loss`, and record it as an event of the user's own loop."""
         record, before = self.own_record(), self._active
         remaining = self.find_loss(error)
         if record.latest is not None:
@@ -233,7 +233,7 @@ class Manager:
         return remaining
 
     def find_loss(self, error: Exception | None = None) -> frozenset[int]:
-        """Do as :meth:`note_loss`, for a loop that keeps a record of its own."""
+        """Make the slices active that remain after `error`, and return them; the caller records it."""
         self.elastic_down_event_count += 1
         # A worker that was restarted in its place may answer again, but what was on its slice is lost.
         named = slices_named(error) & self._active if error is not None else frozenset()
