@@ -12,6 +12,7 @@ import pathways_jupyter
 from pathways_jupyter.base import config, setting_sources
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.commands.session import CONNECT
+from pathways_jupyter.magics import function
 
 
 @pytest.fixture(autouse=True)
@@ -253,6 +254,14 @@ def test_a_runtime_directory_that_cannot_be_made_is_one_sentence(tmp_path, monke
     with pytest.raises(ConfigError, match="cannot be created") as caught:
         config.runtime_dir()
     assert "JUPYTER_RUNTIME_DIR" in caught.value.hint
+
+
+def test_connect_passes_on_every_keyword(monkeypatch):
+    passed = {}
+    monkeypatch.setattr(function, "connect", lambda **arguments: passed.update(arguments))
+    values = {name: object() for name in inspect.signature(pathways_jupyter.connect).parameters}
+    pathways_jupyter.connect(**values)
+    assert passed == values
 
 
 def test_the_signature_and_docstring_of_connect_agree_with_the_table():
