@@ -12,7 +12,6 @@ from typing import Any
 
 from pathways_jupyter.base.errors import PathwaysError
 
-_Children = list[Any]
 _LARGEST_INTEGER_BITS = 10_000
 """Python reads no longer number from a text, so none is written."""
 
@@ -36,9 +35,9 @@ class VariableWriter:
         self.arrays: list[Any] = []
         self.described: list[Any] = []
         self._describe = describe
+        # By address: the number of an array or another value, and that itself, so that no other gets its address.
         self._known: dict[int, tuple[int, Any]] = {}
         self._open: set[int] = set()
-        self._indices: dict[int, int] = {}
 
     def write(self, name: str, value: Any) -> Any:
         """Return the description of a variable.
@@ -46,11 +45,11 @@ class VariableWriter:
         Raises:
           UnsavableError: It cannot be saved; nothing of it stays here.
         """
-        known, indices, count = dict(self._known), dict(self._indices), len(self.arrays)
+        known, count = dict(self._known), len(self.arrays)
         try:
             return self._node(name, value)
         except (UnsavableError, RecursionError) as error:
-            self._known, self._indices, self._open = known, indices, set()
+            self._known, self._open = known, set()
             del self.arrays[count:], self.described[count:]
             if isinstance(error, UnsavableError):
                 raise
@@ -90,11 +89,10 @@ class VariableWriter:
 
     def _remember(self, value: Any, node: dict[str, Any]) -> dict[str, Any]:
         node["id"] = len(self._known)
-        # The value too, so that no other gets its address.
         self._known[id(value)] = (node["id"], value)
         return node
 
-    def _children(self, place: str, value: Any) -> _Children:
+    def _children(self, place: str, value: Any) -> list[Any]:
         if isinstance(value, dict):
             return [[self._node(f"a key of {place}", k), self._node(f"{place}[{k!r}]", v)] for k, v in value.items()]
         return [self._node(f"{place}[{number}]", each) for number, each in enumerate(value)]
@@ -117,14 +115,14 @@ class VariableWriter:
         return self._remember(value, node)
 
     def _index(self, place: str, array: Any) -> int:
-        if id(array) not in self._indices:
+        if id(array) not in self._known:
             try:
                 self.described.append(self._describe(array))
             except (TypeError, ValueError) as error:
                 raise UnsavableError(f"{place} {error}.") from None
-            self._indices[id(array)] = len(self.arrays)
+            self._known[id(array)] = (len(self.arrays), array)
             self.arrays.append(array)
-        return self._indices[id(array)]
+        return self._known[id(array)][0]
 
 
 def _from_numpy(place: str, value: Any) -> dict[str, Any]:
