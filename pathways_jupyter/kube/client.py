@@ -65,7 +65,7 @@ class Client:
         self._closing: asyncio.Task[None] | None = None
         # asyncio keeps only weak references to tasks.
         self._leaving: list[asyncio.Task[None]] = []
-        self._retries = Retries(patience, unknown)
+        self._retries = Retries(lambda: self.cluster, patience, unknown)
         self._clock = ServerClock()
         self.last_received = boot_seconds()
         """Time of the last byte from the server, in :func:`boot_seconds`; at first when this was made."""
@@ -148,7 +148,7 @@ class Client:
             return answer
 
         with self._using():
-            answer = await self._retries.run(attempt, self._reached, again=again)
+            answer = await self._retries.run(attempt, again=again)
         return answers.decode(answer, self.cluster.server)
 
     async def open(self, connections: int) -> None:
@@ -215,7 +215,7 @@ class Client:
             raise self._refused(response, body, "GET", path, query)
 
         with self._using():
-            response = await self._retries.run(attempt, self._reached, again=True, patience=patience)
+            response = await self._retries.run(attempt, again=True, patience=patience)
             try:
                 yield self._chunks(response)
             finally:
@@ -257,12 +257,9 @@ class Client:
             return WebSocket(opened, self._done, self.round_trip, self.upload_rate)
 
         with self._using():
-            return await self._retries.run(attempt, self._reached, again=True, patience=patience)
+            return await self._retries.run(attempt, again=True, patience=patience)
 
     # One attempt.
-
-    def _reached(self) -> Cluster:
-        return self.cluster
 
     async def _opened(self) -> Api:
         if self._api is None:

@@ -289,7 +289,7 @@ def selection(labels: str, fields: str) -> dict[str, str]:
     return {key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
 
 
-def true_condition(item: Object, *types: str) -> Mapping[str, Any] | None:
+def true_condition(item: Mapping[str, Any], *types: str) -> Mapping[str, Any] | None:
     """Return the first condition in an object's status that is of one of these types and true."""
     conditions = (item.get("status") or {}).get("conditions") or ()
     return next((each for each in conditions if each.get("type") in types and each.get("status") == "True"), None)

@@ -33,36 +33,30 @@ _T = TypeVar("_T")
 class Retries:
     """Retries of one client's requests.
 
+    Args:
+      cluster: Returns the cluster as it is reached at the moment.
+      patience: Seconds for which a request is retried while the server cannot be reached, once it has answered at all.
+      unknown: The same for a server that has never answered and refuses or resets connections.
+
     Attributes:
       has_answered: Whether the server has ever answered, so that it is worth waiting for.
-      patience: Seconds for which a request is retried while the server cannot be reached, once it has answered at all.
-
-    Args:
-      unknown: The same for a server that has never answered and refuses or resets connections.
     """
 
-    def __init__(self, patience: float, unknown: float) -> None:
+    def __init__(self, cluster: Callable[[], Cluster], patience: float, unknown: float) -> None:
         self.has_answered = False
-        self.patience = patience
+        self._cluster = cluster
+        self._patience = patience
         self._unknown = unknown
 
-    async def run(
-        self,
-        attempt: Callable[[], Awaitable[_T]],
-        cluster: Callable[[], Cluster],
-        *,
-        again: bool,
-        patience: float | None = None,
-    ) -> _T:
+    async def run(self, attempt: Callable[[], Awaitable[_T]], *, again: bool, patience: float | None = None) -> _T:
         """Run `attempt` until it succeeds, its error is final, or `patience` is over.
 
         Args:
-          cluster: Returns the cluster as it is reached at the moment.
           again: Whether the request may reach the server twice.
           patience: Seconds, instead of the client's own.
         """
         # With jitter, so that the kernels of a hub do not all return at the same moment after an outage.
-        seconds = self.patience if patience is None else patience
+        seconds = self._patience if patience is None else patience
         backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=seconds)
         renewed = tried = False
         may_come_until = time.monotonic() + self._unknown
@@ -73,7 +67,7 @@ class Retries:
             except TimeoutError as error:
                 # The server may be working on it, so only what may be repeated is sent again.
                 if not again or not self.has_answered or backoff.is_over:
-                    raise problems.unreachable(error, cluster().server) from error
+                    raise problems.unreachable(error, self._cluster().server) from error
             except Unreachable as error:
                 # Nothing was sent, so even a POST is safe to retry; but only if this server has ever answered, or what
                 # is wrong may be over in a moment, as in a VPN that reconnects.
@@ -88,7 +82,7 @@ class Retries:
                     raise
             except ApiError as error:
                 # A token may have been revoked before its expiry. Renew it once; a second 401 is final.
-                if error.status == 401 and not renewed and await cluster().credentials.renew():
+                if error.status == 401 and not renewed and await self._cluster().credentials.renew():
                     renewed = True
                     continue
                 if error.status == 403 and _WITHOUT_ROLES.search(str(error)):

@@ -179,7 +179,7 @@ def of_jobsets(jobsets: Sequence[Object]) -> tuple[ServiceInfo, ...]:
     return tuple(sorted((each for each in described if each is not None), key=lambda each: (each.namespace, each.name)))
 
 
-def describe(found: Object, *, own: bool = False) -> ServiceInfo | None:
+def describe(found: Mapping[str, Any], *, own: bool = False) -> ServiceInfo | None:
     """Return the service that a JobSet describes; None when it is not a service, or one that cannot be.
 
     Args:
@@ -191,7 +191,7 @@ def describe(found: Object, *, own: bool = False) -> ServiceInfo | None:
         return None
 
 
-def read(found: Object, *, own: bool = False) -> ServiceInfo | None:
+def read(found: Mapping[str, Any], *, own: bool = False) -> ServiceInfo | None:
     """Like :func:`describe`.
 
     Raises:

@@ -59,6 +59,11 @@ class Need:
         return f"{name}/{self.subresource}" if self.subresource else name
 
 
+def _of_role(role: str, *needs: Need, level: Level | None = None) -> tuple[Need, ...]:
+    """Return `needs` with the role of the advice, and with `level` instead of their own if it is given."""
+    return tuple(replace(each, role=role, level=level or each.level) for each in needs)
+
+
 NEEDS: tuple[Need, ...] = (
     Need(JOBS, ("create", "get", "list", "watch", "delete"), purpose="run a proxy"),
     Need(LEASES, ("create", "get", "list", "patch", "delete"), purpose="keep a proxy from leaking"),
@@ -72,50 +77,42 @@ NEEDS: tuple[Need, ...] = (
 )
 
 IN_CLUSTER_ROLE = "pathways-jupyter-in-cluster"
-IN_CLUSTER_NEEDS: tuple[Need, ...] = (
-    Need(
-        NETWORK_POLICIES, ("create",), "", Level.WARN, "let a notebook in the cluster connect directly", IN_CLUSTER_ROLE
-    ),
+IN_CLUSTER_NEEDS = _of_role(
+    IN_CLUSTER_ROLE,
+    Need(NETWORK_POLICIES, ("create",), level=Level.WARN, purpose="let a notebook in the cluster connect directly"),
 )
 """Only for notebooks in the cluster: who may create a policy can undo every other one."""
 
-QUEUE_NEEDS: tuple[Need, ...] = tuple(
-    replace(each, role="pathways-jupyter-queues")
-    for each in (
-        Need(queues.QUEUES, ("list",), level=Level.WARN, purpose="see whether there is such a queue"),
-        Need(queues.WORKLOADS, ("list", "watch"), purpose="see why a job waits in its queue"),
-        Need(queues.WORKLOADS, ("patch",), level=Level.WARN, purpose="suspend a job that is in a queue"),
-        Need(queues.VISIBLE_QUEUES, ("get",), "pendingworkloads", Level.WARN, "see the position in the queue"),
-        Need(queues.PRIORITIES, ("get",), level=Level.WARN, purpose="see whether there is such a priority"),
-        Need(queues.CLUSTER_QUEUES, ("get",), level=Level.WARN, purpose="see the quota"),
-    )
+QUEUE_NEEDS = _of_role(
+    "pathways-jupyter-queues",
+    Need(queues.QUEUES, ("list",), level=Level.WARN, purpose="see whether there is such a queue"),
+    Need(queues.WORKLOADS, ("list", "watch"), purpose="see why a job waits in its queue"),
+    Need(queues.WORKLOADS, ("patch",), level=Level.WARN, purpose="suspend a job that is in a queue"),
+    Need(queues.VISIBLE_QUEUES, ("get",), "pendingworkloads", Level.WARN, "see the position in the queue"),
+    Need(queues.PRIORITIES, ("get",), level=Level.WARN, purpose="see whether there is such a priority"),
+    Need(queues.CLUSTER_QUEUES, ("get",), level=Level.WARN, purpose="see the quota"),
 )
 """Only for those who name a queue."""
 
 # The permissions of those who do more than connect. Connecting needs none of these, so the doctor only warns.
-FAULT_NEEDS: tuple[Need, ...] = tuple(
-    replace(each, role="pathways-jupyter-faults", level=Level.WARN)
-    for each in (
-        Need(JOBSETS, ("get",), purpose="find the workers of a slice"),
-        Need(PODS, ("list", "delete"), purpose="find workers, and keep one down (--for)"),
-        Need(PODS, ("get", "create"), "exec", purpose="kill a worker from inside"),
-        Need(PODS, ("create",), "eviction", purpose="drain a node"),
-        Need(NODES, ("get", "list", "patch"), purpose="cordon and uncordon nodes"),
-    )
+FAULT_NEEDS = _of_role(
+    "pathways-jupyter-faults",
+    Need(JOBSETS, ("get",), purpose="find the workers of a slice"),
+    Need(PODS, ("list", "delete"), purpose="find workers, and keep one down (--for)"),
+    Need(PODS, ("get", "create"), "exec", purpose="kill a worker from inside"),
+    Need(PODS, ("create",), "eviction", purpose="drain a node"),
+    Need(NODES, ("get", "list", "patch"), purpose="cordon and uncordon nodes"),
+    level=Level.WARN,
 )
 
 PLATFORM_ROLE = "pathways-platform"
-SERVICE_NEEDS: tuple[Need, ...] = tuple(
-    replace(each, role=PLATFORM_ROLE)
-    for each in (
-        Need(JOBSETS, ("create", "get", "list", "watch", "delete"), purpose="create a service, and follow its start"),
-        Need(
-            NETWORK_POLICIES, ("create", "patch", "delete"), purpose="close the ports of proxies and resource manager"
-        ),
-        Need(PODS, ("get", "list", "watch"), purpose="follow the service's start"),
-        Need(PODS, ("get",), "log", level=Level.WARN, purpose="see how many slices have registered"),
-        Need(EVENTS, ("list", "watch"), level=Level.WARN, purpose="see why something does not start"),
-    )
+SERVICE_NEEDS = _of_role(
+    PLATFORM_ROLE,
+    Need(JOBSETS, ("create", "get", "list", "watch", "delete"), purpose="create a service, and follow its start"),
+    Need(NETWORK_POLICIES, ("create", "patch", "delete"), purpose="close the ports of proxies and resource manager"),
+    Need(PODS, ("get", "list", "watch"), purpose="follow the service's start"),
+    Need(PODS, ("get",), "log", level=Level.WARN, purpose="see how many slices have registered"),
+    Need(EVENTS, ("list", "watch"), level=Level.WARN, purpose="see why something does not start"),
 )
 """Of the namespace in which a service is deployed."""
 _DEPLOY_NEEDS: tuple[Need, ...] = (
@@ -137,7 +134,7 @@ INSTALL_NEEDS: tuple[Need, ...] = tuple(
         NETWORK_POLICIES,
     )
 )
-PLATFORM_NEEDS = tuple(replace(each, role=PLATFORM_ROLE, level=Level.WARN) for each in (*_DEPLOY_NEEDS, *INSTALL_NEEDS))
+PLATFORM_NEEDS = _of_role(PLATFORM_ROLE, *_DEPLOY_NEEDS, *INSTALL_NEEDS, level=Level.WARN)
 
 LAB_NEEDS: tuple[Need, ...] = (
     *(
@@ -165,7 +162,7 @@ BY_ROLE: Mapping[str, tuple[Need, ...]] = {
     "pathways-jupyter-maintenance": (
         Need(NODES, ("list", "watch"), purpose="save arrays before a node is taken away"),
     ),
-    "pathways-jupyter-faults": FAULT_NEEDS,
+    FAULT_NEEDS[0].role: FAULT_NEEDS,
     PLATFORM_ROLE: _DEPLOY_NEEDS,
     _INSTALL: INSTALL_NEEDS,
 }

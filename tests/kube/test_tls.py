@@ -250,7 +250,7 @@ async def test_a_plugins_certificate_is_shown(authority, tmp_path):
 
 async def test_a_server_that_wants_a_certificate_is_not_asked_for_ever(authority, tmp_path):
     async with server(authority, tmp_path) as url, load(tmp_path, url, authority, {}) as client:
-        client._retries.patience = 1e6
+        client._retries._patience = 1e6
         with pytest.raises(ClusterError):
             await client.get("/")
 

@@ -145,12 +145,10 @@ def _read_job(manifest: Mapping[str, Any]) -> tuple[str, int, bool]:
 
 
 def _read_jobset(jobset: Mapping[str, Any]) -> tuple[str, int, bool]:
-    pod = _head_pod(jobset)
-    managers = [each for each in _containers(pod) if each.get("name") == names.RESOURCE_MANAGER_CONTAINER]
-    said = discovery.flags(managers[0]) if managers else {}
-    headless = any(each.get("name") == names.PROXY_CONTAINER for each in pod.get("containers") or ())
-    slices = untrusted.count(said.get("instance_count"), untrusted.MOST_SLICES) or 0
-    return untrusted.text(said.get("instance_type")), slices, headless
+    # In a job with a program of its own the proxy is a sidecar.
+    headless = any(each.get("name") == names.PROXY_CONTAINER for each in _head_pod(jobset).get("containers") or ())
+    info = discovery.describe(jobset, own=True)
+    return (info.instance_type, info.slices, headless) if info is not None else ("", 0, headless)
 
 
 def _head_pod(jobset: Mapping[str, Any]) -> Mapping[str, Any]:
