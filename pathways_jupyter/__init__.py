@@ -233,20 +233,21 @@ def connect(
     """
     from pathways_jupyter.magics import function
 
-    return function.connect(
-        tpu=tpu, service=service, local=local, context=context, kubeconfig=kubeconfig, namespace=namespace,
-        cluster=cluster, project=project, region=region, profile=profile, yes=yes, wait=wait, at_least=at_least,
-        queue=queue, priority=priority, gcs_bucket=gcs_bucket, linger=linger, suspend_after=suspend_after,
-        max_lifetime=max_lifetime, lease_seconds=lease_seconds, relay=relay, keep=keep, relay_image=relay_image,
-        timeout=timeout, tunnel=tunnel, job=job, proxy_image=proxy_image, proxy_options=proxy_options,
-        proxy_xla_flags=proxy_xla_flags, proxy_cpu=proxy_cpu, proxy_memory=proxy_memory,
-        proxy_node_selector=proxy_node_selector, proxy_tolerations=proxy_tolerations,
-        proxy_priority_class=proxy_priority_class, proxy_service_account=proxy_service_account,
-        proxy_labels=proxy_labels, proxy_env=proxy_env, unpickle=unpickle, progress=progress,
-        pathways_service=pathways_service, expected_tpu_instances=expected_tpu_instances,
-        proxy_server_image=proxy_server_image, proxy_job_name=proxy_job_name,
-        collect_service_metrics=collect_service_metrics,
-    )  # fmt: skip
+    arguments = {
+        "tpu": tpu, "service": service, "local": local, "context": context, "kubeconfig": kubeconfig,
+        "namespace": namespace, "cluster": cluster, "project": project, "region": region, "profile": profile,
+        "yes": yes, "wait": wait, "at_least": at_least, "queue": queue, "priority": priority, "gcs_bucket": gcs_bucket,
+        "linger": linger, "suspend_after": suspend_after, "max_lifetime": max_lifetime, "lease_seconds": lease_seconds,
+        "relay": relay, "keep": keep, "relay_image": relay_image, "timeout": timeout, "tunnel": tunnel, "job": job,
+        "proxy_image": proxy_image, "proxy_options": proxy_options, "proxy_xla_flags": proxy_xla_flags,
+        "proxy_cpu": proxy_cpu, "proxy_memory": proxy_memory, "proxy_node_selector": proxy_node_selector,
+        "proxy_tolerations": proxy_tolerations, "proxy_priority_class": proxy_priority_class,
+        "proxy_service_account": proxy_service_account, "proxy_labels": proxy_labels, "proxy_env": proxy_env,
+        "unpickle": unpickle, "pathways_service": pathways_service, "expected_tpu_instances": expected_tpu_instances,
+        "proxy_server_image": proxy_server_image, "proxy_job_name": proxy_job_name,
+        "collect_service_metrics": collect_service_metrics,
+    }  # fmt: skip
+    return function.connect(arguments, progress=progress)
 
 
 def prepare() -> None:

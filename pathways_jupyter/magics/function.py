@@ -28,8 +28,8 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?")
 _GKE = ("cluster", "project", "region")
 
 
-def connect(*, progress: bool | None, **arguments: Any) -> Session:
-    """Connect with the options in `arguments`; see :func:`pathways_jupyter.connect`.
+def connect(arguments: Mapping[str, Any], *, progress: bool | None) -> Session:
+    """Connect with `arguments`, by their names; see :func:`pathways_jupyter.connect`.
 
     In a notebook this loads the magics, so that notices about the session appear there as well.
 

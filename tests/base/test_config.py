@@ -258,7 +258,7 @@ def test_a_runtime_directory_that_cannot_be_made_is_one_sentence(tmp_path, monke
 
 def test_connect_passes_on_every_keyword(monkeypatch):
     passed = {}
-    monkeypatch.setattr(function, "connect", lambda **arguments: passed.update(arguments))
+    monkeypatch.setattr(function, "connect", lambda arguments, **more: passed.update(arguments, **more))
     values = {name: object() for name in inspect.signature(pathways_jupyter.connect).parameters}
     pathways_jupyter.connect(**values)
     assert passed == values
