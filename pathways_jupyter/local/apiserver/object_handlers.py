@@ -86,6 +86,9 @@ def _list(request: web.BaseRequest, store: Store, route: ObjectRequest, table: b
     records = store.records(resource, route.home, selection(request, resource))
     metadata: dict[str, Any] = {"resourceVersion": str(store.revision)}
     records = _page(records, number(query, "limit"), query.get("continue", ""), metadata)
+    if query.get("continue"):
+        # The next pages are only worth having if a watch can make up for the changes in between (client: watches).
+        store.check_history(resource, int(metadata["resourceVersion"]))
     if table:
         objects = [record.object for record in records]
         shown = as_table(resource, objects, metadata["resourceVersion"], query.get("includeObject", ""))

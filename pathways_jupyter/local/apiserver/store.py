@@ -92,6 +92,14 @@ class Store:
         """Like :meth:`list`, with the encoded form at hand."""
         return self._tables[resource.key].select(namespace, test)
 
+    def check_history(self, resource: ResourceType, since: int) -> None:
+        """Check that all changes of one type since a revision are remembered.
+
+        Raises:
+          StatusError: 410, they are not.
+        """
+        self._tables[resource.key].check_history(since)
+
     def dependents(self, uid: str) -> Sequence[tuple[ResourceType, Object]]:
         """Everything whose ownerReferences name `uid`, shared."""
         found = []

@@ -169,8 +169,7 @@ class Table:
                 for record in self.select(namespace, test)
             ]
         else:
-            if since < self._oldest:
-                raise gone(since, self._oldest)
+            self.check_history(since)
             newer = itertools.takewhile(lambda change: change.revision > since, reversed(self._history))
             here = [each for each in newer if namespace in ("", each.object["metadata"].get("namespace", ""))]
             seen = (change.seen_through(test) for change in reversed(here))
@@ -178,6 +177,15 @@ class Table:
         watch = Watch(test, backlog, lambda watch: self._watches.pop(watch, None), after=since or 0)
         self._watches[watch] = namespace
         return watch
+
+    def check_history(self, since: int) -> None:
+        """Check that all changes since a revision are remembered.
+
+        Raises:
+          StatusError: 410, they are not.
+        """
+        if since < self._oldest:
+            raise gone(since, self._oldest)
 
     def publish(self, change: WatchEvent) -> None:
         """Keep a change for later watches and offer it to the current ones."""
