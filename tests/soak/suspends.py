@@ -79,9 +79,16 @@ session.resume()
 assert bits() == expected
 print("ready")
 """
-LOOP = """
+STALL_SECONDS = 30
+"""A phase that takes longer leaves the stacks of the kernel's threads beside the file of the phases."""
+LOOP = f"""
+import faulthandler
+faulthandler.cancel_dump_traceback_later()
+stacks = open({{path!r}} + ".stacks", "w")
+
 def begin(phase, how_far=""):
-    with open({path!r}, "a") as file:
+    faulthandler.dump_traceback_later({STALL_SECONDS}, file=stacks)
+    with open({{path!r}}, "a") as file:
         print(phase, file=file)
 
 while True:
@@ -163,7 +170,9 @@ def _begin() -> Kernel:
 def one_round(machine: Machine, kernel: Kernel, kind: str, phase: str, delay: float) -> tuple[str, str]:
     """One death, so many seconds after a phase began; the phase in which it came, and what became of the arrays."""
     phases = Path(tempfile.gettempdir()) / "phases"
+    stacks = phases.with_name("phases.stacks")
     phases.write_text("")
+    stacks.write_text("")
     try:
         loop = kernel.begin(LOOP.format(path=str(phases)))
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -176,7 +185,7 @@ def one_round(machine: Machine, kernel: Kernel, kind: str, phase: str, delay: fl
         _strike(machine, kernel, kind)
         return phase, GONE if kind == "kernel SIGKILL" else _ask_survivor(kernel, loop)
     except TimeoutError as error:
-        return phase, f"the kernel does not answer: {error}"
+        return phase, f"the kernel does not answer: {error}\n{stacks.read_text()}"
 
 
 def _is_loss(outcome: str) -> bool:
