@@ -189,7 +189,7 @@ def _storage(directory: Path, prefix: str, address: tuple[str, int]) -> Any:
                 return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
         def get_resumable_byte_count(self, file_id: str) -> int:
-            """Of what has been received so far, the emulator would read all."""
+            """Return the size of what has been received so far, all of which the emulator would read."""
             path = self._store._disk_path(self._object_path(storage.RESUMABLE_DIR, self.safe_id(file_id)))
             return path.stat().st_size if path.exists() else 0
 

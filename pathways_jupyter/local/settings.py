@@ -77,12 +77,12 @@ class ClusterSettings:
         return sum(tpu.parse_instance_type(kind).hosts * slices for kind, slices in self.instances.items())
 
     @property
-    def job_restarts(self) -> BackOff:
+    def job_restarts(self) -> RetryDelay:
         """The wait before a Job's next pod."""
         return FAST_RESTARTS if self.fast_heal else JOB_RESTARTS
 
     @property
-    def container_restarts(self) -> BackOff:
+    def container_restarts(self) -> RetryDelay:
         """The wait before a container's next start."""
         return FAST_RESTARTS if self.fast_heal else CONTAINER_RESTARTS
 
@@ -102,8 +102,8 @@ def larger(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
 
 
 @dataclass(frozen=True)
-class BackOff:
-    """The wait before a failed pod or container is replaced.
+class RetryDelay:
+    """The wait after a failure: before a pod or container is replaced, or something else is tried again.
 
     Attributes:
       first_seconds: The first wait; each further failure doubles it.
@@ -123,8 +123,8 @@ class BackOff:
         return min(self.first_seconds * 2.0 ** min(doublings, 32), self.max_seconds) if doublings >= 0 else 0.0
 
 
-JOB_RESTARTS = BackOff(first_seconds=10.0, max_seconds=600.0)
+JOB_RESTARTS = RetryDelay(first_seconds=10.0, max_seconds=600.0)
 """Before a Job's next pod, as in Kubernetes: only a pod that succeeds makes the Job controller forget."""
-CONTAINER_RESTARTS = BackOff(first_seconds=10.0, max_seconds=300.0, at_once=1, forgotten_seconds=600.0)
+CONTAINER_RESTARTS = RetryDelay(first_seconds=10.0, max_seconds=300.0, at_once=1, forgotten_seconds=600.0)
 """Before a container's next start, as in Kubernetes."""
-FAST_RESTARTS = BackOff(first_seconds=1.0, max_seconds=2.0, at_once=1, forgotten_seconds=60.0)
+FAST_RESTARTS = RetryDelay(first_seconds=1.0, max_seconds=2.0, at_once=1, forgotten_seconds=60.0)

@@ -35,7 +35,7 @@ from pathways_jupyter.local.controllers.reconciler import (
     until,
 )
 from pathways_jupyter.local.event_recorder import Recorder
-from pathways_jupyter.local.settings import JOB_RESTARTS, BackOff
+from pathways_jupyter.local.settings import JOB_RESTARTS, RetryDelay
 from pathways_jupyter.service import names
 
 TRACKING = "batch.kubernetes.io/job-tracking"
@@ -51,7 +51,7 @@ class JobController(Reconciler):
       backoff: Wait before a failed pod is replaced.
     """
 
-    def __init__(self, store: Store, recorder: Recorder, *, backoff: BackOff = JOB_RESTARTS) -> None:
+    def __init__(self, store: Store, recorder: Recorder, *, backoff: RetryDelay = JOB_RESTARTS) -> None:
         super().__init__(store, {JOBS: self._of_job, PODS: owned_by("Job")})
         self._backoff = backoff
         self._recorder = recorder

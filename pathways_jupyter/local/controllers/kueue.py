@@ -146,7 +146,7 @@ class KueueController(Reconciler):
             place = metadata["namespace"], metadata["name"]
             own = [each for each in own if (each["metadata"]["namespace"], each["spec"]["queueName"]) == place]
         held = list(filter(holds, own))
-        resources = [{"name": name, "total": _text(_requests(*held)[name])} for name in quota]
+        resources = [{"name": name, "total": _text(_used(held)[name])} for name in quota]
         status: Object = {
             "conditions": clone((queue.get("status") or {}).get("conditions") or []),
             "pendingWorkloads": sum(map(waits, own)),
@@ -235,9 +235,10 @@ def _pod_sets(job: Object) -> list[Object]:
     return found
 
 
-def _requests(*workloads: Object) -> Amounts:
+def _requests(pod_sets: Iterable[Object]) -> Amounts:
+    """Return the sum of what the pods request."""
     total = Amounts()
-    for pod_set in (each for workload in workloads for each in workload["spec"]["podSets"]):
+    for pod_set in pod_sets:
         pod = pod_set["template"]["spec"]
         beside = [each for each in pod.get("initContainers") or () if each.get("restartPolicy") == "Always"]
         for container in (*beside, *pod["containers"]):
@@ -247,19 +248,22 @@ def _requests(*workloads: Object) -> Amounts:
     return total
 
 
+def _used(workloads: Iterable[Object]) -> Amounts:
+    return _requests(each for workload in workloads for each in workload["spec"]["podSets"])
+
+
 def _quota(queue: Object) -> tuple[str, Amounts]:
-    """Name and quota of a ClusterQueue's only flavor."""
+    """Return the name and the quota of a ClusterQueue's only flavor."""
     for flavor in (flavor for group in queue["spec"]["resourceGroups"] for flavor in group["flavors"]):
         return flavor["name"], Amounts({each["name"]: _amount(each["nominalQuota"]) for each in flavor["resources"]})
     return "", Amounts()
 
 
 def _misfit(workload: Object, quota: Amounts, holding: Iterable[Object], flavor: str) -> str:
-    """Why there is no room beside those that hold quota, in Kueue's words; empty when there is."""
-    used = _requests(*holding)
-    for name, amount in _requests(workload).items():
-        one = [{**workload, "spec": {"podSets": [each]}} for each in workload["spec"]["podSets"]]
-        part = next(each["spec"]["podSets"][0]["name"] for each in one if name in _requests(each))
+    """Return the reason why there is no room beside those that hold quota, in Kueue's words; empty when there is."""
+    used, own = _used(holding), workload["spec"]["podSets"]
+    for name, amount in _requests(own).items():
+        part = next(each["name"] for each in own if name in _requests([each]))
         if name not in quota:
             return f"{part}: resource {name} unavailable in ClusterQueue"
         if amount > quota[name]:
@@ -271,7 +275,7 @@ def _misfit(workload: Object, quota: Amounts, holding: Iterable[Object], flavor:
 
 
 def _victims(workload: Object, quota: Amounts, holding: Sequence[Object], flavor: str) -> list[Object]:
-    """Those whose eviction makes room, the lowest priority and then the newest first; empty where none would."""
+    """Return those whose eviction makes room, lowest priority and then newest first; empty where none would."""
     victims = [each for each in holding if condition(each["status"], "Evicted")]
     lower = [each for each in holding if each not in victims and _order(each)[0] > _order(workload)[0]]
     lower.sort(key=_order)

@@ -18,7 +18,7 @@ from pathways_jupyter.local.apiserver.resources import Object, ResourceType
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.apiserver.watch_delivery import Watch, WatchEvent
-from pathways_jupyter.local.settings import BackOff
+from pathways_jupyter.local.settings import RetryDelay
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ Key = tuple[str, str]
 
 Source = Callable[[WatchEvent], Iterable[Key]]
 
-_RETRIES = BackOff(first_seconds=0.4, max_seconds=60.0)
+_RETRIES = RetryDelay(first_seconds=0.4, max_seconds=60.0)
 _QUIET_FAILURES = 5
 
 
@@ -151,7 +151,7 @@ def reference_to(owner: Object) -> Object:
 
 
 def owned(store: Store, owner: Object, resource: ResourceType) -> list[Object]:
-    """All objects of one type that `owner` controls; shared, so read them only."""
+    """Return all objects of one type that `owner` controls; shared, so read them only."""
     uid = owner["metadata"]["uid"]
     return [
         obj

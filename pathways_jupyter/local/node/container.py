@@ -24,7 +24,7 @@ from pathways_jupyter.local.node.probes import Probe
 from pathways_jupyter.local.node.programs import ImageError
 from pathways_jupyter.local.node.spawner import Process, Spawner
 from pathways_jupyter.local.node.zygote import SpawnRequest, reference
-from pathways_jupyter.local.settings import BackOff
+from pathways_jupyter.local.settings import RetryDelay
 
 _CONFIG_RETRY_SECONDS = 1.0
 """Wait before looking again for a missing image or referenced object."""
@@ -46,7 +46,7 @@ class Surroundings(Protocol):
 
     uid: str
     directory: Path
-    restarts: BackOff
+    restarts: RetryDelay
     spawners: Mapping[bool, Spawner]
 
     def environment(self, spec: Object) -> dict[str, str]:

@@ -29,7 +29,7 @@ from pathways_jupyter.local.node.exec import Exec
 from pathways_jupyter.local.node.network import Network
 from pathways_jupyter.local.node.pod import Pod
 from pathways_jupyter.local.node.spawner import Spawner
-from pathways_jupyter.local.settings import CONTAINER_RESTARTS, HOLLOW_ANNOTATION, BackOff
+from pathways_jupyter.local.settings import CONTAINER_RESTARTS, HOLLOW_ANNOTATION, RetryDelay
 from pathways_jupyter.service import names
 
 _log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class Kubelet:
         network: Network,
         cold: Spawner,
         warm: Spawner,
-        restarts: BackOff = CONTAINER_RESTARTS,
+        restarts: RetryDelay = CONTAINER_RESTARTS,
         account: Callable[[Object], Mapping[str, str]] = lambda _pod: {},
         forget: Callable[[str], None] = lambda _uid: None,
     ) -> None:

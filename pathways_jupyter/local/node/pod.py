@@ -16,7 +16,7 @@ from pathways_jupyter.local.node import programs
 from pathways_jupyter.local.node.container import Container, Role
 from pathways_jupyter.local.node.network import Network, pod_names
 from pathways_jupyter.local.node.spawner import Spawner
-from pathways_jupyter.local.settings import BackOff
+from pathways_jupyter.local.settings import RetryDelay
 
 # Sidecars end after the others; they get at least this long of the grace period.
 _SIDECAR_GRACE = 2.0
@@ -29,7 +29,7 @@ class PodHost(Protocol):
 
     directory: Path
     network: Network
-    restarts: BackOff
+    restarts: RetryDelay
     spawners: Mapping[bool, Spawner]
     """Fork servers: True for programs that need JAX."""
 
@@ -262,7 +262,7 @@ class Pod:
     # Life.
 
     async def _initialize(self, running: dict[Container, asyncio.Task[None]], stopping: asyncio.Task[bool]) -> bool:
-        """Run the init containers in order; whether the others may start."""
+        """Run the init containers in order; return whether the others may start."""
         for container in self.containers:
             if container.role is Role.MAIN:
                 continue

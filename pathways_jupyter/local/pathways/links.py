@@ -120,7 +120,8 @@ class Link:
         """Yield messages until the connection is lost.
 
         Raises:
-          LinkError: It is lost; the caller logs the reason."""
+          LinkError: It is lost; the caller logs the reason.
+        """
         while True:
             yield await self.receive()
 

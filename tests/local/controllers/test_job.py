@@ -7,7 +7,7 @@ from pathways_jupyter.local import settings
 from pathways_jupyter.local.apiserver.resources import CONFIG_MAPS, EVENTS, JOBS, PODS
 from pathways_jupyter.local.controllers.job import JobController
 from pathways_jupyter.local.event_recorder import Recorder
-from pathways_jupyter.local.settings import BackOff
+from pathways_jupyter.local.settings import RetryDelay
 from pathways_jupyter.service import names
 
 SLEEP = ("sleep", "600")
@@ -96,7 +96,7 @@ async def test_a_pod_that_failed_is_not_replaced_before_its_time(machine):
 
 @pytest.mark.parametrize(("forgotten", "waits"), [(0.0, False), (600.0, True)])
 async def test_failures_of_long_ago_are_forgotten_where_that_is_asked_for(machine, forgotten, waits):
-    job = JobController(machine.store, Recorder(machine.store), backoff=BackOff(600.0, 600.0, 1, forgotten))
+    job = JobController(machine.store, Recorder(machine.store), backoff=RetryDelay(600.0, 600.0, 1, forgotten))
     job.start()
     machine.job("steady", *SLEEP, hollow=True)
     for failed in (1, 2):

@@ -85,7 +85,7 @@ class SidecarClient:
         self._ids = itertools.count(1)
         self._lock = threading.Lock()
         self.ended = ""
-        """Why the connection was closed; empty while requests can be sent."""
+        """The reason why the connection was closed; empty while requests can be sent."""
         try:
             self._connection = SidecarConnection(_connected(path))
             self._connection.send(hello)
