@@ -148,8 +148,7 @@ def mark_deleted(resource: ResourceType, obj: Object, grace: int | None, propaga
         raise StatusError(403, f'namespaces "{name}" is forbidden: this namespace may not be deleted', resource, name)
     seconds = 0
     if resource.key == PODS.key:
-        phase = obj.get("status", {}).get("phase")
-        idle = not obj["spec"].get("nodeName") or phase in ("Succeeded", "Failed")
+        idle = not obj["spec"].get("nodeName") or pod_is_over(obj)
         wish = obj["spec"].get("terminationGracePeriodSeconds", 30) if grace is None else grace
         seconds = 0 if idle else max(0, wish)
     before = metadata.get("deletionGracePeriodSeconds")
@@ -163,6 +162,11 @@ def mark_deleted(resource: ResourceType, obj: Object, grace: int | None, propaga
             del metadata["finalizers"]
     elif before is None or seconds < before:
         metadata["deletionGracePeriodSeconds"] = seconds
+
+
+def pod_is_over(pod: Object) -> bool:
+    """Return whether a pod's phase is final."""
+    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
 def is_held(obj: Object) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathways_jupyter.base import text
 from pathways_jupyter.base.errors import ApiError
 from pathways_jupyter.base.text import parse_ranges
-from pathways_jupyter.local.apiserver.object_lifecycle import LONGEST_STEM
+from pathways_jupyter.local.apiserver.object_lifecycle import LONGEST_STEM, pod_is_over
 from pathways_jupyter.local.apiserver.object_schema import check_object
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import JOBS, PODS, Object
@@ -273,8 +273,7 @@ class JobController(Reconciler):
 def _ended(pod: Object) -> bool:
     """Return whether no process of the pod will run any more."""
     metadata = pod["metadata"]
-    over = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
-    return over or ("deletionTimestamp" in metadata and not metadata.get("deletionGracePeriodSeconds"))
+    return pod_is_over(pod) or ("deletionTimestamp" in metadata and not metadata.get("deletionGracePeriodSeconds"))
 
 
 def _index(pod: Object) -> int:

@@ -18,6 +18,7 @@ from typing import Any
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.tpu import InstanceType
+from pathways_jupyter.local.apiserver.object_lifecycle import pod_is_over
 from pathways_jupyter.local.apiserver.resources import JOBSETS, NODES, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.controllers.fitting import selects
@@ -33,7 +34,6 @@ REQUESTED_LABELS = re.compile(r"cloud\.google\.com/(reservation-.+|gke-spot)")
 IDLE_SECONDS = 10.0
 
 _ALL: Key = ("", "")
-_OVER = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class NodePoolController(Reconciler):
         made = [node for node in self._store.list(NODES) if PROVISIONED_LABEL in node["metadata"]["labels"]]
         if not waiting and not made:
             return None
-        used = {pod["spec"].get("nodeName") for pod in pods if pod.get("status", {}).get("phase") not in _OVER}
+        used = {pod["spec"].get("nodeName") for pod in pods if not pod_is_over(pod)}
         pools: dict[str, list[Object]] = defaultdict(list)
         for node in made:
             pools[node["metadata"]["labels"][PROVISIONED_LABEL]].append(node)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.tpu import InstanceType
 from pathways_jupyter.local.apiserver.api_discovery import VERSION
+from pathways_jupyter.local.apiserver.object_lifecycle import pod_is_over
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import NODES, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
@@ -115,7 +116,7 @@ class NodeController(Reconciler):
         def change(copy: Object) -> None:
             status = copy.setdefault("status", {})
             set_condition(status, "DisruptionTarget", True, reason=reason, message=message)
-            if grace == 0 and status.get("phase") not in ("Succeeded", "Failed"):
+            if grace == 0 and not pod_is_over(copy):
                 status["phase"] = "Failed"
 
         self._store.edit(PODS, *key_of(pod), change, subresource="status")

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pathways_jupyter.base.errors import ApiError
+from pathways_jupyter.local.apiserver.object_lifecycle import pod_is_over
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import NODES, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
@@ -37,10 +38,7 @@ class Scheduler(Follower):
         room = False
         for change in changes:
             pod, key = change.object, key_of(change.object)
-            over = change.type is WatchEventType.DELETED or pod.get("status", {}).get("phase") in (
-                "Succeeded",
-                "Failed",
-            )
+            over = change.type is WatchEventType.DELETED or pod_is_over(pod)
             if over or "deletionTimestamp" in pod["metadata"] or pod["spec"].get("nodeName"):
                 self._pending.discard(key)
                 room |= over
@@ -53,11 +51,7 @@ class Scheduler(Follower):
     def _place_all(self) -> None:
         if not self._pending:
             return
-        placed = [
-            pod
-            for pod in self._store.list(PODS)
-            if pod["spec"].get("nodeName") and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
-        ]
+        placed = [pod for pod in self._store.list(PODS) if pod["spec"].get("nodeName") and not pod_is_over(pod)]
         nodes = self._store.list(NODES)
         occupancy = Occupancy(nodes, placed)
         waiting = [pod for key in self._pending if (pod := self._store.find(PODS, *key)) is not None]

@@ -23,7 +23,7 @@ from pathways_jupyter.local.node.exec import Exec
 from pathways_jupyter.local.node.probes import Probe
 from pathways_jupyter.local.node.programs import ImageError
 from pathways_jupyter.local.node.spawner import Process, Spawner
-from pathways_jupyter.local.node.zygote import SpawnRequest, reference
+from pathways_jupyter.local.node.zygote import MAIN_PID_VARIABLE, SpawnRequest, reference
 from pathways_jupyter.local.settings import RetryDelay
 
 _CONFIG_RETRY_SECONDS = 1.0
@@ -177,7 +177,7 @@ class Container:
         process = self._process
         if process is None:
             raise LookupError(f'container "{self.name}" is not running')
-        environment = {**self._environment, "PATHWAYS_LOCAL_MAIN_PID": str(process.pid)}
+        environment = {**self._environment, MAIN_PID_VARIABLE: str(process.pid)}
         if tty:
             environment.setdefault("TERM", "xterm")
         self._locate(command, environment)

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 from pathways_jupyter.base.errors import ApiError
+from pathways_jupyter.local.apiserver.object_lifecycle import pod_is_over
 from pathways_jupyter.local.apiserver.resources import PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
@@ -29,12 +30,12 @@ from pathways_jupyter.local.node.exec import Exec
 from pathways_jupyter.local.node.network import Network
 from pathways_jupyter.local.node.pod import Pod
 from pathways_jupyter.local.node.spawner import Spawner
+from pathways_jupyter.local.pathways import links
 from pathways_jupyter.local.settings import CONTAINER_RESTARTS, HOLLOW_ANNOTATION, RetryDelay
 from pathways_jupyter.service import names
 
 _log = logging.getLogger(__name__)
 
-_TERMINAL = ("Succeeded", "Failed")
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _INHERITED = (
     "COVERAGE_PROCESS_START",
@@ -171,9 +172,8 @@ class Kubelet:
             "TMPDIR": str(pod.directory / "tmp"),
             "HOSTNAME": spec.get("hostname") or pod.name,
             "POD_IP": pod.address,
-            "PATHWAYS_LOCAL_NAMES": str(self.network.names),
-            "PATHWAYS_LOCAL_NODE": spec["nodeName"],
-            "PATHWAYS_LOCAL_SOCKETS": str(self.network.sockets(pod.uid)),
+            links.NAMES_VARIABLE: str(self.network.names),
+            links.SOCKETS_VARIABLE: str(self.network.sockets(pod.uid)),
             **programs.python_variables(pod.python),
             **self._account(pod.object),
         }
@@ -220,7 +220,7 @@ class Kubelet:
                 pod.terminate(metadata.get("deletionGracePeriodSeconds", 0))
         elif ending:
             self._end_unstarted(obj)
-        elif obj.get("status", {}).get("phase") not in _TERMINAL:
+        elif not pod_is_over(obj):
             pod = self._pods[uid] = Pod(obj, self)
             # For clients in other pods: the annotation says where this one's ports are.
             sockets = str(self.network.sockets(uid))
@@ -262,7 +262,7 @@ class Kubelet:
             pod.remove()
 
     def _end_unstarted(self, obj: Object) -> None:
-        if obj.get("status", {}).get("phase") not in _TERMINAL:
+        if not pod_is_over(obj):
             self._write_status(obj, {**obj.get("status", {}), "phase": "Failed"})
         self._delete(obj)
 
