@@ -16,6 +16,7 @@ from pathways_jupyter.base import tasks
 from pathways_jupyter.local.apiserver.app import ADMIN, ApiServer
 from pathways_jupyter.local.apiserver.credentials import POD_UID, pod_account, write_kubeconfig
 from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, NODES, PODS, Object
+from pathways_jupyter.local.apiserver.selectors import labels_of
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.bucket import Bucket
 from pathways_jupyter.local.controllers.garbage import GarbageCollector
@@ -160,7 +161,7 @@ class RunningCluster:
                 self._changed.pop(service, None)
                 # A JobSet's controller removes none: on a real cluster the number of Jobs cannot change.
                 for job in self._store.list(JOBS):
-                    marks = job["metadata"].get("labels") or {}
+                    marks = labels_of(job)
                     part = (marks.get(names.JOBSET_NAME_LABEL), marks.get(names.REPLICATED_JOB_LABEL))
                     if part == (service, names.WORKER_JOB) and int(marks[names.JOB_INDEX_LABEL]) >= before.get(kind, 0):
                         self._store.delete(JOBS, names.DEFAULT_NAMESPACE, job["metadata"]["name"])
@@ -262,8 +263,7 @@ class RunningCluster:
     def busy(self) -> bool:
         """Return whether the cluster is in use: by a client of the API, or by a Job of none of its services."""
         return self.api.in_use > 0 or any(
-            (job["metadata"].get("labels") or {}).get(names.JOBSET_NAME_LABEL) not in self.services
-            and not finished(job.get("status") or {})
+            labels_of(job).get(names.JOBSET_NAME_LABEL) not in self.services and not finished(job.get("status") or {})
             for job in self._store.list(JOBS)
         )
 
@@ -310,7 +310,7 @@ class RunningCluster:
         """Follow the logs of the resource manager, and of its replacements, until one reports all slices ready."""
 
         def is_head(pod: Object) -> bool:
-            labels = pod["metadata"].get("labels") or {}
+            labels = labels_of(pod)
             head = (service, names.HEAD_JOB)
             return (labels.get(names.JOBSET_NAME_LABEL), labels.get(names.REPLICATED_JOB_LABEL)) == head
 

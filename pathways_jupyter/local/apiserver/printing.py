@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pathways_jupyter.local.apiserver.resources import Column, Object, ResourceType
+from pathways_jupyter.local.apiserver.workload_strategy import sidecars
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _STEP = re.compile(
@@ -171,14 +172,12 @@ def _job_duration(job: Object) -> str:
 
 def pod_ready(pod: Object) -> str:
     """Return its READY column, as ``1/2``: ready containers, of those that run at the same time."""
-    sidecars = {
-        each["name"] for each in pod["spec"].get("initContainers") or () if each.get("restartPolicy") == "Always"
-    }
+    beside = {each["name"] for each in sidecars(pod["spec"])}
     statuses = [
         *_statuses(pod, "containerStatuses"),
-        *(each for each in _statuses(pod, "initContainerStatuses") if each.get("name") in sidecars),
+        *(each for each in _statuses(pod, "initContainerStatuses") if each.get("name") in beside),
     ]
-    total = len(pod["spec"].get("containers") or ()) + len(sidecars)
+    total = len(pod["spec"].get("containers") or ()) + len(beside)
     return f"{sum(bool(each.get('ready')) for each in statuses)}/{total}"
 
 
@@ -218,19 +217,19 @@ def _statuses(pod: Object, field: str) -> Sequence[dict[str, Any]]:
 
 def _initializing(pod: Object) -> str:
     """Return the state of the current init container; empty once all are done."""
-    specs = {each["name"]: each for each in pod["spec"].get("initContainers") or ()}
+    beside = {each["name"] for each in sidecars(pod["spec"])}
     for index, each in enumerate(_statuses(pod, "initContainerStatuses")):
         state = each.get("state") or {}
         terminated, waiting = state.get("terminated"), state.get("waiting") or {}
         if terminated is not None and terminated.get("exitCode") == 0:
             continue
-        if specs.get(each.get("name"), {}).get("restartPolicy") == "Always" and each.get("started"):
+        if each.get("name") in beside and each.get("started"):
             continue
         if terminated is not None:
             return f"Init:{_ended(terminated)}"
         if waiting.get("reason") not in (None, "", "PodInitializing"):
             return f"Init:{waiting['reason']}"
-        return f"Init:{index}/{len(specs)}"
+        return f"Init:{index}/{len(pod['spec'].get('initContainers') or ())}"
     return ""
 
 

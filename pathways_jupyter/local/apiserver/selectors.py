@@ -56,7 +56,12 @@ def label_test(text: str) -> Test:
     if text.rstrip().endswith(","):
         raise bad_request(f"unable to parse requirement: {text!r} ends with a comma")
     selector = {"matchExpressions": expressions}
-    return lambda obj: matches_selector(selector, obj["metadata"].get("labels") or {})
+    return lambda obj: matches_selector(selector, labels_of(obj))
+
+
+def labels_of(obj: Object) -> Mapping[str, str]:
+    """Return an object's labels."""
+    return obj["metadata"].get("labels") or {}
 
 
 def matches_selector(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:

@@ -73,6 +73,11 @@ def mounts(spec: Object) -> list[Object]:
     return [each for container in spec["containers"] for each in container.get("volumeMounts") or ()]
 
 
+def sidecars(spec: Object) -> list[Object]:
+    """Return a pod's restartable init containers, which run beside the others."""
+    return [each for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"]
+
+
 def admit_pod(pod: Object, find: Callable[[ResourceType, str, str], Object | None]) -> None:
     """Apply a real cluster's admission to a new pod, in place: priority, tolerations, and its service account's token.
 

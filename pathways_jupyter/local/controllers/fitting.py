@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pathways_jupyter.local.apiserver.resources import Object
-from pathways_jupyter.local.apiserver.selectors import matches_selector
+from pathways_jupyter.local.apiserver.selectors import labels_of, matches_selector
 from pathways_jupyter.local.controllers.jobset import JOB_KEY_LABEL
 from pathways_jupyter.local.controllers.reconciler import condition
 from pathways_jupyter.service import names
@@ -42,7 +42,7 @@ class Occupancy:
         self._pods[node].append(pod)
         key, job = exclusive(pod)
         if key and node in self.nodes:
-            domain = labels(self.nodes[node]).get(key, "")
+            domain = labels_of(self.nodes[node]).get(key, "")
             self._exclusive[key, domain].add(job)
             self._homes[key, job] = domain
 
@@ -70,13 +70,13 @@ class Occupancy:
         if key not in self._domains:
             domains = self._domains[key] = defaultdict(list)
             for each in self.nodes.values():
-                domains[labels(each).get(key, "")].append(each)
-        return self._domains[key][labels(node).get(key, "")]
+                domains[labels_of(each).get(key, "")].append(each)
+        return self._domains[key][labels_of(node).get(key, "")]
 
     def _topology_misfit(self, pod: Object, node: Object) -> str:
         key, job = exclusive(pod)
         if key:
-            domain = labels(node).get(key)
+            domain = labels_of(node).get(key)
             home = self._homes.get((key, job))
             if domain is None or (home is not None and home != domain) or self._exclusive[key, domain] - {job}:
                 return f"node(s) were in a {key} of another Job"
@@ -87,8 +87,8 @@ class Occupancy:
                     name for name, pods in self._pods.items() if any(_is_meant(term, each, pod) for each in pods)
                 ]
                 topology = term["topologyKey"]
-                domains = {labels(self.nodes[name]).get(topology) for name in selected if name in self.nodes}
-                if (topology in labels(node) and labels(node)[topology] in domains) is attracts:
+                domains = {labels_of(self.nodes[name]).get(topology) for name in selected if name in self.nodes}
+                if (topology in labels_of(node) and labels_of(node)[topology] in domains) is attracts:
                     continue
                 # The first of the pods that want to be near pods like themselves may go anywhere.
                 if not (attracts and not selected and _is_meant(term, pod, pod)):
@@ -100,19 +100,14 @@ def _is_meant(term: Mapping[str, Any], other: Object, pod: Object) -> bool:
     """Return whether `other` is one of the pods that an affinity term of `pod` selects."""
     namespaces = term.get("namespaces") or [pod["metadata"]["namespace"]]
     return other["metadata"]["namespace"] in namespaces and matches_selector(
-        term.get("labelSelector") or {}, labels(other)
+        term.get("labelSelector") or {}, labels_of(other)
     )
-
-
-def labels(obj: Object) -> Mapping[str, str]:
-    """Return an object's labels."""
-    return obj["metadata"].get("labels") or {}
 
 
 def exclusive(pod: Object) -> tuple[str, str]:
     """Return the topology key of the exclusive domain that the pod's Job wants, and the Job's key; empty if none."""
     key = (pod["metadata"].get("annotations") or {}).get(EXCLUSIVE, "")
-    return key, labels(pod).get(JOB_KEY_LABEL, "") if key else ""
+    return key, labels_of(pod).get(JOB_KEY_LABEL, "") if key else ""
 
 
 def extended(pod: Object) -> Mapping[str, int]:
@@ -136,7 +131,7 @@ def host_ports(pod: Object) -> set[int]:
 
 def selects(spec: Object, node: Object) -> bool:
     """Return whether the pod's node selector and required node affinity fit `node`."""
-    if not matches_selector({"matchLabels": spec.get("nodeSelector") or {}}, labels(node)):
+    if not matches_selector({"matchLabels": spec.get("nodeSelector") or {}}, labels_of(node)):
         return False
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
@@ -144,7 +139,7 @@ def selects(spec: Object, node: Object) -> bool:
         return True
     fields = {"metadata.name": node["metadata"]["name"]}
     return any(
-        matches_selector({"matchExpressions": term.get("matchExpressions")}, labels(node))
+        matches_selector({"matchExpressions": term.get("matchExpressions")}, labels_of(node))
         and matches_selector({"matchExpressions": term.get("matchFields")}, fields)
         for term in required.get("nodeSelectorTerms") or ()
     )

@@ -20,6 +20,7 @@ from pathways_jupyter.local.apiserver.resources import JOBS, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.apiserver.watch_delivery import WatchEvent, WatchEventType
+from pathways_jupyter.local.apiserver.workload_strategy import sidecars
 from pathways_jupyter.local.controllers.reconciler import (
     Key,
     Reconciler,
@@ -166,13 +167,12 @@ class JobController(Reconciler):
         retries = status.get("failed", 0)
         if spec["template"]["spec"].get("restartPolicy") == "OnFailure":
             for pod in active:
-                first = pod["spec"].get("initContainers") or ()
-                sidecars = {each["name"] for each in first if each.get("restartPolicy") == "Always"}
+                beside = {each["name"] for each in sidecars(pod["spec"])}
                 retries += sum(
                     each.get("restartCount", 0)
                     for kind in ("containerStatuses", "initContainerStatuses")
                     for each in pod.get("status", {}).get(kind) or ()
-                    if each["name"] not in sidecars
+                    if each["name"] not in beside
                 )
         if retries > spec["backoffLimit"]:
             return "BackoffLimitExceeded", "Job has reached the specified backoff limit"

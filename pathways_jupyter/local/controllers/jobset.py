@@ -16,6 +16,7 @@ from pathways_jupyter.base.errors import ApiError
 from pathways_jupyter.local.apiserver.object_schema import check_object
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, SERVICES, Object
+from pathways_jupyter.local.apiserver.selectors import labels_of
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.controllers.reconciler import (
     Key,
@@ -336,7 +337,7 @@ def _job(jobset: Object, replicated: Object, index: int, restarts: int) -> Objec
 
 
 def _attempt(job: Object) -> int:
-    return int((job["metadata"].get("labels") or {}).get(RESTART_LABEL, 0))
+    return int(labels_of(job).get(RESTART_LABEL, 0))
 
 
 def _is_over(job: Object) -> bool:

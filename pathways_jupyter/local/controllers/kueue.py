@@ -20,9 +20,10 @@ from pathways_jupyter.local.apiserver.definitions import (
 )
 from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, VISIBLE_QUEUES, Object, ResourceType
+from pathways_jupyter.local.apiserver.selectors import labels_of
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.watch_delivery import WatchEvent
-from pathways_jupyter.local.controllers.fitting import labels
+from pathways_jupyter.local.apiserver.workload_strategy import sidecars
 from pathways_jupyter.local.controllers.reconciler import (
     Key,
     Reconciler,
@@ -55,7 +56,7 @@ class KueueController(Reconciler):
             (kind, job)
             for kind in (JOBS, JOBSETS)
             for job in self._store.list(kind)
-            if names.QUEUE_LABEL in labels(job) and "deletionTimestamp" not in job["metadata"]
+            if names.QUEUE_LABEL in labels_of(job) and "deletionTimestamp" not in job["metadata"]
         ]
         # Their status is changed in place, and written at the end.
         workloads = [self._workload(kind, job) for kind, job in jobs]
@@ -76,7 +77,7 @@ class KueueController(Reconciler):
 
     def _workload(self, kind: ResourceType, job: Object) -> Object:
         """Return a copy of the Workload of a job; it is created if there is none."""
-        metadata, marks = job["metadata"], labels(job)
+        metadata, marks = job["metadata"], labels_of(job)
         # The same name for the same job, so that it cannot get two.
         digest = hashlib.sha256(metadata["uid"].encode()).hexdigest()[:5]
         name = f"{kind.kind.lower()}-{metadata['name']}"[:57] + f"-{digest}"
@@ -125,7 +126,7 @@ class KueueController(Reconciler):
             victims = _victims(each, quota, holding, flavor) if preempts else []
             wait = f". Pending the preemption of {len(victims)} workload(s)" if victims else ""
             _refuse(each, f"couldn't assign flavors to pod set {misfit}{wait}", "Pending")
-            who = f"UID: {each['metadata']['uid']}, JobUID: {labels(each)[names.QUEUED_UID_LABEL]}"
+            who = f"UID: {each['metadata']['uid']}, JobUID: {labels_of(each)[names.QUEUED_UID_LABEL]}"
             message = f"Preempted to accommodate a workload ({who}) due to prioritization in the ClusterQueue"
             for victim in victims:
                 if not condition(victim["status"], "Evicted"):
@@ -191,7 +192,7 @@ def pending(store: Store, namespace: str, queue: str) -> Object:
 
 
 def _labelled(change: WatchEvent) -> Sequence[Key]:
-    return _ALL if names.QUEUE_LABEL in labels(change.object) else ()
+    return _ALL if names.QUEUE_LABEL in labels_of(change.object) else ()
 
 
 def _follow_job(status: Object, job: Object, *, active: bool) -> None:
@@ -240,8 +241,7 @@ def _requests(pod_sets: Iterable[Object]) -> Amounts:
     total = Amounts()
     for pod_set in pod_sets:
         pod = pod_set["template"]["spec"]
-        beside = [each for each in pod.get("initContainers") or () if each.get("restartPolicy") == "Always"]
-        for container in (*beside, *pod["containers"]):
+        for container in (*sidecars(pod), *pod["containers"]):
             resources = container.get("resources") or {}
             for name, amount in {**(resources.get("limits") or {}), **(resources.get("requests") or {})}.items():
                 total[name] += pod_set["count"] * _amount(amount)

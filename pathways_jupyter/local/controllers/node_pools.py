@@ -20,6 +20,7 @@ from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.tpu import InstanceType
 from pathways_jupyter.local.apiserver.object_lifecycle import pod_is_over
 from pathways_jupyter.local.apiserver.resources import JOBSETS, NODES, PODS, Object
+from pathways_jupyter.local.apiserver.selectors import labels_of
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.controllers.fitting import selects
 from pathways_jupyter.local.controllers.nodes import CPU_POOL, NodeController, cpu_node, slice_nodes
@@ -116,10 +117,9 @@ class NodePoolController(Reconciler):
             return False
         if not any(each.get("reason") == "Unschedulable" for each in status.get("conditions") or ()):
             return False
-        name = (metadata.get("labels") or {}).get(names.JOBSET_NAME_LABEL)
+        name = labels_of(pod).get(names.JOBSET_NAME_LABEL)
         found = self._store.find(JOBSETS, metadata["namespace"], name) if name else None
-        labels = (found or {}).get("metadata", {}).get("labels") or {}
-        return found is not None and not {names.EMBEDDED_LABEL, names.SERVICE_LABEL} & set(labels)
+        return found is not None and not {names.EMBEDDED_LABEL, names.SERVICE_LABEL} & set(labels_of(found))
 
 
 def _wanted(waiting: Iterable[Object]) -> Counter[_Kind]:
