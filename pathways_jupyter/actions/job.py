@@ -11,6 +11,7 @@ from pathlib import Path
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, CommandInterrupted, Shell, Values, show_lines
 from pathways_jupyter.base import tpu
+from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import parse_whole_number
@@ -116,6 +117,17 @@ def create(shell: Shell, text: str, values: Values, *, source: str) -> View:
     if not values.get("wait") or values.get("dry_run"):
         return said(f"Job {name}: {done}.", {"name": name, "done": done})
     shell.say(f"Job {name}: {done}.")
+    state = _follow(shell, where, name)
+    # What a program gets is short; the picture is for the user.
+    return dataclasses.replace(
+        show(shell, {**values, "name": name}),
+        value={"name": name, "done": done, "state": state},
+        exit_code=int(state == conditions.FAILED),
+    )
+
+
+def _follow(shell: Shell, where: ConnectConfig, name: str) -> str:
+    """Show what becomes of a job until it is over, or runs if it is headless; return its last state."""
     try:
         with clusters.stream(
             where, lambda client, namespace: jobs.until_settled(client, name, namespace=namespace)
@@ -126,12 +138,7 @@ def create(shell: Shell, text: str, values: Values, *, source: str) -> View:
         raise CommandInterrupted(f"No longer following; job {name} stays as it is.") from None
     if jobs.idles(info):
         shell.say(f"It is headless, so it does not end by itself: job delete {name} ends it.")
-    # What a program gets is short; the picture is for the user.
-    return dataclasses.replace(
-        show(shell, {**values, "name": name}),
-        value={"name": name, "done": done, "state": info.state},
-        exit_code=int(info.state == conditions.FAILED),
-    )
+    return info.state
 
 
 def list_(shell: Shell, values: Values) -> View:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.actions import cluster
-from pathways_jupyter.actions.shell import Action, Shell, Values
+from pathways_jupyter.actions.shell import Action, LiveDisplay, Shell, Values
 from pathways_jupyter.base import outgoing, tasks
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
@@ -100,44 +100,58 @@ def _follow(
         try:
             with tasks.iterate(source, background) as events:
                 for event in events:
-                    if isinstance(event, RunRecord):
-                        record = event
-                    elif isinstance(event, Note):
-                        shell.say(event.text)
-                    elif isinstance(event, Changed):
-                        label, phase = event.status.target.label, event.status.phase
-                        # Replaced, never changed: the table is drawn by a thread, which must see a whole one.
-                        hosts = {**hosts, label: event.status}
-                        if not live.in_place and phase != last and not phase.over:
-                            shell.say(f"[{label}] {phase} ...")
-                        last = phase
-                    elif isinstance(event, Output):
-                        label = event.status.target.label
-                        if label in hosts:
-                            hosts = {**hosts, label: event.status}
-                        for line in event.lines:
-                            live.line(f"[{label}] {line}")
-                    elif isinstance(event, RunEnded):
-                        assert record is not None
-                        # Read again: it has an end now.
-                        live.finish(picture.hosts(records.read(record.id), event.hosts, logs=True))
-                        if event.code is None:
-                            shell.say(_goes_on(record))
-                        elif event.code:
-                            raise RunFailed(record.name, event.code)
+                    match event:
+                        case RunRecord():
+                            record = event
+                        case Note():
+                            shell.say(event.text)
+                        case Changed(status=now):
+                            label, phase = now.target.label, now.phase
+                            # Replaced, never changed: the table is drawn by a thread, which must see a whole one.
+                            hosts = {**hosts, label: now}
+                            if not live.in_place and phase != last and not phase.over:
+                                shell.say(f"[{label}] {phase} ...")
+                            last = phase
+                        case Output(status=now):
+                            label = now.target.label
+                            if label in hosts:
+                                hosts = {**hosts, label: now}
+                            for line in event.lines:
+                                live.line(f"[{label}] {line}")
+                        case RunEnded():
+                            assert record is not None
+                            _end(shell, live, record, event)
         except KeyboardInterrupt:
-            # A run that ends with this command has ended by it, and the last table says so.
-            try:
-                latest = None if record is None else records.read(record.id)
-            except UnknownRun:
-                latest = None
-            if latest is None or not latest.hosts:
-                shell.say("Interrupted; nothing was started.")
-                raise
-            live.finish(picture.hosts(latest, latest.hosts, logs=True))
-            if not all(each.phase.over for each in latest.hosts):
-                shell.say(_goes_on(latest))
+            _leave(shell, live, record)
             raise
+
+
+def _end(shell: Shell, live: LiveDisplay, record: RunRecord, ended: RunEnded) -> None:
+    """Show the last table of a run.
+
+    Raises:
+      RunFailed: A host failed.
+    """
+    # Read again: it has an end now.
+    live.finish(picture.hosts(records.read(record.id), ended.hosts, logs=True))
+    if ended.code is None:
+        shell.say(_goes_on(record))
+    elif ended.code:
+        raise RunFailed(record.name, ended.code)
+
+
+def _leave(shell: Shell, live: LiveDisplay, record: RunRecord | None) -> None:
+    """Show what there is of a run that is no longer followed: one that ends with this command has ended by it."""
+    try:
+        latest = None if record is None else records.read(record.id)
+    except UnknownRun:
+        latest = None
+    if latest is None or not latest.hosts:
+        shell.say("Interrupted; nothing was started.")
+        return
+    live.finish(picture.hosts(latest, latest.hosts, logs=True))
+    if not all(each.phase.over for each in latest.hosts):
+        shell.say(_goes_on(latest))
 
 
 def _goes_on(record: RunRecord) -> str:
