@@ -1,5 +1,7 @@
 """A script's session where something ends in the middle of it: the embedded cluster, or the user's patience."""
 
+import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -8,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from waits import wait_until
 
 DEADLINE = 110
 
@@ -156,9 +159,9 @@ with pathways_jupyter.connect(local=True, tpu="tpuv6e:2x2=1", wait=True):
 """
 
 
-@pytest.fixture
-def alone(machine):
-    """The environment of a machine whose embedded cluster may be ended."""
+@contextlib.contextmanager
+def small_cluster(machine):
+    """The environment of a machine with an embedded cluster of one slice, which programs may end."""
     with tempfile.TemporaryDirectory(prefix="pj-") as home:
         own = {"JUPYTER_RUNTIME_DIR": home, "JUPYTER_CONFIG_DIR": home}
         assert machine.cli("local", "up", "--tpu", "tpuv6e:2x2=1", **own).returncode == 0
@@ -166,8 +169,22 @@ def alone(machine):
         machine.cli("local", "down", "--yes", **own)
 
 
-def test_reconnecting_starts_the_embedded_cluster_again_where_it_has_ended(machine, alone):
-    done = machine.python("-c", RECONNECT, timeout=DEADLINE, **alone)
+@pytest.fixture(scope="module")
+def shared(machine):
+    with small_cluster(machine) as environ:
+        yield environ
+
+
+@pytest.fixture
+def alone(machine, shared):
+    """The environment of a small cluster whose slice is free, and is free again when the test has ended."""
+    yield shared
+    wait_until(lambda: json.loads(machine.cli("sessions", "--json", **shared).stdout) == [])
+
+
+def test_reconnecting_starts_the_embedded_cluster_again_where_it_has_ended(machine):
+    with small_cluster(machine) as environ:
+        done = machine.python("-c", RECONNECT, timeout=DEADLINE, **environ)
     assert done.stdout == "connected 2.0 4\n", done.stderr
 
 
