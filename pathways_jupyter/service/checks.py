@@ -62,7 +62,13 @@ async def jobsets(client: Client) -> Finding:
 
 
 async def queue(client: Client, namespace: str, name: str, priority: str = "") -> list[Finding]:
-    """Check a queue: that it is there and active, how much of its quota is used, and that Kueue handles JobSets."""
+    """Check a queue: that it is there and active, how much of its quota is used, and that Kueue handles JobSets.
+
+    Args:
+      name: Empty for none, and no finding.
+    """
+    if not name:
+        return []
     there = None
     try:
         there = await queues.check(client, namespace, name, priority)

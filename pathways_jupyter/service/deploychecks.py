@@ -54,9 +54,9 @@ async def findings(client: Client, spec: ServiceSpec) -> AsyncIterator[Finding]:
         yield Finding("name", Level.OK, f"{spec.name} is free in namespace {spec.namespace}")
     except PathwaysError as error:
         yield checks.failed("name", error)
-    if queue := spec.labels.get(names.QUEUE_LABEL, ""):
-        for found in await checks.queue(client, spec.namespace, queue, spec.labels.get(names.PRIORITY_LABEL, "")):
-            yield found
+    queue, priority = (spec.labels.get(each, "") for each in (names.QUEUE_LABEL, names.PRIORITY_LABEL))
+    for found in await checks.queue(client, spec.namespace, queue, priority):
+        yield found
     pools = await _pools(client)
     if isinstance(pools, Finding):
         yield pools

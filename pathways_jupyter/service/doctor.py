@@ -69,7 +69,6 @@ async def examine(
     namespace = config.namespace or cluster.namespace
     needs = (*NEEDS, *further, *(permissions.QUEUE_NEEDS if config.queue else ()))
     async with _ReadOnce(cluster, patience=0) as client:
-        queue = checks.queue(client, namespace, config.queue, config.priority) if config.queue else _nothing()
         # All at once, as each round trip to a distant cluster is felt.
         (reached, accepted, has_jobsets, left), permitted, (served, *others) = await asyncio.gather(
             asyncio.gather(
@@ -81,7 +80,7 @@ async def examine(
             asyncio.gather(*(permissions.check(client, namespace, need) for need in needs)),
             asyncio.gather(
                 _service(client, namespace, config, versions or Versions()),
-                queue,
+                checks.queue(client, namespace, config.queue, config.priority),
                 _network(client, namespace),
                 _unreadable(client, namespace),
                 _operator(client, namespace),
@@ -110,10 +109,6 @@ class _ReadOnce(Client):
         if key not in self._answers:
             self._answers[key] = asyncio.create_task(super().get(path, query=query))
         return await asyncio.shield(self._answers[key])
-
-
-async def _nothing() -> list[Finding]:
-    return []
 
 
 async def _reach(client: Client, upload: str) -> Finding:

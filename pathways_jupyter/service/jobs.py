@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ApiError, ClusterError, ServiceError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import objects, pods
@@ -199,12 +200,7 @@ async def pictures(
             if found.job.state in OVER and all(pod.state in _ENDED_PODS for pod in found.pods):
                 return
             await asyncio.sleep(_PAUSE_SECONDS)
-            news = asyncio.create_task(changed.wait())
-            try:
-                await asyncio.wait([news, *watches], return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                # Also where the caller is cancelled: this cancels none of those that it waits for.
-                news.cancel()
+            await tasks.first_done(changed.wait(), *watches)
             for each in watches:
                 if each.done():
                     # A watch ends only by an error.

@@ -94,7 +94,9 @@ def is_job(manifest: Mapping[str, Any]) -> bool:
     if manifest["metadata"].get("ownerReferences"):
         return False
     parts = {str(each.get("name")) for each in (manifest.get("spec") or {}).get("replicatedJobs") or ()}
-    missing = _PROGRAMS - {str(each.get("name")) for each in _containers(_head_pod(manifest))}
+    pod = _head_pod(manifest)
+    containers = (*(pod.get("initContainers") or ()), *(pod.get("containers") or ()))
+    missing = _PROGRAMS - {str(each.get("name")) for each in containers}
     return not missing and not parts.isdisjoint(names.WORKER_JOBS)
 
 
@@ -159,10 +161,6 @@ def _head_pod(jobset: Mapping[str, Any]) -> Mapping[str, Any]:
             pod: Mapping[str, Any] = (job.get("template") or {}).get("spec") or {}
             return pod
     return {}
-
-
-def _containers(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [*(pod.get("initContainers") or ()), *(pod.get("containers") or ())]
 
 
 def main_container(manifest: Mapping[str, Any]) -> str:
