@@ -11,10 +11,11 @@ from platform import python_version
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Shell, Values
-from pathways_jupyter.base import distance, tasks
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.sentences import advice, worded
+from pathways_jupyter.base.text import last_upload
 from pathways_jupyter.render import checks as picture
 from pathways_jupyter.render.view import View
 from pathways_jupyter.service import checks, permissions
@@ -72,7 +73,7 @@ async def _uploads() -> dict[str, str]:
     found = {}
     running = [each for each in registry.sessions() if each.is_here and each.state.is_connected]
     for record in sorted(await client.present(running), key=lambda each: each.upload_measured):
-        if words := distance.last_upload(record.upload_rate, record.upload_measured):
+        if words := last_upload(record.upload_rate, record.upload_measured):
             # The kubeconfig may be gone by now.
             with contextlib.suppress(PathwaysError):
                 found[(await clusters.resolve(record)).server] = words

@@ -19,6 +19,8 @@ _ERROR = re.compile(
 )
 _LOG_PREFIX = re.compile(r"[IWEF]\d{4} [\d:.]+ +\d+ \S+\] ")
 """Prefix of log messages of Kubernetes' programs."""
+_LATELY_SECONDS = 3600.0
+"""A laptop may be on another network after longer than this."""
 _LONGEST_REASON = 300
 """In characters; what is longer ends after a whole word."""
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhdw])")
@@ -59,6 +61,23 @@ def stamp(seconds: float, *, micro: bool = False) -> str:
 def clock(at: float) -> str:
     """Return the local time of day of `at`, which is in seconds since the epoch."""
     return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+def to_cluster(seconds: float) -> str:
+    """Say how long a round trip takes: ``104 ms to the cluster``; empty where that is not known."""
+    return f"{max(1, round(seconds * 1000))} ms to the cluster" if seconds else ""
+
+
+def last_upload(rate: float, measured: float) -> str:
+    """Say how fast a long transfer went: ``last upload 18 Mbit/s at 14:02:31``; empty if there was none lately.
+
+    Args:
+      rate: Bytes a second.
+      measured: When, in seconds since the epoch.
+    """
+    if not rate or time.time() - measured > _LATELY_SECONDS:
+        return ""
+    return f"last upload {8e-6 * rate:.3g} Mbit/s at {clock(measured)}"
 
 
 def without_infinity(value: Any) -> Any:

@@ -12,11 +12,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from pathways_jupyter.base import distance
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ApiError, PathwaysError
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.base.text import count, some
+from pathways_jupyter.base.text import count, some, to_cluster
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client, Json, Query
 from pathways_jupyter.kube.clock import boot_seconds
@@ -40,6 +39,11 @@ from pathways_jupyter.service.model import Service
 from pathways_jupyter.service.pathwaysjob import installation
 from pathways_jupyter.service.permissions import NEEDS, Need
 from pathways_jupyter.service.podstate import State
+
+_NEW_OPERATION = 6
+"""Round trips of jaxlib's own for an operation that it has not seen: four before the result, two for its first use."""
+_FELT_SECONDS = 0.02
+"""A notebook beside the cluster gains nothing that is felt from less."""
 
 
 async def examine(
@@ -125,8 +129,18 @@ async def _reach(client: Client, upload: str) -> Finding:
         await client.request("GET", "/version")
     # The rate is not probed: what could be sent in a moment would show how slowly TCP begins.
     kubernetes = f"Kubernetes {version.get('gitVersion', 'of unknown version')}"
-    about = filter(None, (kubernetes, upload, distance.outlook(boot_seconds() - sent)))
+    about = filter(None, (kubernetes, upload, _outlook(boot_seconds() - sent)))
     return Finding("reachable", Level.OK, ", ".join(about))
+
+
+def _outlook(seconds: float) -> str:
+    """Say what to expect of a round trip of so many seconds, in one sentence."""
+    if seconds < _FELT_SECONDS:
+        return f"{to_cluster(seconds)}: not felt in a notebook"
+    return (
+        f"{to_cluster(seconds)}: a new operation takes about {_NEW_OPERATION * seconds:.1f} s, later ones none; "
+        "`pathways-jupyter lab up` puts the notebook beside it"
+    )
 
 
 async def _credentials(client: Client) -> Finding:

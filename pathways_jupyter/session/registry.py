@@ -21,11 +21,11 @@ from pathlib import Path, PurePath
 from types import NoneType
 from typing import Any
 
-from pathways_jupyter.base import distance, runtime_files, tpu
+from pathways_jupyter.base import runtime_files, tpu
 from pathways_jupyter.base.config import runtime_dir
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.events import SavedArrays, SessionSlice, SessionState
-from pathways_jupyter.base.text import clock, without_infinity
+from pathways_jupyter.base.text import clock, last_upload, to_cluster, without_infinity
 
 TEMPORARY_PREFIX = "pathways-"
 
@@ -170,8 +170,8 @@ class SessionRecord:
     @property
     def distance(self) -> str:
         """Round trip to the cluster, and the rate of the last upload; empty where neither is known."""
-        upload = distance.last_upload(self.upload_rate, self.upload_measured)
-        return ", ".join(filter(None, (distance.to_cluster(self.round_trip), upload)))
+        upload = last_upload(self.upload_rate, self.upload_measured)
+        return ", ".join(filter(None, (to_cluster(self.round_trip), upload)))
 
     @property
     def target(self) -> str:
