@@ -7,11 +7,13 @@ import logging
 import threading
 import uuid
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.render.view import View
+
+if TYPE_CHECKING:
+    from pathways_jupyter.base import tasks
 
 REDRAW_SECONDS = 0.5
 """Shortest time between two updates: each is a message to the browser and changes the notebook's file."""
@@ -143,6 +145,9 @@ class Watched(Live):
 
     def _start(self) -> None:
         """Start watching, or start again."""
+        # asyncio is not for those who have loaded the extension and show nothing.
+        from pathways_jupyter.base import tasks
+
         if self._watching is not None:
             self._watching.cancel()
         self._watching = tasks.Call(self._run())
