@@ -21,7 +21,7 @@ from pathways_jupyter.saved.values import UnsavableError
 
 _LEAVES = (str, bytes, int, float, complex, type(None), type, types.ModuleType, types.BuiltinFunctionType)
 _OTHERS = frozenset(
-    {"pathways_jupyter", "IPython", "ipykernel", "traitlets", "jaxlib", "threading", "logging", "asyncio"}
+    {"pathways_jupyter", "IPython", "ipykernel", "traitlets", "jaxlib", "threading", "logging", "asyncio", "ast"}
 )
 """Packages whose objects are no user's."""
 
@@ -35,26 +35,29 @@ def replace(namespace: MutableMapping[str, Any], change: Callable[[Any], Any]) -
     Raises:
       UnsavableError: Variables are too deep.
     """
-    walk = _Walk(change)
     try:
-        walk.items(namespace)
+        _Walk(change).items(namespace)
     except RecursionError:
         raise UnsavableError("Variables are too deep to be searched for arrays.") from None
 
 
 def arrays_in(namespace: MutableMapping[str, Any]) -> list[Any]:
     """Return the arrays that :func:`replace` finds, each once."""
-    import jax
+    found: list[Any] = []
+    replace(namespace, _noting(found))
+    return found
 
-    found: dict[int, Any] = {}
+
+def _noting(found: list[Any]) -> Callable[[Any], Any]:
+    """Return what adds an array to `found`, and changes nothing."""
+    import jax
 
     def note(value: Any) -> Any:
         if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
-            found[id(value)] = value
+            found.append(value)
         return value
 
-    replace(namespace, note)
-    return list(found.values())
+    return note
 
 
 def unreached(live: Iterable[Any], reached: Iterable[Any]) -> list[str]:
@@ -62,27 +65,30 @@ def unreached(live: Iterable[Any], reached: Iterable[Any]) -> list[str]:
 
     Those that only the last error's traceback holds, for a debugger, are not among them: no program computes with them.
     """
-    known = set()
-    for each in [*reached, *_in_last_error()]:
-        known |= {id(each), id(getattr(each, "_base_array", None))}
-    return [
-        f"{array_type(each)}, held by {_holder(each)}"
-        for each in live
-        if id(each) not in known and not each.is_deleted()
-    ]
+    left = _without([each for each in live if not each.is_deleted()], reached)
+    if left:
+        left = _without(left, _in_last_error())
+    return [f"{array_type(each)}, held by {_holder(each)}" for each in left]
+
+
+def _without(arrays: list[Any], known: Iterable[Any]) -> list[Any]:
+    ids = {id(each) for array in known for each in (array, getattr(array, "_base_array", None))}
+    return [each for each in arrays if id(each) not in ids]
 
 
 def _in_last_error() -> list[Any]:
     """Return the arrays that the frames of the error that was shown last reach."""
     found: list[Any] = []
+    # One walk: the frames of an Interrupt may reach all of a large program, and each of them the same.
+    walk = _Walk(_noting(found))
     # An error may be its own cause.
     seen: set[int] = set()
     error: BaseException | None = getattr(sys, "last_value", None)
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         for frame, _ in traceback.walk_tb(error.__traceback__):
-            with contextlib.suppress(UnsavableError):
-                found += arrays_in(dict(frame.f_locals))
+            with contextlib.suppress(RecursionError):
+                walk.items(dict(frame.f_locals))
         error = error.__cause__ or error.__context__
     return found
 

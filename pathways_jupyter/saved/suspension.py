@@ -62,10 +62,11 @@ class Suspension:
                 self._arrays.append(each)
             except (TypeError, ValueError) as error:
                 self.unkept.append(f"{array_type(each)} {error}")
-        if places.unreached(live(), found):
+        if unreached := places.unreached(live(), found):
             # Only garbage may hold them, such as the frames of an error that was handled.
             gc.collect()
-        self.unkept += places.unreached(live(), found)
+            unreached = places.unreached(live(), found)
+        self.unkept += unreached
         self.count, self.place = len(self._arrays), saves.place(name)
         self.nbytes = sum(int(each.size * each.dtype.itemsize) for each in self._arrays)
         self.left = ""

@@ -147,6 +147,32 @@ def test_arrays_that_only_the_traceback_of_the_last_error_holds_are_not_named(mo
     assert places.unreached(live, []) == []
 
 
+class Counted(list):
+    searched = 0
+
+    def __iter__(self):
+        self.searched += 1
+        return super().__iter__()
+
+
+def test_the_frames_of_the_last_error_are_searched_once_and_only_for_what_is_unreached(monkeypatch):
+    shared = Counted([jnp.ones((7, 2))])
+
+    def deeper(left, held):
+        if left:
+            deeper(left - 1, held)
+        raise ValueError("the innermost of many calls that hold the same")
+
+    with pytest.raises(ValueError, match="innermost") as raised:
+        deeper(20, shared)
+    monkeypatch.setattr(sys, "last_value", raised.value, raising=False)
+    live = [each for each in jax.live_arrays() if each.shape == (7, 2)]
+    assert places.unreached(live, live) == []
+    assert shared.searched == 0
+    assert places.unreached(live, []) == []
+    assert shared.searched == 1
+
+
 def test_variables_that_are_too_deep_are_one_sentence():
     deep: list[Any] = []
     for _ in range(100_000):
