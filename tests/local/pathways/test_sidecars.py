@@ -55,6 +55,23 @@ def test_each_host_has_its_own_index_process_and_directory(service, client):
     assert len({row[3] for row in rows} | {own_pid}) == 5
 
 
+def test_what_a_function_makes_by_itself_is_on_its_host(client):
+    found = client.run("""
+        @colocated_python.colocated_python
+        def ones(x):
+            return jnp.ones(3) * 2
+
+        @colocated_python.colocated_python
+        def key(x):
+            return jax.random.key_data(jax.random.key(7))
+
+        made = [function(jax.device_put(np.zeros(3, "f4"), cpus[6])) for function in (ones, key)]
+        result = [[np.asarray(each).tolist(), [device.id for device in each.devices()]] for each in made]
+    """)
+    # The first of the four devices of the second host; their numbers follow those of the sixteen chips.
+    assert found == [[[2.0, 2.0, 2.0], [20]], [[0, 7], [20]]]
+
+
 def test_each_host_sees_its_own_shards_and_they_become_one_array_again(client):
     found = client.run("""
         @colocated_python.colocated_python

@@ -94,27 +94,6 @@ def test_colocated_devices_stand_beside_the_chips(client):
     assert found == [["cpu", 8 + each, each // 4] for each in range(8)]
 
 
-def test_what_a_colocated_function_makes_by_itself_is_on_its_host(client_with_sidecars):
-    found = client_with_sidecars.run("""
-        import numpy as np
-        import jax.numpy as jnp
-        from jax.experimental import colocated_python
-
-        @colocated_python.colocated_python
-        def ones(x):
-            return jnp.ones(3) * 2
-
-        @colocated_python.colocated_python
-        def key(x):
-            return jax.random.key_data(jax.random.key(7))
-
-        cpus = colocated_python.colocated_cpu_devices(jax.devices())
-        made = [function(jax.device_put(np.zeros(3, "f4"), cpus[6])) for function in (ones, key)]
-        result = [[np.asarray(each).tolist(), [device.id for device in each.devices()]] for each in made]
-    """)
-    assert found == [[[2.0, 2.0, 2.0], [12]], [[0, 7], [12]]]
-
-
 def test_a_colocated_function_is_refused_where_hosts_have_no_sidecars(client):
     with pytest.raises(Exception, match="FAILED_PRECONDITION: the hosts have no colocated Python sidecars"):
         client.run("""
