@@ -46,6 +46,16 @@ async def group() -> AsyncIterator[asyncio.TaskGroup]:
         raise first
 
 
+async def stop(*running: asyncio.Future[Any]) -> None:
+    """Cancel tasks, and wait until they have ended; what they raise is dropped.
+
+    To await a cancelled task itself raises CancelledError both when the task and when the caller was cancelled.
+    """
+    for each in running:
+        each.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
 async def first_done(
     *work: Coroutine[Any, Any, Any] | asyncio.Future[Any], seconds: float | None = None
 ) -> tuple[asyncio.Future[Any] | None, ...]:
@@ -61,10 +71,8 @@ async def first_done(
     try:
         done, _ = await asyncio.wait(futures, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in own:
-            task.cancel()
-        # Wait for the cancelled ones: they must not go on beside what the caller does next.
-        await asyncio.gather(*own, return_exceptions=True)
+        # They must not go on beside what the caller does next.
+        await stop(*own)
     return tuple(future if future in done else None for future in futures)
 
 

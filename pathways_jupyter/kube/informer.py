@@ -13,6 +13,7 @@ import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube.client import Client
@@ -147,10 +148,7 @@ class _SharedWatch:
 
     async def close(self) -> None:
         """End the watch."""
-        self._task.cancel()
-        # With gather, because awaiting a task raises CancelledError both when the task and when the caller was
-        # cancelled.
-        await asyncio.gather(self._task, return_exceptions=True)
+        await tasks.stop(self._task)
 
     async def _run(self) -> None:
         try:

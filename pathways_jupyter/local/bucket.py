@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.base import runtime_files
+from pathways_jupyter.base import runtime_files, tasks
 from pathways_jupyter.local.directory import BUCKET, write_private
 from pathways_jupyter.local.node.spawner import Spawner
 from pathways_jupyter.local.node.zygote import SpawnRequest, reference
@@ -89,8 +89,7 @@ class Bucket:
     async def close(self) -> None:
         """Stop serving; the process ends with its spawner."""
         if self._serving is not None:
-            self._serving.cancel()
-            await asyncio.gather(self._serving, return_exceptions=True)
+            await tasks.stop(self._serving)
         self._listener.close()
 
 

@@ -136,9 +136,8 @@ class HostRun:
                     await self._show(self._log.add(await program.receive(part["bytes"])))
             finally:
                 if signs is not None:
-                    signs.cancel()
                     # A lost connection is reported by what reads from it.
-                    await asyncio.gather(signs, return_exceptions=True)
+                    await tasks.stop(signs)
             outcome: dict[str, Any] | None = part["outcome"]
             return outcome
 

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ApiError, ConfigError, PathwaysError
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.base.text import stamp
@@ -58,10 +59,7 @@ class WorkQueue(Generic[K]):
 
     async def close(self) -> None:
         """Stop all work; a request that is being sent is cut off, which every reconcile has to survive anyway."""
-        tasks = list(self._running.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await tasks.stop(*self._running.values())
 
     async def _run(self, key: K) -> None:
         backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)

@@ -247,8 +247,7 @@ async def serving(
             ) from error
         yield f"http://{host or '0.0.0.0'}:{port}/metrics"
     finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
+        await tasks.stop(following)
         await runner.cleanup()
 
 

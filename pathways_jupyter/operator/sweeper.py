@@ -98,8 +98,7 @@ class Sweeper:
                 await self._sweep()
                 await self._pause(stopping)
         finally:
-            stopping.cancel()
-            await asyncio.gather(stopping, return_exceptions=True)
+            await tasks.stop(stopping)
 
     async def _sweep(self) -> None:
         now, by_place = self._client.now(), self._known[LEASES]

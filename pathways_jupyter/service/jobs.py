@@ -212,9 +212,7 @@ async def pictures(
             except ServiceError as error:
                 raise ServiceError(f"Job {name} was deleted.") from error
     finally:
-        for task in watches:
-            task.cancel()
-        await asyncio.gather(*watches, return_exceptions=True)
+        await tasks.stop(*watches)
 
 
 async def until_over(client: Client, name: str, *, namespace: str) -> AsyncGenerator[JobInfo, None]:

@@ -222,8 +222,7 @@ async def until_admitted(client: Client, job: Object, *, seconds: float = math.i
                 before = said
                 yield said
     finally:
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+        await tasks.stop(watching)
 
 
 async def set_active(client: Client, job: Object, *, active: bool) -> None:

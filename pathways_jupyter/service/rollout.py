@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ApiError, ClusterError, ServiceError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import count
@@ -244,7 +245,7 @@ async def _changes(client: Client, service: ServiceInfo, deadline: float) -> Asy
                 arrived.put_nowait(error)
 
     labels = f"{names.JOBSET_NAME_LABEL}={service.name}"
-    tasks = [
+    watches = [
         asyncio.create_task(pump(JOBSETS, name=service.name)),
         asyncio.create_task(pump(PODS, labels=labels)),
         asyncio.create_task(pump(EVENTS)),
@@ -258,9 +259,7 @@ async def _changes(client: Client, service: ServiceInfo, deadline: float) -> Asy
                 raise change
             yield change
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await tasks.stop(*watches)
 
 
 async def _registered(client: Client, rollout: _Rollout) -> RolloutStep:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ClusterError, ConnectionLost
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.tunnel.carrier import Carrier, PortRefused
@@ -107,5 +108,4 @@ class AttachedCarrier:
     async def close(self) -> None:
         """Close the carrier; after this it delivers nothing any more."""
         self.carrier.close()
-        self.listening.cancel()
-        await asyncio.gather(self.listening, return_exceptions=True)
+        await tasks.stop(self.listening)

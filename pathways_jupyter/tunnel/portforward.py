@@ -14,6 +14,7 @@ import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ClusterError, ConnectionLost
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.tunnel.carrier import Carrier, PodPort, PortRefused
@@ -185,9 +186,7 @@ async def _carry(local: LocalConnection, stream: Stream, traffic: Traffic) -> No
     try:
         await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for direction in directions:
-            direction.cancel()
-        await asyncio.gather(*directions, return_exceptions=True)
+        await tasks.stop(*directions)
 
 
 async def listen(

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ClusterError
 from pathways_jupyter.tunnel.carrier import Carrier, PodPort
 from pathways_jupyter.tunnel.outage import Outage
@@ -64,8 +65,7 @@ class RelayClient:
         """End every stream, and wait for their tasks."""
         self._relay.outage.close()
         if self._idling is not None:
-            self._idling.cancel()
-            await asyncio.gather(self._idling, return_exceptions=True)
+            await tasks.stop(self._idling)
         await asyncio.gather(*(each.end() for each in tuple(self._streams)))
 
     async def _show_signs_of_life(self) -> None:

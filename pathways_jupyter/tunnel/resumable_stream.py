@@ -13,6 +13,7 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConnectionLost
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.tasks import Backoff
@@ -136,11 +137,8 @@ class ResumableStream:
 
     async def end(self) -> None:
         """End at once; the pod ends as well."""
-        tasks = [*self._tasks, *([self._life] if self._life is not None else [])]
         self._closing = True
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await tasks.stop(*self._tasks, *([self._life] if self._life is not None else []))
 
     # One carrier after the other.
 

@@ -182,8 +182,7 @@ async def _log(request: web.BaseRequest, runtime: PodRuntime, pod: Object, conta
                     left -= len(piece)
                     piece = await anext(stream, b"") if left > 0 else b""
             finally:
-                first.cancel()
-                await asyncio.gather(first, return_exceptions=True)
+                await tasks.stop(first)
     except (LookupError, OSError) as error:
         if not response.prepared:
             # A LookupError's message is worded as a real kubelet's.
@@ -257,9 +256,7 @@ async def _run(channels: Channels, process: ExecProcess, streams: set[str]) -> N
         code = await process.wait()
         await asyncio.wait(outputs, timeout=_LAST_OUTPUT_SECONDS)
     finally:
-        for task in outputs:
-            task.cancel()
-        await asyncio.gather(*outputs, return_exceptions=True)
+        await tasks.stop(*outputs)
     status: dict[str, Any] = {"metadata": {}, "status": "Success"}
     if code:
         status = {

@@ -142,9 +142,7 @@ class _SpdyForwarder:
 
     async def close(self) -> None:
         """End every connection."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await tasks.stop(*self._tasks)
 
     def _on_stream(self, stream: SpdyStream) -> bool:
         kind, request = stream.headers.get("streamtype", ""), stream.headers.get("requestid", "")

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pathways_jupyter.base import text
+from pathways_jupyter.base import tasks, text
 from pathways_jupyter.base.errors import ClusterError, PathwaysError, ServiceError
 from pathways_jupyter.base.sentences import advice, say
 from pathways_jupyter.base.tasks import Backoff
@@ -110,11 +110,7 @@ class PodWatch:
     async def close(self) -> None:
         """Stop watching."""
         self._relay_holds_up(False)
-        for task in self._tasks:
-            task.cancel()
-        # gather(), and not a bare await with CancelledError suppressed: this would also swallow a cancellation of the
-        # caller while it waits here.
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await tasks.stop(*self._tasks)
         for future in (self.ready, self.lost):
             # Tasks that wait for them are being cancelled as well.
             future.cancel()

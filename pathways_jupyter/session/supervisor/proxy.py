@@ -14,6 +14,7 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ClusterError, PathwaysError, ServiceError
 from pathways_jupyter.base.events import Stage
 from pathways_jupyter.base.sentences import advice, say
@@ -86,9 +87,7 @@ class Proxy(abc.ABC):
 
     async def close(self) -> None:
         """Stop the tasks and close the tunnel; the objects in the cluster stay."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await tasks.stop(*self._tasks)
         await self._tunnel.close()
         await self._watch.close()
 
