@@ -11,7 +11,7 @@ import itertools
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +56,11 @@ def count(api: ApiServer) -> Asked:
 class _Kubelet(Kubelet):
     """The kubelet of pods that run nothing: a log that is followed stays open."""
 
-    def logs(self, *_: Any, **__: Any) -> AsyncIterator[bytes]:
+    def logs(self, *_: Any, **__: Any) -> AsyncGenerator[bytes, None]:
         return _silence()
 
 
-async def _silence() -> AsyncIterator[bytes]:
+async def _silence() -> AsyncGenerator[bytes, None]:
     await asyncio.Event().wait()
     yield b""
 

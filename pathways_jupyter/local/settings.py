@@ -1,4 +1,4 @@
-"""Settings of a cluster, as ``up`` passes them to the daemon, which records them; and the back-off that one chooses.
+"""Settings of a cluster, as ``up`` passes them to the daemon, which records them; and the delays that one of them sets.
 
 Kubernetes waits longer after each failure, which delays a client that waits for a slice: the third loss of a worker
 costs 40 seconds. A demonstration or a test that cannot wait heals fast: it never waits longer than two.

@@ -10,15 +10,15 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from aiohttp import web
 
 from pathways_jupyter.base import tasks
-from pathways_jupyter.local.apiserver import api_errors, bodies
-from pathways_jupyter.local.apiserver.api_errors import StatusError
+from pathways_jupyter.local.apiserver import bodies
+from pathways_jupyter.local.apiserver.api_errors import StatusError, bad_request
 from pathways_jupyter.local.apiserver.channels import CHUNK, Channels, open_channels
 from pathways_jupyter.local.apiserver.port_forward import SPDY_PROTOCOL, forward_over_channels, forward_over_spdy
 from pathways_jupyter.local.apiserver.printing import seconds_of
@@ -28,7 +28,7 @@ from pathways_jupyter.local.apiserver.store import Store
 
 _REFUSAL_SECONDS = 0.05
 """Longest wait for the error of a followed log, since a log that is still empty yields nothing at all."""
-PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+_EXEC_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _STDIN, _STDOUT, _STDERR, _STATUS, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
 _LAST_OUTPUT_SECONDS = 2.0
 """Longest wait for output after the program's end, which its children may hold open."""
@@ -67,7 +67,7 @@ class PodRuntime(Protocol):
         previous: bool,
         since: float | None,
         timestamps: bool,
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """Return a container's output, in pieces that need not be lines.
 
         Args:
@@ -112,7 +112,7 @@ async def serve_pod_subresource(
     if route.subresource == "eviction":
         return await _evict(request, store, route)
     if route.subresource != "log" and request.headers.get("Upgrade", "").lower() != "websocket":
-        raise api_errors.bad_request("unable to upgrade: this path needs a WebSocket")
+        raise bad_request("unable to upgrade: this path needs a WebSocket")
     pod = store.record(PODS, route.namespace, route.name).object
     uid: str = pod["metadata"]["uid"]
     if route.subresource == "portforward":
@@ -131,12 +131,10 @@ def _container(container: str, pod: Object) -> str:
     names = [each["name"] for each in spec["containers"]]
     if container:
         if container not in [*names, *(each["name"] for each in spec.get("initContainers") or ())]:
-            raise api_errors.bad_request(f"container {container} is not valid for pod {name}")
+            raise bad_request(f"container {container} is not valid for pod {name}")
         return container
     if len(names) > 1:
-        raise api_errors.bad_request(
-            f"a container name must be specified for pod {name}, choose one of: [{' '.join(names)}]"
-        )
+        raise bad_request(f"a container name must be specified for pod {name}, choose one of: [{' '.join(names)}]")
     return str(names[0])
 
 
@@ -146,13 +144,13 @@ async def _log(request: web.BaseRequest, runtime: PodRuntime, pod: Object, conta
     since, stamp = number(query, "sinceSeconds"), query.get("sinceTime", "")
     begin = seconds_of(stamp) if since is None else time.time() - since
     if begin is None and stamp:
-        raise api_errors.bad_request(f'sinceTime: Invalid value: "{stamp}"')
+        raise bad_request(f'sinceTime: Invalid value: "{stamp}"')
     statuses = pod.get("status") or {}
     found = [*(statuses.get("containerStatuses") or ()), *(statuses.get("initContainerStatuses") or ())]
     status: Object = next((each for each in found if each.get("name") == container), {"state": {"waiting": {}}})
     waiting = (status.get("state") or {}).get("waiting")
     if waiting is not None and not previous and not status.get("restartCount"):
-        raise api_errors.bad_request(
+        raise bad_request(
             f'container "{container}" in pod "{name}" is waiting to start:'
             f" {waiting.get('reason') or 'ContainerCreating'}"
         )
@@ -168,7 +166,7 @@ async def _log(request: web.BaseRequest, runtime: PodRuntime, pod: Object, conta
             since=begin,
             timestamps=flag(query, "timestamps"),
         )
-        async with contextlib.aclosing(cast("AsyncGenerator[bytes, None]", pieces)) as stream:
+        async with contextlib.aclosing(pieces) as stream:
             # The first piece comes before the response begins: after that an error could not be one any more.
             first = asyncio.ensure_future(anext(stream, b""))
             try:
@@ -188,7 +186,7 @@ async def _log(request: web.BaseRequest, runtime: PodRuntime, pod: Object, conta
             # A LookupError's message is worded as a real kubelet's.
             worded = isinstance(error, LookupError) and error.args and isinstance(error.args[0], str)
             why = error.args[0] if worded else f'logs of container "{container}" in pod "{name}" not found: {error}'
-            raise api_errors.bad_request(why) from error
+            raise bad_request(why) from error
     return response
 
 
@@ -196,7 +194,7 @@ async def _evict(request: web.BaseRequest, store: Store, route: ObjectRequest) -
     body = await bodies.read_object(request, optional=True)
     options = body.get("deleteOptions") or {}
     if not isinstance(options, dict):
-        raise api_errors.bad_request("deleteOptions must be an object")
+        raise bad_request("deleteOptions must be an object")
     grace = options.get("gracePeriodSeconds")
     store.delete(PODS, route.namespace, route.name, grace=grace if isinstance(grace, int) else None)
     return bodies.answer({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}, status=201)
@@ -212,10 +210,10 @@ async def _exec(
     """
     command = request.query.getall("command", [])
     if not command or "\0" in "".join(command):
-        raise api_errors.bad_request("you must specify at least 1 command for the container")
+        raise bad_request("you must specify at least 1 command for the container")
     streams = {each for each in ("stdin", "stdout", "stderr") if flag(request.query, each)}
     if not streams:
-        raise api_errors.bad_request("you must specify at least one of stdin, stdout, stderr")
+        raise bad_request("you must specify at least one of stdin, stdout, stderr")
     process: ExecProcess | None = None
     failure: dict[str, Any] = {}
     # Before the upgrade, after which an error could not be a response any more.
@@ -228,7 +226,7 @@ async def _exec(
         why = f'Internal error occurred: error executing command in container: exec: "{command[0]}": {error}'
         failure = {"metadata": {}, "status": "Failure", "reason": "InternalError", "message": why, "code": 500}
     try:
-        async with open_channels(request, PROTOCOLS, idle_seconds=idle_seconds) as channels:
+        async with open_channels(request, _EXEC_PROTOCOLS, idle_seconds=idle_seconds) as channels:
             if process is None:
                 await channels.send(bytes([_STATUS]) + encode(failure))
             else:

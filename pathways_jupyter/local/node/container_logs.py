@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
@@ -81,7 +81,7 @@ class ContainerLog(asyncio.Protocol):
 
     async def read(
         self, *, follow: bool = False, tail: int | None = None, since: float | None = None, timestamps: bool = False
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """Yield the output in pieces; for the arguments see
         :meth:`~pathways_jupyter.local.apiserver.pod_subresources.PodRuntime.logs`.
         """

@@ -14,7 +14,7 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
 
 from pathways_jupyter.base.errors import ApiError
@@ -128,7 +128,7 @@ class Kubelet:
         previous: bool = False,
         since: float | None = None,
         timestamps: bool = False,
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """See :meth:`pathways_jupyter.local.apiserver.pod_subresources.PodRuntime.logs`."""
         found = self._container(uid, container)
         log = found.previous if previous else found.log
