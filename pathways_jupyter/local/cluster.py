@@ -274,8 +274,8 @@ def _grown(
             raise LocalClusterError(f"{running}, with its bucket in {location}.", hint=hint)
         spare = {kind: count for kind, count in settings.spare.items() if count > cluster.spare.get(kind, 0)}
         short = cluster.lacks(needed)
-        # Of those on spare nodes it is not known who holds them.
-        wanted = {kind: needed[kind] for kind in needed if kind in short or (free and kind in cluster.instances)}
+        # Holders of those on spare nodes are not known.
+        missing = {kind: needed[kind] for kind in needed if kind in short or (free and kind in cluster.instances)}
         growth = Growth(cluster, started)
         own(growth)
 
@@ -287,13 +287,13 @@ def _grown(
             growth = Growth(grown, started, before if before != grown.instances else None)
             own(growth)
 
-        if wanted or spare:
+        if missing or spare:
             control.ask(
                 record.control,
                 DaemonRequest.GROW,
                 timeout=control.START_SECONDS,
                 own=own_added,
-                instances=wanted,
+                instances=missing,
                 spare=spare,
                 free=free,
                 unbounded=most is None or settings.hollow,

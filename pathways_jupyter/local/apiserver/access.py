@@ -133,7 +133,7 @@ class Users:
             self._tokens = rest
             write_private(self._path, json.dumps(rest))
 
-    def who(self, authorization: str) -> User | None:
+    def authenticate(self, authorization: str) -> User | None:
         """Return the user behind an ``Authorization`` header; None for a token that is not valid."""
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer":

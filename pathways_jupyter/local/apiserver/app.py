@@ -169,7 +169,7 @@ class ApiServer:
             self._answering.discard(task)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        user = self.users.who(request.headers.get("Authorization", ""))
+        user = self.users.authenticate(request.headers.get("Authorization", ""))
         if user is None:
             raise StatusError(401, "Unauthorized")
         if user is ANONYMOUS:

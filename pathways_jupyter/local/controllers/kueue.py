@@ -84,13 +84,13 @@ class KueueController(Reconciler):
         found = self._store.find(WORKLOADS, metadata["namespace"], name)
         if found is None:
             spec: Object = {"queueName": marks[names.QUEUE_LABEL], "podSets": _pod_sets(job), "priority": 0}
-            if wanted := marks.get(names.PRIORITY_LABEL):
-                value = (self._store.find(PRIORITIES, "", wanted) or {"value": 0})["value"]
+            if priority := marks.get(names.PRIORITY_LABEL):
+                value = (self._store.find(PRIORITIES, "", priority) or {"value": 0})["value"]
                 spec |= {
                     "priority": value,
-                    "priorityClassRef": {"group": GROUP, "kind": PRIORITIES.kind, "name": wanted},
+                    "priorityClassRef": {"group": GROUP, "kind": PRIORITIES.kind, "name": priority},
                 }
-                spec |= {"priorityClassName": wanted, "priorityClassSource": f"{GROUP}/workloadpriorityclass"}
+                spec |= {"priorityClassName": priority, "priorityClassSource": f"{GROUP}/workloadpriorityclass"}
             marked = {names.QUEUED_UID_LABEL: metadata["uid"]}
             about = {"name": name, "labels": marked, "ownerReferences": [reference_to(job)]}
             found = self._store.create(WORKLOADS, {"metadata": about, "spec": spec}, namespace=metadata["namespace"])
@@ -126,8 +126,8 @@ class KueueController(Reconciler):
             victims = _victims(each, quota, holding, flavor) if preempts else []
             wait = f". Pending the preemption of {len(victims)} workload(s)" if victims else ""
             _refuse(each, f"couldn't assign flavors to pod set {misfit}{wait}", "Pending")
-            who = f"UID: {each['metadata']['uid']}, JobUID: {labels_of(each)[names.QUEUED_UID_LABEL]}"
-            message = f"Preempted to accommodate a workload ({who}) due to prioritization in the ClusterQueue"
+            ids = f"UID: {each['metadata']['uid']}, JobUID: {labels_of(each)[names.QUEUED_UID_LABEL]}"
+            message = f"Preempted to accommodate a workload ({ids}) due to prioritization in the ClusterQueue"
             for victim in victims:
                 if not condition(victim["status"], "Evicted"):
                     set_condition(victim["status"], "Evicted", True, reason="Preempted", message=message)

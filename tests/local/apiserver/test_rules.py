@@ -89,11 +89,11 @@ def test_tokens_are_kept_given_out_once_and_revoked_by_what_they_belong_to(tmp_p
     other = users.add("pod", [READ], ["pods"], {"uid": ["2"]})
     assert users.add("pod", [READ], ["pods"], {"uid": ["1"]}) == token != other
     again = Users(tmp_path / "tokens.json")
-    found = again.who(f"Bearer {token}")
+    found = again.authenticate(f"Bearer {token}")
     assert (found.name, found.groups, found.extra) == ("pod", ("pods", "system:authenticated"), {"uid": ["1"]})
     again.revoke("uid", "1")
-    assert again.who(f"Bearer {token}") is None
-    assert Users(tmp_path / "tokens.json").who(f"bearer  {other}").name == "pod"
+    assert again.authenticate(f"Bearer {token}") is None
+    assert Users(tmp_path / "tokens.json").authenticate(f"bearer  {other}").name == "pod"
 
 
 def test_a_review_says_who_one_is_and_what_one_may(store):

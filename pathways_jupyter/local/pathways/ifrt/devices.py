@@ -30,7 +30,7 @@ class Device:
     Attributes:
       id: The same on both sides.
       chip: The number of the chip that this device is, or stands beside; 0 to chips - 1 over all slices.
-      slice_index: The slice's place in what the proxy asked for.
+      slice_index: The slice's place in the proxy's request.
       host: The host's number over all slices; the process index of what runs on it.
       coords: The chip's place in its slice along x, y and z; None for a CPU device.
     """
@@ -58,7 +58,7 @@ class Devices:
     """The devices of one proxy, and the slices of them that are down.
 
     Args:
-      slices: The instance type of each slice, in the order in which the proxy asked for them.
+      slices: The instance type of each slice, in the order of the proxy's request.
     """
 
     def __init__(self, slices: Sequence[InstanceType]) -> None:
@@ -72,7 +72,7 @@ class Devices:
 
     @cached_property
     def client(self) -> Any:
-        """JAX's CPU client with these devices; made when first asked for, and once a process."""
+        """JAX's CPU client with these devices; made at the first use, once a process."""
         return self.jax_devices[0].client
 
     @cached_property

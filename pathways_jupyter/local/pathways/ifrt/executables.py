@@ -79,18 +79,18 @@ class XlaExecutable:
         from jax._src.lib import xla_client as xc
 
         program = read_program(artifact)
-        wanted = messages.XlaCompileOptions.FromString(options).compile_options
+        requested = messages.XlaCompileOptions.FromString(options).compile_options
         self.name = program.name
         # In the order in which an array's shards lie on them: replica by replica.
         self.device_ids: tuple[int, ...] = (0,)
-        if wanted.executable_build_options.HasField("device_assignment"):
-            assignment = wanted.executable_build_options.device_assignment
+        if requested.executable_build_options.HasField("device_assignment"):
+            assignment = requested.executable_build_options.device_assignment
             self.device_ids = tuple(
                 computation.replica_device_ids[replica]
                 for replica in range(assignment.replica_count)
                 for computation in assignment.computation_devices
             )
-        compile_options = xc.CompileOptions.ParseFromString(wanted.SerializeToString())
+        compile_options = xc.CompileOptions.ParseFromString(requested.SerializeToString())
         overrides = compile_options.env_option_overrides
         if dropped := sorted(name for name, _ in overrides if name.startswith(_TPU_OPTIONS)):
             _log.info("Left out compiler options that only TPUs have: %s", ", ".join(dropped))

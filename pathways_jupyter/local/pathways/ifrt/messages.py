@@ -71,7 +71,7 @@ class Version:
 
 
 PINNED_PROTOCOL = 19
-"""Spoken with everyone who can: in the range of jaxlib 0.9, 0.10 and 0.12, so that all run the same paths here."""
+"""Spoken with every client whose range has it, as those of jaxlib 0.10 and 0.12: all run the same paths here."""
 
 NEWEST = Version(protocol=25, serdes=3)
 """The newest version whose messages the schema covers."""
@@ -80,8 +80,8 @@ NEWEST = Version(protocol=25, serdes=3)
 def choose_version(oldest: Version, newest: Version) -> Version | None:
     """Return the version to speak with a client that offers `oldest` to `newest`; None when there is none.
 
-    The client aborts its whole process when the answer lies outside of its offer. Of the encodings it is asked for the
-    newest it has: some clients cannot write programs in the older ones that they offer.
+    The client aborts its whole process when the answer lies outside of its offer. Of the encodings the
+    newest is chosen: some clients cannot write programs in the older ones that they offer.
     """
     if oldest.protocol > NEWEST.protocol or oldest.serdes > NEWEST.serdes:
         return None

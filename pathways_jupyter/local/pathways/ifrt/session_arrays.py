@@ -1,4 +1,4 @@
-"""Arrays as a session knows them: there from the moment they are asked for, whether their values exist yet or not.
+"""Arrays as a session knows them: they exist from their request on, before their values do.
 
 :func:`launch` is how every operation on arrays runs. It starts when its inputs exist, and never before an operation
 that was asked for earlier and still has to read what this one consumes.
