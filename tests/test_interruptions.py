@@ -127,6 +127,14 @@ def kubeconfig(link, token, tmp_path) -> Path:
 
 
 @pytest.fixture
+def notebook(shared_notebook):
+    """The same kernel for all tests, which disconnect it; it has shown nothing yet."""
+    shared_notebook.seen.clear()
+    yield shared_notebook
+    shared_notebook.run("%reset -f")
+
+
+@pytest.fixture
 def training(notebook, machine, kubeconfig, tmp_path) -> Training:
     connected = notebook.run(
         "%load_ext pathways_jupyter\n"

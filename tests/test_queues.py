@@ -14,6 +14,7 @@ from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS
 from pathways_jupyter.service import names, queues
+from tests.conftest import Notebook
 
 SUM = "import jax, jax.numpy as jnp; print(len(jax.devices()), float(jnp.ones(8).sum()))"
 
@@ -119,13 +120,34 @@ def sessions(kueue):
     kueue.queue("sessions", ONE_PROXY)
 
 
-@pytest.fixture
-def notebooks(open_notebook, sessions):
-    """Two notebooks with the extension."""
-    made = [open_notebook(), open_notebook()]
+@pytest.fixture(scope="module")
+def opened(machine):
+    """Two notebooks with the extension, for all tests."""
+    made = [with_extension(machine), with_extension(machine)]
+    yield made
     for each in made:
-        assert each.run("%load_ext pathways_jupyter").status == "ok"
+        each.close()
+
+
+def with_extension(machine):
+    made = Notebook(machine)
+    assert made.run("%load_ext pathways_jupyter").status == "ok"
     return made
+
+
+@pytest.fixture
+def notebooks(machine, kueue, sessions, opened):
+    """These notebooks, without a session, which have shown nothing yet; a kernel that was killed is replaced."""
+    for each in opened:
+        each.seen.clear()
+    yield list(opened)
+    for index, each in enumerate(opened):
+        if each.manager.is_alive():
+            each.run("%pathways disconnect")
+        else:
+            each.close()
+            opened[index] = with_extension(machine)
+    wait_until(lambda: not kueue.jobs("sessions") and not kueue.workloads("sessions"))
 
 
 def test_connecting_waits_in_the_queue_and_an_interrupt_leaves_nothing(kueue, notebooks):
