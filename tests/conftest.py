@@ -303,3 +303,13 @@ def shared_notebook(machine):
     """One kernel for all tests of a file; each has to leave it as it was."""
     with contextlib.closing(Notebook(machine)) as notebook:
         yield notebook
+
+
+@pytest.fixture
+def cleared_notebook(shared_notebook):
+    """The same kernel, which has shown nothing yet; at the test's end it is disconnected, and forgets its names."""
+    shared_notebook.displays.clear()
+    shared_notebook.seen.clear()
+    yield shared_notebook
+    shared_notebook.run("%pathways disconnect")
+    shared_notebook.run("%reset -f")

@@ -32,6 +32,11 @@ while not pathlib.Path("go").exists(): time.sleep(0.05)
 """
 
 
+@pytest.fixture
+def notebook(cleared_notebook):
+    return cleared_notebook
+
+
 def ask(kubeconfig: Path, question: Any) -> Any:
     async def asked() -> Any:
         async with Client(auth.load(str(kubeconfig))) as client:

@@ -127,11 +127,8 @@ def kubeconfig(link, token, tmp_path) -> Path:
 
 
 @pytest.fixture
-def notebook(shared_notebook):
-    """The same kernel for all tests, which disconnect it; it has shown nothing yet."""
-    shared_notebook.seen.clear()
-    yield shared_notebook
-    shared_notebook.run("%reset -f")
+def notebook(cleared_notebook):
+    return cleared_notebook
 
 
 @pytest.fixture
