@@ -59,6 +59,9 @@ class Client:
     def __init__(self, cluster: Cluster, *, patience: float = PATIENCE_SECONDS, unknown: float = 0.0) -> None:
         self.cluster = cluster
         self._api: Api | None = None
+        # With connections that an older client certificate opened: closed when nothing uses any, so that no stream is
+        # cut off.
+        self._outdated: list[Api] = []
         self._closed = False
         # Streams and WebSockets that are open, and requests in progress.
         self._in_use = 0
@@ -98,10 +101,10 @@ class Client:
         self._closed = True
         for leaving in self._leaving:
             leaving.cancel()
-        if not self._in_use and self._api is not None:
-            # aiohttp closes in a coroutine, and callers of this one are not all coroutines.
-            self._closing = asyncio.get_running_loop().create_task(self._api.close())
+        if self._api is not None and not self._in_use:
+            self._outdated.append(self._api)
             self._api = None
+        self._close_outdated()
 
     def move(self, cluster: Cluster) -> None:
         """Send what follows to `cluster`, which is the same one at another address, or with other credentials.
@@ -137,9 +140,8 @@ class Client:
         again = method in _IDEMPOTENT if repeat is None else repeat
 
         async def attempt() -> bytes:
-            api = await self._opened()
             # Outside of the timeout: a slow credential plugin must not look like an API server that does not answer.
-            request = await api.prepare(method, path, query, body=body, content_type=content_type)
+            api, request = await self._prepared(method, path, query, body=body, content_type=content_type)
             async with asyncio.timeout(ANSWER_SECONDS):
                 response = await self._send(api, request)
                 answer = await self._read(response)
@@ -205,8 +207,7 @@ class Client:
         """
 
         async def attempt() -> ClientResponse:
-            api = await self._opened()
-            request = await api.prepare("GET", path, query)
+            api, request = await self._prepared("GET", path, query)
             async with asyncio.timeout(ANSWER_SECONDS):
                 response = await self._send(api, request)
                 if response.status < 400:
@@ -237,8 +238,7 @@ class Client:
         library = await _library()
 
         async def attempt() -> WebSocket:
-            api = await self._opened()
-            request = await api.prepare("GET", path, query)
+            api, request = await self._prepared("GET", path, query)
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
                     opened = await api.connect(request, protocols)
@@ -261,6 +261,20 @@ class Client:
 
     # One attempt.
 
+    async def _prepared(
+        self, method: str, path: str, query: Query | None, **content: Any
+    ) -> tuple[Api, tuple[Any, ...]]:
+        """Return a request with current credentials, and whose connections to send it on.
+
+        A client certificate that has just been renewed is on new connections only.
+        """
+        api = await self._opened()
+        request = await api.prepare(method, path, query, **content)
+        if api is self._api and api.is_outdated:
+            self._outdated.append(api)
+            self._api = None
+        return await self._opened(), request
+
     async def _opened(self) -> Api:
         if self._api is None:
             library = await _library()
@@ -280,6 +294,13 @@ class Client:
         self._in_use -= 1
         if self._closed:
             self.close()
+        self._close_outdated()
+
+    def _close_outdated(self) -> None:
+        if not self._in_use and self._outdated:
+            # aiohttp closes in a coroutine, and callers of this one are not all coroutines.
+            self._closing = asyncio.get_running_loop().create_task(_close(*self._outdated))
+            self._outdated.clear()
 
     async def _send(self, api: Api, request: tuple[Any, ...]) -> ClientResponse:
         sent = boot_seconds()
@@ -343,6 +364,12 @@ def preload() -> ModuleType:
     global _loaded
     _loaded = importlib.import_module("pathways_jupyter.kube.library")
     return _loaded
+
+
+async def _close(*apis: Api) -> None:
+    # One after the other: the first step of the first is done even where the loop ends now, as a program may.
+    for each in apis:
+        await each.close()
 
 
 async def _close_later(api: Api) -> None:

@@ -37,6 +37,8 @@ class Credentials(Protocol):
 
     hint: str
     """Advice for when the API server refuses even renewed credentials."""
+    certificate: str
+    """The client certificate for new connections that came with the last value; empty where none comes with it."""
 
     async def authorization(self) -> str:
         """Return the header's value; empty when TLS carries the credential (a client certificate)."""
@@ -47,6 +49,8 @@ class Credentials(Protocol):
 
 class Fixed:
     """A credential that never changes: a token, a password, or a client certificate in the TLS layer."""
+
+    certificate = ""
 
     def __init__(self, authorization: str = "", *, hint: str) -> None:
         self._authorization = authorization
@@ -64,6 +68,7 @@ class Fixed:
 class TokenFile:
     """A token in a file that another process rotates: in a pod, the kubelet."""
 
+    certificate = ""
     hint = "The token file was refused: check the service account that it belongs to."
 
     def __init__(self, path: Path) -> None:
@@ -102,6 +107,7 @@ class Renewable:
         self._expires = 0.0
         self._error: ClusterError | None = None
         self.hint = hint
+        self.certificate = ""
 
     async def authorization(self) -> str:
         """See :class:`Credentials`."""
@@ -144,9 +150,6 @@ class ExecPlugin(Renewable):
       directory: What relative commands are relative to.
       cluster: The cluster's entry, for plugins that need it (``provideClusterInfo``).
       context: TLS settings into which a client certificate from the plugin is loaded.
-
-    Attributes:
-      has_certificate: Whether it has printed a client certificate, which connections from before do not have.
     """
 
     def __init__(
@@ -170,7 +173,6 @@ class ExecPlugin(Renewable):
         self._directory = directory
         self._cluster = cluster
         self._context = context
-        self.has_certificate = False
 
     async def _run(self) -> tuple[str, float]:
         transport, printed = await self._start()
@@ -203,7 +205,7 @@ class ExecPlugin(Renewable):
                 load_certificate(self._context, str(certificate).encode(), str(key).encode())
             except ConfigError as error:
                 raise self._failed(str(error).rstrip(".")) from error
-            self.has_certificate = True
+            self.certificate = str(certificate)
         expiry = status.get("expirationTimestamp")
         return f"Bearer {token}" if token else "", parse_time(str(expiry)) if expiry else float("inf")
 

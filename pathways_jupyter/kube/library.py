@@ -68,6 +68,8 @@ class Api(ApiClient):  # type: ignore[misc]  # The package is not typed.
 
     def __init__(self, cluster: Cluster) -> None:
         self._credentials = cluster.credentials
+        # The one that the first connection was made with.
+        self._certificate: str | None = None
         self.connector = aiohttp.TCPConnector(
             limit=0, ssl=cluster.ssl or tls(), keepalive_timeout=60, socket_factory=_probed_socket
         )
@@ -120,6 +122,15 @@ class Api(ApiClient):  # type: ignore[misc]  # The package is not typed.
         )
         return tuple(serialized)
 
+    @property
+    def is_outdated(self) -> bool:
+        """Return whether the credentials have brought another client certificate than the open connections have."""
+        return self._certificate not in {None, self._credentials.certificate}
+
+    def _note_certificate(self) -> None:
+        if self._certificate is None:
+            self._certificate = self._credentials.certificate
+
     async def send(self, request: tuple[Any, ...]) -> aiohttp.ClientResponse:
         """Send a request, and return once the head of its answer has arrived.
 
@@ -127,6 +138,7 @@ class Api(ApiClient):  # type: ignore[misc]  # The package is not typed.
           ClusterError: The server could not be reached, or the connection was lost.
         """
         method, url, *rest = request
+        self._note_certificate()
         try:
             # Encoded already: a quoted character in a name must stay quoted.
             answer = await self.call_api(method, URL(url, encoded=True), *rest, _request_timeout=_FOREVER)
@@ -146,6 +158,7 @@ class Api(ApiClient):  # type: ignore[misc]  # The package is not typed.
           ClusterError: It could not be reached, or the connection was lost.
         """
         method, url, headers, *_ = request
+        self._note_certificate()
         rest = self.rest_client
         # The package makes its session with the first request, and a WebSocket may be the first.
         if rest.pool_manager is None:

@@ -248,6 +248,24 @@ async def test_a_plugins_certificate_is_shown(authority, tmp_path):
         assert await client.get("/") == {"you": "robot"}
 
 
+async def test_a_certificate_that_a_plugin_renews_is_on_the_next_connection(authority, tmp_path):
+    # Each is over in a minute, so that the plugin runs for each request.
+    soon = (datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=30)).isoformat()
+    for name in ("robot-1", "robot-2"):
+        certificate, key = (part.decode() for part in authority.sign(name))
+        status = {"clientCertificateData": certificate, "clientKeyData": key, "expirationTimestamp": soon}
+        (tmp_path / name).write_text(json.dumps({"status": status}))
+    plugin = tmp_path / "plugin"
+    plugin.write_text(
+        f"#!{sys.executable}\nimport pathlib\nhere = pathlib.Path({str(tmp_path)!r})\n"
+        "names = sorted(here.glob('robot-*'))\nprint(names[0].read_text())\nlen(names) > 1 and names[0].unlink()"
+    )
+    plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "./plugin"}}
+    async with server(authority, tmp_path) as url, load(tmp_path, url, authority, user) as client:
+        assert [await client.get("/") for _ in range(3)] == [{"you": "robot-1"}, {"you": "robot-2"}, {"you": "robot-2"}]
+
+
 async def test_a_server_that_wants_a_certificate_is_not_asked_for_ever(authority, tmp_path):
     async with server(authority, tmp_path) as url, load(tmp_path, url, authority, {}) as client:
         client._retries._patience = 1e6

@@ -16,7 +16,6 @@ from pathways_jupyter.kube import auth
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.clock import boot_seconds
 from pathways_jupyter.kube.cluster_access import Cluster
-from pathways_jupyter.kube.credentials import Credentials, ExecPlugin
 
 logger = logging.getLogger(__name__)
 
@@ -42,28 +41,18 @@ class EarlyConnections:
         """Begin to open them, and keep them open for some minutes, if the settings name a cluster of a kubeconfig."""
         self._task = asyncio.create_task(self._keep())
 
-    async def client(self, cluster: Cluster) -> Client:
+    def client(self, cluster: Cluster) -> Client:
         """Return the client of a session on `cluster`, with these connections if they lead there.
 
-        Those to another cluster are closed, and those that would need a client certificate of a credential plugin.
-
-        Raises:
-          ClusterError: There are no credentials.
+        Those to another cluster are closed.
         """
         early, self._client = self._client, None
-        if early is None:
-            return Client(cluster, unknown=_UNKNOWN_SECONDS)
-        usable = False
-        try:
+        if early is not None:
             is_fresh = boot_seconds() - early.last_received < _STALE_SECONDS
             if is_fresh and early.cluster.identity == cluster.identity:
-                # The same one, whose plugin need not run again.
-                cluster = early.cluster
-                usable = not await _brings_certificate(cluster.credentials)
-        finally:
-            if not usable:
-                early.close()
-        return early if usable else Client(cluster, unknown=_UNKNOWN_SECONDS)
+                return early
+            early.close()
+        return Client(cluster, unknown=_UNKNOWN_SECONDS)
 
     async def _keep(self) -> None:
         try:
@@ -89,12 +78,3 @@ class EarlyConnections:
             if unused is not None:
                 async with unused:
                     pass
-
-
-async def _brings_certificate(credentials: Credentials) -> bool:
-    """Return whether a plugin has the client certificate that connections need, and that those from before lack."""
-    if not isinstance(credentials, ExecPlugin):
-        return False
-    # The session's first request would wait for it anyway.
-    await credentials.authorization()
-    return credentials.has_certificate

@@ -251,7 +251,7 @@ class ProxyCycle:
         if self._client is not None:
             cluster = await clusters.resolve(self._record)
             self._client.close()
-            self._client = await self._early.client(cluster)
+            self._client = self._early.client(cluster)
             return self._client
         cluster = await clusters.resolve(config)
         # Listen before the record is published: a record whose socket refuses connections counts as a dead session,
@@ -261,7 +261,7 @@ class ProxyCycle:
         self._session_log.publish(
             namespace=namespace, context=cluster.name, instances=dict(config.instances), pathways_job=config.job
         )
-        self._client = await self._early.client(cluster)
+        self._client = self._early.client(cluster)
         return self._client
 
     async def _keep(self, proxy: Proxy) -> None:

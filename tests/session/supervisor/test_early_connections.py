@@ -85,11 +85,11 @@ async def opened(link: Link) -> EarlyConnections:
 async def test_a_session_of_the_same_cluster_has_them(link, kubeconfig):
     early = await opened(link)
     traffic = link.count()
-    async with await early.client(auth.load()) as client:
+    async with early.client(auth.load()) as client:
         await asyncio.gather(*(objects.list_(client, LEASES) for _ in range(CONNECTIONS)))
         assert traffic.connections == 0
         # Of a later proxy of the session.
-        async with await early.client(auth.load()) as later:
+        async with early.client(auth.load()) as later:
             assert later is not client
 
 
@@ -111,7 +111,7 @@ async def test_they_are_closed_when_a_session_has_another_cluster_or_user(change
     content = json.loads(kubeconfig.read_text())
     change(content)
     kubeconfig.write_text(json.dumps(content))
-    async with await early.client(cluster := auth.load()) as client:
+    async with early.client(cluster := auth.load()) as client:
         assert client.cluster is cluster
         await asyncio.to_thread(wait_until, lambda: not link._sockets)
 
@@ -134,7 +134,7 @@ async def test_a_token_of_a_plugin_is_asked_for_once_by_the_session(link, plugin
     early = await opened(link)
     assert plugin.runs == 0
     traffic = link.count()
-    async with await early.client(auth.load()) as client:
+    async with early.client(auth.load()) as client:
         await objects.list_(client, LEASES)
         assert (traffic.connections, plugin.runs) == (0, 1)
 
@@ -145,7 +145,7 @@ async def test_a_certificate_of_a_plugin_is_on_new_connections(link, plugin):
     plugin.prints(token=token, clientCertificateData=certificate, clientKeyData=key)
     early = await opened(link)
     traffic = link.count()
-    async with await early.client(auth.load()) as client:
+    async with early.client(auth.load()) as client:
         await objects.list_(client, LEASES)
         assert (traffic.connections, plugin.runs) == (1, 1)
         await asyncio.to_thread(wait_until, lambda: len(link._sockets) == 2)
@@ -159,7 +159,7 @@ async def test_connections_that_were_cut_meanwhile_cost_a_session_nothing(is_not
     link.reset()
     if is_noticed:
         await asyncio.to_thread(wait_until, lambda: not link._sockets)
-    async with await early.client(auth.load()) as client:
+    async with early.client(auth.load()) as client:
         # Creating is not idempotent.
         made = await objects.create(client, LEASES, body)
         assert await objects.delete(client, LEASES, body["metadata"]["name"], namespace="default")
@@ -192,7 +192,7 @@ async def test_a_machine_that_was_asleep_does_not_use_them(link, kubeconfig, mon
     early = await opened(link)
     awake = early_connections.boot_seconds
     monkeypatch.setattr(early_connections, "boot_seconds", lambda: awake() + 61)
-    async with await early.client(cluster := auth.load()) as client:
+    async with early.client(cluster := auth.load()) as client:
         assert client.cluster is cluster
 
 
