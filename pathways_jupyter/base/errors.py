@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from pathways_jupyter.base import project, sentences
@@ -144,3 +145,12 @@ class SessionError(PathwaysError):
 
 class LocalClusterError(PathwaysError):
     """The embedded cluster could not be started, or did not answer."""
+
+
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield `error` and what led to it, each once: ``raise error from error`` makes one that is its own cause."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__

@@ -121,7 +121,10 @@ async def watch(
                 "timeoutSeconds": str(random.randint(SERVER_SECONDS // 2, SERVER_SECONDS)),
             }
             # No retries inside the client: they would delay LOST.
-            async with client.stream(resource.path(namespace), query=query, patience=0) as chunks:
+            stream = client.stream(resource.path(namespace), query=query, patience=0)
+            async with contextlib.AsyncExitStack() as opened:
+                async with _unless_silent(pulse):
+                    chunks = await opened.enter_async_context(stream)
                 async for event in _events(chunks, pulse):
                     backoff.reset()
                     for change in known.take(event):
@@ -300,17 +303,24 @@ class Pulse:
         return True
 
 
+@contextlib.asynccontextmanager
+async def _unless_silent(pulse: Pulse | None) -> AsyncIterator[None]:
+    """Wait inside the block for the server, until it has been silent for too long or `pulse` says so."""
+    try:
+        async with asyncio.timeout(SILENCE_SECONDS) as silence:
+            with pulse.ends(silence) if pulse else contextlib.nullcontext():
+                yield
+    except TimeoutError as error:
+        raise ConnectionLost(
+            say("The API server has stopped answering."), hint=say("Waiting for it to answer again.")
+        ) from error
+
+
 async def _events(chunks: AsyncGenerator[bytes, None], pulse: Pulse | None) -> AsyncIterator[Object]:
     partial = bytearray()
     while True:
-        try:
-            async with asyncio.timeout(SILENCE_SECONDS) as silence:
-                with pulse.ends(silence) if pulse else contextlib.nullcontext():
-                    chunk = await anext(chunks, b"")
-        except TimeoutError as error:
-            raise ConnectionLost(
-                say("The API server has stopped answering."), hint=say("Waiting for it to answer again.")
-            ) from error
+        async with _unless_silent(pulse):
+            chunk = await anext(chunks, b"")
         if not chunk:
             return
         partial += chunk

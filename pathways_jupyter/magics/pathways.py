@@ -17,7 +17,7 @@ from typing import Any
 from IPython.core.magic import Magics, cell_magic, line_cell_magic, magics_class, no_var_expand
 
 from pathways_jupyter.base import interrupts
-from pathways_jupyter.base.errors import ConfigError, PathwaysError, is_coloured
+from pathways_jupyter.base.errors import ConfigError, PathwaysError, chain, is_coloured
 from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.commands.job import CELL as JOB_CELL
 from pathways_jupyter.commands.multihost import CELL as MULTIHOST_CELL
@@ -156,13 +156,12 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
         self.connection.screen.line(said)
 
 
-def _word_notes(error: BaseException | None) -> None:
-    """Word the hints of `error`, and of what led to it, for this notebook; their notes are for a script."""
-    while error is not None:
+def _word_notes(last: BaseException) -> None:
+    """Word the hints of an error, and of what led to it, for this notebook; their notes are for a script."""
+    for error in chain(last):
         if isinstance(error, PathwaysError):
             script, here = error.advice(Face.SCRIPT), error.advice(error.face)
             error.__notes__ = [here if note == script else note for note in getattr(error, "__notes__", ())]
-        error = error.__cause__ or error.__context__
 
 
 def _execute(shell: Any, cell: str) -> None:

@@ -16,6 +16,7 @@ import types
 from collections.abc import Callable, Iterable, MutableMapping
 from typing import Any
 
+from pathways_jupyter.base.errors import chain
 from pathways_jupyter.base.text import array_type
 from pathways_jupyter.saved.values import UnsavableError
 
@@ -81,15 +82,10 @@ def _in_last_error() -> list[Any]:
     found: list[Any] = []
     # One walk: the frames of an Interrupt may reach all of a large program, and each of them the same.
     walk = _Walk(_noting(found))
-    # An error may be its own cause.
-    seen: set[int] = set()
-    error: BaseException | None = getattr(sys, "last_value", None)
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
+    for error in chain(getattr(sys, "last_value", None)):
         for frame, _ in traceback.walk_tb(error.__traceback__):
             with contextlib.suppress(RecursionError):
                 walk.items(dict(frame.f_locals))
-        error = error.__cause__ or error.__context__
     return found
 
 

@@ -97,6 +97,14 @@ def test_an_error_is_two_lines_and_its_traceback_one_command_away(shell):
     assert "Traceback" in full
 
 
+def test_the_traceback_of_an_error_that_is_its_own_cause_has_an_end(shell):
+    program = "from pathways_jupyter.base.errors import ConfigError\n"
+    program += "try:\n    raise ConfigError('round')\nexcept ConfigError as error:\n    raise error from error"
+    run(shell, program)
+    _, full = run(shell, "%pathways traceback")
+    assert ": round" in full.rstrip().splitlines()[-1]
+
+
 def test_an_error_has_no_colours_where_they_are_not_wanted(machine, open_notebook):
     plain = open_notebook(dataclasses.replace(machine, environ={**machine.environ, "NO_COLOR": "1"}))
     notebook = open_notebook()
