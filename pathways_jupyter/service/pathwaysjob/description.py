@@ -94,9 +94,7 @@ def is_job(manifest: Mapping[str, Any]) -> bool:
     if manifest["metadata"].get("ownerReferences"):
         return False
     parts = {str(each.get("name")) for each in (manifest.get("spec") or {}).get("replicatedJobs") or ()}
-    pod = _head_pod(manifest)
-    containers = (*(pod.get("initContainers") or ()), *(pod.get("containers") or ()))
-    missing = _PROGRAMS - {str(each.get("name")) for each in containers}
+    missing = _PROGRAMS - {str(each.get("name")) for each in _containers(_head_pod(manifest))}
     return not missing and not parts.isdisjoint(names.WORKER_JOBS)
 
 
@@ -147,10 +145,14 @@ def _read_job(manifest: Mapping[str, Any]) -> tuple[str, int, bool]:
 
 
 def _read_jobset(jobset: Mapping[str, Any]) -> tuple[str, int, bool]:
+    pod = _head_pod(jobset)
     # In a job with a program of its own the proxy is a sidecar.
-    headless = any(each.get("name") == names.PROXY_CONTAINER for each in _head_pod(jobset).get("containers") or ())
-    info = discovery.describe(jobset, own=True)
-    return (info.instance_type, info.slices, headless) if info is not None else ("", 0, headless)
+    headless = any(each.get("name") == names.PROXY_CONTAINER for each in pod.get("containers") or ())
+    # Not as a service, whose numbers must make sense: a job with others is one of its author's, and is shown.
+    managers = [each for each in _containers(pod) if each.get("name") == names.RESOURCE_MANAGER_CONTAINER]
+    said = discovery.flags(managers[0]) if managers else {}
+    slices = untrusted.count(said.get("instance_count"), untrusted.MOST_SLICES) or 0
+    return untrusted.text(said.get("instance_type")), slices, headless
 
 
 def _head_pod(jobset: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -161,6 +163,10 @@ def _head_pod(jobset: Mapping[str, Any]) -> Mapping[str, Any]:
             pod: Mapping[str, Any] = (job.get("template") or {}).get("spec") or {}
             return pod
     return {}
+
+
+def _containers(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*(pod.get("initContainers") or ()), *(pod.get("containers") or ())]
 
 
 def main_container(manifest: Mapping[str, Any]) -> str:
