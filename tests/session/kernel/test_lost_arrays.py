@@ -9,6 +9,9 @@ import subprocess
 import sys
 
 import pytest
+from waits import wait_until
+
+from pathways_jupyter.session import registry
 
 DEADLINE = 90.0
 
@@ -66,8 +69,11 @@ for event in made.follow():
 
 
 def run(script: str) -> list[str]:
+    before = {each.id for each in registry.sessions()}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert done.returncode == 0, done.stderr
+    # Where its supervisor was killed, another process removes the rest; it needs the cluster, which may end after this.
+    wait_until(lambda: {each.id for each in registry.sessions()} <= before, DEADLINE)
     first, *rest = done.stdout.splitlines()
     assert first == "[4. 4. 4. 4.]"
     return rest
