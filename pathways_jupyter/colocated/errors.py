@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pathways_jupyter.base import text
 from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.colocated.remote.failures import ADVICE, ELSEWHERE
 
 _MAX_CHARACTERS = 20_000
 _IPYTHONS = {
     "!": "! is IPython syntax, and hosts run plain Python: use subprocess.run(..., capture_output=True) instead.",
     "%": "Magics are IPython syntax, and hosts run plain Python: put a cell magic such as %%time above %%colocated.",
 }
+_FRAME = re.compile(r'File "([^"]*)", line (\d+), in (\S+)')
+_HOST = re.compile(r"\bhost \d+")
+_OTHERS = ("site-packages", "pathways_jupyter", "jax/")
 
 
 def printable(text: object) -> str:
@@ -126,3 +131,20 @@ class HostError(ColocatedError):
 def name_hosts(hosts: Sequence[int]) -> str:
     """Return ``host 3``, ``hosts 0-3`` or ``hosts 0, 2-5``."""
     return f"{'host' if len(hosts) == 1 else 'hosts'} {text.ranges(hosts, ', ')}"
+
+
+def explain_call(error: BaseException) -> list[str]:
+    """Return three lines on the error of a host that computed with an array of other hosts; none for another error.
+
+    For calls of JAX's own ``@colocated_python``, whose errors come as they are.
+    """
+    said = str(error)
+    if ELSEWHERE not in said:
+        return []
+    own = [frame for frame in _FRAME.findall(said) if not any(other in frame[0] for other in _OTHERS)]
+    host, where = _HOST.search(said), f", line {own[-1][1]} in {own[-1][2]}" if own else ""
+    return [
+        printable(f"On {host.group(0) if host else 'a host'}{where}: {type(error).__name__}: {ELSEWHERE}."),
+        ADVICE,
+        "%pathways traceback shows the whole traceback.",
+    ]

@@ -36,7 +36,7 @@ def connect(arguments: Mapping[str, Any], *, progress: bool | None) -> Session:
     Args:
       progress: Whether to show progress; None shows it in notebooks and terminals only.
     """
-    from pathways_jupyter.session.kernel import attempt, process, session
+    from pathways_jupyter.session.kernel import attempt, interrupted_calls, process, session
 
     # What shows progress and the session's card prints.
     with interrupts.defer_sigint():
@@ -69,9 +69,7 @@ def connect(arguments: Mapping[str, Any], *, progress: bool | None) -> Session:
         if connection is not None:
             connection.watch(made)
         else:
-            from pathways_jupyter.colocated import jax_calls
-
-            jax_calls.leave_interrupted_calls()
+            interrupted_calls.leave_interrupted_calls()
         return made
 
 

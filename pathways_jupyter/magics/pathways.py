@@ -135,9 +135,9 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
         if error is not None and _ELSEWHERE in str(error):
             self.connection.explain_elsewhere()
         if isinstance(error, KeyboardInterrupt):
-            from pathways_jupyter.colocated import jax_calls
+            from pathways_jupyter.session.kernel import interrupted_calls
 
-            if said := jax_calls.leave_behind(error):
+            if said := interrupted_calls.leave_behind(error):
                 self.connection.notify([said])
 
     def _traceback(self) -> None:
@@ -182,8 +182,8 @@ def _show_error(
     shell: Any, kind: type[BaseException], error: BaseException, at: Any, tb_offset: int | None = None
 ) -> None:
     """Show an error of JAX as IPython does, but for one that this package can say in three lines."""
-    from pathways_jupyter.colocated import jax_calls
+    from pathways_jupyter.colocated.errors import explain_call
 
-    if lines := jax_calls.explain(error):
+    if lines := explain_call(error):
         error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
     shell.showtraceback((kind, error, at), tb_offset=tb_offset)

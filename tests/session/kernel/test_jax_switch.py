@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from pathways_jupyter.base.errors import SessionError
-from pathways_jupyter.colocated import jax_calls
-from pathways_jupyter.session.kernel import jax_internals, jax_switch
+from pathways_jupyter.session.kernel import interrupted_calls, jax_internals, jax_switch
 from pathways_jupyter.session.kernel.jax_switch import INSECURE_CREDENTIALS, JaxSwitch
 from pathways_jupyter.session.kernel.user_arrays import all_of, described
 
@@ -187,7 +186,8 @@ def test_a_jax_with_another_inside_is_refused_before_anything_changes(monkeypatc
 
 def test_the_names_that_are_checked_are_those_that_the_sources_touch():
     """Nothing of JAX's inside is reached but through the one module that checks it, and only by names it lists."""
-    package, colocated = Path(jax_internals.__file__).parent, Path(jax_calls.__file__).parent
+    package = Path(jax_internals.__file__).parent
+    colocated = package.parents[1] / "colocated"
     touched = set()
     for path in (*package.glob("*.py"), *colocated.glob("*.py")):
         source = path.read_text(encoding="utf-8")
@@ -206,8 +206,8 @@ def test_a_jax_without_what_colocated_calls_need_warns_in_one_sentence(module, m
     jax_internals.load_calls.cache_clear()
     said = r"JAX [\d.]+ cannot leave an interrupted colocated call behind, .* it has no .*\._moved_elsewhere\.$"
     with pytest.warns(UserWarning, match=said):
-        jax_calls.leave_interrupted_calls()
-    assert "_moved_elsewhere" in jax_calls.leave_behind(interrupted_in_jax())
+        interrupted_calls.leave_interrupted_calls()
+    assert "_moved_elsewhere" in interrupted_calls.leave_behind(interrupted_in_jax())
 
 
 def interrupted_in_jax():

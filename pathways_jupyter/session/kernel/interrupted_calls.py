@@ -1,9 +1,8 @@
-"""Display of calls of JAX's own ``@colocated_python``, which do not go through this package."""
+"""Interrupted calls of JAX's own ``@colocated_python``, which do not go through :mod:`pathways_jupyter.colocated`."""
 
 from __future__ import annotations
 
 import functools
-import re
 import secrets
 import sys
 import traceback
@@ -12,28 +11,9 @@ from typing import Any
 
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.colocated.errors import printable
-from pathways_jupyter.colocated.remote.failures import ADVICE, ELSEWHERE
 from pathways_jupyter.session.kernel import jax_internals
 
 _MODULE = "jax.experimental.colocated_python.func"
-_FRAME = re.compile(r'File "([^"]*)", line (\d+), in (\S+)')
-_HOST = re.compile(r"\bhost \d+")
-_OTHERS = ("site-packages", "pathways_jupyter", "jax/")
-
-
-def explain(error: BaseException) -> list[str]:
-    """Return three lines on the error of a host that computed with an array of other hosts; none for another error."""
-    said = str(error)
-    if ELSEWHERE not in said:
-        return []
-    own = [frame for frame in _FRAME.findall(said) if not any(other in frame[0] for other in _OTHERS)]
-    host, where = _HOST.search(said), f", line {own[-1][1]} in {own[-1][2]}" if own else ""
-    return [
-        printable(f"On {host.group(0) if host else 'a host'}{where}: {type(error).__name__}: {ELSEWHERE}."),
-        ADVICE,
-        "%pathways traceback shows the whole traceback.",
-    ]
 
 
 def leave_behind(error: BaseException) -> str:
