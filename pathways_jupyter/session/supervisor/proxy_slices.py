@@ -24,7 +24,7 @@ from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Service
 from pathways_jupyter.service.names import job_name
 from pathways_jupyter.service.placement import Placement
-from pathways_jupyter.session import sweep
+from pathways_jupyter.session import clusters, sweep
 from pathways_jupyter.session.supervisor.session_log import SessionLog
 
 CAPACITY_CHECK_SECONDS = 1.0
@@ -80,10 +80,12 @@ class ProxySlices:
         config = self._config
         finding = discovery.find(self._client, namespace, config.service, instances=config.instances)
         if config.wait and not config.at_least:
-            # For the pod's Lease, log and tunnel, which are asked for at once.
             async with tasks.group() as group:
                 found = group.create_task(finding)
-                group.create_task(self._client.open(_SPARE_CONNECTIONS))
+                if clusters.Embedded.of(config) is None:
+                    # For the pod's Lease, log and tunnel, which are asked for at once. To the embedded cluster a
+                    # handshake takes only computing, of which its own processes have enough to do now.
+                    group.create_task(self._client.open(_SPARE_CONNECTIONS))
             return found.result(), None
 
         async def find() -> tuple[ServiceInfo, ...]:
