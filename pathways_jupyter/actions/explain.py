@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathways_jupyter.actions.shell import Action, Shell, Values
 from pathways_jupyter.base import pages
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.sentences import advice, topic_of
 from pathways_jupyter.render import help as picture
 from pathways_jupyter.render.view import View
 
@@ -22,12 +22,12 @@ def explain(shell: Shell, values: Values) -> View:
     wanted = " ".join(values.get("topic") or ())
     found = pages.find(wanted) if wanted else pages.sections()
     if not found:
-        close = difflib.get_close_matches(pages.topic_of(wanted), pages.topics(), n=3, cutoff=0.5)
+        close = difflib.get_close_matches(topic_of(wanted), pages.topics(), n=3, cutoff=0.5)
         meant = f"Did you mean {', '.join(close)}? " if close else ""
         raise ConfigError(
             f"Nothing explains {wanted!r}.", hint=advice("{meant}{explain} lists all topics.", meant=meant)
         )
-    is_named = found[0].topic == pages.topic_of(wanted.rpartition(".")[2])
+    is_named = found[0].topic == topic_of(wanted.rpartition(".")[2])
     whole = is_named or len(found) == 1
     return picture.sections(found, shell.face) if whole else picture.contents(found, shell.face)
 

@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pathways_jupyter.base import project, sentences
-from pathways_jupyter.base.pages import topic_of
-from pathways_jupyter.base.sentences import Face, advice, worded
+from pathways_jupyter.base.sentences import Face, advice, topic_of, worded
 
 
 def is_coloured() -> bool:

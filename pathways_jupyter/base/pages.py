@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pathways_jupyter.base.sentences import topic_of
+
 PAGES = ("troubleshooting", "settings", "limits")
 _FOLDER = Path(__file__).parents[1] / "pages"
 _HEADING = re.compile(r"(#+) (.+)")
@@ -70,11 +72,6 @@ def find(wanted: str) -> tuple[Section, ...]:
         if named or 0 < len(found) <= _MOST_FOUND:
             return named + found
     return ()
-
-
-def topic_of(name: str) -> str:
-    """Return the topic that a heading or a name means: ``proxy image`` is ``proxy-image``."""
-    return re.sub(r"[\W_]+", "-", name.lower()).strip("-")
 
 
 def _read(page: str) -> Iterator[Section]:

@@ -206,3 +206,8 @@ def _value_from(value: Any) -> Any:
     if isinstance(value, Mapping):
         return from_json(str(value["message"]), value.get("text"))
     return value if isinstance(value, str | int) else str(value)
+
+
+def topic_of(name: str) -> str:
+    """Return the topic that a heading or a name means: ``proxy image`` is ``proxy-image``."""
+    return re.sub(r"[\W_]+", "-", name.lower()).strip("-")

@@ -13,8 +13,7 @@ from typing import Any
 import click
 
 from pathways_jupyter.base.errors import ConfigError, PathwaysError
-from pathways_jupyter.base.pages import topic_of
-from pathways_jupyter.base.sentences import Face, worded
+from pathways_jupyter.base.sentences import Face, topic_of, worded
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View
 

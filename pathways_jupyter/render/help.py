@@ -12,7 +12,7 @@ from typing import Any
 
 from pathways_jupyter.base import pages, project
 from pathways_jupyter.base.pages import Section
-from pathways_jupyter.base.sentences import Face, advice, worded
+from pathways_jupyter.base.sentences import Face, advice, topic_of, worded
 from pathways_jupyter.commands.declaration import Command, Option, ValueKind, Word
 from pathways_jupyter.render.parts import Part, code, line, remarks, spaced, table
 from pathways_jupyter.render.view import View, drawn
@@ -113,7 +113,7 @@ def contents(found: Sequence[Section], face: Face) -> View:
     """Return the topics of sections, with their titles; of many, those whose title says no more share lines."""
     rows, others = [], dict[str, list[str]]()
     for each in found:
-        if len(found) > _MOST_ROWS and (each.is_setting or pages.topic_of(each.title) == each.topic):
+        if len(found) > _MOST_ROWS and (each.is_setting or topic_of(each.title) == each.topic):
             others.setdefault("Settings" if each.is_setting else "Also", []).append(each.topic)
         else:
             rows.append((code(each.topic), each.title))
