@@ -28,7 +28,7 @@ w = jnp.arange(8.0)
 LONG = """
 import pathlib, time
 print("runs")
-while not pathlib.Path("go").exists(): time.sleep(0.05)
+while not pathlib.Path({go!r}).exists(): time.sleep(0.05)
 """
 
 
@@ -94,13 +94,14 @@ def test_arrays_are_saved_before_a_node_is_taken_away(cluster, machine, notebook
     assert "28.0" in notebook.run("print(w.sum())").text
 
 
-def test_a_cell_ends_first_and_what_is_far_away_or_elsewhere_does_not_count(cluster, machine, notebook):
+def test_a_cell_ends_first_and_what_is_far_away_or_elsewhere_does_not_count(cluster, machine, notebook, tmp_path):
     assert notebook.run(CONNECT.format(options="--suspend-after 2h")).status == "ok"
     (session,) = json.loads(machine.cli("sessions", "--json").stdout)
     nodes = ask(cluster, lambda client: objects.list_(client, NODES, labels=names.ACCELERATOR_LABEL)).items
     node = node_of(cluster, session)
     other = next(each["metadata"]["name"] for each in nodes if each["metadata"]["name"] != node)
-    running = notebook.begin(LONG)
+    go = tmp_path / "go"
+    running = notebook.begin(LONG.format(go=str(go)))
     notebook.wait_for("runs")
     next_week = f"{time.time() + 7 * 86400:.0f}"
     with (
@@ -111,10 +112,9 @@ def test_a_cell_ends_first_and_what_is_far_away_or_elsewhere_does_not_count(clus
         notebook.wait_for("is about to be taken away")
         (session,) = json.loads(machine.cli("sessions", "--json").stdout)
         assert session["state"] == "connected"
-        (machine.directory / "go").touch()
+        go.touch()
         assert notebook.finish(running).status == "ok"
         assert "1 array (32 bytes) saved" in notebook.wait_for("array (32 bytes) saved")
-        (machine.directory / "go").unlink()
     taken_away = [each for each in notebook.seen if "is about to be taken away" in each]
     assert not any(other in each for each in taken_away), taken_away
     # A session that takes a slice in spite of a notice is warned, and goes on.

@@ -78,8 +78,8 @@ Picture()
     assert "<b>1</b>" in cell.html
 
 
-def test_lines_are_shown_while_the_cell_runs_and_not_again_at_its_end(connected, machine) -> None:
-    go = machine.directory / "go"
+def test_lines_are_shown_while_the_cell_runs_and_not_again_at_its_end(connected, tmp_path) -> None:
+    go = tmp_path / "go"
     source = f"""%%colocated
 import os, threading
 print("begun")
@@ -202,8 +202,8 @@ def test_a_host_that_fails_is_reported_while_others_still_run(connected) -> None
     assert "host 1 had failed: ValueError: alone" in cell.shown
 
 
-def test_lines_shown_while_a_cell_runs_keep_their_stream_and_progress_is_shown(connected, machine) -> None:
-    go = machine.directory / "go-on"
+def test_lines_shown_while_a_cell_runs_keep_their_stream_and_progress_is_shown(connected, tmp_path) -> None:
+    go = tmp_path / "go"
     source = f"""%%colocated --once
 import os, sys, threading
 sys.stderr.write("bad\\n")
