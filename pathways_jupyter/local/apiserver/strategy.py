@@ -141,10 +141,12 @@ def _checked_definition(definition: Object) -> Object:
     return spec
 
 
-_CREATE: Mapping[str, Callable[[Object], None]] = {
+_CREATE: Mapping[str, Callable[[Object], object]] = {
     "pods": prepare_pod,
     "jobs.batch": prepare_job,
     "namespaces": _namespace,
+    # The scheduler and kubectl's table expect one.
+    "nodes": lambda node: node.setdefault("spec", {}),
     "services": _service,
     "secrets": _secret,
     "persistentvolumeclaims": _claim,
@@ -153,5 +155,6 @@ _CREATE: Mapping[str, Callable[[Object], None]] = {
 _UPDATE: Mapping[str, Callable[[Object, Object], object]] = {
     "pods": check_pod_update,
     "jobs.batch": check_job_update,
+    "nodes": lambda node, old: node.setdefault("spec", {}),
     "customresourcedefinitions.apiextensions.k8s.io": lambda definition, old: _checked_definition(definition),
 }

@@ -290,6 +290,8 @@ def _resources(resources: Object, where: str) -> Iterator[Cause]:
         for name, quantity in (resources.get(field) or {}).items():
             if amount(quantity) < 0:
                 yield f"{where}.{field}[{name}]", f'Invalid value: "{quantity}": must be greater than or equal to 0'
+            elif "/" in name and amount(quantity) % 1:
+                yield f"{where}.{field}[{name}]", f'Invalid value: "{quantity}": must be an integer'
             elif field == "requests" and amount(quantity) > amount(limits.get(name, quantity)):
                 why = f"must be less than or equal to {name} limit of {limits[name]}"
                 yield f"{where}.requests", f'Invalid value: "{quantity}": {why}'

@@ -13,7 +13,7 @@ from pathways_jupyter.local.apiserver.resources import Object
 from pathways_jupyter.local.apiserver.selectors import labels_of, matches_selector
 from pathways_jupyter.local.controllers.jobset import JOB_KEY_LABEL
 from pathways_jupyter.local.controllers.reconciler import condition
-from pathways_jupyter.service import names
+from pathways_jupyter.service import builtin_kinds, names
 from pathways_jupyter.service.service_jobset import EXCLUSIVE
 
 CORDONED = "node.kubernetes.io/unschedulable"
@@ -59,7 +59,7 @@ class Occupancy:
             return "node(s) were not ready"
         allocatable = node.get("status", {}).get("allocatable") or {}
         for resource, amount in extended(pod).items():
-            if self._used[name][resource] + amount > int(allocatable.get(resource, 0)):
+            if self._used[name][resource] + amount > builtin_kinds.amount(allocatable.get(resource, 0)):
                 return f"Insufficient {resource}"
         if self._ports[name] & host_ports(pod):
             return "node(s) didn't have free ports for the requested pod ports"
@@ -118,7 +118,7 @@ def extended(pod: Object) -> Mapping[str, int]:
         requested = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
         for resource, amount in requested.items():
             if "/" in resource:
-                amounts[resource] += int(amount)
+                amounts[resource] += int(builtin_kinds.amount(amount))
     return amounts
 
 

@@ -45,7 +45,11 @@ class Follower:
 
         async def follow() -> None:
             while changes := await watch.batch():
-                handle(changes)
+                # What cannot be handled must not end the handling of all that comes after it.
+                try:
+                    handle(changes)
+                except Exception:
+                    _log.exception("%s failed with changes of %s.", type(self).__name__, resource.plural)
             self._watches.pop(resource.key, None)
 
         self._tasks.append(asyncio.create_task(follow()))

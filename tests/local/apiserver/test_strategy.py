@@ -74,6 +74,10 @@ def test_limits_are_requests_where_there_are_none():
         (pod_spec(env=[{"value": "x"}]), "spec.containers[0].env[0].name: Required value"),
         (pod_spec(volumeMounts=[{"name": "v", "mountPath": "/v"}]), 'Not found: "v"'),
         (pod_spec(resources={"limits": {"cpu": "1"}, "requests": {"cpu": "2"}}), "less than or equal to cpu limit"),
+        (
+            pod_spec(resources={"limits": {"google.com/tpu": "500m"}}),
+            '[google.com/tpu]: Invalid value: "500m": must be an integer',
+        ),
         ({**pod_spec(), "restartPolicy": "Maybe"}, 'spec.restartPolicy: Unsupported value: "Maybe"'),
         ({"containers": pod_spec()["containers"] * 2}, 'Duplicate value: "main"'),
     ],

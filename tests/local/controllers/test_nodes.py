@@ -68,6 +68,17 @@ async def test_a_pod_without_chips_stays_off_tpu_nodes(controlled):
     await controlled.until(on("cpu-0", "cpu-1"), "plain")
 
 
+async def test_a_node_of_a_user_and_large_quantities_do_not_keep_pods_from_being_placed(controlled):
+    hollow = {"annotations": {HOLLOW_ANNOTATION: "true"}}
+    # As of ``kubectl apply`` with no more than a name.
+    controlled.store.create(NODES, {"metadata": {"name": "bare"}})
+    resources = {"limits": {"example.com/thing": "1k"}}
+    controlled.pod("greedy", "sleep", node="", metadata=hollow, container={"resources": resources})
+    await controlled.until(unschedulable("Insufficient example.com/thing"), "greedy")
+    controlled.pod("plain", "sleep", node="", metadata=hollow)
+    await controlled.until(on("cpu-0", "cpu-1"), "plain")
+
+
 async def test_a_cordoned_node_takes_no_pod(controlled):
     for name in ("tpuv6e-2x2-0-0", "tpuv6e-2x2-1-0"):
         controlled.store.edit(NODES, "", name, lambda node: node["spec"].update(unschedulable=True))
