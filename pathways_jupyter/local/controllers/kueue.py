@@ -25,18 +25,17 @@ from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.watch_delivery import WatchEvent
 from pathways_jupyter.local.apiserver.workload_strategy import sidecars
 from pathways_jupyter.local.controllers.reconciler import (
+    EVERYTHING,
     Key,
     Reconciler,
     condition,
+    everything,
     finished,
     reference_to,
     set_condition,
 )
 from pathways_jupyter.local.event_recorder import Recorder
 from pathways_jupyter.service import builtin_kinds, names
-
-_ALL: Sequence[Key] = (("", "queues"),)
-"""One key: whether a job is admitted depends on all others."""
 
 Amounts = Counter[str]
 """Thousandths of each resource."""
@@ -47,7 +46,7 @@ class KueueController(Reconciler):
 
     def __init__(self, store: Store, recorder: Recorder) -> None:
         kinds = (WORKLOADS, LOCAL_QUEUES, CLUSTER_QUEUES, FLAVORS, PRIORITIES)
-        super().__init__(store, {JOBS: _labelled, JOBSETS: _labelled} | dict.fromkeys(kinds, lambda _: _ALL))
+        super().__init__(store, {JOBS: _labelled, JOBSETS: _labelled} | dict.fromkeys(kinds, everything))
         self._recorder = recorder
 
     def reconcile(self, key: Key) -> None:
@@ -192,7 +191,7 @@ def pending(store: Store, namespace: str, queue: str) -> Object:
 
 
 def _labelled(change: WatchEvent) -> Sequence[Key]:
-    return _ALL if names.QUEUE_LABEL in labels_of(change.object) else ()
+    return EVERYTHING if names.QUEUE_LABEL in labels_of(change.object) else ()
 
 
 def _follow_job(status: Object, job: Object, *, active: bool) -> None:

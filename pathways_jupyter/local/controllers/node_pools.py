@@ -24,7 +24,7 @@ from pathways_jupyter.local.apiserver.selectors import labels_of
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.controllers.fitting import selects
 from pathways_jupyter.local.controllers.nodes import CPU_POOL, NodeController, cpu_node, slice_nodes
-from pathways_jupyter.local.controllers.reconciler import Key, Reconciler, controller_of
+from pathways_jupyter.local.controllers.reconciler import Key, Reconciler, controller_of, everything
 from pathways_jupyter.service import names
 
 PROVISIONED_LABEL = "pathways-jupyter/provisioned"
@@ -33,8 +33,6 @@ MOST_NODES = 512
 REQUESTED_LABELS = re.compile(r"cloud\.google\.com/(reservation-.+|gke-spot)")
 """Labels that new nodes have where a pod selects them, as on GKE: they say what the nodes are made from."""
 IDLE_SECONDS = 10.0
-
-_ALL: Key = ("", "")
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ class NodePoolController(Reconciler):
     """Makes and removes the nodes of jobs."""
 
     def __init__(self, store: Store, nodes: NodeController) -> None:
-        super().__init__(store, {PODS: lambda _: (_ALL,), NODES: lambda _: (_ALL,)})
+        super().__init__(store, {PODS: everything, NODES: everything})
         self._nodes = nodes
         self._idle_since: dict[str, float] = {}
 

@@ -124,6 +124,15 @@ def itself(change: WatchEvent) -> Sequence[Key]:
     return (key_of(change.object),)
 
 
+EVERYTHING: Sequence[Key] = (("", "everything"),)
+"""The only key of a controller in which each decision depends on all objects."""
+
+
+def everything(_change: WatchEvent) -> Sequence[Key]:
+    """Return that key, whatever has changed."""
+    return EVERYTHING
+
+
 def controller_of(obj: Object) -> Object | None:
     """Return the ownerReference of the object that controls `obj`."""
     references: Sequence[Object] = obj["metadata"].get("ownerReferences") or ()

@@ -13,49 +13,37 @@ from pathways_jupyter.local.apiserver.resources import NODES, PODS, Object
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.watch_delivery import WatchEvent, WatchEventType
 from pathways_jupyter.local.controllers.fitting import Occupancy, exclusive
-from pathways_jupyter.local.controllers.reconciler import Follower, Key, controller_of, key_of, set_condition
+from pathways_jupyter.local.controllers.reconciler import (
+    EVERYTHING,
+    Key,
+    Reconciler,
+    controller_of,
+    everything,
+    key_of,
+    set_condition,
+)
 from pathways_jupyter.local.event_recorder import Recorder
 from pathways_jupyter.local.settings import HOLLOW_ANNOTATION
 
 _log = logging.getLogger(__name__)
 
 
-class Scheduler(Follower):
+class Scheduler(Reconciler):
     """Places pods when they appear, and tries again when room may have become free."""
 
     def __init__(self, store: Store, recorder: Recorder) -> None:
-        super().__init__(store)
+        super().__init__(store, {NODES: everything, PODS: _of_pod})
         self._recorder = recorder
-        self._pending: set[Key] = set()
 
-    def start(self) -> None:
-        """Begin with all existing nodes and pods."""
-        self.follow(NODES, lambda _: self._place_all())
-        self.follow(PODS, self._handle_pods)
-
-    def _handle_pods(self, changes: Sequence[WatchEvent]) -> None:
-        # Every change is handled before pods are placed, so that a batch causes at most one pass.
-        room = False
-        for change in changes:
-            pod, key = change.object, key_of(change.object)
-            over = change.type is WatchEventType.DELETED or pod_is_over(pod)
-            if over or "deletionTimestamp" in pod["metadata"] or pod["spec"].get("nodeName"):
-                self._pending.discard(key)
-                room |= over
-            elif not pod["spec"].get("schedulingGates") and key not in self._pending:
-                self._pending.add(key)
-                room = True
-        if room:
-            self._place_all()
-
-    def _place_all(self) -> None:
-        if not self._pending:
+    def reconcile(self, key: Key) -> None:
+        """Place the pods that wait for a node, in the order of their creation."""
+        pods = self._store.list(PODS)
+        waiting = [pod for pod in pods if _waits(pod)]
+        if not waiting:
             return
-        placed = [pod for pod in self._store.list(PODS) if pod["spec"].get("nodeName") and not pod_is_over(pod)]
-        nodes = self._store.list(NODES)
-        occupancy = Occupancy(nodes, placed)
-        waiting = [pod for key in self._pending if (pod := self._store.find(PODS, *key)) is not None]
         waiting.sort(key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
+        nodes = self._store.list(NODES)
+        occupancy = Occupancy(nodes, (pod for pod in pods if pod["spec"].get("nodeName") and not pod_is_over(pod)))
         together = Counter((controller_of(pod) or {}).get("uid") for pod in waiting)
         first = 0
         for pod in waiting:
@@ -91,7 +79,6 @@ class Scheduler(Follower):
         name = node["metadata"]["name"]
         namespace, pod_name = key_of(pod)
         self._store.update(PODS, {**pod, "spec": {**pod["spec"], "nodeName": name}}, subresource="binding")
-        self._pending.discard((namespace, pod_name))
         occupancy.add(pod, name)
         if (pod["metadata"].get("annotations") or {}).get(HOLLOW_ANNOTATION) != "true":
             message = f"Successfully assigned {namespace}/{pod_name} to {name}"
@@ -106,6 +93,21 @@ class Scheduler(Follower):
             set_condition(status, "PodScheduled", False, reason="Unschedulable", message=message)
             self._store.update(PODS, {**pod, "status": status}, subresource="status")
             self._recorder.record(pod, "default-scheduler", "FailedScheduling", message, warning=True)
+
+
+def _waits(pod: Object) -> bool:
+    """Return whether a pod waits for a node."""
+    spec = pod["spec"]
+    placed = spec.get("nodeName") or "deletionTimestamp" in pod["metadata"] or pod_is_over(pod)
+    return not placed and not spec.get("schedulingGates")
+
+
+def _of_pod(change: WatchEvent) -> Sequence[Key]:
+    """Return the key if a pod has begun to wait, or may have left room; not if only its status says why it waits."""
+    pod, before = change.object, change.previous
+    left = change.type is WatchEventType.DELETED or pod_is_over(pod)
+    begun = _waits(pod) and not (before is not None and _waits(before.object))
+    return EVERYTHING if left or begun else ()
 
 
 def _too_small(pod: Object, node: Object, occupancy: Occupancy, together: int) -> str:

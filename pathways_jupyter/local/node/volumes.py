@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pathways_jupyter.local.apiserver.resources import PERSISTENT_VOLUME_CLAIMS, Object
 from pathways_jupyter.local.apiserver.store import Store
-from pathways_jupyter.local.controllers.reconciler import Key, Reconciler, itself
+from pathways_jupyter.local.controllers.reconciler import Key, Reconciler, everything
 from pathways_jupyter.local.node.environment import SpecError
 
 
@@ -62,7 +62,7 @@ class VolumeCleaner(Reconciler):
     """Deletes the volumes of claims that are gone."""
 
     def __init__(self, store: Store, directory: Path) -> None:
-        super().__init__(store, {PERSISTENT_VOLUME_CLAIMS: itself})
+        super().__init__(store, {PERSISTENT_VOLUME_CLAIMS: everything})
         self._directory = directory
 
     def reconcile(self, key: Key) -> None:
