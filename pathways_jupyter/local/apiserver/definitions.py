@@ -30,7 +30,7 @@ _STRING: Object = {"type": "string"}
 _IMMUTABLE: Object = {"x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "Value is immutable"}]}
 
 
-def _object(required: str = "", *, unserved: str = "", **properties: Object) -> Object:
+def _object(required: str = "", *, unserved: str = "", **properties: Schema) -> Object:
     """Return the schema of an object; `unserved` are fields that the kind has, and that are refused here."""
     refused, why = unserved.split(), "the embedded cluster does not evaluate"
     rules = [{"rule": f"!has(self.{each})", "message": f"{why} {each}"} for each in refused]
@@ -51,11 +51,17 @@ def _choice(*values: str, default: str = "") -> Object:
 
 
 def _definition(
-    resource: ResourceType, columns: Sequence[Object] = (), *, deprecated: Sequence[str] = (), **properties: Schema
+    resource: ResourceType,
+    columns: Sequence[Object] = (),
+    *,
+    required: str = "",
+    deprecated: Sequence[str] = (),
+    **properties: Schema,
 ) -> Object:
     """Return the ``CustomResourceDefinition`` of a type whose objects have these properties beside their metadata.
 
     Args:
+      required: The properties that every object must have.
       deprecated: Earlier versions of the type, which are served too.
     """
     common: Object = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
@@ -65,7 +71,7 @@ def _definition(
         "storage": True,
         "subresources": {"status": {}} if resource.has_status else {},
         "additionalPrinterColumns": list(columns),
-        "schema": {"openAPIV3Schema": {"type": "object", "properties": {**common, **properties}}},
+        "schema": {"openAPIV3Schema": _object(required, unserved="", **common, **properties)},
     }
     kind, plural = resource.kind, resource.plural
     return {
@@ -189,7 +195,7 @@ _QUOTA = _object(
     "name nominalQuota",
     unserved="borrowingLimit lendingLimit",
     name=_STRING,
-    nominalQuota={"x-kubernetes-int-or-string": True},
+    nominalQuota=builtin_kinds.schema("quantity"),
 )
 _FLAVOR = _object("name resources", name=_STRING, resources=_list(_QUOTA))
 _GROUP = _object("flavors", coveredResources=_list(_STRING), flavors=_list(_FLAVOR, maxItems=1))
@@ -221,14 +227,16 @@ _in_both = partial(_definition, deprecated=("v1beta1",))
 DEFINITIONS = (
     _definition(JOBSETS, _JOBSET_COLUMNS, spec=_JOBSET_SPEC, status=_JOBSET_STATUS),
     _in_both(FLAVORS, spec=_object(unserved="nodeLabels nodeTaints tolerations topologyName")),
-    _in_both(CLUSTER_QUEUES, spec=_CLUSTER_QUEUE, status=_ANY_OBJECT),
+    # A real queue may lack its spec. Here it would keep the controller from deciding about all the others.
+    _in_both(CLUSTER_QUEUES, required="spec", spec=_CLUSTER_QUEUE, status=_ANY_OBJECT),
     _in_both(
         LOCAL_QUEUES,
+        required="spec",
         spec=_object("clusterQueue", unserved="stopPolicy fairSharing", clusterQueue=_STRING),
         status=_ANY_OBJECT,
     ),
-    _in_both(PRIORITIES, value={"type": "integer"}, description=_STRING),
-    _in_both(WORKLOADS, spec=_WORKLOAD, status=_ANY_OBJECT),
+    _in_both(PRIORITIES, required="value", value={"type": "integer"}, description=_STRING),
+    _in_both(WORKLOADS, required="spec", spec=_WORKLOAD, status=_ANY_OBJECT),
 )
 
 # The webhook of JobSet.

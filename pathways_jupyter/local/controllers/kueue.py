@@ -68,8 +68,7 @@ class KueueController(Reconciler):
             self._store.update(WORKLOADS, workload, subresource="status")
             suspend = not condition(workload["status"], "Admitted") or bool(condition(workload["status"], "Evicted"))
             if bool(job["spec"].get("suspend")) is not suspend and not condition(workload["status"], "Finished"):
-                place = job["metadata"]["namespace"], job["metadata"]["name"]
-                self._store.edit(kind, *place, lambda job, suspend=suspend: job["spec"].update(suspend=suspend))  # type: ignore[misc]
+                self._store.update(kind, {**job, "spec": {**job["spec"], "suspend": suspend}})
         for kind in (LOCAL_QUEUES, CLUSTER_QUEUES):
             for queue in self._store.list(kind):
                 self._summarize(kind, queue, workloads)

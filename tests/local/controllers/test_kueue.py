@@ -177,10 +177,15 @@ async def test_the_queues_count_what_is_in_them(queues):
         (CLUSTER_QUEUES, cluster_queue({"cpu": 1}, preemption={"reclaimWithinCohort": "Any"}), "reclaimWithinCohort"),
         (LOCAL_QUEUES, {"clusterQueue": "all", "stopPolicy": "Hold"}, "stopPolicy"),
         (FLAVORS, {"nodeLabels": {"a": "b"}}, "nodeLabels"),
+        (CLUSTER_QUEUES, cluster_queue({"cpu": "lots"}), "nominalQuota"),
+        (CLUSTER_QUEUES, None, "spec: Required value"),
+        (LOCAL_QUEUES, None, "spec: Required value"),
+        (PRIORITIES, None, "value: Required value"),
     ],
 )
 async def test_what_is_not_evaluated_is_refused(queues, kind, spec, field):
-    sent = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "other"}, "spec": spec}
+    sent = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "other"}}
+    sent |= {} if spec is None else {"spec": spec}
     served = queues.store.resources.find(kind.group, kind.version, kind.plural)
     with pytest.raises(StatusError) as refused:
         # As for a request.
