@@ -42,35 +42,36 @@ class Recorder:
             event["lastTimestamp"] = time
 
         with contextlib.suppress(ApiError):
-            if (written := self._written.get(key)) is not None:
-                self._written.move_to_end(key)
+            written = self._written.pop(key, None)
+            # A user may have deleted it: kubectl delete events --all.
+            if written is not None and self._store.find(EVENTS, *written) is not None:
                 self._store.edit(EVENTS, *written, repeat)
-                return
-            name = f"{metadata['name']}.{secrets.token_hex(8)}"
-            self._store.create(
-                EVENTS,
-                {
-                    "metadata": {"name": name, "namespace": namespace},
-                    "involvedObject": {
-                        "apiVersion": obj["apiVersion"],
-                        "kind": obj["kind"],
-                        "name": metadata["name"],
-                        "namespace": metadata.get("namespace", ""),
-                        "uid": metadata["uid"],
-                        "resourceVersion": metadata.get("resourceVersion", ""),
+            else:
+                written = (namespace, f"{metadata['name']}.{secrets.token_hex(8)}")
+                self._store.create(
+                    EVENTS,
+                    {
+                        "metadata": {"namespace": namespace, "name": written[1]},
+                        "involvedObject": {
+                            "apiVersion": obj["apiVersion"],
+                            "kind": obj["kind"],
+                            "name": metadata["name"],
+                            "namespace": metadata.get("namespace", ""),
+                            "uid": metadata["uid"],
+                            "resourceVersion": metadata.get("resourceVersion", ""),
+                        },
+                        "type": "Warning" if warning else "Normal",
+                        "reason": reason,
+                        "message": message,
+                        "source": {"component": component},
+                        "reportingComponent": component,
+                        "reportingInstance": "",
+                        "firstTimestamp": time,
+                        "lastTimestamp": time,
+                        "count": 1,
                     },
-                    "type": "Warning" if warning else "Normal",
-                    "reason": reason,
-                    "message": message,
-                    "source": {"component": component},
-                    "reportingComponent": component,
-                    "reportingInstance": "",
-                    "firstTimestamp": time,
-                    "lastTimestamp": time,
-                    "count": 1,
-                },
-            )
-            self._written[key] = (namespace, name)
+                )
+            self._written[key] = written
         while len(self._written) > KEPT:
             _, (namespace, name) = self._written.popitem(last=False)
             with contextlib.suppress(ApiError):

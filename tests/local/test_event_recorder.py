@@ -15,6 +15,9 @@ def test_events_are_counted_and_bounded_also_after_a_restart():
         recorder.record(pod, "test", "Again", "the same")
     [event] = store.list(EVENTS)
     assert event["count"] == 4
+    store.delete(EVENTS, "default", event["metadata"]["name"])
+    recorder.record(pod, "test", "Again", "the same")
+    assert [each["count"] for each in store.list(EVENTS)] == [1]
     recorder = Recorder(store)
     for number in range(KEPT + 10):
         recorder.record(pod, "test", "Flood", str(number))
