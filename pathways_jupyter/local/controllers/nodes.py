@@ -77,6 +77,8 @@ class NodeController(Reconciler):
             for pod in self._pods_on(name):
                 self._evict(pod, "DeletionByPodGC", "PodGC: node no longer exists", 0)
             if name not in self._wanted:
+                # Where it is wanted again later, nothing repairs it.
+                self._missing.pop(name, None)
                 return None
             left = self._missing.setdefault(name, time.monotonic()) + self._repair_seconds - time.monotonic()
             if left <= 0:

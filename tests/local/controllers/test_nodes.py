@@ -4,8 +4,10 @@ import pytest
 
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.local.apiserver.resources import NODES, PODS
+from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.controllers.jobset import JOB_KEY_LABEL
-from pathways_jupyter.local.controllers.nodes import nodes_for
+from pathways_jupyter.local.controllers.nodes import NodeController, nodes_for
+from pathways_jupyter.local.event_recorder import Recorder
 from pathways_jupyter.local.settings import HOLLOW_ANNOTATION
 from pathways_jupyter.service import names
 from pathways_jupyter.service.service_jobset import EXCLUSIVE
@@ -137,6 +139,19 @@ async def test_a_deleted_node_takes_its_pods_along_and_comes_back(controlled):
         lambda found: found is not None and found["metadata"]["uid"] != before["metadata"]["uid"], node, NODES
     )
     assert after["status"]["addresses"] == before["status"]["addresses"]
+
+
+async def test_a_node_that_was_deleted_and_then_given_up_is_there_when_it_is_wanted_again():
+    store, wanted = Store(), nodes_for({}, cpu_nodes=1)
+    controller = NodeController(store, Recorder(store), wanted, address=lambda _: "127.0.0.1")
+    controller.want(wanted)
+    store.delete(NODES, "", "cpu-0")
+    # It is to stay away for a while. Meanwhile a growth of the cluster is undone, and later there is another one.
+    assert controller.reconcile(("", "cpu-0"))
+    controller.want([])
+    assert controller.reconcile(("", "cpu-0")) is None
+    controller.want(wanted)
+    assert store.find(NODES, "", "cpu-0") is not None
 
 
 async def test_a_node_that_is_not_ready_is_left(controlled):
