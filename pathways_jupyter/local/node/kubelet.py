@@ -15,6 +15,7 @@ import logging
 import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from pathways_jupyter.base.errors import ApiError
@@ -172,14 +173,14 @@ class Kubelet:
             "TMPDIR": str(pod.directory / "tmp"),
             "HOSTNAME": spec.get("hostname") or pod.name,
             "POD_IP": pod.address,
-            links.NAMES_VARIABLE: str(self.network.names),
+            links.NAMES_VARIABLE: str(self.network.names(pod.object["metadata"]["namespace"])),
             links.SOCKETS_VARIABLE: str(self.network.sockets(pod.uid)),
             **programs.python_variables(pod.python),
             **self._account(pod.object),
         }
         present = {**pod.object, "status": pod.status}
         variables = environment.container_environment(container, present, base=base, store=self._store)
-        environment.point_jax(variables, self.network.socket)
+        environment.point_jax(variables, partial(self.network.socket, pod.object["metadata"]["namespace"]))
         return volumes.mount(container, present, variables, directory=self.directory, store=self._store)
 
     def publish(self, pod: Pod) -> None:

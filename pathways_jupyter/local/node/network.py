@@ -1,8 +1,9 @@
 """Addresses, names and sockets of pods, where all pods are processes of one machine.
 
-Pathways' programs listen on unix sockets, ``$PATHWAYS_LOCAL_SOCKETS/<port>``. A pod's names are links to the directory
-of its sockets, in ``$PATHWAYS_LOCAL_NAMES``; there is no name server. For programs that know only TCP, each cluster
-claims one 127.N.0.0/16 and each pod gets an address of its own, on Linux, which answers on all of 127.0.0.0/8.
+Pathways' programs listen on unix sockets, ``$PATHWAYS_LOCAL_SOCKETS/<port>``. A pod's name is a link to the directory
+of its sockets, in its namespace's ``$PATHWAYS_LOCAL_NAMES``; there is no name server. For programs that know only TCP,
+each cluster claims one 127.N.0.0/16 and each pod gets an address of its own, on Linux, which answers on all of
+127.0.0.0/8.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import os
 import shutil
 import socket
 import zlib
-from collections.abc import Iterable
 from pathlib import Path
 
 from pathways_jupyter.base import runtime_files
+from pathways_jupyter.local.pathways import links
 
 _FIRST_NETWORK = 64
 _NETWORKS = 128
@@ -37,9 +38,6 @@ class Network:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self.names = directory / "names"
-        """Links to the directories of sockets, by the names of their pods."""
-        self.names.mkdir(mode=0o700, exist_ok=True)
         self._claim, self._network = _claim(zlib.crc32(os.fsencode(directory)))
         self._next = 0
         self._taken: set[str] = set()
@@ -77,24 +75,28 @@ class Network:
             path.mkdir(mode=0o700, exist_ok=True)
         return self._directories[uid]
 
-    def publish(self, uid: str, names: Iterable[str]) -> None:
-        """Make `names` stand for a pod, instead of an older pod that had them."""
-        for name in names:
-            link = self.names / name
-            link.unlink(missing_ok=True)
-            link.symlink_to(self.sockets(uid))
+    def names(self, namespace: str) -> Path:
+        """Return the directory of links to directories of sockets, by the names of a namespace's pods."""
+        return self._directory / "names" / namespace
+
+    def publish(self, uid: str, namespace: str, name: str) -> None:
+        """Make `name` stand for a pod, instead of an older pod that had it."""
+        link = links.link_of(self.names(namespace), name)
+        link.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(self.sockets(uid))
 
     def forget(self, uid: str) -> None:
         """Withdraw the names and the sockets of a pod."""
         if (path := self._directories.pop(uid, None)) is not None:
-            for link in self.names.glob("*"):
+            for link in (self._directory / "names").glob("*/*"):
                 if link.readlink() == path:
                     link.unlink()
             shutil.rmtree(path, ignore_errors=True)
 
-    def socket(self, name: str, port: int) -> Path | None:
-        """Return the unix socket that stands for a port of the pod that is called `name`; None when no pod is."""
-        link = self.names / name
+    def socket(self, namespace: str, host: str, port: int) -> Path | None:
+        """Return the unix socket that stands for a port of the pod called `host` in `namespace`; None if no pod is."""
+        link = links.link_of(self.names(namespace), host)
         return link.readlink() / str(port) if link.is_symlink() else None
 
     async def dial(self, uid: str, address: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -118,14 +120,6 @@ class Network:
         if self._claim is not None:
             self._claim.close()
         shutil.rmtree(self._sockets, ignore_errors=True)
-
-
-def pod_names(name: str, namespace: str, hostname: str, subdomain: str) -> tuple[str, ...]:
-    """Return the names that other pods of the same namespace reach a pod by."""
-    if not subdomain:
-        return (name,)
-    short = f"{hostname or name}.{subdomain}"
-    return (short, f"{short}.{namespace}", f"{short}.{namespace}.svc", f"{short}.{namespace}.svc.cluster.local")
 
 
 def _claim(seed: int) -> tuple[socket.socket | None, int | None]:

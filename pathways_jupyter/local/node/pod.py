@@ -14,7 +14,7 @@ from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.apiserver.workload_strategy import TOKEN_PATH, mounts
 from pathways_jupyter.local.node import programs
 from pathways_jupyter.local.node.container import Container, Role
-from pathways_jupyter.local.node.network import Network, pod_names
+from pathways_jupyter.local.node.network import Network
 from pathways_jupyter.local.node.spawner import Spawner
 from pathways_jupyter.local.settings import RetryDelay
 
@@ -95,8 +95,9 @@ class Pod:
         programs.make_python(self.python)
         metadata, spec = self.object["metadata"], self.object["spec"]
         if not self._shares_node or spec.get("subdomain"):
-            names = pod_names(self.name, metadata["namespace"], spec.get("hostname", ""), spec.get("subdomain", ""))
-            self._host.network.publish(self.uid, names)
+            # The name by which other pods of its namespace reach it.
+            name = f"{spec.get('hostname') or self.name}.{spec['subdomain']}" if spec.get("subdomain") else self.name
+            self._host.network.publish(self.uid, metadata["namespace"], name)
         self._host.network.sockets(self.uid)
         token = {each["name"] for each in mounts(spec) if each["mountPath"] == TOKEN_PATH}
         volumes = [each for each in spec.get("volumes") or () if each["name"] not in token]

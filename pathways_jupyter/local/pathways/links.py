@@ -1,8 +1,8 @@
 """Sockets of Pathways' programs, and the connections between resource manager, workers and proxies.
 
 The cluster's pods are processes of one machine. There are no ports: on a unix socket only the cluster's owner can
-connect. And there is no name server: each name of a pod is a link in the directory ``$PATHWAYS_LOCAL_NAMES`` to the
-directory of that pod's sockets.
+connect. And there is no name server: a pod's name is a link to the directory of its sockets. Each namespace has a
+directory of such links, ``$PATHWAYS_LOCAL_NAMES`` for the pods in it.
 
 A connection carries JSON objects, one per line.
 Both ends send heartbeats every few seconds, so that each notices a peer that hangs. The end of a peer's process is
@@ -63,6 +63,17 @@ def split_address(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def link_of(names: Path, host: str) -> Path:
+    """Return the link that stands for a pod's name, which may not exist.
+
+    Args:
+      names: The links of the namespace in which the name is used.
+      host: ``NAME`` or ``HOSTNAME.SUBDOMAIN``; a namespace may follow, as in ``HOSTNAME.SUBDOMAIN.NAMESPACE.svc``.
+    """
+    parts = host.split(".")
+    return (names.parent / parts[2] if len(parts) > 2 else names) / ".".join(parts[:2])
+
+
 def resolve(address: str) -> Path:
     """Return the unix socket that replaces a port of a pod, from ``host:port``.
 
@@ -71,7 +82,7 @@ def resolve(address: str) -> Path:
     """
     host, port = split_address(address)
     # The link's target: the path through the link may be too long for a socket.
-    return (Path(os.environ.get(NAMES_VARIABLE, "")) / host).readlink() / str(port)
+    return link_of(Path(os.environ.get(NAMES_VARIABLE, "")), host).readlink() / str(port)
 
 
 class LinkError(Exception):

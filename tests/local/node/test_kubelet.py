@@ -97,7 +97,7 @@ async def test_a_container_sees_its_pod_and_nothing_of_the_daemon(machine, monke
     assert variables["POD_IP"] == variables["WHERE"] == pod["status"]["podIP"]
     assert variables["HOME"].endswith("/root")
     assert "SECRET_OF_THE_DAEMON" not in variables
-    assert os.readlink(machine.network.names / "env") == variables["PATHWAYS_LOCAL_SOCKETS"]
+    assert os.readlink(machine.network.names("default") / "env") == variables["PATHWAYS_LOCAL_SOCKETS"]
 
 
 @pytest.mark.parametrize(("policy", "restarts"), [("OnFailure", True), ("Never", False)])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pathways_jupyter.local.node.network import Network, pod_names
+from pathways_jupyter.local.node.network import Network
 
 
 @pytest.fixture
@@ -30,14 +30,27 @@ async def test_two_clusters_never_share_an_address(network, tmp_path):
 
 
 async def test_names_lead_to_the_sockets_of_their_pod_until_it_is_gone(network):
-    names = pod_names("svc-head-0-0-abcde", "default", "svc-head-0-0", "svc")
-    network.publish("old-pod-", names)
-    assert network.socket("svc-head-0-0.svc.default", 29001) == network.sockets("old-pod-") / "29001"
-    network.publish("new-pod-", names)
+    name = "svc-head-0-0.svc"
+    network.publish("old-pod-", "default", name)
+    assert network.socket("default", f"{name}.default", 29001) == network.sockets("old-pod-") / "29001"
+    network.publish("new-pod-", "default", name)
     network.forget("old-pod-")
-    assert network.socket("svc-head-0-0.svc", 29001) == network.sockets("new-pod-") / "29001"
+    assert network.socket("default", name, 29001) == network.sockets("new-pod-") / "29001"
     network.forget("new-pod-")
-    assert network.socket("svc-head-0-0.svc", 29001) is None
+    assert network.socket("default", name, 29001) is None
+
+
+async def test_a_name_is_that_of_a_pod_in_its_namespace_alone(network):
+    name = "svc-head-0-0.svc"
+    network.publish("01234567", "default", name)
+    network.publish("89abcdef", "team", name)
+    ours, theirs = (network.sockets(uid) / "29001" for uid in ("01234567", "89abcdef"))
+    found = [network.socket(namespace, name, 29001) for namespace in ("default", "team", "other")]
+    assert found == [ours, theirs, None]
+    for suffix in ("", ".svc", ".svc.cluster.local"):
+        assert network.socket("default", f"{name}.team{suffix}", 29001) == theirs
+    network.forget("89abcdef")
+    assert [network.socket(namespace, name, 29001) for namespace in ("default", "team")] == [ours, None]
 
 
 async def test_a_unix_socket_is_dialled_before_the_address(network):
