@@ -136,9 +136,9 @@ class RunningCluster:
         return 0
 
     async def shrink(self, before: Mapping[str, int], after: Mapping[str, int]) -> bool:
-        """Have the slices of `before` a growth again; return False if that is not possible.
+        """Have the slices again that there were `before` a growth; return False if that is not possible.
 
-        It is not if the slices are no longer those of `after` it, or any of them may be in use: if there is a proxy
+        That is so if there are others now than right `after` the growth, or if any of them may be in use: by a proxy
         that is newer, or that may have waited for them.
         """
         async with self.restarting:
@@ -199,7 +199,9 @@ class RunningCluster:
             for container in job["spec"]["template"]["spec"]["containers"]:
                 flags = dict(str(each).removeprefix("--").partition("=")[::2] for each in container.get("args") or ())
                 slices = flags.get("virtual_slices", "")
-                if slices and names.service_of(flags.get("resource_manager_address", ""))[0] == service:
+                name, namespace = names.service_of(flags.get("resource_manager_address", ""))
+                place = name, namespace or job["metadata"]["namespace"]
+                if slices and place == (service, names.DEFAULT_NAMESPACE):
                     created = datetime.fromisoformat(job["metadata"]["creationTimestamp"]).timestamp()
                     # To the end of that second.
                     found.append((slices.count(",") + 1, created + 1))

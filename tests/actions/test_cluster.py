@@ -1,5 +1,6 @@
 """Resolution of a command's cluster and service."""
 
+import asyncio
 import contextlib
 import itertools
 import json
@@ -16,8 +17,13 @@ from pathways_jupyter.actions import cluster
 from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.kube import objects
+from pathways_jupyter.kube.auth import load
+from pathways_jupyter.kube.client import Client
 from pathways_jupyter.local import cluster as embedded
 from pathways_jupyter.local import control
+from pathways_jupyter.service import names
+from pathways_jupyter.service.service_jobset import address
 from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.registry import SessionRecord
 
@@ -118,6 +124,23 @@ def test_slices_that_an_interrupted_connect_adds_go_again_wherever_it_is_interru
         if not tracer.raised:
             break
     assert line > 50
+
+
+def test_a_proxy_of_a_service_of_the_same_name_in_another_namespace_holds_none_of_its_slices(grown):
+    config, shrinks = grown
+    flags = ["--virtual_slices=tpuv6e:2x2,tpuv6e:2x2", f"--resource_manager_address={address(names.DEFAULT_SERVICE)}"]
+    pod = {"restartPolicy": "Never", "containers": [{"name": "proxy", "image": "x", "args": flags}]}
+    job = {"metadata": {"name": "theirs"}, "spec": {"suspend": True, "template": {"spec": pod}}}
+
+    async def create():
+        async with Client(load(str(embedded.find().kubeconfig))) as client:
+            await objects.create(client, objects.NAMESPACES, {"metadata": {"name": "team"}})
+            await objects.create(client, objects.JOBS, job, namespace="team")
+
+    asyncio.run(create())
+    with contextlib.suppress(KeyboardInterrupt), cluster.Located(config):
+        raise KeyboardInterrupt
+    shrinks()
 
 
 def test_an_interrupt_does_not_wait_for_a_cluster_that_does_not_answer(grown):
