@@ -142,6 +142,13 @@ class Daemon:
             if order is DaemonRequest.GROW:
                 await self._grow(request, reader, writer)
                 return
+            if order is DaemonRequest.WAIT:
+                waited, _ = await tasks.first_done(self._wait(), _line(reader))
+                if waited is None:
+                    # The client has given up, and keeps the cluster no longer.
+                    writer.close()
+                    return
+                waited.result()
             answer = await self._answer(order, request)
         except (ValueError, KeyError, TypeError, AttributeError):
             answer = {"error": f"Unknown request; the daemon serves {', '.join(DaemonRequest)}."}
@@ -164,6 +171,7 @@ class Daemon:
                 owned,
             )
             if growing is None:
+                writer.close()
                 return
             hosts = growing.result()
             self._note_change(before)
@@ -176,23 +184,25 @@ class Daemon:
         finally:
             owned.cancel()
 
+    async def _wait(self) -> None:
+        """Wait until every service is ready, or has failed for good."""
+        # Counted, so that the cluster does not end as idle while a client waits for it.
+        self._waiting += 1
+        try:
+            await self._ready.wait()
+            async with self._cluster.restarting:
+                pass
+        finally:
+            self._waiting -= 1
+        for service, why in self._cluster.failed.items():
+            named = "" if self._place.name == "local" else f" --name {self._place.name}"
+            raise LocalClusterError(
+                f"Service {service} of the embedded cluster has failed for good: {why}.",
+                hint=f"Restart it: pathways-jupyter local down{named}, then pathways-jupyter local up{named}.",
+            )
+
     async def _answer(self, order: DaemonRequest, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        if order is DaemonRequest.WAIT:
-            # Counted, so that the cluster does not end as idle while a client waits for it.
-            self._waiting += 1
-            try:
-                await self._ready.wait()
-                async with self._cluster.restarting:
-                    pass
-            finally:
-                self._waiting -= 1
-            for service, why in self._cluster.failed.items():
-                named = "" if self._place.name == "local" else f" --name {self._place.name}"
-                raise LocalClusterError(
-                    f"Service {service} of the embedded cluster has failed for good: {why}.",
-                    hint=f"Restart it: pathways-jupyter local down{named}, then pathways-jupyter local up{named}.",
-                )
-        elif order is DaemonRequest.SHRINK:
+        if order is DaemonRequest.SHRINK:
             before = self._cluster.settings
             shrunk = await self._cluster.shrink(request["before"], request["after"])
             self._note_change(before)

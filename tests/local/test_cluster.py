@@ -18,15 +18,17 @@ import psutil
 import pytest
 from waits import wait_until
 
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ConfigError, LocalClusterError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS
 from pathways_jupyter.kube.watch import watch
-from pathways_jupyter.local import cluster
+from pathways_jupyter.local import cluster, control, daemon
 from pathways_jupyter.local.bucket import NAME
-from pathways_jupyter.local.directory import BUCKET, ClusterDirectory
+from pathways_jupyter.local.control import DaemonRequest
+from pathways_jupyter.local.directory import BUCKET, ClusterDirectory, DaemonRecord
 from pathways_jupyter.local.node.spawner import Spawner
 from pathways_jupyter.local.running import RunningCluster
 from pathways_jupyter.local.settings import ClusterSettings
@@ -370,6 +372,29 @@ def test_a_cluster_that_is_not_used_ends(name):
     assert gone(family(running.pid) if psutil.pid_exists(running.pid) else [])
     ClusterDirectory(name).until_dead()
     assert cluster.find(name) is None
+
+
+async def test_a_client_that_gives_up_waiting_keeps_no_cluster(name, monkeypatch):
+    place = ClusterDirectory(name)
+    alive = place.make()
+    monkeypatch.setattr(daemon, "_STARTING_SECONDS", 0.0)
+    # Its workers do not become ready while this test runs.
+    running = daemon.Daemon(place, ClusterSettings({"tpuv6e:2x2": 1}, idle_seconds=2.0, worker_start_seconds=600))
+    handlers = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)]
+    served: asyncio.Queue[DaemonRecord] = asyncio.Queue()
+    serving = asyncio.create_task(running.run(served.put_nowait))
+    try:
+        async with asyncio.timeout(DEADLINE):
+            record = await served.get()
+            with pytest.raises(TimeoutError):
+                await asyncio.to_thread(control.ask, record.control, DaemonRequest.WAIT, timeout=0.1)
+            await serving
+    finally:
+        await tasks.stop(serving)
+        os.close(alive)
+        for number, handler in zip((signal.SIGTERM, signal.SIGINT), handlers, strict=True):
+            signal.signal(number, handler)
+    assert not place.path.exists()
 
 
 @kubectl_needed
