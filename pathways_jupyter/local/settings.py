@@ -10,6 +10,7 @@ import contextlib
 import math
 import os
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,6 +122,27 @@ class RetryDelay:
         """Return the seconds to wait after so many failures."""
         doublings = failures - self.at_once - 1
         return min(self.first_seconds * 2.0 ** min(doublings, 32), self.max_seconds) if doublings >= 0 else 0.0
+
+
+class Failures:
+    """Failures of one thing, one after the other."""
+
+    def __init__(self, delay: RetryDelay) -> None:
+        self.count = 0
+        self._delay = delay
+        self._last = -math.inf
+
+    def add(self) -> float:
+        """Count a failure that has just happened; return the seconds to wait."""
+        now = time.monotonic()
+        self.count = 1 if now - self._last >= self._delay.forgotten_seconds else self.count + 1
+        self._last = now
+        return self._delay.wait(self.count)
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left of the wait; 0 or less once it is over."""
+        return self._last + self._delay.wait(self.count) - time.monotonic()
 
 
 JOB_RESTARTS = RetryDelay(first_seconds=10.0, max_seconds=600.0)

@@ -7,7 +7,6 @@ A Job with a pod failure policy, a success policy or a limit per index fails at 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from pathways_jupyter.base import text
@@ -36,7 +35,7 @@ from pathways_jupyter.local.controllers.reconciler import (
     until,
 )
 from pathways_jupyter.local.event_recorder import Recorder
-from pathways_jupyter.local.settings import JOB_RESTARTS, RetryDelay
+from pathways_jupyter.local.settings import JOB_RESTARTS, Failures, RetryDelay
 from pathways_jupyter.service import names
 
 TRACKING = "batch.kubernetes.io/job-tracking"
@@ -56,7 +55,7 @@ class JobController(Reconciler):
         super().__init__(store, {JOBS: self._of_job, PODS: owned_by("Job")})
         self._backoff = backoff
         self._recorder = recorder
-        self._pod_failures: dict[str, tuple[int, float]] = {}
+        self._pod_failures: dict[str, Failures] = {}
 
     def reconcile(self, key: Key) -> float | None:
         """Reconcile one Job's pods and status; return the seconds after which to look again, or None."""
@@ -106,9 +105,7 @@ class JobController(Reconciler):
                 self._pod_failures.pop(job["metadata"]["uid"], None)
             else:
                 status["failed"] = status.get("failed", 0) + 1
-                count, since = self._pod_failures.get(job["metadata"]["uid"], (0, 0.0))
-                count = count if time.monotonic() - since < self._backoff.forgotten_seconds else 0
-                self._pod_failures[job["metadata"]["uid"]] = (count + 1, time.monotonic())
+                self._pod_failures.setdefault(job["metadata"]["uid"], Failures(self._backoff)).add()
         if indexed and completed:
             status["completedIndexes"] = text.ranges(completed)
             status["succeeded"] = len(completed)
@@ -198,8 +195,8 @@ class JobController(Reconciler):
             self._clear(active[room:])
         if room <= 0:
             return None
-        count, since = self._pod_failures.get(job["metadata"]["uid"], (0, 0.0))
-        if (left := since + self._backoff.wait(count) - time.monotonic()) > 0:
+        failures = self._pod_failures.get(job["metadata"]["uid"])
+        if failures is not None and (left := failures.left) > 0:
             return left
         if spec["completionMode"] != "Indexed":
             for _ in range(room):

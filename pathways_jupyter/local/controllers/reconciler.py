@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -18,7 +17,7 @@ from pathways_jupyter.local.apiserver.resources import Object, ResourceType
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.strategy import now
 from pathways_jupyter.local.apiserver.watch_delivery import Watch, WatchEvent
-from pathways_jupyter.local.settings import RetryDelay
+from pathways_jupyter.local.settings import Failures, RetryDelay
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +71,7 @@ class Reconciler(Follower, ABC):
         super().__init__(store)
         self._sources = sources
         self._timers: dict[Key, asyncio.TimerHandle] = {}
-        self._failures = Counter[Key]()
+        self._failures: dict[Key, Failures] = {}
 
     @abstractmethod
     def reconcile(self, key: Key) -> float | None:
@@ -103,11 +102,11 @@ class Reconciler(Follower, ABC):
         try:
             again = self.reconcile(key)
         except Exception as error:
-            self._failures[key] += 1
+            failures = self._failures.setdefault(key, Failures(_RETRIES))
+            again = failures.add()
             # The API refuses what conflicts with another change; it is rarely refused several times.
-            if not isinstance(error, ApiError) or self._failures[key] > _QUIET_FAILURES:
+            if not isinstance(error, ApiError) or failures.count > _QUIET_FAILURES:
                 _log.exception("%s failed with %s.", type(self).__name__, "/".join(key))
-            again = _RETRIES.wait(self._failures[key])
         else:
             self._failures.pop(key, None)
         if again is not None:

@@ -7,7 +7,6 @@ import contextlib
 import os
 import shutil
 import signal
-import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
@@ -24,7 +23,7 @@ from pathways_jupyter.local.node.probes import Probe
 from pathways_jupyter.local.node.programs import ImageError
 from pathways_jupyter.local.node.spawner import Process, Spawner
 from pathways_jupyter.local.node.zygote import MAIN_PID_VARIABLE, SpawnRequest, reference
-from pathways_jupyter.local.settings import RetryDelay
+from pathways_jupyter.local.settings import Failures, RetryDelay
 
 _CONFIG_RETRY_SECONDS = 1.0
 """Wait before looking again for a missing image or referenced object."""
@@ -82,7 +81,7 @@ class Container:
         self._process: Process | None = None
         self._environment: dict[str, str] = {}
         self._stop = asyncio.Event()
-        self._failures = 0
+        self._failures = Failures(pod.restarts)
         self._logs = pod.directory / "logs" / self.name
 
     @property
@@ -111,7 +110,6 @@ class Container:
     async def run(self, policy: str) -> None:
         """Run the container, and restart it by the restart policy, until it is stopped."""
         while not self._stop.is_set():
-            began = time.monotonic()
             try:
                 code = await self._once()
             except ImageError as error:
@@ -129,10 +127,7 @@ class Container:
                 continue
             if self._stop.is_set() or policy == "Never" or (policy == "OnFailure" and code == 0):
                 return
-            if time.monotonic() - began > self._pod.restarts.forgotten_seconds:
-                self._failures = 0
-            self._failures += 1
-            if delay := self._pod.restarts.wait(self._failures):
+            if delay := self._failures.add():
                 message = f"back-off {delay:g}s restarting failed container={self.name}"
                 self._pod.record("BackOff", message, warning=True)
                 self._set_waiting("CrashLoopBackOff", message)
