@@ -25,6 +25,7 @@ from pathways_jupyter.base import runtime_files, tasks
 from pathways_jupyter.local.directory import BUCKET, write_private
 from pathways_jupyter.local.node.spawner import Spawner
 from pathways_jupyter.local.node.zygote import SpawnRequest, reference
+from pathways_jupyter.local.settings import FAST_RESTARTS, Failures
 
 NAME = "pathways-local"
 
@@ -74,6 +75,7 @@ class Bucket:
         with contextlib.ExitStack() as stack:
             log = stack.enter_context((self._directory / "bucket.log").open("ab")).fileno()
             streams = (self._listener.fileno(), log, log)
+            failures = Failures(FAST_RESTARTS)
             while True:
                 request = SpawnRequest(
                     [str(self._objects), self._secret],
@@ -85,6 +87,8 @@ class Bucket:
                 )
                 process = await self._spawner.spawn(request, streams)
                 _log.error("The bucket's process ended with code %s, and is started again.", await process.wait())
+                # One that cannot read its objects, for example, ends each time.
+                await asyncio.sleep(failures.add())
 
     async def close(self) -> None:
         """Stop serving; the process ends with its spawner."""

@@ -16,6 +16,7 @@ import pytest
 from pathways_jupyter.local import bucket
 from pathways_jupyter.local.bucket import Bucket
 from pathways_jupyter.local.node.spawner import Spawner
+from pathways_jupyter.local.settings import RetryDelay
 
 DEADLINE = 100.0
 
@@ -209,6 +210,32 @@ async def test_a_process_that_ends_is_started_again_with_all_objects_and_no_uplo
     assert await run(read, served.variables) == "['pathways-local/one/two'] b'here'\n"
     assert (tmp_path / "bucket" / bucket.NAME / "one" / "two").read_bytes() == b"here"
     assert not part.exists()
+
+
+class Ending:
+    """A spawner whose processes end at once."""
+
+    def __init__(self) -> None:
+        self.starts = 0
+
+    async def spawn(self, request, streams):
+        self.starts += 1
+        return self
+
+    async def wait(self) -> int:
+        await asyncio.sleep(0)
+        return 1
+
+
+async def test_a_process_that_ends_each_time_is_started_again_with_pauses(tmp_path, monkeypatch):
+    monkeypatch.setattr(bucket, "FAST_RESTARTS", RetryDelay(600.0, 600.0, at_once=1))
+    spawner = Ending()
+    made = Bucket(tmp_path, "", spawner)
+    made.start()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    await made.close()
+    assert spawner.starts == 2
 
 
 async def test_other_processes_find_it_by_a_file_that_only_its_owner_can_read(tmp_path, served):
