@@ -133,7 +133,8 @@ async def _watch(request: web.BaseRequest, store: Store, route: ObjectRequest, t
                 async with asyncio.timeout(min(left, _BOOKMARK_SECONDS) if bookmarks else left):
                     changes = await watch.batch()
             except TimeoutError:
-                if bookmarks:
+                # Changes that have just come are still to be sent: a bookmark would be of a revision after them.
+                if bookmarks and not watch.pending:
                     await response.write(bookmark())
                 continue
             if not changes:

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from pathways_jupyter.local.apiserver.watch_delivery import Watch
+
 PODS = "/api/v1/namespaces/default/pods"
 MAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -302,3 +304,23 @@ async def test_a_page_that_is_the_last_says_so(bench, limit: int, sizes: list[in
         token = page["metadata"].get("continue", "")
 
     assert found == sizes
+
+
+async def test_a_bookmark_does_not_come_before_a_change_that_it_includes(bench, monkeypatch) -> None:
+    batch, late = Watch.batch, []
+
+    async def batch_in_the_moment_of_the_timeout(self):
+        if late:
+            return await batch(self)
+        late.append(self)
+        changes = await batch(self)
+        self._queue = changes
+        raise TimeoutError
+
+    monkeypatch.setattr(Watch, "batch", batch_in_the_moment_of_the_timeout)
+    query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": str(bench.store.revision)}
+    headers = {"Authorization": f"Bearer {bench.token}"}
+    async with bench.http.get(bench.server.url + MAPS, params=query, headers=headers) as response:
+        await fill(bench, 1)
+        assert [each["type"] for each in await lines(response, 1)] == ["ADDED"]
+    assert late
