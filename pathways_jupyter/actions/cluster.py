@@ -130,7 +130,7 @@ def _addable(requested: ConnectConfig) -> dict[str, int]:
         # A service has slices of one type.
         return {}
     running, (kind,) = embedded.find(), requested.instances
-    types = running.services if running is not None else {names.DEFAULT_SERVICE: kind}
+    types = running.settings.services if running is not None else {names.DEFAULT_SERVICE: kind}
     service = names.service_of(requested.service)[0]
     return dict(requested.instances) if not service or types.get(service) == kind else {}
 
@@ -138,8 +138,8 @@ def _addable(requested: ConnectConfig) -> dict[str, int]:
 def _slices_of(running: LocalCluster, service: str) -> dict[str, int]:
     """Return all slices of a service of the embedded cluster's own; by default of the first."""
     name = names.service_of(service)[0] or names.DEFAULT_SERVICE
-    kind = running.services.get(name)
-    return {kind: running.instances[kind]} if kind is not None else {}
+    kind = running.settings.services.get(name)
+    return {kind: running.settings.instances[kind]} if kind is not None else {}
 
 
 def embedded_stage(requested: ConnectConfig) -> str:

@@ -113,25 +113,30 @@ def _running(values: Values) -> LocalCluster:
 
 
 def _value(running: LocalCluster) -> dict[str, Any]:
-    return {**vars(running), "failed": running.status()["failed"]}
+    settings = running.settings
+    return {
+        **{name: value for name, value in vars(running).items() if name != "settings"},
+        **{name: getattr(settings, name) for name in ("instances", "spare", "services", "sidecar", "fast_heal")},
+        "failed": running.status()["failed"],
+    }
 
 
 def _view(running: LocalCluster) -> View:
-    value, named = _value(running), "" if running.name == "local" else f" --name {running.name}"
-    slices = text.instances(running.instances)
+    value, named, settings = _value(running), "" if running.name == "local" else f" --name {running.name}", running.settings
+    slices = text.instances(settings.instances)
     lines = [f"The embedded cluster {running.name!r} is up: {slices}, process {running.pid}."]
     for service, why in value["failed"].items():
         lines.append(f"  Its service {service} has failed permanently: {why}.")
         lines.append(f"  Restart it: pathways-jupyter local down{named}, then pathways-jupyter local up{named}.")
-    if running.fast_heal:
+    if settings.fast_heal:
         lines.append("  It replaces a dead worker at once; a real cluster waits 10, 20, 40 ... seconds.")
     # --local means the cluster of the default name only.
     how = "--local" if running.name == "local" else f"--kubeconfig {shlex.quote(str(running.kubeconfig))}"
     # A session is on one service, and a service has slices of one type.
     lines += [
-        f"  In a notebook: %pathways connect {how} --tpu {kind}={number}" for kind, number in running.instances.items()
+        f"  In a notebook: %pathways connect {how} --tpu {kind}={number}" for kind, number in settings.instances.items()
     ]
-    for kind, number in running.spare.items():
+    for kind, number in settings.spare.items():
         lines.append(
             f"  To deploy a service: pathways-jupyter service deploy NAME {how} --tpu {kind} --slices {number}"
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +38,7 @@ class LocalCluster:
       kubeconfig: The administrator's; its only context is `context`.
       pid: The daemon's process.
       url: Where the API is served.
-      instances: Slices per instance type.
-      sidecar: Whether every worker has a colocated Python sidecar.
-      fast_heal: Whether failed pods are replaced after a second or two instead of with Kubernetes' back-off.
-      spare: Slices per instance type that have nodes, but no service of the cluster's own.
-      services: The instance type of each of its own services, by name.
+      settings: Its slices, and what it was started with.
     """
 
     name: str
@@ -50,18 +46,13 @@ class LocalCluster:
     kubeconfig: Path
     pid: int
     url: str
-    instances: Mapping[str, int] = field(default_factory=dict)
-    sidecar: bool = False
-    fast_heal: bool = False
+    settings: ClusterSettings
     context: str = CONTEXT
-    spare: Mapping[str, int] = field(default_factory=dict)
-    services: Mapping[str, str] = field(default_factory=dict)
 
     def lacks(self, needed: Mapping[str, int]) -> dict[str, int]:
         """Return what of `needed` (slices per instance type) the cluster would have to grow to."""
         # Spare nodes count: a service may have been deployed on them, and connecting finds out whether it was.
-        has = {kind: self.instances.get(kind, 0) + self.spare.get(kind, 0) for kind in needed}
-        return {kind: count for kind, count in needed.items() if has[kind] < count}
+        return {kind: count for kind, count in needed.items() if self.settings.nodes.get(kind, 0) < count}
 
     def restart_api(self, *, away: float = 0.0) -> None:
         """Restart the API server in place: connections drop, the state is read from disk, pods keep running.
@@ -123,7 +114,7 @@ class Growth:
         if self.before is None:
             return ""
         with contextlib.suppress(LocalClusterError, TimeoutError):
-            path, after = _running(self.cluster.name).control, dict(self.cluster.instances)
+            path, after = _running(self.cluster.name).control, dict(self.cluster.settings.instances)
             before = dict(self.before)
             answer = control.ask(path, DaemonRequest.SHRINK, timeout=_STOP_SECONDS, before=before, after=after)
             if answer["shrunk"]:
@@ -262,20 +253,16 @@ def _grown(
             control.start(place, settings)
         record = _running(name)
         cluster = _cluster(place, record)
-        hint = f"End it first, with everything that runs in it: pathways-jupyter local down{_named(name)}"
-        running = f"The embedded cluster {name!r} is already running"
-        if settings.fast_heal and not cluster.fast_heal:
-            raise LocalClusterError(f"{running} and does not heal fast.", hint=hint)
-        if settings.worker_start_seconds not in {0.0, record.settings.worker_start_seconds}:
-            takes = f"{record.settings.worker_start_seconds:g} s"
-            raise LocalClusterError(f"{running}, and its workers take {takes} to start.", hint=hint)
-        if settings.bucket not in ("", record.settings.bucket):
-            location = record.settings.bucket or "its own directory"
-            raise LocalClusterError(f"{running}, with its bucket in {location}.", hint=hint)
-        spare = {kind: count for kind, count in settings.spare.items() if count > cluster.spare.get(kind, 0)}
+        if otherwise := _otherwise(settings, record):
+            raise LocalClusterError(
+                f"The embedded cluster {name!r} is already running{otherwise}.",
+                hint=f"End it first, with everything that runs in it: pathways-jupyter local down{_named(name)}",
+            )
+        has = record.settings
+        spare = {kind: count for kind, count in settings.spare.items() if count > has.spare.get(kind, 0)}
         short = cluster.lacks(needed)
         # Holders of those on spare nodes are not known.
-        missing = {kind: needed[kind] for kind in needed if kind in short or (free and kind in cluster.instances)}
+        missing = {kind: needed[kind] for kind in needed if kind in short or (free and kind in has.instances)}
         growth = Growth(cluster, started)
         own(growth)
 
@@ -284,7 +271,7 @@ def _grown(
             if hosts := answer.get("hosts"):
                 raise _TooLarge(hosts)
             grown, before = _cluster(place, _running(name)), answer["before"]
-            growth = Growth(grown, started, before if before != grown.instances else None)
+            growth = Growth(grown, started, before if before != grown.settings.instances else None)
             own(growth)
 
         if missing or spare:
@@ -299,6 +286,22 @@ def _grown(
                 unbounded=most is None or settings.hollow,
             )
         return growth
+
+
+def _otherwise(wanted: ClusterSettings, record: DaemonRecord) -> str:
+    """Return the end of a sentence, by what a running cluster cannot become what is wanted; empty if it can."""
+    has = record.settings
+    if wanted.fast_heal and not has.fast_heal:
+        return " and does not heal fast"
+    if wanted.worker_start_seconds not in {0.0, has.worker_start_seconds}:
+        return f", and its workers take {has.worker_start_seconds:g} s to start"
+    if wanted.bucket not in ("", has.bucket):
+        return f", with its bucket in {has.bucket or 'its own directory'}"
+    if wanted.port not in (0, record.port):
+        return f", on port {record.port}"
+    if wanted.idle_seconds not in (DEFAULT_IDLE_SECONDS, has.idle_seconds):
+        return f", and ends after {has.idle_seconds:g} s without use"
+    return ""
 
 
 def _parsed(instances: Mapping[str, int]) -> dict[str, int]:
@@ -366,15 +369,5 @@ def _named(name: str) -> str:
 
 
 def _cluster(place: ClusterDirectory, record: DaemonRecord) -> LocalCluster:
-    return LocalCluster(
-        place.name,
-        place.path,
-        place.kubeconfig,
-        record.pid,
-        f"https://127.0.0.1:{record.port}",
-        record.settings.instances,
-        record.settings.sidecar,
-        record.settings.fast_heal,
-        spare=record.settings.spare,
-        services=record.settings.services,
-    )
+    url = f"https://127.0.0.1:{record.port}"
+    return LocalCluster(place.name, place.path, place.kubeconfig, record.pid, url, record.settings)

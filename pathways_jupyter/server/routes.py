@@ -126,7 +126,7 @@ async def _start_embedded_cluster(request: RouteRequest) -> Json:
 
     running = (await asyncio.to_thread(cluster.ensure)).cluster
     await asyncio.to_thread(running.wait)
-    return {"slices": dict(running.instances)}
+    return {"slices": dict(running.settings.instances)}
 
 
 async def _quickstart(request: RouteRequest) -> Json:

@@ -107,7 +107,7 @@ def test_up_with_more_than_there_is_adds_it_to_what_runs(name):
     before = {pod["metadata"]["uid"] for pod in items(small, "pods")}
     grown = cluster.up({"tpuv6e:2x2": 3, "tpuv5e:2x4": 1}, name=name, spare={"tpuv5e:2x2": 1})
     assert grown == cluster.find(name)
-    assert (grown.pid, grown.instances, grown.spare) == (
+    assert (grown.pid, grown.settings.instances, grown.settings.spare) == (
         small.pid,
         {"tpuv6e:2x2": 3, "tpuv5e:2x4": 1},
         {"tpuv5e:2x2": 1},
@@ -127,7 +127,7 @@ def test_up_with_more_than_there_is_adds_it_to_what_runs(name):
     wait_until(lambda: "*** 3/3 Pathways Slices Now Ready" in kubectl(grown, *log, check=False).stdout, DEADLINE)
     grown.restart_api()
     assert cluster.up({"tpuv6e:2x2": 3}, name=name) == grown
-    assert cluster.up({"tpuv6e:2x2": 4}, name=name).instances == {"tpuv6e:2x2": 4, "tpuv5e:2x4": 1}
+    assert cluster.up({"tpuv6e:2x2": 4}, name=name).settings.instances == {"tpuv6e:2x2": 4, "tpuv5e:2x4": 1}
 
 
 @kubectl_needed
@@ -221,10 +221,14 @@ def test_unless_asked_otherwise_a_worker_is_replaced_no_sooner_than_by_kubernete
     # The loss is counted, and no other pod is there at that moment: the wait has begun.
     status = kubectl(running, "wait", job, "--for=jsonpath={.status.failed}=1", "-o", "json", "--timeout=60s").stdout
     assert json.loads(status)["status"]["active"] == 0
-    with pytest.raises(LocalClusterError, match="does not heal fast"):
-        cluster.up({"tpuv6e:2x2": 1}, name=name, fast_heal=True)
-    with pytest.raises(LocalClusterError, match="already running, with its bucket in its own directory"):
-        cluster.up({"tpuv6e:2x2": 1}, name=name, bucket="/elsewhere")
+    for other, why in (
+        ({"fast_heal": True}, " and does not heal fast"),
+        ({"bucket": "/elsewhere"}, ", with its bucket in its own directory"),
+        ({"port": 1}, f", on port {running.url.rpartition(':')[2]}"),
+        ({"idle_seconds": 3600}, ", and ends after 600 s without use"),
+    ):
+        with pytest.raises(LocalClusterError, match=f"already running{why}"):
+            cluster.up({"tpuv6e:2x2": 1}, name=name, **other)
 
 
 @kubectl_needed
