@@ -10,9 +10,11 @@ from typing import Any
 from pathways_jupyter.actions.shell import NOT_RUNNING, Action, Shell, Values
 from pathways_jupyter.base import tasks, tpu
 from pathways_jupyter.base.events import SessionState
+from pathways_jupyter.base.runtime_files import DEFAULT_CLUSTER
 from pathways_jupyter.base.text import count, parse_seconds, parse_whole_number
 from pathways_jupyter.local import cluster
 from pathways_jupyter.local.cluster import LocalCluster
+from pathways_jupyter.local.directory import named
 from pathways_jupyter.local.settings import DEFAULT_IDLE_SECONDS
 from pathways_jupyter.render import text
 from pathways_jupyter.render.view import View, preformatted, said
@@ -102,7 +104,7 @@ def _holding(record: SessionRecord) -> str:
 
 
 def _name(values: Values) -> str:
-    return str(values.get("name", "local"))
+    return str(values.get("name", DEFAULT_CLUSTER))
 
 
 def _running(values: Values) -> LocalCluster:
@@ -122,16 +124,16 @@ def _value(running: LocalCluster) -> dict[str, Any]:
 
 
 def _view(running: LocalCluster) -> View:
-    value, named, settings = _value(running), "" if running.name == "local" else f" --name {running.name}", running.settings
+    value, settings, name = _value(running), running.settings, named(running.name)
     slices = text.instances(settings.instances)
     lines = [f"The embedded cluster {running.name!r} is up: {slices}, process {running.pid}."]
     for service, why in value["failed"].items():
         lines.append(f"  Its service {service} has failed permanently: {why}.")
-        lines.append(f"  Restart it: pathways-jupyter local down{named}, then pathways-jupyter local up{named}.")
+        lines.append(f"  Restart it: pathways-jupyter local down{name}, then pathways-jupyter local up{name}.")
     if settings.fast_heal:
         lines.append("  It replaces a dead worker at once; a real cluster waits 10, 20, 40 ... seconds.")
     # --local means the cluster of the default name only.
-    how = "--local" if running.name == "local" else f"--kubeconfig {shlex.quote(str(running.kubeconfig))}"
+    how = f"--kubeconfig {shlex.quote(str(running.kubeconfig))}" if name else "--local"
     # A session is on one service, and a service has slices of one type.
     lines += [
         f"  In a notebook: %pathways connect {how} --tpu {kind}={number}" for kind, number in settings.instances.items()

@@ -15,10 +15,11 @@ from typing import Any
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import LocalClusterError
+from pathways_jupyter.base.runtime_files import DEFAULT_CLUSTER
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.local import control
 from pathways_jupyter.local.control import DaemonRequest
-from pathways_jupyter.local.directory import CONTEXT, ClusterDirectory, DaemonRecord
+from pathways_jupyter.local.directory import CONTEXT, ClusterDirectory, DaemonRecord, named
 from pathways_jupyter.local.settings import DEFAULT_IDLE_SECONDS, ClusterSettings, larger, most_hosts
 
 DEFAULT_INSTANCES: Mapping[str, int] = {"tpuv6e:2x2": 2}
@@ -145,7 +146,7 @@ class _TooLarge(Exception):
 def up(
     instances: Mapping[str, int] = DEFAULT_INSTANCES,
     *,
-    name: str = "local",
+    name: str = DEFAULT_CLUSTER,
     idle_seconds: float = DEFAULT_IDLE_SECONDS,
     wait: bool = True,
     sidecar: bool = False,
@@ -203,10 +204,10 @@ def ensure(
     settings = ClusterSettings(fresh or DEFAULT_INSTANCES, sidecar=True)
     # Only a daemon that was killed leaves a record.
     earlier = 0
-    if not (place := ClusterDirectory("local")).alive() and (killed := place.read()) is not None:
+    if not (place := ClusterDirectory(DEFAULT_CLUSTER)).alive() and (killed := place.read()) is not None:
         earlier = killed.settings.hosts
         settings = replace(killed.settings, instances=larger(killed.settings.instances, fresh), sidecar=True)
-    return _up("local", needed=requested, settings=settings, free=free, earlier=earlier, permit=permit, own=own)
+    return _up(DEFAULT_CLUSTER, needed=requested, settings=settings, free=free, earlier=earlier, permit=permit, own=own)
 
 
 def _up(
@@ -256,7 +257,7 @@ def _grown(
         if otherwise := _otherwise(settings, record):
             raise LocalClusterError(
                 f"The embedded cluster {name!r} is already running{otherwise}.",
-                hint=f"End it first, with everything that runs in it: pathways-jupyter local down{_named(name)}",
+                hint=f"End it first, with everything that runs in it: pathways-jupyter local down{named(name)}",
             )
         has = record.settings
         spare = {kind: count for kind, count in settings.spare.items() if count > has.spare.get(kind, 0)}
@@ -308,27 +309,27 @@ def _parsed(instances: Mapping[str, int]) -> dict[str, int]:
     return {str(tpu.parse_instance_type(kind)): tpu.parse_count(count, kind) for kind, count in instances.items()}
 
 
-def find(name: str = "local") -> LocalCluster | None:
+def find(name: str = DEFAULT_CLUSTER) -> LocalCluster | None:
     """Return the running cluster of that name; None when there is none that can be used, see :func:`absence`."""
     place = ClusterDirectory(name)
     record = place.read() if place.alive() else None
     return None if record is None else _cluster(place, record)
 
 
-def absence(name: str = "local") -> LocalClusterError:
+def absence(name: str = DEFAULT_CLUSTER) -> LocalClusterError:
     """Return the error that explains why :func:`find` returns None, with a hint."""
     place = ClusterDirectory(name)
     if place.alive() and place.written():
         return LocalClusterError(
             f"The embedded cluster {name!r} was started by an incompatible version of pathways_jupyter.",
-            hint=f"End it, with everything that runs in it: pathways-jupyter local down{_named(name)}",
+            hint=f"End it, with everything that runs in it: pathways-jupyter local down{named(name)}",
         )
     return LocalClusterError(
-        f"The embedded cluster {name!r} is not running.", hint=f"Start it: pathways-jupyter local up{_named(name)}"
+        f"The embedded cluster {name!r} is not running.", hint=f"Start it: pathways-jupyter local up{named(name)}"
     )
 
 
-def down(name: str = "local") -> bool:
+def down(name: str = DEFAULT_CLUSTER) -> bool:
     """End a cluster and everything in it, its bucket too; return whether one was running, once all of it is gone."""
     place = ClusterDirectory(name)
     with place.exclusively():
@@ -359,13 +360,9 @@ def _running(name: str) -> DaemonRecord:
         raise LocalClusterError(
             f"The embedded cluster {name!r} does not answer.",
             hint=f"If its process was stopped, kill -CONT {record.pid} continues it. To start it anew: "
-            f"pathways-jupyter local down{_named(name)}, then pathways-jupyter local up{_named(name)}.",
+            f"pathways-jupyter local down{named(name)}, then pathways-jupyter local up{named(name)}.",
         ) from None
     return record
-
-
-def _named(name: str) -> str:
-    return "" if name == "local" else f" --name {name}"
 
 
 def _cluster(place: ClusterDirectory, record: DaemonRecord) -> LocalCluster:

@@ -21,7 +21,7 @@ from typing import Any
 from pathways_jupyter.base import json_lines, process_setup, tasks
 from pathways_jupyter.base.errors import LocalClusterError, PathwaysError
 from pathways_jupyter.local.control import DaemonRequest
-from pathways_jupyter.local.directory import ClusterDirectory, DaemonRecord
+from pathways_jupyter.local.directory import ClusterDirectory, DaemonRecord, named
 from pathways_jupyter.local.node import programs
 from pathways_jupyter.local.node.spawner import Spawner
 from pathways_jupyter.local.settings import ClusterSettings
@@ -195,10 +195,10 @@ class Daemon:
         finally:
             self._waiting -= 1
         for service, why in self._cluster.failed.items():
-            named = "" if self._place.name == "local" else f" --name {self._place.name}"
+            name = named(self._place.name)
             raise LocalClusterError(
                 f"Service {service} of the embedded cluster has failed for good: {why}.",
-                hint=f"Restart it: pathways-jupyter local down{named}, then pathways-jupyter local up{named}.",
+                hint=f"Restart it: pathways-jupyter local down{name}, then pathways-jupyter local up{name}.",
             )
 
     async def _answer(self, order: DaemonRequest, request: Mapping[str, Any]) -> Mapping[str, Any]:

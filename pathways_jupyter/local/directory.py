@@ -157,6 +157,11 @@ class ClusterDirectory:
                 shutil.rmtree(each, ignore_errors=True)
 
 
+def named(name: str) -> str:
+    """Return the end of a command that is for the cluster of this name; empty for the default one."""
+    return "" if name == runtime_files.DEFAULT_CLUSTER else f" --name {name}"
+
+
 def _lock(path: Path) -> int:
     """Wait for the lock that is the file `path`, and return the descriptor that holds it."""
     while True:
