@@ -190,7 +190,7 @@ class Daemon:
         self._waiting += 1
         try:
             await self._ready.wait()
-            async with self._cluster.restarting:
+            async with self._cluster.changing:
                 pass
         finally:
             self._waiting -= 1

@@ -33,7 +33,7 @@ from pathways_jupyter.local.node.kubelet import Kubelet
 from pathways_jupyter.local.node.network import Network
 from pathways_jupyter.local.node.spawner import Spawner
 from pathways_jupyter.local.node.volumes import VolumeCleaner
-from pathways_jupyter.local.settings import START_SECONDS, ClusterSettings, larger, most_hosts
+from pathways_jupyter.local.settings import WORKER_START_VARIABLE, ClusterSettings, larger, most_hosts
 from pathways_jupyter.service import names
 
 _log = logging.getLogger(__name__)
@@ -70,8 +70,8 @@ class RunningCluster:
         )
         self.api = self._api_server(settings.port)
         self._controllers: list[Reconciler | GarbageCollector | Scheduler] = []
-        self.restarting = asyncio.Lock()
-        """Held while the API is restarted or the cluster grows."""
+        self.changing = asyncio.Lock()
+        """Held while the API is restarted, or the cluster grows or shrinks."""
         self._nodes: NodeController
         self.services: dict[str, int] = {}
         """The slices of each of the cluster's own services, by name."""
@@ -116,7 +116,7 @@ class RunningCluster:
                 async with asyncio.timeout(_RELEASE_SECONDS):
                     await self._until_free(instances)
         # The controllers and the store are others after a restart of the API.
-        async with self.restarting:
+        async with self.changing:
             needed = self._beside_held(instances) if free else instances
             grown = dataclasses.replace(
                 self.settings,
@@ -141,7 +141,7 @@ class RunningCluster:
         That is so if there are others now than right `after` the growth, or if any of them may be in use: by a proxy
         that is newer, or that may have waited for them.
         """
-        async with self.restarting:
+        async with self.changing:
             shrunk = dataclasses.replace(self.settings, instances=before)
             if self.settings.instances != after:
                 return False
@@ -223,7 +223,7 @@ class RunningCluster:
         Args:
           away: Seconds between the two.
         """
-        async with self.restarting:
+        async with self.changing:
             port = self.api.port
             await self.api.stop()
             await asyncio.sleep(away)
@@ -273,7 +273,7 @@ class RunningCluster:
         """Return the variables by which a pod reaches the API and the bucket, and its worker's start-up time."""
         directory = self._directory / "pods" / pod["metadata"]["uid"]
         account = pod_account(pod, directory=directory, url=self.api.url, ca=self.api.ca, users=self.api.users)
-        return {**account, **self._bucket.variables, START_SECONDS: str(self.settings.worker_start_seconds)}
+        return {**account, **self._bucket.variables, WORKER_START_VARIABLE: str(self.settings.worker_start_seconds)}
 
     def _api_server(self, port: int) -> ApiServer:
         return ApiServer(self._store, self._kubelet, directory=self._directory, port=port, pending=pending)

@@ -19,7 +19,7 @@ from pathways_jupyter.base import tpu
 from pathways_jupyter.service import names
 
 DEFAULT_IDLE_SECONDS = 1800.0
-START_SECONDS = "PATHWAYS_LOCAL_WORKER_START_SECONDS"
+WORKER_START_VARIABLE = "PATHWAYS_LOCAL_WORKER_START_SECONDS"
 """The variable that says to workers how long they take to start."""
 HOLLOW_ANNOTATION = "pathways-jupyter/hollow"
 """Set to ``"true"`` on pods that are reported as running without starting processes; for tests of scale."""

@@ -198,12 +198,12 @@ _QUOTA = _object(
     nominalQuota=builtin_kinds.schema("quantity"),
 )
 _FLAVOR = _object("name resources", name=_STRING, resources=_list(_QUOTA))
-_GROUP = _object("flavors", coveredResources=_list(_STRING), flavors=_list(_FLAVOR, maxItems=1))
+_RESOURCE_GROUP = _object("flavors", coveredResources=_list(_STRING), flavors=_list(_FLAVOR, maxItems=1))
 _CLUSTER_QUEUE = _object(
     "resourceGroups namespaceSelector",
     unserved="cohort cohortName stopPolicy fairSharing flavorFungibility admissionChecks admissionChecksStrategy"
     " admissionScope",
-    resourceGroups=_list(_GROUP, maxItems=1),
+    resourceGroups=_list(_RESOURCE_GROUP, maxItems=1),
     # Every namespace: without a selector Kueue admits from none.
     namespaceSelector={"type": "object", "maxProperties": 0, **_ANY},
     queueingStrategy={"enum": ["BestEffortFIFO"]},

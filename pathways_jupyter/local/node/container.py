@@ -40,7 +40,7 @@ class Role(Enum):
     MAIN = "main"
 
 
-class Surroundings(Protocol):
+class ContainerHost(Protocol):
     """Interface of a pod for its containers."""
 
     uid: str
@@ -64,7 +64,7 @@ class Surroundings(Protocol):
 class Container:
     """One container; :meth:`run` lasts as long as the container, restarts included."""
 
-    def __init__(self, spec: Object, role: Role, pod: Surroundings) -> None:
+    def __init__(self, spec: Object, role: Role, pod: ContainerHost) -> None:
         self.spec = spec
         self.role = role
         self.name: str = spec["name"]

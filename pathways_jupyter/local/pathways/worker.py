@@ -23,7 +23,7 @@ from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.local.pathways import links, program_start
 from pathways_jupyter.local.pathways.links import Link, LinkError
 from pathways_jupyter.local.pathways.program_start import Flags
-from pathways_jupyter.local.settings import START_SECONDS
+from pathways_jupyter.local.settings import WORKER_START_VARIABLE
 from pathways_jupyter.service import names
 
 _log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ async def _run(port: int, resource_manager: str) -> int:
     async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
-    if (seconds := float(os.environ.get(START_SECONDS) or 0)) > 0:
+    if (seconds := float(os.environ.get(WORKER_START_VARIABLE) or 0)) > 0:
         # As a real one does while it sets up its chips; until then its slice is down.
         _log.info("Starting takes %g s", seconds)
         await asyncio.sleep(seconds)
