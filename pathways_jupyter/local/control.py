@@ -91,7 +91,10 @@ def start(place: ClusterDirectory, settings: ClusterSettings) -> None:
         # `starter` is only the daemon's parent, which ends at once: the daemon double-forks, so that the caller need
         # not reap it.
         starter.wait()
-        answered, _, _ = select.select([pipe], [], [], START_SECONDS)
+        # Not select(), which knows no descriptor above 1,023: Jupyter's servers and kernels may have more.
+        ready_to_read = select.poll()
+        ready_to_read.register(pipe, select.POLLIN)
+        answered = ready_to_read.poll(START_SECONDS * 1000)
         line = pipe.readline() if answered else b""
     answer = json_lines.decode(line) if line else {}
     if "port" in answer:

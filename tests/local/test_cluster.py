@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -442,6 +443,16 @@ async def test_a_start_that_fails_leaves_no_process(tmp_path):
         with pytest.raises(LocalClusterError, match="cannot listen"):
             await running.start()
     assert gone(servers)
+
+
+def test_it_starts_for_a_process_with_very_many_files(name):
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(2048, limits[0]), limits[1]))
+    with contextlib.ExitStack() as files:
+        files.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        while files.enter_context(open(os.devnull)).fileno() < 1024:
+            pass
+        assert cluster.up({"tpuv6e:2x2": 1}, name=name, idle_seconds=600, hollow=True, wait=False) == cluster.find(name)
 
 
 def test_bad_input_starts_nothing(name):
