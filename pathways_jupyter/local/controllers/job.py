@@ -149,9 +149,10 @@ class JobController(Reconciler):
         status["terminating"] = len(terminating)
         status["ready"] = sum(1 for pod in active if condition(pod.get("status", {}), "Ready"))
         completions = spec.get("completions")
+        needed = 1 if completions is None else completions
         if failure is not None:
             self._finish(job, status, active, "Failed", *failure)
-        elif status.get("succeeded", 0) >= (completions or 1) and (completions is not None or not active):
+        elif status.get("succeeded", 0) >= needed and (completions is not None or not active):
             message = "Reached expected number of succeeded pods"
             self._finish(job, status, active, "Complete", "CompletionsReached", message)
         waits = [each for each in (again, self._until_deadline(job, status)) if each is not None]

@@ -38,6 +38,12 @@ async def test_a_job_completes_when_its_pod_has_succeeded(controlled):
     assert {"SuccessfulCreate", "Completed"} <= {event["reason"] for event in controlled.store.list(EVENTS)}
 
 
+async def test_a_job_of_no_pods_is_complete(controlled):
+    controlled.job("none", "true", completions=0)
+    await controlled.until(holds("Complete"), "none", JOBS)
+    assert not controlled.pods(**{names.JOB_NAME_LABEL: "none"})
+
+
 async def test_the_pods_of_an_indexed_job_know_their_index(controlled):
     script = "echo index $JOB_COMPLETION_INDEX of $HOSTNAME"
     controlled.job("many", "sh", "-c", script, completions=3, parallelism=2, completionMode="Indexed")
