@@ -268,6 +268,12 @@ class JobController(Reconciler):
         return None if seconds is None or began is None else until(began, seconds)
 
 
+def pods_at_once(spec: Object) -> int:
+    """Return the number of pods of a Job that run at the same time, once all can."""
+    parallelism: int = spec.get("parallelism", 1)
+    return min(parallelism, spec.get("completions") or parallelism)
+
+
 def _ended(pod: Object) -> bool:
     """Return whether no process of the pod will run any more."""
     metadata = pod["metadata"]

@@ -18,6 +18,7 @@ from pathways_jupyter.local.apiserver.patch import clone
 from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, SERVICES, Object
 from pathways_jupyter.local.apiserver.selectors import labels_of
 from pathways_jupyter.local.apiserver.store import Store
+from pathways_jupyter.local.controllers.job import pods_at_once
 from pathways_jupyter.local.controllers.reconciler import (
     Key,
     Reconciler,
@@ -188,8 +189,7 @@ class JobSetController(Reconciler):
             elif condition(state, "Failed"):
                 count["failed"] += 1
             else:
-                pods = min(spec.get("parallelism", 1), spec.get("completions") or spec.get("parallelism", 1))
-                count["ready"] += state.get("ready", 0) + state.get("succeeded", 0) >= pods
+                count["ready"] += state.get("ready", 0) + state.get("succeeded", 0) >= pods_at_once(spec)
                 count["active"] += bool(state.get("active"))
                 count["suspended"] += bool(spec.get("suspend"))
         return [{"name": name, **count} for name, count in counts.items()]

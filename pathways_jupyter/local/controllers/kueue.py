@@ -24,6 +24,7 @@ from pathways_jupyter.local.apiserver.selectors import labels_of
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.apiserver.watch_delivery import WatchEvent
 from pathways_jupyter.local.apiserver.workload_strategy import sidecars
+from pathways_jupyter.local.controllers.job import pods_at_once
 from pathways_jupyter.local.controllers.reconciler import (
     EVERYTHING,
     Key,
@@ -229,8 +230,8 @@ def _pod_sets(job: Object) -> list[Object]:
     found = []
     for part in job["spec"].get("replicatedJobs") or [{"name": "main", "template": job}]:
         spec = part["template"]["spec"]
-        pods = min(spec.get("parallelism", 1), spec.get("completions") or spec.get("parallelism", 1))
-        found.append({"name": part["name"], "count": part.get("replicas", 1) * pods, "template": spec["template"]})
+        count = part.get("replicas", 1) * pods_at_once(spec)
+        found.append({"name": part["name"], "count": count, "template": spec["template"]})
     return found
 
 
