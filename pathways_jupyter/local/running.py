@@ -15,7 +15,7 @@ from pathlib import Path
 from pathways_jupyter.base import tasks
 from pathways_jupyter.local.apiserver.app import ADMIN, ApiServer
 from pathways_jupyter.local.apiserver.credentials import POD_UID, pod_account, write_kubeconfig
-from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, NODES, PODS, Object
+from pathways_jupyter.local.apiserver.resources import JOBS, JOBSETS, NODES, PODS, SERVICE_ACCOUNTS, Object
 from pathways_jupyter.local.apiserver.selectors import labels_of
 from pathways_jupyter.local.apiserver.store import Store
 from pathways_jupyter.local.bucket import Bucket
@@ -271,9 +271,11 @@ class RunningCluster:
 
     def _account(self, pod: Object) -> Mapping[str, str]:
         """Return the variables by which a pod reaches the API and the bucket, and its worker's start-up time."""
-        directory = self._directory / "pods" / pod["metadata"]["uid"]
-        account = pod_account(pod, directory=directory, url=self.api.url, ca=self.api.ca, users=self.api.users)
-        return {**account, **self._bucket.variables, WORKER_START_VARIABLE: str(self.settings.worker_start_seconds)}
+        metadata, api = pod["metadata"], self.api
+        directory = self._directory / "pods" / metadata["uid"]
+        account = self._store.find(SERVICE_ACCOUNTS, metadata["namespace"], pod["spec"]["serviceAccountName"])
+        reached = pod_account(pod, account, directory=directory, url=api.url, ca=api.ca, users=api.users)
+        return {**reached, **self._bucket.variables, WORKER_START_VARIABLE: str(self.settings.worker_start_seconds)}
 
     def _api_server(self, port: int) -> ApiServer:
         return ApiServer(self._store, self._kubelet, directory=self._directory, port=port, pending=pending)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from pathways_jupyter.local.apiserver.access import Users
 from pathways_jupyter.local.apiserver.resources import Object
-from pathways_jupyter.local.apiserver.workload_strategy import TOKEN_PATH, mounts
 from pathways_jupyter.local.directory import CONTEXT, write_private
 
 POD_NAME, POD_UID = "authentication.kubernetes.io/pod-name", "authentication.kubernetes.io/pod-uid"
@@ -79,8 +78,12 @@ def _make(certificate_file: Path, key_file: Path) -> None:
             file.write(data)
 
 
-def pod_account(pod: Object, *, directory: Path, url: str, ca: Path, users: Users) -> dict[str, str]:
-    """Return the variables by which a pod reaches the API as its service account; no token when the pod opts out.
+def pod_account(
+    pod: Object, account: Object | None, *, directory: Path, url: str, ca: Path, users: Users
+) -> dict[str, str]:
+    """Return the variables by which a pod reaches the API as its service account.
+
+    There is no token where the pod or the account opts out, or the account is gone.
 
     A real pod finds its token, the certificate authority and its namespace below ``/var/run/secrets``, a place that
     all pods of one machine would share; here the same three files are in the pod's own `directory`, and a kubeconfig
@@ -88,17 +91,17 @@ def pod_account(pod: Object, *, directory: Path, url: str, ca: Path, users: User
     """
     host, _, port = url.removeprefix("https://").partition(":")
     variables = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
-    spec, metadata = pod["spec"], pod["metadata"]
-    if all(each["mountPath"] != TOKEN_PATH for each in mounts(spec)):
+    metadata, opted = pod["metadata"], "automountServiceAccountToken"
+    if account is None or pod["spec"].get(opted, account.get(opted)) is False:
         return variables
-    namespace, account = metadata["namespace"], spec.get("serviceAccountName") or "default"
-    token = users.add_account(namespace, account, {POD_NAME: (metadata["name"],), POD_UID: (metadata["uid"],)})
+    namespace, name = account["metadata"]["namespace"], account["metadata"]["name"]
+    token = users.add_account(namespace, name, {POD_NAME: (metadata["name"],), POD_UID: (metadata["uid"],)})
     files = directory / "serviceaccount"
     files.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name, content in (("token", token), ("ca.crt", ca.read_text("ascii")), ("namespace", namespace)):
-        write_private(files / name, content)
+    for file, content in (("token", token), ("ca.crt", ca.read_text("ascii")), ("namespace", namespace)):
+        write_private(files / file, content)
     kubeconfig = files / "kubeconfig"
-    write_kubeconfig(kubeconfig, url, ca, user=account, namespace=namespace, tokenFile=str(files / "token"))
+    write_kubeconfig(kubeconfig, url, ca, user=name, namespace=namespace, tokenFile=str(files / "token"))
     return {**variables, "KUBECONFIG": str(kubeconfig)}
 
 

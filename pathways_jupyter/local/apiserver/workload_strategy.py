@@ -12,8 +12,6 @@ from pathways_jupyter.local.apiserver.resources import Object, ResourceType
 from pathways_jupyter.service.builtin_kinds import amount
 from pathways_jupyter.service.images import Image
 
-TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
-"""Directory in which containers of a real cluster find the token of their pod's service account."""
 Cause = tuple[str, str]
 """A field's path, and what is wrong with it in the words of a real API server."""
 
@@ -64,13 +62,6 @@ def _default_pod_spec(spec: Object, *, template: bool = False) -> None:
             port.setdefault("protocol", "TCP")
         if not template and (limits := container["resources"].get("limits")):
             container["resources"]["requests"] = {**limits, **(container["resources"].get("requests") or {})}
-    if not template:
-        spec.setdefault("enableServiceLinks", True)
-
-
-def mounts(spec: Object) -> list[Object]:
-    """Return the mounts of all containers of a pod, but for its init containers."""
-    return [each for container in spec["containers"] for each in container.get("volumeMounts") or ()]
 
 
 def sidecars(spec: Object) -> list[Object]:
@@ -79,7 +70,7 @@ def sidecars(spec: Object) -> list[Object]:
 
 
 def admit_pod(pod: Object, find: Callable[[ResourceType, str, str], Object | None]) -> None:
-    """Apply a real cluster's admission to a new pod, in place: priority, tolerations, and its service account's token.
+    """Give a new pod its service account, in place.
 
     Args:
       find: Returns an object, see :meth:`~pathways_jupyter.local.apiserver.store.Store.find`.
@@ -88,42 +79,13 @@ def admit_pod(pod: Object, find: Callable[[ResourceType, str, str], Object | Non
       StatusError: 403, there is no such service account.
     """
     spec, metadata = pod.setdefault("spec", {}), pod["metadata"]
-    spec.setdefault("priority", 0)
-    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
-    tolerations = spec["tolerations"] = list(spec.get("tolerations") or ())
-    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
-        if not any(each.get("key") in (None, "", key) for each in tolerations):
-            tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
     namespace, name = metadata["namespace"], spec.get("serviceAccountName") or "default"
     spec["serviceAccountName"] = spec["serviceAccount"] = name
-    account = find(kinds.SERVICE_ACCOUNTS, namespace, name)
-    if account is None:
+    if find(kinds.SERVICE_ACCOUNTS, namespace, name) is None:
         why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
         # A generated name comes after admission: every attempt of a controller gets the same answer.
         shown = metadata.get("generateName") or metadata["name"]
         raise StatusError(403, f'pods "{shown}" is forbidden: {why}', kinds.PODS, metadata["name"])
-    if spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken")) is not False:
-        _mount_token(spec, metadata["uid"])
-
-
-def _mount_token(spec: Object, uid: str) -> None:
-    """Add the volume with the token, which containers find by their environment here, and its mounts."""
-    name = f"kube-api-access-{uid[:5]}"
-    certificate = {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
-    field = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
-    sources = [
-        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
-        {"configMap": certificate},
-        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": field}]}},
-    ]
-    spec["volumes"] = [
-        *(spec.get("volumes") or ()),
-        {"name": name, "projected": {"defaultMode": 0o644, "sources": sources}},
-    ]
-    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
-        mounts = container["volumeMounts"] = list(container.get("volumeMounts") or ())
-        if all(each.get("mountPath") != TOKEN_PATH for each in mounts):
-            mounts.append({"name": name, "readOnly": True, "mountPath": TOKEN_PATH})
 
 
 def check_pod_update(pod: Object, old: Object) -> None:

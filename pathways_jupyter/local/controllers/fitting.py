@@ -148,8 +148,7 @@ def selects(spec: Object, node: Object) -> bool:
 def untolerated(pod: Object, node: Object, effects: Sequence[str]) -> Object | None:
     """Return the first taint of `node` with one of `effects` that `pod` does not tolerate.
 
-    What it tolerates for a time, as every pod does a node that is not ready for five minutes, it does not tolerate
-    here: nodes fail on purpose, to see what follows.
+    What it tolerates for a time, it does not tolerate here: nodes fail on purpose, to see what follows.
     """
     taints = list(node["spec"].get("taints") or ())
     if node["spec"].get("unschedulable"):

@@ -11,7 +11,6 @@ from typing import Protocol
 
 from pathways_jupyter.local.apiserver.resources import Object
 from pathways_jupyter.local.apiserver.strategy import now
-from pathways_jupyter.local.apiserver.workload_strategy import TOKEN_PATH, mounts
 from pathways_jupyter.local.node import programs
 from pathways_jupyter.local.node.container import Container, Role
 from pathways_jupyter.local.node.network import Network
@@ -99,9 +98,7 @@ class Pod:
             name = f"{spec.get('hostname') or self.name}.{spec['subdomain']}" if spec.get("subdomain") else self.name
             self._host.network.publish(self.uid, metadata["namespace"], name)
         self._host.network.sockets(self.uid)
-        token = {each["name"] for each in mounts(spec) if each["mountPath"] == TOKEN_PATH}
-        volumes = [each for each in spec.get("volumes") or () if each["name"] not in token]
-        if absent := [each["name"] for each in volumes if not _PRESENT.intersection(each)]:
+        if absent := [each["name"] for each in spec.get("volumes") or () if not _PRESENT.intersection(each)]:
             message = f"An embedded cluster mounts claims only; the pod starts without {', '.join(absent)}"
             self.record("FailedMount", message, warning=True)
         self.changed()

@@ -198,9 +198,6 @@ async def test_pods_jobs_and_services_have_the_defaults_that_clients_read(bench)
     wanted = {
         "serviceAccountName": "default",
         "serviceAccount": "default",
-        "priority": 0,
-        "enableServiceLinks": True,
-        "preemptionPolicy": "PreemptLowerPriority",
     }
     assert wanted.items() <= made["spec"].items()
     assert made["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "2"}
@@ -258,26 +255,6 @@ async def test_a_pod_needs_a_service_account_that_exists(bench, pod_manifest) ->
     assert refused["message"] == (
         'pods "p" is forbidden: error looking up service account default/typo: serviceaccount "typo" not found'
     )
-
-
-async def test_a_pod_carries_its_token_and_tolerates_a_node_for_five_minutes(bench, pod_manifest) -> None:
-    _, made = await bench.call("POST", "/api/v1/namespaces/default/pods", pod_manifest("p"))
-    (volume,) = made["spec"]["volumes"]
-    (container,) = made["spec"]["containers"]
-    assert volume["name"].startswith("kube-api-access-")
-    assert [next(iter(each)) for each in volume["projected"]["sources"]] == [
-        *("serviceAccountToken", "configMap", "downwardAPI")
-    ]
-    path = "/var/run/secrets/kubernetes.io/serviceaccount"
-    assert container["volumeMounts"] == [{"name": volume["name"], "readOnly": True, "mountPath": path}]
-    rest = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
-    assert made["spec"]["tolerations"] == [
-        {"key": f"node.kubernetes.io/{state}", **rest} for state in ("not-ready", "unreachable")
-    ]
-    without = pod_manifest("q")
-    without["spec"]["automountServiceAccountToken"] = False
-    _, made = await bench.call("POST", "/api/v1/namespaces/default/pods", without)
-    assert "volumes" not in made["spec"]
 
 
 async def test_some_namespaces_stay_and_one_that_ends_takes_nothing_new(bench) -> None:

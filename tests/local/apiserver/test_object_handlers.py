@@ -283,7 +283,7 @@ async def test_discovery_names_every_kind(bench) -> None:
 async def test_replacing_fills_in_what_creating_does(bench, pod_manifest) -> None:
     _, made = await bench.call("POST", PODS, pod_manifest("p"))
     made["metadata"]["labels"] = {"a": "b"}
-    del made["spec"]["dnsPolicy"], made["spec"]["enableServiceLinks"]
+    del made["spec"]["dnsPolicy"], made["spec"]["schedulerName"]
 
     code, pod = await bench.call("PUT", f"{PODS}/p", made)
     assert (code, pod["metadata"]["labels"], pod["spec"]["dnsPolicy"]) == (200, {"a": "b"}, "ClusterFirst")

@@ -8,9 +8,11 @@ import copy
 import pytest
 
 from pathways_jupyter.local.apiserver import resources as kinds
+from pathways_jupyter.local.apiserver.access import Users
 from pathways_jupyter.local.apiserver.api_errors import StatusError
+from pathways_jupyter.local.apiserver.credentials import pod_account
 from pathways_jupyter.local.apiserver.strategy import prepare
-from pathways_jupyter.local.apiserver.workload_strategy import TOKEN_PATH, admit_pod
+from pathways_jupyter.local.apiserver.workload_strategy import admit_pod
 
 METADATA = {"name": "x", "namespace": "default", "uid": "01020304-0000"}
 
@@ -147,18 +149,28 @@ def test_a_pods_image_may_change_and_its_command_may_not():
             prepare(kinds.PODS, new, old)
 
 
+OUT = {"automountServiceAccountToken": False}
+
+
 @pytest.mark.parametrize(
-    ("pod", "account", "mounted"), [({}, {}, True), ({}, {"automountServiceAccountToken": False}, False)]
+    ("spec", "account", "has"),
+    [
+        ({}, {}, True),
+        ({}, OUT, False),
+        (OUT, {}, False),
+        ({"automountServiceAccountToken": True}, OUT, True),
+        ({}, None, False),
+    ],
 )
-def test_a_pod_gets_its_accounts_token_unless_either_opts_out(pod, account, mounted):
-    obj = {"metadata": dict(METADATA), "spec": {**pod_spec(), **pod}}
-    admit_pod(obj, lambda *_: account)
-    paths = [each["mountPath"] for each in obj["spec"]["containers"][0].get("volumeMounts", ())]
-    assert (TOKEN_PATH in paths) is mounted
+def test_a_pod_gets_its_accounts_token_unless_either_opts_out(tmp_path, spec, account, has):
     # A pod decides over its account.
-    obj = {"metadata": dict(METADATA), "spec": {**pod_spec(), "automountServiceAccountToken": not mounted}}
-    admit_pod(obj, lambda *_: account)
-    assert bool(obj["spec"]["containers"][0].get("volumeMounts")) is not mounted
+    ca, users = tmp_path / "ca.crt", Users(tmp_path / "tokens.json")
+    ca.write_text("x")
+    about = None if account is None else {"metadata": {"name": "default", "namespace": "default"}, **account}
+    pod = {"metadata": METADATA, "spec": {**pod_spec(), **spec}}
+    found = pod_account(pod, about, directory=tmp_path / "pod", url="https://127.0.0.1:1", ca=ca, users=users)
+    assert found["KUBERNETES_SERVICE_PORT"] == "1"
+    assert (("KUBECONFIG" in found), (tmp_path / "pod" / "serviceaccount" / "token").exists()) == (has, has)
 
 
 def test_a_pod_of_an_account_that_is_not_there_is_forbidden():
