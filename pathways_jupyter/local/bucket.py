@@ -24,7 +24,7 @@ from typing import Any
 from pathways_jupyter.base import runtime_files, tasks
 from pathways_jupyter.local.directory import BUCKET, write_private
 from pathways_jupyter.local.node.spawner import Spawner
-from pathways_jupyter.local.node.zygote import SpawnRequest, reference
+from pathways_jupyter.local.node.zygote import SpawnRequest, function_name
 from pathways_jupyter.local.settings import FAST_RESTARTS, Failures
 
 NAME = "pathways-local"
@@ -82,7 +82,7 @@ class Bucket:
                     dict(os.environ),
                     str(self._directory),
                     "bucket",
-                    program=reference(main),
+                    program=function_name(main),
                     name="pathways-bucket",
                 )
                 process = await self._spawner.spawn(request, streams)

@@ -37,7 +37,7 @@ class WarmForks:
     ) -> "WarmFork":
         """Start a program; its standard output comes with the errors, as in a pod's log."""
         request = zygote.SpawnRequest(
-            list(args), environment, str(cwd), cwd.name, zygote.reference(program), name=program.__name__
+            list(args), environment, str(cwd), cwd.name, zygote.function_name(program), name=program.__name__
         )
         reading, writing = os.pipe()
         try:

@@ -22,7 +22,7 @@ from pathways_jupyter.local.node.exec import Exec
 from pathways_jupyter.local.node.probes import Probe
 from pathways_jupyter.local.node.programs import ImageError
 from pathways_jupyter.local.node.spawner import Process, Spawner
-from pathways_jupyter.local.node.zygote import MAIN_PID_VARIABLE, SpawnRequest, reference
+from pathways_jupyter.local.node.zygote import MAIN_PID_VARIABLE, SpawnRequest, function_name
 from pathways_jupyter.local.settings import Failures, RetryDelay
 
 _CONFIG_RETRY_SECONDS = 1.0
@@ -253,7 +253,7 @@ class Container:
             environment,
             str(self._directory()),
             f"{self._pod.uid}/{self.name}",
-            program="" if program is None else reference(program),
+            program="" if program is None else function_name(program),
             main=main,
             name=self.name,
             tty=tty,

@@ -106,7 +106,7 @@ class Spawner:
             messages: IO[bytes] | int = subprocess.DEVNULL
             if self._log is not None:
                 messages = stack.enter_context(self._log.open("ab"))
-            preload = () if self._preload is None else (zygote.reference(self._preload),)
+            preload = () if self._preload is None else (zygote.function_name(self._preload),)
             program = subprocess.Popen(
                 [sys.executable, "-P", "-m", zygote.__name__, *map(str, inherited), *preload],
                 stdin=subprocess.DEVNULL,

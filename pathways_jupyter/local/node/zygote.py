@@ -45,7 +45,7 @@ class SpawnRequest:
 
     Attributes:
       argv: The command; for a program, its arguments.
-      program: :func:`reference` of the function to call in the fork, or empty to replace the fork by the command.
+      program: :func:`function_name` of the function to call in the fork, or empty to replace the fork by the command.
       container: Container it belongs to. When the container's main process ends, the others are killed.
       main: Whether this is that main process.
       name: Shown by ``ps``.
@@ -64,7 +64,7 @@ class SpawnRequest:
     id: str = ""
 
 
-def reference(function: Callable[..., object]) -> str:
+def function_name(function: Callable[..., object]) -> str:
     """Name a function for another process, which imports it; only a function of a module has such a name."""
     return f"{function.__module__}:{function.__qualname__}"
 

@@ -17,7 +17,7 @@ import pytest
 from pathways_jupyter.base.errors import LocalClusterError
 from pathways_jupyter.local.node import programs
 from pathways_jupyter.local.node.spawner import KILLED, Process, Spawner
-from pathways_jupyter.local.node.zygote import SpawnRequest, reference
+from pathways_jupyter.local.node.zygote import SpawnRequest, function_name
 
 DEADLINE = 60.0
 
@@ -102,11 +102,11 @@ async def test_a_command_runs_in_its_directory_with_its_environment_only(spawner
 
 
 async def test_a_program_runs_in_a_fork_and_its_exit_code_arrives(spawner, tmp_path):
-    good = await start(spawner, tmp_path, "-n1", "-r1", "pass", program=reference(timeit.main))
+    good = await start(spawner, tmp_path, "-n1", "-r1", "pass", program=function_name(timeit.main))
     code, text = await good.finish()
     assert code == 0
     assert "best of 1" in text
-    bad = await start(spawner, tmp_path, "--bogus", program=reference(timeit.main))
+    bad = await start(spawner, tmp_path, "--bogus", program=function_name(timeit.main))
     code, text = await bad.finish()
     assert code == 2
     assert "--bogus" in text
@@ -179,7 +179,7 @@ async def test_the_fork_server_for_proxies_has_one_thread_and_jax(tmp_path, monk
     try:
         await asyncio.wait_for(spawner.ready(), DEADLINE)
         assert psutil.Process(spawner.pid).num_threads() == 1
-        program = await start(spawner, tmp_path, *needed, program=reference(preloads.names_modules))
+        program = await start(spawner, tmp_path, *needed, program=function_name(preloads.names_modules))
         assert await program.finish() == (0, " ".join(needed) + "\n")
     finally:
         await spawner.close()
