@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.actions import elastic as actions
 from pathways_jupyter.actions.shell import Contradiction, Values
 from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
+from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.base.text import parse_seconds, parse_whole_number
 from pathways_jupyter.elastic import export as exporting
 from pathways_jupyter.elastic import fault_targets
+from pathways_jupyter.elastic.faults import Fault
 from pathways_jupyter.elastic.run_registry import RUNS
 from pathways_jupyter.magics.notebook_session import NotebookSession
 from pathways_jupyter.render import elastic as picture
@@ -34,25 +37,27 @@ def show(connection: NotebookSession, values: Values) -> Any:
 
 def inject(connection: NotebookSession, values: Values) -> View:
     """Inject a fault into this session, now or later."""
-    target = fault_targets.of_record(connection.need().record)
+    session = connection.need()
     delay = parse_seconds("--after", values.get("after", 0.0))
     at_step = parse_whole_number("--at-step", values["at_step"]) if values.get("at_step") is not None else None
     if delay and at_step is not None:
         raise Contradiction("--after and --at-step say when; both cannot be true.", hint="Leave one of them out.")
+
+    def prepared() -> Callable[[], Fault]:
+        return actions.prepare(fault_targets.of_record(session.record), values)
+
     # Before it is promised for later: then it could only be reported that it was not possible.
-    fault = actions.prepare(target, values)
+    fault = prepared()
     if not delay and at_step is None:
         return said(str(fault()))
 
     def later() -> None:
         time.sleep(delay)
-        while at_step is not None:
-            latest = RUNS.latest
-            if latest is not None and latest.ended is None and latest.done >= at_step:
-                break
+        while at_step is not None and session.state is not SessionState.CLOSED and not _has_done(at_step):
             time.sleep(_POLL_SECONDS)
         try:
-            connection.notify([str(fault())])
+            # Prepared again: a slice that the session held before may be another user's by now.
+            connection.notify([str(prepared()())])
         except PathwaysError as error:
             connection.notify([str(error), error.advice(error.face)])
 
@@ -60,6 +65,11 @@ def inject(connection: NotebookSession, values: Values) -> View:
     threading.Thread(target=later, name="elastic-fault", daemon=True).start()
     when = f"in {delay:g} s" if at_step is None else f"when a run has done {at_step} steps"
     return said(f"{values.get('fault')} will be injected {when}.")
+
+
+def _has_done(steps: int) -> bool:
+    latest = RUNS.latest
+    return latest is not None and latest.ended is None and latest.done >= steps
 
 
 def heal(connection: NotebookSession, values: Values) -> View:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from pathways_jupyter.actions import elastic as actions
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.base.events import SessionSlice
+from pathways_jupyter.base.events import SessionSlice, SessionState
 from pathways_jupyter.commands.tables import MAGIC
 from pathways_jupyter.elastic import fault_targets
 from pathways_jupyter.elastic.fault_targets import FaultTarget
@@ -55,9 +56,17 @@ def test_what_a_command_would_ignore_is_refused(line, said):
 class Connected:
     """A notebook with a session that has slices 0 and 1."""
 
-    def need(self):
+    def __init__(self):
         slices = [SessionSlice(number, number, up=True) for number in (0, 1)]
-        return SimpleNamespace(record=SimpleNamespace(slices=slices, service="s"))
+        record = SimpleNamespace(slices=slices, service="s")
+        self.session = SimpleNamespace(record=record, state=SessionState.CONNECTED)
+        self.notices = queue.SimpleQueue()
+
+    def need(self):
+        return self.session
+
+    def notify(self, lines):
+        self.notices.put(lines)
 
 
 def test_a_fault_is_either_after_a_time_or_at_a_step():
@@ -65,6 +74,21 @@ def test_a_fault_is_either_after_a_time_or_at_a_step():
     with pytest.raises(ConfigError, match="--after and --at-step say when; both cannot be true") as refused:
         notebook.inject(Connected(), values)
     assert refused.value.hint == "Leave one of them out."
+
+
+def test_a_fault_for_later_hits_no_slice_that_the_session_has_lost_by_then(monkeypatch):
+    hit = []
+    monkeypatch.setattr(actions.faults, "slice_down", lambda target, number, **_: hit.append(target.find(number)))
+    notebook_of_one = Connected()
+    values = parse("elastic inject slice-down 1 --at-step 5 --yes", MAGIC).values
+    promised = notebook.inject(notebook_of_one, values)
+    assert "will be injected" in promised.text
+    # As when it is disconnected: the slice is free for others.
+    notebook_of_one.session.record.slices = ()
+    notebook_of_one.session.state = SessionState.CLOSED
+    message, _ = notebook_of_one.notices.get(timeout=30)
+    assert message == "Slice 1 is not one of this session's."
+    assert hit == []
 
 
 @pytest.mark.parametrize(
