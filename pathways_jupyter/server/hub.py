@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, TypeVar
 
 from pathways_jupyter.actions import cluster
-from pathways_jupyter.base import sentences, setting_sources
+from pathways_jupyter.base import sentences, setting_sources, tasks
 from pathways_jupyter.base.config import SETTINGS
 from pathways_jupyter.base.errors import ConfigError, PathwaysError
 from pathways_jupyter.base.sentences import Face, say
@@ -75,8 +75,7 @@ class Hub:
         watch = self._watches.get(key)
         if watch is None:
             watch = self._watches[key] = ClusterWatch(cluster)
-            self.spawn(self._close_when_unused(key, watch))
-            self.spawn(self._sweep_while_watched(watch))
+            self.spawn(self._keep(key, watch))
         else:
             # The same cluster, but perhaps with newer credentials.
             watch.cluster = cluster
@@ -227,18 +226,21 @@ class Hub:
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("%s failed", task.get_name(), exc_info=error)
 
-    async def _close_when_unused(self, key: tuple[str, str, str], watch: ClusterWatch) -> None:
-        alone = 0
+    async def _keep(self, key: tuple[str, str, str], watch: ClusterWatch) -> None:
+        """Sweep the cluster of `watch` until that has had no listeners for a while; then close it."""
+        sweeping, alone = self.spawn(self._sweep_repeatedly(watch)), 0
         while alone < 2:
             await asyncio.sleep(LINGER_SECONDS / 2)
             alone = 0 if watch.has_listeners else alone + 1
+        # First, so that the next page gets another one.
         self._watches.pop(key, None)
+        await tasks.stop(sweeping)
         await watch.close()
 
-    async def _sweep_while_watched(self, watch: ClusterWatch) -> None:
+    async def _sweep_repeatedly(self, watch: ClusterWatch) -> None:
         # The pages' first look comes first: the server answers the requests of one client in turn.
         await watch.until_drawn()
-        while watch in self._watches.values():
+        while True:
             try:
                 async with Client(watch.cluster) as kube:
                     namespace = watch.cluster.namespace

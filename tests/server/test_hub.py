@@ -9,6 +9,7 @@ import sys
 import kinds
 import pytest
 from holders import hold
+from kubeconfigs import write
 
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.sentences import Face
@@ -102,6 +103,24 @@ async def test_two_pages_share_one_watch_and_the_last_one_ends_it(hub, scope):
     async with asyncio.timeout(DEADLINE):
         await watch.closed.wait()
     assert await hub.watch(scope) is not watch
+
+
+async def test_a_watch_that_ends_before_its_cluster_has_answered_leaves_no_task(hub, monkeypatch, tmp_path):
+    async def silent(reader, writer):
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    address = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    monkeypatch.setenv("KUBECONFIG", write(tmp_path / "config", {"server": address}, {"token": "t"}))
+    watch, page = await hub.watch(Scope()), Page()
+    watch.add(page)
+    watch.remove(page)
+    async with asyncio.timeout(DEADLINE / 2):
+        await watch.closed.wait()
+        while hub._tasks:
+            await asyncio.wait(hub._tasks)
+    server.close()
 
 
 async def test_a_worker_that_dies_is_seen_to_go_and_to_come_back(hub, scope):
