@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from pathways_jupyter.base import setting_sources
+from pathways_jupyter.base.config import SETTINGS
 from pathways_jupyter.base.errors import ConfigError, LocalClusterError, SessionError
 from pathways_jupyter.base.sentences import say
 from pathways_jupyter.kube import kubeconfig
@@ -83,8 +84,7 @@ def parse(parameters: Mapping[str, Any]) -> Scope:
     # The id becomes part of a file name.
     if scope.session and not _SESSION.fullmatch(scope.session):
         raise ConfigError(f"{scope.session!r} is not the id of a session.", hint=RELOAD)
-    # Validate the namespace by the same rules as everywhere else.
-    setting_sources.resolve({"namespace": scope.namespace or None}, environ={})
+    SETTINGS["namespace"].check(scope.namespace, "namespace")
     return scope
 
 

@@ -77,6 +77,15 @@ async def test_without_a_namespace_it_is_the_one_that_connect_takes(home, monkey
     assert (await scopes.resolve(Scope())).cluster.namespace == "research"
 
 
+def test_a_page_may_name_a_session_where_the_profiles_cannot_be_read(home):
+    profiles = home / ".jupyter" / "pathways.toml"
+    profiles.parent.mkdir()
+    profiles.write_text("[profiles.team\n")
+    assert scopes.parse({"session": "abc", "namespace": "tpus"}) == Scope(session="abc", namespace="tpus")
+    with pytest.raises(ConfigError, match="'No Name' is not a Kubernetes namespace"):
+        scopes.parse({"namespace": "No Name"})
+
+
 async def test_a_kubeconfig_that_the_environment_names_and_that_is_not_there_is_an_error(home, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(home / "typo"))
     with pytest.raises(ConfigError, match=r"typo, set by KUBECONFIG, does not exist"):
