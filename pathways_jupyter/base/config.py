@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pathways_jupyter.base import setting_values as values
-from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import say
 from pathways_jupyter.base.setting_values import Check, PodFormat, UnfitError
@@ -182,9 +181,10 @@ class ConnectConfig:
         0,
         "take fewer slices if not all are free, but at least so many",
         "number",
-        tpu.parse_count,
+        values.slices,
         "1",
         "all or none",
+        toml="1",
         label=say("At least so many slices"),
     )
     queue: str = _pod_value("wait in this queue of Kueue's for quota", values.NAME, "team")

@@ -62,7 +62,15 @@ def instances(value: Any, _: str) -> dict[str, int]:
         return tpu.parse_instances(value)
     if not isinstance(value, Mapping):
         raise _mistyped("instance types with their numbers of slices", value)
-    return {str(tpu.parse_instance_type(str(name))): tpu.parse_count(count, str(name)) for name, count in value.items()}
+    return tpu.by_type((str(name), count) for name, count in value.items())
+
+
+def slices(value: Any, _: str) -> int:
+    """Check a number of slices."""
+    try:
+        return tpu.parse_count(value, "")
+    except ConfigError:
+        raise _mistyped("a whole number of at least 1", value) from None
 
 
 def words(value: Any, _: str) -> tuple[str, ...]:

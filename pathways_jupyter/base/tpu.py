@@ -10,12 +10,12 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.base.text import count
+from pathways_jupyter.base.text import LARGEST_NUMBER, count
 
 _FLAT = ("2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
 _SMALL_CUBES = ("2x2x1", "2x2x2", "2x2x4", "2x4x4")
@@ -170,7 +170,7 @@ def parse_instances(text: str) -> dict[str, int]:
     """
     written = text.strip()
     is_dictionary = written.startswith("{") and written.endswith("}")
-    instances: dict[str, int] = {}
+    counts: list[tuple[str, str]] = []
     for part in filter(None, (each.strip() for each in written.strip("{}").split(","))):
         # A dictionary's last colon separates, because a type contains one too.
         name, separator, number = part.rpartition(":") if is_dictionary else part.partition("=")
@@ -178,17 +178,27 @@ def parse_instances(text: str) -> dict[str, int]:
             name = name.strip(" \"'")
         elif not separator:
             number = "1"
-        key = str(parse_instance_type(name))
-        if key in instances:
-            raise ConfigError(
-                f"Instance type {key} occurs twice in {text!r}.", hint=f"Give the sum of both counts: {key}=N."
-            )
-        instances[key] = parse_count(number, key)
-    if not instances:
+        counts.append((name, number))
+    if not counts:
         raise ConfigError(
             "No TPU instance type was given.",
             hint=advice("For example: {tpu:tpuv6e:2x2=2} (two slices of four chips)."),
         )
+    return by_type(counts)
+
+
+def by_type(counts: Iterable[tuple[str, str | int]]) -> dict[str, int]:
+    """Return numbers of slices by the canonical names of their types, of which `counts` may have others.
+
+    Raises:
+      ConfigError: A type is unknown, a count is not a positive number, or a type is named twice.
+    """
+    instances: dict[str, int] = {}
+    for name, number in counts:
+        key = str(parse_instance_type(name))
+        if key in instances:
+            raise ConfigError(f"Instance type {key} occurs twice.", hint=f"Give the sum of both counts: {key}=N.")
+        instances[key] = parse_count(number, key)
     return instances
 
 
@@ -196,14 +206,17 @@ def parse_count(count: str | int, name: str) -> int:
     """Parse a number of slices.
 
     Raises:
-      ConfigError: It is not a whole number of at least one.
+      ConfigError: It is not a whole number of at least one, or larger than Kubernetes can store.
     """
-    if isinstance(count, bool) or not str(count).strip().isdecimal() or int(count) < 1:
+    text = str(count).strip()
+    # By its length first: Python refuses to convert thousands of digits.
+    number = int(text) if text.isdecimal() and len(text) <= len(str(LARGEST_NUMBER)) else 0
+    if isinstance(count, bool) or not 1 <= number <= LARGEST_NUMBER:
         raise ConfigError(
-            f"{name}={count}: the number of slices must be a whole number of at least 1.",
+            f"{name}={count}: the number of slices must be a whole number from 1 to {LARGEST_NUMBER}.",
             hint=f"For example: {name}=2.",
         )
-    return int(count)
+    return number
 
 
 def format_instances(instances: Mapping[str, int]) -> str:

@@ -64,6 +64,10 @@ def test_instances_replace_a_profiles_tpu(profiles_file):
         ({"timeout": True}, "timeout must be a number of seconds, not True"),
         ({"local": "perhaps"}, "true or false"),
         ({"tpu": 5}, "tpu must be instance types"),
+        ({"tpu": {"tpuv6e:2x2": 1, "v6e-4": 2}}, "tpuv6e:2x2 occurs twice"),
+        ({"tpu": {"tpuv6e:2x2": "9" * 5000}}, "must be a whole number from 1 to 2147483647"),
+        ({"at_least": "9" * 5000}, "at_least must be a whole number of at least 1, not '999"),
+        ({"at_least": 0}, "at_least must be a whole number of at least 1, not 0"),
         ({"context": ["a"]}, "context must be a string, not ['a']"),
         ({"proxy_options": 5}, "proxy_options must be a list of strings, not 5"),
         ({"proxy_options": [1]}, "proxy_options must be a list of strings, not [1]"),
@@ -183,6 +187,7 @@ def test_an_unknown_variable_is_named_with_the_nearest_one(name, nearest):
     ("line", "message"),
     [
         ("proxy_options = 5", "proxy_options in profile 'team' of {path} must be a list of strings, not 5."),
+        ("at_least = 0", "at_least in profile 'team' of {path} must be a whole number of at least 1, not 0."),
         ("wait = [1]", "wait in profile 'team' of {path} must be a number of seconds, not [1]."),
         ("namespace = 5", "namespace in profile 'team' of {path} must be a string, not 5."),
         ("local = 'no idea'", "local in profile 'team' of {path} must be true or false, not 'no idea'."),

@@ -83,7 +83,7 @@ def test_instances_are_read_and_written():
     "text",
     [
         *("tpuv6e:2x2=0", "tpuv6e:2x2=-1", "tpuv6e:2x2=two", "tpuv6e:2x2=", "", "tpuv6e:2x2,tpuv6e:2x2"),
-        *("{}", "{:}", "{tpuv6e:2x2}"),
+        *("{}", "{:}", "{tpuv6e:2x2}", f"tpuv6e:2x2={'9' * 5000}", "tpuv6e:2x2=2147483648"),
     ],
 )
 def test_wrong_counts_are_refused(text):
