@@ -23,6 +23,7 @@ _LATELY_SECONDS = 3600.0
 """A laptop may be on another network after longer than this."""
 _LONGEST_REASON = 300
 """In characters; what is longer ends after a whole word."""
+_LONGEST_RANGE = 100_000
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhdw])")
 
 
@@ -145,7 +146,7 @@ def parse_seconds(option: str, value: str | float, *, least: float = 0.0, most: 
     number = seconds_in(str(value))
     # NaN is in no interval.
     if not least <= number <= most:
-        within = f" from {least:.10g} to {most:.10g} seconds" if number > most or most < LARGEST_NUMBER else ""
+        within = "" if math.isnan(number) else f" from {least:.10g} to {most:.10g} seconds"
         raise ConfigError(
             f"{option} must be a time{within}, not {value}.", hint=f"For example: {option} 30s, or {option} 2m."
         )
@@ -164,9 +165,16 @@ def seconds_in(text: str) -> float:
 
 
 def parse_ranges(text: str) -> set[int]:
-    """Parse ranges, as :func:`ranges` formats them."""
+    """Parse ranges, as :func:`ranges` formats them.
+
+    Raises:
+      ValueError: It is none, or one has more numbers than an Indexed Job may have pods.
+    """
     found: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
+        numbers = range(int(first), int(last or first) + 1)
+        if not 0 < len(numbers) <= _LONGEST_RANGE:
+            raise ValueError(f"{part!r} is no range")
+        found.update(numbers)
     return found

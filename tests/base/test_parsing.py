@@ -3,7 +3,7 @@
 import pytest
 
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.base.text import parse_seconds, parse_whole_number, reason
+from pathways_jupyter.base.text import parse_ranges, parse_seconds, parse_whole_number, ranges, reason
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,19 @@ def test_a_time_outside_of_its_range_is_refused_with_the_range():
         parse_seconds("--grace", "1e30")
     with pytest.raises(ConfigError, match=r"--interval must be a time from 1 to 60 seconds, not 0\.5\."):
         parse_seconds("--interval", "0.5", least=1, most=60)
+    with pytest.raises(ConfigError, match=r"--since must be a time from 1 to 2147483647 seconds, not 0\."):
+        parse_seconds("--since", "0", least=1)
+
+
+def test_ranges_are_read_as_they_are_written():
+    for numbers in ([], [3], [0, 2, 3, 4], range(100_000)):
+        assert parse_ranges(ranges(numbers)) == set(numbers)
+
+
+@pytest.mark.parametrize("text", ["0-9999999999", "3-1", "-1", "a", "1-b", "9" * 5000])
+def test_what_is_no_range_is_refused_and_fills_no_memory(text):
+    with pytest.raises(ValueError):
+        parse_ranges(text)
 
 
 @pytest.mark.parametrize("text", ["2147483648", "9" * 5000])
