@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from pathways_jupyter.base import setting_values as values
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.base.sentences import say
+from pathways_jupyter.base.sentences import advice, option, say
 from pathways_jupyter.base.setting_values import Check, PodFormat, UnfitError
 
 ENVIRONMENT_PREFIX = "PATHWAYS_JUPYTER_"
@@ -72,14 +72,15 @@ class SettingSpec:
         try:
             return self.convert(value, label)
         except UnfitError as problem:
-            raise ConfigError(f"{label} {problem}.", hint=f"For example: {self._example(label)}.") from None
+            hint = advice("For example: {example}.", example=self._example(label))
+            raise ConfigError(f"{label} {problem}.", hint=hint) from None
 
     def _example(self, label: str) -> str:
         if not self.toml:
             return self.example
         if label.startswith(ENVIRONMENT_PREFIX):
             return f"{label}={self.example or self.toml}"
-        return f"{self.name} = {self.toml}" if " " in label else f"{self.flag} {self.example}".rstrip()
+        return f"{self.name} = {self.toml}" if " " in label else option(self.name, self.example)
 
 
 def _setting(default: Any, about: str, kind: str, convert: Check, example: str, shown: str = "", **more: Any) -> Any:

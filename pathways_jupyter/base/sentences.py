@@ -27,6 +27,8 @@ class Face(Enum):
     """The interface that shows a hint."""
 
     NOTEBOOK = "notebook"
+    CALL = "call"
+    """A notebook whose cell has called Python: options are keywords, and commands are magics."""
     SCRIPT = "script"
     TERMINAL = "terminal"
     SIDEBAR = "sidebar"
@@ -91,7 +93,7 @@ def word(name: str, arguments: str, face: Face) -> str:
     if name in _COMMANDS or name.startswith(_GROUPS):
         return _command(f"{name.replace('_', ' ')} {arguments}".rstrip(), face)
     flag = f"--{name.replace('_', '-')}"
-    if face is Face.SCRIPT:
+    if face in {Face.SCRIPT, Face.CALL}:
         if not arguments:
             return _IN_SCRIPT.get(name) or f"{name}={'True' if name in _SWITCHES else ''}"
         return f"{name}={arguments}" if arguments.isdecimal() else f'{name}="{arguments}"'
@@ -102,6 +104,9 @@ def _command(line: str, face: Face) -> str:
     # %colocated is a magic of its own, and no command of a terminal.
     is_colocated = line.startswith("colocated ")
     name, _, options = line.partition(" --")
+    if face is Face.CALL:
+        # The magics are loaded, but a call that failed has returned no session.
+        face = Face.SCRIPT if name == "connect" else Face.NOTEBOOK
     if face is Face.SCRIPT and line in _IN_SCRIPT:
         return _IN_SCRIPT[line]
     if face is Face.SCRIPT and name == "connect":
@@ -151,9 +156,9 @@ def advice(template: str, /, **values: str | int | tuple[str, ...]) -> Sentence:
     return say(template, **values)
 
 
-def option(name: str) -> Sentence:
+def option(name: str, value: str = "") -> Sentence:
     """Return the option of ``connect`` for the setting `name`, as a parameter of :func:`advice`."""
-    return advice(f"{{{name}}}")
+    return advice(f"{{{name}:{{value}}}}", value=value)
 
 
 def worded(text: str, face: Face) -> str:

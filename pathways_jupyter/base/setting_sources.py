@@ -86,10 +86,9 @@ def _for_job(values: Mapping[str, Any], explicit: Mapping[str, Any]) -> dict[str
         # Those for a proxy were asked for here and now, the job by a profile or the environment.
         return {name: value for name, value in values.items() if name != "job"}
     if both:
-        flag = f"--{both[0].replace('_', '-')}"
         raise ConfigError(
-            f"Job {values['job']} has its proxy and its slices already, so {flag} does not apply.",
-            hint=advice("Leave out {flag} to attach to the job, or {job} for a proxy of your own.", flag=flag),
+            f"Job {values['job']} has its proxy and its slices already, so {both[0]} does not apply.",
+            hint=advice("Leave out {it} to attach to the job, or {job} for a proxy of your own.", it=option(both[0])),
         )
     return {name: value for name, value in values.items() if name not in _OWN_PROXY}
 
@@ -151,9 +150,13 @@ def _from_profile(name: str) -> dict[str, Any]:
         listed = ", ".join(sorted(available)) or "none yet"
         raise ConfigError(f"There is no profile {name!r}.", hint=f"Profiles in {profiles_path()}: {listed}.")
     profile = name or "default"
-    return _checked(
-        available.get(profile, {}), lambda setting: f"{setting} in profile {profile!r} of {profiles_path()}"
-    )
+    settings = available.get(profile, {})
+    if "profile" in settings:
+        raise ConfigError(
+            f"Profile {profile!r} of {profiles_path()} names another profile, whose settings would not be used.",
+            hint="Write the settings themselves, and leave out profile.",
+        )
+    return _checked(settings, lambda setting: f"{setting} in profile {profile!r} of {profiles_path()}")
 
 
 def _checked(settings: Mapping[str, Any], label: Callable[[str], str]) -> dict[str, Any]:

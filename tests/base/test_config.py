@@ -11,6 +11,7 @@ import pytest
 import pathways_jupyter
 from pathways_jupyter.base import config, setting_sources
 from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.sentences import Face, worded
 from pathways_jupyter.commands.session import CONNECT
 from pathways_jupyter.magics import function
 
@@ -86,6 +87,30 @@ def test_bad_input_is_one_clear_line_with_a_way_out(arguments, word):
     assert word in str(caught.value)
     assert caught.value.hint
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "in_notebook", "in_script"),
+    [
+        ({"wait": "soon"}, "--wait 60", "wait=60"),
+        ({"suspend_after": "soon"}, "--suspend-after 2h", 'suspend_after="2h"'),
+        ({"tpu": 5}, "--tpu tpuv6e:2x2=2", 'tpu="tpuv6e:2x2=2"'),
+        ({"local": "perhaps"}, "--local", "local=True"),
+        ({"at_least": 0}, "--at-least 1", "at_least=1"),
+    ],
+)
+def test_an_example_is_written_as_where_the_value_was_given(arguments, in_notebook, in_script):
+    with pytest.raises(ConfigError) as caught:
+        setting_sources.resolve(arguments, environ={})
+    for face, written in ((Face.NOTEBOOK, in_notebook), (Face.SCRIPT, in_script)):
+        assert worded(caught.value.hint, face) == f"For example: {written}."
+
+
+def test_a_profile_that_names_another_one_is_refused(profiles_file):
+    profiles_file.write_text('[profiles.default]\nprofile = "team"\n[profiles.team]\nwait = 5\n')
+    with pytest.raises(ConfigError, match=r"Profile 'default' of .*pathways\.toml names another profile"):
+        setting_sources.resolve({}, environ={})
+    assert setting_sources.resolve({"profile": "team"}, environ={}).wait == 5
 
 
 def test_a_broken_profiles_file_is_named(profiles_file):
