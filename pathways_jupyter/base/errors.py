@@ -42,7 +42,7 @@ class PathwaysError(Exception):
         an option. Empty when the message says it already.
 
     Attributes:
-      face: The face for whose commands IPython words the hint: the notebook's, unless a script's call failed.
+      face: The face for whose commands IPython words the hint: the notebook's, unless a call from Python failed.
     """
 
     face = Face.NOTEBOOK

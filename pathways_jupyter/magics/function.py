@@ -58,8 +58,7 @@ def connect(arguments: Mapping[str, Any], *, progress: bool | None) -> Session:
                     made = waiting.connect(checked).session
                     waiting.done()
         except PathwaysError as error:
-            # Even in a notebook this was a call from Python, so hints must name keywords, not flags of the magic.
-            error.face = Face.SCRIPT
+            error.face = Face.CALL
             raise
         except KeyboardInterrupt as error:
             if shell is None:

@@ -70,6 +70,23 @@ def test_in_a_script_a_hint_speaks_python(template, in_notebook, in_script):
 
 
 @pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("{wait}", "wait=True"),
+        ("{tpu:tpuv6e:2x2=2}", 'tpu="tpuv6e:2x2=2"'),
+        ("{connect:--local}", "pathways_jupyter.connect(local=True)"),
+        ("{connect:--help}", "help(pathways_jupyter.connect)"),
+        ("{reconnect}", "%pathways reconnect"),
+        ("{logs:worker 1}", "%pathways logs worker 1"),
+        ("{explain:capacityerror}", "%pathways explain capacityerror"),
+        ("{colocated_restart}", "%colocated restart"),
+    ],
+)
+def test_a_call_in_a_notebook_has_keywords_and_magics(template, said):
+    assert worded(advice(template), Face.CALL) == said
+
+
+@pytest.mark.parametrize(
     ("template", "in_terminal"),
     [
         ("{logs:proxy}", "pathways-jupyter logs proxy"),

@@ -97,6 +97,14 @@ def test_an_error_is_two_lines_and_its_traceback_one_command_away(shell):
     assert "Traceback" in full
 
 
+def test_the_error_of_a_call_names_keywords_and_magics(shell):
+    result, shown = run(shell, 'import pathways_jupyter\npathways_jupyter.connect(tpu="tpuv6e:2x2=1", wait="soon")')
+    assert not result.success
+    assert "For example: wait=60. (more: %pathways explain configerror)" in shown
+    _, full = run(shell, "%pathways traceback")
+    assert "For example: wait=60. (more: %pathways explain configerror)" in full
+
+
 def test_the_traceback_of_an_error_that_is_its_own_cause_has_an_end(shell):
     program = "from pathways_jupyter.base.errors import ConfigError\n"
     program += "try:\n    raise ConfigError('round')\nexcept ConfigError as error:\n    raise error from error"
