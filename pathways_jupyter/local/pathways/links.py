@@ -103,7 +103,7 @@ class Link:
         self._beating = asyncio.create_task(self._beat())
 
     def send(self, kind: str, **fields: Any) -> None:
-        """Send a message; whether it arrives shows in :meth:`messages`, which ends when it cannot."""
+        """Send a message; when it cannot arrive, :meth:`receive` raises."""
         if self._writer.transport.get_write_buffer_size() > _MOST_UNREAD:
             self._writer.transport.abort()
         if not self._writer.is_closing():
@@ -113,7 +113,7 @@ class Link:
         """Receive the next message that is not a heartbeat.
 
         Raises:
-          LinkError: The connection is lost, see :class:`LinkError`.
+          LinkError: The connection is lost; the caller logs the reason.
         """
         while True:
             try:
@@ -126,15 +126,6 @@ class Link:
                 raise LinkError(f"silent for {SILENCE_SECONDS:g} s") from None
             except (OSError, ValueError, KeyError) as error:
                 raise LinkError(str(error)) from error
-
-    async def messages(self) -> AsyncIterator[Message]:
-        """Yield messages until the connection is lost.
-
-        Raises:
-          LinkError: It is lost; the caller logs the reason.
-        """
-        while True:
-            yield await self.receive()
 
     async def close(self) -> None:
         """Close the connection after everything has been sent."""

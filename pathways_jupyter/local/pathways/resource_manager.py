@@ -85,7 +85,7 @@ class ResourceManager:
             # Its arrays are lost: its proxy learns that before it learns that the slice is back.
             self._slice_lost(joined, replaced, "its replacement has registered")
         _log.info("Host %d of slice %d registered: %s", host.index, joined.index, host.pod)
-        link.send("welcome", slices=len(self._slices.slices))
+        link.send("welcome")
         if joined.ready:
             _log.info("*** %d/%d Pathways Slices Now Ready", self._slices.ready, len(self._slices.slices))
             if joined.holder is not None:
@@ -93,7 +93,8 @@ class ResourceManager:
             self._notify_holder(joined, "healed", **joined.to_message())
             self._place()
         try:
-            async for message in link.messages():
+            while True:
+                message = await link.receive()
                 stopped = message["type"] == "stopped"
                 before = bool(joined.stopped)
                 (joined.stopped.add if stopped else joined.stopped.discard)(host.index)
@@ -138,8 +139,8 @@ class ResourceManager:
         _log.info("Proxy %s wants %s", request.name, ", ".join(map(str, request.instance_types)))
         self._place()
         try:
-            async for _ in link.messages():
-                pass
+            while True:
+                await link.receive()
         except LinkError as error:
             _log.info("Proxy %s is gone: %s", request.name, error)
         finally:

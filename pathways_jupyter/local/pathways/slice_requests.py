@@ -81,7 +81,8 @@ class SliceRequester:
             held=[each.index for each in self._slices],
         )
         reason = ""
-        async for message in link.messages():
+        while True:
+            message = await link.receive()
             match message["type"]:
                 case "placed":
                     self._placed(message["slices"])
@@ -108,7 +109,6 @@ class SliceRequester:
                 case "refused":
                     _log.error("FAILED_PRECONDITION: %s", message["message"])
                     return str(message["message"])
-        raise AssertionError("unreachable")
 
     def _placed(self, found: Sequence[Mapping[str, Any]]) -> None:
         before = self._slices

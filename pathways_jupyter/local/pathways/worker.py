@@ -99,7 +99,8 @@ async def _run(port: int, resource_manager: str) -> int:
         async for link in links.connections(resource_manager):
             link.send("hello", role="worker", host=_about_this_host())
             try:
-                async for message in link.messages():
+                while True:
+                    message = await link.receive()
                     if message["type"] == "refused":
                         _log.error("The resource manager refused this worker: %s", message["message"])
                         return 1
