@@ -41,7 +41,7 @@ class InventorySlice:
     index: int
     instance_type: InstanceType
     hosts: dict[int, RegisteredHost] = field(default_factory=dict)
-    stopped: set[int] = field(default_factory=set)
+    stopped_hosts: set[int] = field(default_factory=set)
     """The hosts whose workers are stopped, and may go on."""
     holder: SliceRequest | None = None
 
@@ -55,11 +55,26 @@ class InventorySlice:
         """The name by which users know the slice."""
         return next((host.job for host in self.hosts.values()), f"slice {self.index}")
 
+    @property
+    def stopped(self) -> bool:
+        """Return whether it is ready, but computes nothing for now."""
+        return self.ready and bool(self.stopped_hosts)
+
+    def set_stopped(self, host: RegisteredHost, stopped: bool) -> bool:
+        """Note whether a worker is stopped; return whether the slice's state changes by that."""
+        before = self.stopped
+        # A worker that was replaced may still report.
+        if self.hosts.get(host.index) is host:
+            (self.stopped_hosts.add if stopped else self.stopped_hosts.discard)(host.index)
+        return self.stopped != before
+
     def to_message(self) -> dict[str, Any]:
-        """Return the message about the slice to a proxy."""
+        """Return the slice's state for a proxy."""
         return {
             "slice": self.index,
             "job": self.job,
+            "up": self.ready,
+            "stopped": self.stopped,
             "sidecars": [host.sidecar for _, host in sorted(self.hosts.items())],
         }
 
@@ -107,21 +122,19 @@ class Slices:
             return f"slice {host.slice_index} has {hosts} hosts; there is no host {host.index}"
         return ""
 
-    def add(self, host: RegisteredHost) -> tuple[InventorySlice, RegisteredHost | None]:
-        """Register a worker; return its slice, and the worker that it replaces if that one's loss was not noticed."""
+    def add(self, host: RegisteredHost) -> InventorySlice:
+        """Register a worker, and return its slice."""
         found = self.slices[host.slice_index]
-        replaced = found.hosts.get(host.index)
-        found.stopped.discard(host.index)
         found.hosts[host.index] = host
-        return found, replaced
+        return found
 
     def remove(self, host: RegisteredHost) -> InventorySlice | None:
-        """Remove a worker; None when its replacement has registered already."""
+        """Remove a worker, and return its slice; None when it has been removed already."""
         found = self.slices[host.slice_index]
         if found.hosts.get(host.index) is not host:
             return None
         del found.hosts[host.index]
-        found.stopped.discard(host.index)
+        found.stopped_hosts.discard(host.index)
         return found
 
     def impossible(self, request: SliceRequest) -> str:

@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from pathways_jupyter.base import process_setup
 from pathways_jupyter.base.errors import ConfigError
@@ -93,19 +93,10 @@ class ProxyServer:
         self._placed.fail(IfrtStatusError(Code.FAILED_PRECONDITION, reason))
         return 1
 
-    # Called by the placement.
-
-    def placed(self, slices: Sequence[PlacedSlice]) -> None:
-        """Open the sessions that wait for slices."""
-        # Only now: a proxy that waits for slices should not hold the threads and memory of XLA.
-        devices = self._devices.client.device_count()
-        self.changed(slices)
-        if not self._placed.settled:
-            _log.info("All %d slices are placed: %d devices", len(slices), devices // 2)
-            self._placed.settle(None)
+    # -- called by the requester of slices
 
     def changed(self, slices: Sequence[PlacedSlice]) -> None:
-        """Mark the slices that are down in all sessions."""
+        """Apply the state of the slices in all sessions."""
         self._server.set_down({virtual for virtual, each in enumerate(slices) if not each.up})
         paths: dict[int, str] = {}
         first_host = 0
@@ -113,10 +104,17 @@ class ProxyServer:
             paths.update(enumerate(each.sidecars, start=first_host))
             first_host += instance.hosts
         self._sidecars.set_paths(paths)
+        # Last: computations that were held back must find that their slice is down.
+        stopped = {virtual for virtual, each in enumerate(slices) if each.stopped}
+        self._queues.hold(each.id for each in self._devices.all if each.slice_index in stopped)
 
-    def stopped(self, slices: Collection[int]) -> None:
-        """Hold computations on these slices back until their workers go on."""
-        self._queues.hold(each.id for each in self._devices.all if each.slice_index in slices)
+    def placed(self) -> None:
+        """Open the sessions that wait for slices."""
+        if not self._placed.settled:
+            # Only now: a proxy that waits for slices should not hold the threads and memory of XLA.
+            devices = self._devices.client.device_count()
+            _log.info("All %d slices are placed: %d devices", len(self._instance_types), devices // 2)
+            self._placed.settle(None)
 
 
 def keep_freed_memory() -> None:

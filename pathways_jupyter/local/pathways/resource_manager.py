@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any
 
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.tpu import InstanceType, parse_count
@@ -80,52 +79,46 @@ class ResourceManager:
         self._slices.grow(host.slices)
         if refusal := self._slices.refusal(host):
             raise ValueError(refusal)
-        joined, replaced = self._slices.add(host)
-        if replaced is not None:
+        joined = self._slices.slices[host.slice_index]
+        if (missed := joined.hosts.get(host.index)) is not None:
             # Its arrays are lost: its proxy learns that before it learns that the slice is back.
-            self._slice_lost(joined, replaced, "its replacement has registered")
+            self._lose(missed, "its replacement has registered")
+        self._slices.add(host)
         _log.info("Host %d of slice %d registered: %s", host.index, joined.index, host.pod)
         link.send("welcome")
         if joined.ready:
             _log.info("*** %d/%d Pathways Slices Now Ready", self._slices.ready, len(self._slices.slices))
             if joined.holder is not None:
                 _log.info("Slice %d (%s) is healed: %s", joined.index, joined.instance_type, joined.job)
-            self._notify_holder(joined, "healed", **joined.to_message())
+            self._notify_holder(joined)
             self._place()
+        reason = ""
         try:
             while True:
                 message = await link.receive()
-                stopped = message["type"] == "stopped"
-                before = bool(joined.stopped)
-                (joined.stopped.add if stopped else joined.stopped.discard)(host.index)
-                # A proxy is notified when that changes its slice.
-                if bool(joined.stopped) == before:
-                    continue
-                state = "stands still" if stopped else "goes on"
-                _log.info("Slice %d (%s) %s", joined.index, joined.instance_type, state)
-                self._notify_holder(joined, "stopped" if stopped else "continues")
+                if joined.set_stopped(host, message["type"] == "stopped"):
+                    state = "stands still" if joined.stopped else "goes on"
+                    _log.info("Slice %d (%s) %s", joined.index, joined.instance_type, state)
+                    self._notify_holder(joined)
         except LinkError as error:
             reason = str(error)
         finally:
-            left = self._slices.remove(host)
-        if left is not None:
-            self._slice_lost(left, host, reason)
+            self._lose(host, reason)
 
-    def _slice_lost(self, lost: InventorySlice, host: RegisteredHost, reason: str) -> None:
-        _log.warning(
-            "Slice %d (%s) is down: lost host %d, %s (%s)",
-            lost.index,
-            lost.instance_type,
-            host.index,
-            host.pod,
-            reason,
-        )
-        self._notify_holder(lost, "down", job=host.job, pod=host.pod, reason=reason)
+    def _lose(self, host: RegisteredHost, reason: str) -> None:
+        """Remove a worker; no-op if its replacement has registered already."""
+        lost = self._slices.remove(host)
+        if lost is None:
+            return
+        kind = lost.instance_type
+        _log.warning("Slice %d (%s) is down: lost host %d, %s (%s)", lost.index, kind, host.index, host.pod, reason)
+        self._notify_holder(lost, f"lost {host.pod} ({reason})")
 
-    def _notify_holder(self, each: InventorySlice, kind: str, **fields: Any) -> None:
-        """Send a message about a slice to the proxy that holds it, if one does, with the slice's number there."""
-        if each.holder is not None:
-            self._proxies[each.holder].send(kind, virtual=each.holder.granted.index(each), **fields)
+    def _notify_holder(self, each: InventorySlice, why: str = "") -> None:
+        """Send the state of a slice to the proxy that holds it, if one does, with the slice's number there."""
+        if (holder := each.holder) is not None:
+            state = each.to_message()
+            self._proxies[holder].send("changed", virtual=holder.granted.index(each), why=why, **state)
 
     # -- proxies
 
@@ -153,10 +146,7 @@ class ResourceManager:
     def _place(self) -> None:
         for request in self._slices.place():
             _log.info("Placed proxy %s on slices %s", request.name, [each.index for each in request.granted])
-            self._proxies[request].send(
-                "placed",
-                slices=[{"ready": each.ready, **each.to_message()} for each in request.granted],
-            )
+            self._proxies[request].send("placed", slices=[each.to_message() for each in request.granted])
         for request, link in self._proxies.items():
             if not request.granted:
                 link.send("waiting", reason=self._slices.why_waiting(request))

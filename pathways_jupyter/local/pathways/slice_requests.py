@@ -7,7 +7,7 @@ its slices and asks for the same ones again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,33 +18,33 @@ from pathways_jupyter.local.pathways.links import Link, LinkError
 _log = logging.getLogger(__name__)
 
 
-class Listener(Protocol):
-    """Receives the state of the slices."""
-
-    def placed(self, slices: Sequence[PlacedSlice]) -> None:
-        """All slices are granted: for the first time, or again after the resource manager was lost."""
-
-    def changed(self, slices: Sequence[PlacedSlice]) -> None:
-        """Handle that a slice went down or healed."""
-
-    def stopped(self, slices: Collection[int]) -> None:
-        """On these of the proxy's slices nothing is computed for now, because a worker is stopped."""
-
-
 @dataclass(frozen=True)
 class PlacedSlice:
     """Location and state of one of the proxy's slices.
 
     Attributes:
       index: The slice's number at the resource manager.
+      job: The Job of its workers.
       up: Whether all of its hosts are registered.
-      sidecars: The unix socket of each host's sidecar, in the order of hosts; only known while the slice is up.
+      stopped: Whether it is up, but nothing is computed on it for now, because a worker is stopped.
+      sidecars: The unix socket of each host's sidecar, in the order of hosts; empty while the slice is down.
     """
 
     index: int
     job: str
     up: bool
+    stopped: bool = False
     sidecars: tuple[str, ...] = ()
+
+
+class Listener(Protocol):
+    """Receives the state of the slices."""
+
+    def changed(self, slices: Sequence[PlacedSlice]) -> None:
+        """Apply the state of all slices; called when they are granted, and whenever one of them changes."""
+
+    def placed(self) -> None:
+        """All slices are granted, for the first time, or again after the resource manager was lost."""
 
 
 @dataclass
@@ -60,7 +60,6 @@ class SliceRequester:
     instance_types: Sequence[InstanceType]
     listener: Listener
     _slices: list[PlacedSlice] = field(default_factory=list)
-    _stopped: set[int] = field(default_factory=set)
 
     async def run(self) -> str:
         """Follow the slices until the request is refused for good, and return the reason."""
@@ -85,24 +84,14 @@ class SliceRequester:
             message = await link.receive()
             match message["type"]:
                 case "placed":
-                    self._placed(message["slices"])
-                case "down":
-                    virtual, job = message["virtual"], message["job"]
-                    gone = self._slices[virtual]
-                    if gone.up:
-                        self._log_unplaced(virtual, job, f"lost {message['pod']} ({message['reason']})")
-                    self._slices[virtual] = PlacedSlice(gone.index, job, up=False)
-                    # Before what waits for the worker goes on: it must find the slice down.
-                    self.listener.changed(tuple(self._slices))
-                    self._stop(virtual, False)
-                case "healed":
-                    virtual = message["virtual"]
-                    self._slices[virtual] = _read(message, up=True)
-                    # Before the log says so: a reader of the log may use the slice at once.
-                    self.listener.changed(tuple(self._slices))
-                    self._log_placed(virtual, self._slices[virtual])
-                case "stopped" | "continues":
-                    self._stop(message["virtual"], message["type"] == "stopped")
+                    self._update(
+                        [_read(each) for each in message["slices"]], "lost while the resource manager was away"
+                    )
+                    self.listener.placed()
+                case "changed":
+                    slices = list(self._slices)
+                    slices[message["virtual"]] = _read(message)
+                    self._update(slices, message["why"])
                 case "waiting" if message["reason"] != reason:
                     reason = message["reason"]
                     _log.info("Waiting for slices: %s", reason)
@@ -110,34 +99,20 @@ class SliceRequester:
                     _log.error("FAILED_PRECONDITION: %s", message["message"])
                     return str(message["message"])
 
-    def _placed(self, found: Sequence[Mapping[str, Any]]) -> None:
-        before = self._slices
-        self._slices = [_read(each, up=each["ready"]) for each in found]
-        for virtual, now in enumerate(self._slices):
-            was_up = before[virtual].up if before else False
-            if now.up and not was_up:
-                self._log_placed(virtual, now)
-            elif was_up and not now.up:
-                self._log_unplaced(virtual, now.job, "lost while the resource manager was away")
-        # What was stopped before the resource manager was lost may run by now; it says so again if it is stopped anew.
-        self._stopped.clear()
-        self.listener.stopped(())
-        self.listener.placed(tuple(self._slices))
-
-    def _stop(self, virtual: int, stopped: bool) -> None:
-        if (virtual in self._stopped) == stopped:
-            return
-        (self._stopped.add if stopped else self._stopped.discard)(virtual)
-        _log.info("Slice %d (%s) %s", virtual, self.instance_types[virtual], "stands still" if stopped else "goes on")
-        self.listener.stopped(frozenset(self._stopped))
-
-    def _log_placed(self, virtual: int, now: PlacedSlice) -> None:
-        kind = self.instance_types[virtual]
-        _log.info("Transition slice %d (%s) unplaced -> placed on %s", virtual, kind, now.job)
-
-    def _log_unplaced(self, virtual: int, job: str, why: str) -> None:
-        kind = self.instance_types[virtual]
-        _log.warning("Transition slice %d (%s) placed -> unplaced from %s: %s", virtual, kind, job, why)
+    def _update(self, slices: list[PlacedSlice], why: str) -> None:
+        """Apply the state of all slices; `why` is the reason if one that was up is down now."""
+        before, self._slices = self._slices, slices
+        # Before the log says so: a reader of the log may use a slice at once.
+        self.listener.changed(tuple(slices))
+        for virtual, now in enumerate(slices):
+            was = before[virtual] if before else PlacedSlice(now.index, now.job, up=False)
+            kind = self.instance_types[virtual]
+            if was.up and not now.up:
+                _log.warning("Transition slice %d (%s) placed -> unplaced from %s: %s", virtual, kind, was.job, why)
+            elif now.up and not was.up:
+                _log.info("Transition slice %d (%s) unplaced -> placed on %s", virtual, kind, now.job)
+            if now.up and now.stopped != was.stopped:
+                _log.info("Slice %d (%s) %s", virtual, kind, "stands still" if now.stopped else "goes on")
 
 
 async def inventory(resource_manager: str) -> list[InstanceType]:
@@ -153,6 +128,6 @@ async def inventory(resource_manager: str) -> list[InstanceType]:
     raise AssertionError("unreachable")
 
 
-def _read(message: Mapping[str, Any], *, up: bool) -> PlacedSlice:
-    sidecars = tuple(message["sidecars"]) if up else ()
-    return PlacedSlice(int(message["slice"]), str(message["job"]), up, sidecars)
+def _read(message: Mapping[str, Any]) -> PlacedSlice:
+    sidecars = tuple(message["sidecars"]) if message["up"] else ()
+    return PlacedSlice(message["slice"], message["job"], message["up"], message["stopped"], sidecars)

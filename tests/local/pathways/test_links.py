@@ -129,27 +129,28 @@ class Listener:
     def __init__(self):
         self.calls = asyncio.Queue()
 
-    def placed(self, slices):
-        self.calls.put_nowait(("placed", [(each.index, each.up) for each in slices]))
-
     def changed(self, slices):
-        self.calls.put_nowait(("changed", [(each.index, each.up) for each in slices]))
+        self.calls.put_nowait([("stopped" if each.stopped else "up") if each.up else "down" for each in slices])
 
-    def stopped(self, slices):
-        self.calls.put_nowait(("stopped", sorted(slices)))
+    def placed(self):
+        self.calls.put_nowait("placed")
 
     async def next(self, count):
         return [await self.calls.get() for _ in range(count)]
 
 
-def slices(*ready: bool):
-    return [
-        {"slice": 4 + number, "job": f"j{number}", "ready": each, "sidecars": [f"/s{number}"]}
-        for number, each in enumerate(ready)
-    ]
+def state(virtual: int, *, up: bool = True, stopped: bool = False):
+    return {
+        "slice": 4 + virtual,
+        "job": f"j{virtual}",
+        "up": up,
+        "stopped": stopped,
+        "sidecars": [f"/s{virtual}"],
+    }
 
 
-async def test_a_proxy_follows_its_slices_and_asks_for_the_same_ones_again(serve):
+async def test_a_proxy_follows_its_slices_and_asks_for_the_same_ones_again(serve, caplog):
+    caplog.set_level("INFO")
     listener = Listener()
     requester = SliceRequester(ADDRESS, "p", [parse_instance_type(KIND)] * 2, listener)
     running = asyncio.create_task(requester.run())
@@ -161,28 +162,45 @@ async def test_a_proxy_follows_its_slices_and_asks_for_the_same_ones_again(serve
         "slices": [KIND, KIND],
         "held": [],
     }
+
+    def change(virtual, why="", **states):
+        manager.send("changed", virtual=virtual, why=why, **state(virtual, **states))
+
     manager.send("waiting", reason="others hold them")
-    manager.send("placed", slices=slices(True, False))
-    assert await listener.next(2) == [("stopped", []), ("placed", [(4, True), (5, False)])]
-    manager.send("healed", virtual=1, slice=5, job="j1", sidecars=["/s1"])
-    manager.send("stopped", virtual=0)
-    manager.send("stopped", virtual=0)
-    manager.send("continues", virtual=0)
-    assert await listener.next(3) == [("changed", [(4, True), (5, True)]), ("stopped", [0]), ("stopped", [])]
+    manager.send("placed", slices=[state(0), state(1, up=False)])
+    assert await listener.next(2) == [["up", "down"], "placed"]
+    assert requester._slices[1] == PlacedSlice(5, "j1", up=False)
+    change(1)
+    change(0, stopped=True)
+    change(0)
+    assert await listener.next(3) == [["up", "up"], ["stopped", "up"], ["up", "up"]]
     # A slice that goes down while it stands still is down, and no longer stopped.
-    manager.send("stopped", virtual=0)
-    manager.send("down", virtual=0, job="j0", pod="w", reason="killed")
-    assert await listener.next(3) == [("stopped", [0]), ("changed", [(4, False), (5, True)]), ("stopped", [])]
-    manager.send("stopped", virtual=1)
-    assert await listener.next(1) == [("stopped", [1])]
+    change(0, stopped=True)
+    change(0, "lost w (killed)", up=False)
+    assert await listener.next(2) == [["stopped", "up"], ["down", "up"]]
+    # Another of its workers is still stopped when it is up again.
+    change(0, stopped=True)
+    assert await listener.next(1) == [["stopped", "up"]]
     await manager.close()
     again = await serve.get()
     assert (await again.receive())["held"] == [4, 5]
-    again.send("placed", slices=slices(True, True))
-    assert await listener.next(2) == [("stopped", []), ("placed", [(4, True), (5, True)])]
-    assert requester._slices[1] == PlacedSlice(5, "j1", True, ("/s1",))
+    again.send("placed", slices=[state(0), state(1)])
+    assert await listener.next(2) == [["up", "up"], "placed"]
+    assert requester._slices[1] == PlacedSlice(5, "j1", up=True, sidecars=("/s1",))
     again.send("refused", message="no such slices")
     assert await running == "no such slices"
+    said = [each.message.replace(f" ({KIND})", "") for each in caplog.records if "lice " in each.message]
+    assert said == [
+        "Transition slice 0 unplaced -> placed on j0",
+        "Transition slice 1 unplaced -> placed on j1",
+        "Slice 0 stands still",
+        "Slice 0 goes on",
+        "Slice 0 stands still",
+        "Transition slice 0 placed -> unplaced from j0: lost w (killed)",
+        "Transition slice 0 unplaced -> placed on j0",
+        "Slice 0 stands still",
+        "Slice 0 goes on",
+    ]
 
 
 async def test_a_proxy_without_slices_of_its_own_asks_which_there_are(serve):
