@@ -102,6 +102,8 @@ class Slices:
         self.slices = [InventorySlice(index, each) for index, each in enumerate(instance_types)]
         self.waiting: list[SliceRequest] = []
         """The queue of proxies' requests."""
+        self.gathering = True
+        """True while workers that live may still be about to register, because the resource manager is new."""
 
     @property
     def ready(self) -> int:
@@ -195,7 +197,7 @@ class Slices:
                 for each in candidates
                 # A slice that its proxy takes back may be down: the proxy is notified, and waits for it to heal.
                 if each.holder is None
-                and (each.ready or request.held)
+                and (each.ready or (request.held and not self.gathering))
                 and each not in granted
                 and each.instance_type == instance
             )

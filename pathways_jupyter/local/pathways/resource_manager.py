@@ -18,6 +18,9 @@ from pathways_jupyter.local.pathways.program_start import Flags, instance_list
 
 _log = logging.getLogger(__name__)
 
+_GATHERING_SECONDS = 10.0
+"""Longest time that a worker that lives takes to register with a new resource manager; it tries every two seconds."""
+
 
 def main(argv: Sequence[str]) -> int:
     """Run the program until a signal ends it; see :class:`ResourceManager`."""
@@ -50,6 +53,7 @@ class ResourceManager:
         """Serve on a port of this pod, until cancelled."""
         server = await links.listen(port, self.accept)
         _log.info("Pathways Server serving on [::]:%d", port)
+        asyncio.get_running_loop().call_later(_GATHERING_SECONDS, self._end_gathering)
         async with server:
             await server.serve_forever()
 
@@ -142,6 +146,10 @@ class ResourceManager:
             for freed in self._slices.release(request):
                 _log.info("Slice %d (%s) is free", freed.index, freed.instance_type)
             self._place()
+
+    def _end_gathering(self) -> None:
+        self._slices.gathering = False
+        self._place()
 
     def _place(self) -> None:
         for request in self._slices.place():

@@ -94,6 +94,8 @@ def test_a_proxy_takes_back_what_it_had_and_nothing_else():
     slices = Slices([SMALL, SMALL])
     returning = SliceRequest("returning", [SMALL], held=(1,))
     slices.waiting.append(returning)
+    assert _placed(slices) == []
+    slices.gathering = False
     assert _placed(slices) == ["returning"]
     assert [each.index for each in returning.granted] == [1]
     assert not returning.granted[0].ready

@@ -1,4 +1,4 @@
-"""Links between programs, and a proxy's requests for slices, on unix sockets of this process."""
+"""Links between programs, a proxy's requests for slices, and what is granted, on unix sockets of this process."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pytest
 
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.tpu import parse_instance_type
-from pathways_jupyter.local.pathways import links, slice_requests
+from pathways_jupyter.local.pathways import links, resource_manager, slice_requests
 from pathways_jupyter.local.pathways.links import Link, LinkError
+from pathways_jupyter.local.pathways.resource_manager import ResourceManager
 from pathways_jupyter.local.pathways.slice_requests import PlacedSlice, SliceRequester
 
 DEADLINE = 30.0
@@ -211,3 +212,30 @@ async def test_a_proxy_without_slices_of_its_own_asks_which_there_are(serve):
     assert await manager.receive() == {"type": "hello", "role": "inventory"}
     manager.send("inventory", slices=[KIND, "tpuv6e:2x4"])
     assert await asking == [parse_instance_type(KIND), parse_instance_type("tpuv6e:2x4")]
+
+
+@contextlib.asynccontextmanager
+async def new_resource_manager():
+    """A proxy that had its only slice from another one before, and a worker of that slice: their links to it."""
+    serving = asyncio.create_task(ResourceManager([parse_instance_type(KIND)]).serve(PORT))
+    ends = [links.connections(ADDRESS) for _ in range(2)]
+    async with asyncio.timeout(DEADLINE), contextlib.aclosing(ends[0]), contextlib.aclosing(ends[1]):
+        proxy, worker = [await anext(each) for each in ends]
+        proxy.send("hello", role="proxy", name="p", slices=[KIND], held=[0])
+        yield proxy, worker
+    serving.cancel()
+
+
+async def test_a_slice_is_not_lost_because_its_worker_returns_after_its_proxy(sockets):
+    async with new_resource_manager() as (proxy, worker):
+        assert (await proxy.receive())["reason"] == "slice 0 is not ready"
+        worker.send("hello", role="worker", host={"slice_index": 0, "index": 0, "job": "j", "pod": "w"})
+        assert (await proxy.receive())["slices"][0]["up"]
+
+
+async def test_a_slice_is_lost_whose_worker_does_not_return(sockets, monkeypatch):
+    monkeypatch.setattr(resource_manager, "_GATHERING_SECONDS", 0.01)
+    async with new_resource_manager() as (proxy, _):
+        while (message := await proxy.receive())["type"] == "waiting":
+            pass
+        assert not message["slices"][0]["up"]
