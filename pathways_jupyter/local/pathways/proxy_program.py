@@ -97,13 +97,14 @@ class ProxyServer:
 
     def changed(self, slices: Sequence[PlacedSlice]) -> None:
         """Apply the state of the slices in all sessions."""
-        self._server.set_down({virtual for virtual, each in enumerate(slices) if not each.up})
         paths: dict[int, str] = {}
         first_host = 0
         for instance, each in zip(self._instance_types, slices, strict=True):
             paths.update(enumerate(each.sidecars, start=first_host))
             first_host += instance.hosts
+        # First: on a slice that is up again, functions find their sidecars at once.
         self._sidecars.set_paths(paths)
+        self._server.set_down({virtual for virtual, each in enumerate(slices) if not each.up})
         # Last: computations that were held back must find that their slice is down.
         stopped = {virtual for virtual, each in enumerate(slices) if each.stopped}
         self._queues.hold(each.id for each in self._devices.all if each.slice_index in stopped)

@@ -1,6 +1,7 @@
 """A proxy's connections to the sidecars of its slices' hosts, which run colocated Python.
 
-A host that is lost fails the calls that run there; the next call connects again.
+A sidecar that is lost fails the calls that run there, and the next call connects again. That its slice is down is the
+error of all calls until the slice is up again, as it is of everything else on the slice.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from concurrent import futures
 from typing import Any
 
-from pathways_jupyter.local.pathways.ifrt.devices import Devices
+from pathways_jupyter.local.pathways.ifrt.devices import Devices, slice_down
 from pathways_jupyter.local.pathways.ifrt.statuses import Code, IfrtStatusError
 from pathways_jupyter.local.pathways.sidecar_protocol import Header, SidecarConnection, WireError
 
@@ -41,42 +42,60 @@ class Sidecars:
         self._paths: dict[int, str] = {}
         self.connected: dict[int, SidecarClient] = {}
         """The connections to sidecars, by host; some may be lost."""
-        self._locks = {each.host: threading.Lock() for each in devices.all}
+        self._slices = {each.host: each.slice_index for each in devices.all}
+        self._locks = {host: threading.Lock() for host in self._slices}
         self.function_numbers = itertools.count(1)
         """Sidecars know functions by their number."""
 
     def set_paths(self, paths: Mapping[int, str]) -> None:
-        """Set where each host's sidecar listens; calls on hosts that have moved or gone fail."""
+        """Set where the sidecar of each host listens whose slice is up; calls on hosts that have moved or gone fail."""
         self._paths = dict(paths)
         for number, host in list(self.connected.items()):
             if self._paths.get(number) != host.path:
-                host.close("its slice went down")
+                host.close(self._slice_down(number))
 
     def host(self, number: int) -> SidecarClient:
-        """Return the connection to a host's sidecar, made if there is none that works.
+        """Return the connection to a host's sidecar, made if there is none that works; blocks while it starts.
 
         Raises:
-          IfrtStatusError: UNAVAILABLE, or FAILED_PRECONDITION where there are no sidecars.
+          IfrtStatusError: DATA_LOSS while its slice is down, UNAVAILABLE, or FAILED_PRECONDITION where there are no
+            sidecars.
         """
         if not self._present:
             raise IfrtStatusError(Code.FAILED_PRECONDITION, "the hosts have no colocated Python sidecars")
+        deadline = time.monotonic() + _CONNECT_SECONDS
         # Two calls must not make two connections, which would be two processes over there.
         with self._locks[number]:
-            path = self._paths.get(number)
-            found = self.connected.get(number)
-            if found is not None and not found.ended and found.path == path:
-                return found
-            if path is None:
-                raise IfrtStatusError(Code.UNAVAILABLE, f"host {number} has no sidecar now")
-            beside = {str(each.id): each.host for each in self._devices.all if not each.is_chip}
-            host = self.connected[number] = SidecarClient(number, path, {"host": number, "devices": beside})
-            return host
+            while True:
+                path = self._paths.get(number)
+                if path is None:
+                    raise self._slice_down(number)
+                found = self.connected.get(number)
+                if found is not None and found.ended is None and found.path == path:
+                    return found
+                try:
+                    self.connected[number] = SidecarClient(number, path, self._devices)
+                except (OSError, WireError) as error:
+                    # One that has accepted the connection and ended would do so again.
+                    if isinstance(error, WireError) or time.monotonic() > deadline:
+                        raise IfrtStatusError(
+                            Code.UNAVAILABLE, f"the sidecar of host {number} cannot be reached: {error}"
+                        ) from error
+                    # A socket file cannot be waited for in any way that works everywhere.
+                    time.sleep(_RETRY_SECONDS)
+
+    def _slice_down(self, number: int) -> IfrtStatusError:
+        return slice_down([self._slices[number]])
 
 
 class SidecarClient:
-    """The connection to one sidecar."""
+    """The connection to one sidecar.
 
-    def __init__(self, number: int, path: str, hello: Header) -> None:
+    Raises:
+      OSError, WireError: There is none.
+    """
+
+    def __init__(self, number: int, path: str, devices: Devices) -> None:
         self.number = number
         self.path = path
         self.loaded: set[int] = set()
@@ -84,16 +103,18 @@ class SidecarClient:
         self._answers: dict[int, tuple[futures.Future[HostAnswer], Code]] = {}
         self._ids = itertools.count(1)
         self._lock = threading.Lock()
-        self.ended = ""
-        """The reason why the connection was closed; empty while requests can be sent."""
+        self.ended: IfrtStatusError | None = None
+        """The reason why the connection was closed; None while requests can be sent."""
+        peer = socket.socket(socket.AF_UNIX)
         try:
-            self._connection = SidecarConnection(_connected(path))
-            self._connection.send(hello)
+            peer.connect(path)
+            self._connection = SidecarConnection(peer)
+            beside = {str(each.id): each.host for each in devices.all if not each.is_chip}
+            self._connection.send({"host": number, "devices": beside})
             self._connection.receive()
-        except (OSError, WireError) as error:
-            raise IfrtStatusError(
-                Code.UNAVAILABLE, f"the sidecar of host {number} cannot be reached: {error}"
-            ) from error
+        except BaseException:
+            peer.close()
+            raise
         threading.Thread(target=self._read, name=f"sidecar {number}", daemon=True).start()
 
     def request(self, op: str, parts: Sequence[memoryview | bytes] = (), **fields: Any) -> futures.Future[HostAnswer]:
@@ -105,7 +126,7 @@ class SidecarClient:
         try:
             self._connection.send({"op": op, "id": number, **fields}, parts)
         except WireError as error:
-            self.close(str(error))
+            self._end(str(error))
         return answer
 
     def notify(self, op: str, **fields: Any) -> None:
@@ -113,16 +134,18 @@ class SidecarClient:
         with contextlib.suppress(WireError):
             self._connection.send({"op": op, **fields})
 
-    def close(self, reason: str) -> None:
-        """End the connection, and fail all that wait for an answer."""
+    def close(self, error: IfrtStatusError) -> None:
+        """End the connection; `error` is that of all calls that wait for an answer, unless it has ended already."""
         with self._lock:
-            self.ended = self.ended or reason
+            self.ended = self.ended or error
             waiting = list(self._answers.values())
             self._answers.clear()
         self._connection.close()
-        lost = IfrtStatusError(Code.UNAVAILABLE, f"the sidecar of host {self.number} is gone: {self.ended}")
         for answer, _ in waiting:
-            answer.set_exception(lost)
+            answer.set_exception(self.ended.bare())
+
+    def _end(self, reason: str) -> None:
+        self.close(IfrtStatusError(Code.UNAVAILABLE, f"the sidecar of host {self.number} is gone: {reason}"))
 
     def _read(self) -> None:
         try:
@@ -140,20 +163,4 @@ class SidecarClient:
                     answer.set_result((header, parts))
         except WireError as error:
             _log.warning("Lost the sidecar of host %d: %s", self.number, error)
-            self.close("its process ended")
-
-
-def _connected(path: str) -> socket.socket:
-    """Connect to a sidecar, which may be about to start."""
-    deadline = time.monotonic() + _CONNECT_SECONDS
-    while True:
-        peer = socket.socket(socket.AF_UNIX)
-        try:
-            peer.connect(path)
-            return peer
-        except OSError:
-            peer.close()
-            if time.monotonic() > deadline:
-                raise
-        # A socket file cannot be waited for in any way that works everywhere.
-        time.sleep(_RETRY_SECONDS)
+            self._end("its process ended")

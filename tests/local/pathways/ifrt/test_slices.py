@@ -109,3 +109,53 @@ def test_a_wait_for_a_slice_that_dies_fails_at_once(make_service, tmp_path):
     doomed.kill()
     with pytest.raises(Exception, match="DATA_LOSS"):
         client.finish()
+
+
+def test_functions_on_the_hosts_of_a_slice_that_is_down_fail_as_everything_else_there(make_service, tmp_path):
+    service = make_service()
+    service.worker(0)
+    doomed = service.worker(1)
+    sidecars = [service.sidecar(each) for each in range(2)]
+    proxy = service.proxy("proxy", more=["--sidecar_name=external"])
+    proxy.log.wait("All 2 slices are placed")
+    client = service.client("proxy")
+    gate = tmp_path / "never"
+    client.run(f"""
+        import os
+        import numpy as np
+        from jax.experimental import colocated_python
+
+        os.mkfifo({str(gate)!r})
+        from jax.sharding import Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
+
+        cpus = colocated_python.colocated_cpu_devices(jax.devices())
+        both = NamedSharding(Mesh(np.array([cpus[0], cpus[4]]), ("x",)), P("x"))
+
+        @colocated_python.colocated_python
+        def wait(x):
+            if jax.process_index() == 1:
+                print("begun")
+                open({str(gate)!r}).read()
+            return x.addressable_shards[0].data
+
+        # The slice that stays has all of the result.
+        result_on = SingleDeviceSharding(cpus[0])
+        wait = wait.specialize(out_specs_fn=lambda x: jax.ShapeDtypeStruct((1,), x.dtype, sharding=result_on))
+        hanging = wait(jax.device_put(np.arange(2), both))
+    """)
+    client.start("hanging.block_until_ready()")
+    sidecars[1].log.wait("begun")
+    doomed.kill()
+    with pytest.raises(Exception, match="DATA_LOSS: slice down: the worker of slice 1 is gone"):
+        client.finish()
+    with pytest.raises(Exception, match="DATA_LOSS: slice down: the worker of slice 1 is gone"):
+        client.run("""
+            @colocated_python.colocated_python
+            def ones():
+                return jax.numpy.ones(3)
+
+            ones.specialize(devices=[cpus[4]])().block_until_ready()
+        """)
+    service.worker(1)
+    proxy.log.wait("slice 1 .* unplaced -> placed", after=proxy.log.wait("placed -> unplaced"))
+    assert client.run("result = np.asarray(ones.specialize(devices=[cpus[4]])()).tolist()") == [1.0, 1.0, 1.0]
