@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from benchmarks.measure import Row, Table, in_process, median
 
@@ -68,31 +67,19 @@ def serve(transport: str, path: str) -> None:
     """Serve two slices of four chips in this process until it is ended."""
     from pathways_jupyter.base.tpu import parse_instance_type
     from pathways_jupyter.local.pathways.ifrt import server as ifrt
-    from pathways_jupyter.local.pathways.ifrt.client_session import Machine
-    from pathways_jupyter.local.pathways.ifrt.device_queues import DeviceQueues
-    from pathways_jupyter.local.pathways.ifrt.devices import Devices
-    from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
-    from pathways_jupyter.local.pathways.ifrt.sidecars import Sidecars
+    from pathways_jupyter.local.pathways.ifrt.machine import Machine
 
-    devices = Devices([parse_instance_type("tpuv6e:2x2")] * 2)
     if transport == "grpcio":
         from benchmarks import grpcio_listener
         from pathways_jupyter.local.pathways.http2 import connection
 
         vars(connection)["listen"] = grpcio_listener.listen
-    machine = Machine(devices, Shardings(devices), DeviceQueues(), Sidecars(devices, present=False), _placed())
+    machine = Machine([parse_instance_type("tpuv6e:2x2")] * 2, sidecars=False)
+    machine.placed.settle(None)
     server = ifrt.Server(machine)
     server.listen(Path(path))
     print("serving", flush=True)
     sys.stdin.read()
-
-
-def _placed() -> Any:
-    from pathways_jupyter.local.pathways.ifrt.promises import Promise
-
-    placed = Promise()
-    placed.settle(None)
-    return placed
 
 
 def client(server: int) -> dict[str, float]:

@@ -18,13 +18,8 @@ from pathways_jupyter.base import process_setup
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.tpu import InstanceType
 from pathways_jupyter.local.pathways import links, program_start
-from pathways_jupyter.local.pathways.ifrt.client_session import Machine
-from pathways_jupyter.local.pathways.ifrt.device_queues import DeviceQueues
-from pathways_jupyter.local.pathways.ifrt.devices import Devices
-from pathways_jupyter.local.pathways.ifrt.promises import Promise
+from pathways_jupyter.local.pathways.ifrt.machine import Machine
 from pathways_jupyter.local.pathways.ifrt.server import Server
-from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
-from pathways_jupyter.local.pathways.ifrt.sidecars import Sidecars
 from pathways_jupyter.local.pathways.ifrt.statuses import Code, IfrtStatusError
 from pathways_jupyter.local.pathways.program_start import Flags, instance_list
 from pathways_jupyter.local.pathways.slice_requests import PlacedSlice, SliceRequester, inventory
@@ -66,21 +61,15 @@ def main(argv: Sequence[str]) -> int:
 
 
 class ProxyServer:
-    """One proxy: its devices, its server, and the state of its slices.
+    """One proxy: its machine, its server, and the state of its slices.
 
     Args:
       sidecars: Whether the hosts have sidecars, which run colocated Python; without them it is refused.
     """
 
     def __init__(self, instance_types: Sequence[InstanceType], *, sidecars: bool) -> None:
-        self._instance_types = instance_types
-        self._devices = Devices(instance_types)
-        self._placed = Promise()
-        self._sidecars = Sidecars(self._devices, present=sidecars)
-        self._queues = DeviceQueues()
-        self._server = Server(
-            Machine(self._devices, Shardings(self._devices), self._queues, self._sidecars, self._placed)
-        )
+        self._machine = Machine(instance_types, sidecars=sidecars)
+        self._server = Server(self._machine)
 
     def run(self, port: int, resource_manager: str) -> int:
         """Serve until the slices are refused; return the exit code."""
@@ -89,8 +78,8 @@ class ProxyServer:
         self._server.listen(path)
         _log.info("Pathways Server serving on %s", path.name)
         name = os.environ.get("HOSTNAME") or socket.gethostname()
-        reason = asyncio.run(SliceRequester(resource_manager, name, self._instance_types, self).run())
-        self._placed.fail(IfrtStatusError(Code.FAILED_PRECONDITION, reason))
+        reason = asyncio.run(SliceRequester(resource_manager, name, self._machine.devices.slices, self).run())
+        self._machine.placed.fail(IfrtStatusError(Code.FAILED_PRECONDITION, reason))
         return 1
 
     # -- called by the requester of slices
@@ -99,23 +88,24 @@ class ProxyServer:
         """Apply the state of the slices in all sessions."""
         paths: dict[int, str] = {}
         first_host = 0
-        for instance, each in zip(self._instance_types, slices, strict=True):
+        for instance, each in zip(self._machine.devices.slices, slices, strict=True):
             paths.update(enumerate(each.sidecars, start=first_host))
             first_host += instance.hosts
         # First: on a slice that is up again, functions find their sidecars at once.
-        self._sidecars.set_paths(paths)
+        self._machine.sidecars.set_paths(paths)
         self._server.set_down({virtual for virtual, each in enumerate(slices) if not each.up})
         # Last: computations that were held back must find that their slice is down.
         stopped = {virtual for virtual, each in enumerate(slices) if each.stopped}
-        self._queues.hold(each.id for each in self._devices.all if each.slice_index in stopped)
+        self._machine.queues.hold(each.id for each in self._machine.devices.all if each.slice_index in stopped)
 
     def placed(self) -> None:
         """Open the sessions that wait for slices."""
-        if not self._placed.settled:
+        placed, devices = self._machine.placed, self._machine.devices
+        if not placed.settled:
             # Only now: a proxy that waits for slices should not hold the threads and memory of XLA.
-            devices = self._devices.client.device_count()
-            _log.info("All %d slices are placed: %d devices", len(self._instance_types), devices // 2)
-            self._placed.settle(None)
+            count = devices.client.device_count() // 2
+            _log.info("All %d slices are placed: %d devices", len(devices.slices), count)
+            placed.settle(None)
 
 
 def keep_freed_memory() -> None:

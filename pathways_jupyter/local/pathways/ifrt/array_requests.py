@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt import dtypes, promises, session_arrays, statuses, values
-from pathways_jupyter.local.pathways.ifrt.client_session import UNCOUNTED, Handler, IfrtSession, Machine
+from pathways_jupyter.local.pathways.ifrt.client_session import UNCOUNTED, Handler, IfrtSession
+from pathways_jupyter.local.pathways.ifrt.machine import Machine
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.values import ArraySpec

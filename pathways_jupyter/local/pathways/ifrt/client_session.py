@@ -11,19 +11,15 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pathways_jupyter.local.pathways.ifrt import messages, promises, statuses
 from pathways_jupyter.local.pathways.ifrt.buffers import HostBuffers
 from pathways_jupyter.local.pathways.ifrt.colocated import Order
-from pathways_jupyter.local.pathways.ifrt.device_queues import DeviceQueues
-from pathways_jupyter.local.pathways.ifrt.devices import Devices
 from pathways_jupyter.local.pathways.ifrt.executables import OpaqueExecutable, XlaExecutable
+from pathways_jupyter.local.pathways.ifrt.machine import Machine
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
-from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
-from pathways_jupyter.local.pathways.ifrt.sidecars import Sidecars
 from pathways_jupyter.local.pathways.ifrt.statuses import IfrtStatusError
 from pathways_jupyter.local.pathways.ifrt.values import ArraySpec
 
@@ -40,21 +36,6 @@ the promise, becomes the answer.
 
 UNCOUNTED = promises.settled(None)
 """Returned by handlers whose answers are left out of the sequence numbers, as those of batched requests are."""
-
-
-@dataclass(frozen=True)
-class Machine:
-    """State that all sessions of a proxy share.
-
-    Attributes:
-      placed: Settled once the resource manager has placed every slice; sessions open only then.
-    """
-
-    devices: Devices
-    shardings: Shardings
-    queues: DeviceQueues
-    sidecars: Sidecars
-    placed: Promise
 
 
 class Handles(dict[int, _Value]):

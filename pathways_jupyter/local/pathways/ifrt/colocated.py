@@ -14,12 +14,11 @@ from typing import Any
 
 from pathways_jupyter.local.pathways import sidecar_protocol
 from pathways_jupyter.local.pathways.ifrt import dtypes, messages, promises, session_arrays, statuses, values
-from pathways_jupyter.local.pathways.ifrt.devices import Devices
 from pathways_jupyter.local.pathways.ifrt.executables import OpaqueExecutable
+from pathways_jupyter.local.pathways.ifrt.machine import Machine
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
-from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
-from pathways_jupyter.local.pathways.ifrt.sidecars import HostAnswer, SidecarClient, Sidecars
+from pathways_jupyter.local.pathways.ifrt.sidecars import HostAnswer, SidecarClient
 from pathways_jupyter.local.pathways.ifrt.values import ArraySpec
 
 PROGRAM_TYPE = "jax_colocated_python_v0.0.1"
@@ -70,24 +69,22 @@ class PythonExecutable(OpaqueExecutable):
 
     kind = "colocated Python functions"
 
-    def __init__(
-        self, program: bytes, sidecars: Sidecars, order: Order, devices: Devices, shardings: Shardings
-    ) -> None:
+    def __init__(self, program: bytes, machine: Machine, order: Order) -> None:
         message = messages.CustomCallProgram.FromString(program)
         if message.type != PROGRAM_TYPE:
             raise statuses.unimplemented(f"programs of type {message.type} are not supported")
         self.name = message.name
         self.device_ids = tuple(message.devices.device_ids)
-        self._sidecars = sidecars
+        self._sidecars = machine.sidecars
+        self._devices = machine.devices
         self._order = order
-        self._devices = devices
         self._code: bytes = message.serialized_program_text
-        self._inputs = [values.read_spec(each, shardings) for each in message.input_specs]
-        self._outputs = [values.read_spec(each, shardings) for each in message.output_specs]
-        self._number = next(sidecars.function_numbers)
-        self._hosts = sorted({devices.all[each].host for each in self.device_ids})
+        self._inputs = [values.read_spec(each, machine.shardings) for each in message.input_specs]
+        self._outputs = [values.read_spec(each, machine.shardings) for each in message.output_specs]
+        self._number = next(self._sidecars.function_numbers)
+        self._hosts = sorted({self._devices.all[each].host for each in self.device_ids})
         for number in self._hosts:
-            self._load_on(sidecars.host(number))
+            self._load_on(self._sidecars.host(number))
 
     def outputs(self, inputs: Sequence[Array]) -> list[ArraySpec]:
         """Return the outputs that the client declared."""

@@ -27,13 +27,9 @@ def compile_program(session: IfrtSession, message: Any, body: Any) -> Promise:
         executable: XlaExecutable | OpaqueExecutable
         try:
             if program.type_name in _XLA_PROGRAMS:
-                executable = XlaExecutable(
-                    program.data, message.compile_options.data, machine.devices, machine.shardings, machine.queues
-                )
+                executable = XlaExecutable(program.data, message.compile_options.data, machine)
             elif program.type_name == _PYTHON_PROGRAM:
-                executable = PythonExecutable(
-                    program.data, machine.sidecars, session.order, machine.devices, machine.shardings
-                )
+                executable = PythonExecutable(program.data, machine, session.order)
             elif program.type_name == plugins.PROGRAM_TYPE:
                 executable = plugins.read(program.data, machine)
             else:

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt import messages, session_arrays, statuses, values
-from pathways_jupyter.local.pathways.ifrt.device_queues import DeviceQueues
-from pathways_jupyter.local.pathways.ifrt.devices import MEMORY_KINDS, Devices
+from pathways_jupyter.local.pathways.ifrt.devices import MEMORY_KINDS
+from pathways_jupyter.local.pathways.ifrt.machine import Machine
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
-from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
 from pathways_jupyter.local.pathways.ifrt.stablehlo import read_program
 from pathways_jupyter.local.pathways.ifrt.values import ArraySpec
 
@@ -72,9 +71,7 @@ class XlaExecutable:
       Exception: Whatever else XLA has against the program.
     """
 
-    def __init__(
-        self, artifact: bytes, options: bytes, devices: Devices, shardings: Shardings, queues: DeviceQueues
-    ) -> None:
+    def __init__(self, artifact: bytes, options: bytes, machine: Machine) -> None:
         from jax._src.interpreters import pxla
         from jax._src.lib import xla_client as xc
 
@@ -96,8 +93,8 @@ class XlaExecutable:
             _log.info("Left out compiler options that only TPUs have: %s", ", ".join(dropped))
             overrides = [each for each in overrides if each[0] not in dropped]
         compile_options.env_option_overrides = [_NO_CHAINS, *overrides]
-        places = xc.DeviceList(tuple(devices.jax_devices[each] for each in self.device_ids))
-        executable = devices.client.compile_and_load(program.code, places, compile_options)
+        places = xc.DeviceList(tuple(machine.devices.jax_devices[each] for each in self.device_ids))
+        executable = machine.devices.client.compile_and_load(program.code, places, compile_options)
         # The arguments whose memory becomes a result's.
         self._donated: list[int] = []
         if program.offered:
@@ -108,12 +105,11 @@ class XlaExecutable:
             aliases = _ALIAS.findall(module.to_string().partition("\n")[0])
             self._donated = sorted({int(place or argument) for argument, place in aliases})
         self._executable = executable
-        self._devices = devices
-        self._queues = queues
+        self._machine = machine
         count = len(program.results)
         # The memory of each result, for the one program that there is.
         (self._memory_kinds,) = executable.get_output_memory_kinds() or [[MEMORY_KINDS[0]] * count]
-        result_shardings = [shardings.single(self.device_ids[0], each) for each in self._memory_kinds]
+        result_shardings = [machine.shardings.single(self.device_ids[0], each) for each in self._memory_kinds]
         if len(self.device_ids) > 1:
             found = executable.get_output_shardings()
             if found is None:
@@ -122,7 +118,7 @@ class XlaExecutable:
                 found = [replicated] * count
             # XLA has one for the empty tuple that a program without results returns.
             result_shardings = [
-                shardings.partitioned(self.device_ids, each.SerializeToString(), memory_kind)
+                machine.shardings.partitioned(self.device_ids, each.SerializeToString(), memory_kind)
                 for each, memory_kind in zip(found[:count], self._memory_kinds, strict=True)
             ]
         self._results = [
@@ -150,7 +146,7 @@ class XlaExecutable:
         not_donatable = frozenset(options.non_donatable_input_indices)
 
         def work(sources: list[Any]) -> tuple[Sequence[Any], Any]:
-            self._devices.check_up(self.device_ids)
+            self._machine.devices.check_up(self.device_ids)
             results = self._executable.execute_sharded(sources, with_tokens=True)
             token = results.consume_token()
             arrays = results.consume_with_handlers(self._handlers)
@@ -162,7 +158,7 @@ class XlaExecutable:
             inputs,
             outputs,
             consumed=[inputs[each] for each in self._donated if each not in not_donatable],
-            start=self._queues.of(self.device_ids).launch,
+            start=self._machine.queues.of(self.device_ids).launch,
         )
 
     def describe(self, response: Any) -> None:

@@ -12,8 +12,9 @@ from pathways_jupyter.local.pathways.http2 import connection
 from pathways_jupyter.local.pathways.http2.calls import Content, Messages, RpcCall
 from pathways_jupyter.local.pathways.ifrt import array_requests, devices, executable_requests, messages, statuses
 from pathways_jupyter.local.pathways.ifrt.buffers import Upload, chunk_head
-from pathways_jupyter.local.pathways.ifrt.client_session import Handler, IfrtSession, Machine
+from pathways_jupyter.local.pathways.ifrt.client_session import Handler, IfrtSession
 from pathways_jupyter.local.pathways.ifrt.devices import MEMORY_KINDS, PLATFORM, Device
+from pathways_jupyter.local.pathways.ifrt.machine import Machine
 from pathways_jupyter.local.pathways.ifrt.messages import Attribute, Version
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.statuses import Code, IfrtStatusError

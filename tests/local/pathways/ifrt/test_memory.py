@@ -14,13 +14,9 @@ from pathlib import Path
 import pytest
 
 from pathways_jupyter.base.tpu import parse_instance_type
-from pathways_jupyter.local.pathways.ifrt import buffers, messages, promises
-from pathways_jupyter.local.pathways.ifrt.client_session import Machine
-from pathways_jupyter.local.pathways.ifrt.device_queues import DeviceQueues
-from pathways_jupyter.local.pathways.ifrt.devices import Devices
+from pathways_jupyter.local.pathways.ifrt import buffers, messages
+from pathways_jupyter.local.pathways.ifrt.machine import Machine
 from pathways_jupyter.local.pathways.ifrt.server import Server
-from pathways_jupyter.local.pathways.ifrt.shardings import Shardings
-from pathways_jupyter.local.pathways.ifrt.sidecars import Sidecars
 
 _DEADLINE = 60.0
 _SIZE = 64 << 20
@@ -29,9 +25,9 @@ _SIZE = 64 << 20
 @pytest.fixture
 def target():
     """A server in this process, so that its memory can be watched."""
-    devices = Devices([parse_instance_type("tpuv6e:2x2")])
-    sidecars = Sidecars(devices, present=False)
-    server = Server(Machine(devices, Shardings(devices), DeviceQueues(), sidecars, promises.settled(None)))
+    machine = Machine([parse_instance_type("tpuv6e:2x2")], sidecars=False)
+    machine.placed.settle(None)
+    server = Server(machine)
     # Not pytest's own directory: its path is too long for a unix socket.
     directory = Path(tempfile.mkdtemp(prefix="pw"))
     server.listen(directory / "socket")

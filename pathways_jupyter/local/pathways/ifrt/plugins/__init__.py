@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt import statuses
 from pathways_jupyter.local.pathways.ifrt.executables import OpaqueExecutable
+from pathways_jupyter.local.pathways.ifrt.machine import Machine
 from pathways_jupyter.local.pathways.ifrt.plugins import persistence, profiling, reshard
-
-if TYPE_CHECKING:
-    from pathways_jupyter.local.pathways.ifrt.client_session import Machine
 
 PROGRAM_TYPE = "xla::ifrt::PluginProgram"
 _PREFIX = b"__serialized_plugin_program "

@@ -9,20 +9,18 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pathways_jupyter.local.pathways.ifrt import dtypes, session_arrays, statuses, values
 from pathways_jupyter.local.pathways.ifrt.executables import OpaqueExecutable
+from pathways_jupyter.local.pathways.ifrt.machine import Machine
 from pathways_jupyter.local.pathways.ifrt.plugins import buckets
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.statuses import Code, IfrtStatusError
 from pathways_jupyter.local.pathways.ifrt.values import ArraySpec
-
-if TYPE_CHECKING:
-    from pathways_jupyter.local.pathways.ifrt.client_session import Machine
 
 _MLIR_PREFIXES = {"pred": "i1", "s": "i", "u": "ui"}
 

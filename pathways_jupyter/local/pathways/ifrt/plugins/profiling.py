@@ -5,18 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt import dtypes, session_arrays, statuses
 from pathways_jupyter.local.pathways.ifrt.executables import OpaqueExecutable
+from pathways_jupyter.local.pathways.ifrt.machine import Machine
 from pathways_jupyter.local.pathways.ifrt.plugins import buckets, planes
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.statuses import Code, IfrtStatusError
 from pathways_jupyter.local.pathways.ifrt.values import ArraySpec, Strings
-
-if TYPE_CHECKING:
-    from pathways_jupyter.local.pathways.ifrt.client_session import Machine
 
 _LONGEST_SECONDS = 60.0
 """A trace that is not stopped would take up memory without end."""

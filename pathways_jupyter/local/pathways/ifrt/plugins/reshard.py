@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pathways_jupyter.local.pathways.ifrt import array_requests, promises, statuses
 from pathways_jupyter.local.pathways.ifrt.executables import OpaqueExecutable
+from pathways_jupyter.local.pathways.ifrt.machine import Machine
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.shardings import Sharding
 from pathways_jupyter.local.pathways.ifrt.values import ArraySpec
-
-if TYPE_CHECKING:
-    from pathways_jupyter.local.pathways.ifrt.client_session import Machine
 
 
 class Reshard(OpaqueExecutable):
