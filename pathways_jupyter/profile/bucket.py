@@ -55,10 +55,17 @@ def summarize(location: str, progress: Callable[[str], None]) -> summary.Summary
         files = [(name, about["size"]) for name, about in found if name.endswith(".xplane.pb")]
         hosts, read, left_out = [], 0, []
         for number, (name, size) in enumerate(files):
+            file = name.rpartition("/")[2]
             if read + size > LIMIT_BYTES:
-                left_out.append(name.rpartition("/")[2].removesuffix(".xplane.pb"))
+                left_out.append(file.removesuffix(".xplane.pb"))
                 continue
-            hosts.append(xplane.read(_download(bucket, name, size, f"file {number + 1} of {len(files)}", progress)))
+            content = _download(bucket, name, size, f"file {number + 1} of {len(files)}", progress)
+            try:
+                hosts.append(xplane.read(content))
+            except ValueError as error:
+                raise PathwaysError(
+                    f"{file} in {location} is {error}.", hint="Its host may have ended early: take the trace again."
+                ) from error
             read += size
     except (OSError, ValueError, HttpError, GoogleAuthError) as error:
         raise PathwaysError(

@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-CHIP = re.compile(r"/device:TPU:(\d+)")
+_CHIP = re.compile(r"/device:TPU:\d+")
+"""The whole name of a chip's plane; its SparseCores have planes of their own, beside it."""
+_HOST = "/host:"
 OPERATIONS, MODULES = "XLA Ops", "XLA Modules"
 """Names of the lines of a chip's plane."""
 _TRANSFER = re.compile(r"host.?to.?device|transfer.?to.?device|buffer.?from.?host|infeed|MakeArray", re.IGNORECASE)
@@ -82,12 +84,13 @@ def read(content: bytes) -> TraceHost:
     try:
         about = _about_operations(memoryview(content))
         planes = list(jax.profiler.ProfileData.from_serialized_xspace(content).planes)
-    except (IndexError, KeyError, RuntimeError, ValueError) as error:
+    except (IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError("not a trace") from error
     for plane in planes:
-        if not CHIP.match(plane.name):
+        if plane.name.startswith(_HOST):
             for line in plane.lines:
                 host.transfers += ((e.start_ns, e.end_ns) for e in line.events if _TRANSFER.search(e.name))
+        if not _CHIP.fullmatch(plane.name):
             continue
         chip = ChipTrace(f"{plane.name.removeprefix('/device:')} {dict(plane.stats).get('slice', '')}".rstrip())
         for line in plane.lines:

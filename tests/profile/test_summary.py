@@ -88,8 +88,19 @@ def test_chips_of_all_files_are_in_one_picture_in_the_order_of_their_numbers():
     assert (module.name, module.runs, module.seconds) == ("jit_step", pytest.approx(1 / 3), pytest.approx(10e-6))
 
 
+def test_planes_of_a_chips_sparse_cores_are_neither_chips_nor_transfers():
+    beside = chip("0 SparseCore 1", [(2, 90, 100)], [(6, 0, 1000)])
+    custom = transfer(0, 50).replace("/host:CPU", "/device:CUSTOM:Megascale Trace")
+    summary = summarize([read(chip(0, [(2, 0, 40), (2, 60, 100)]), beside, custom)], "gs://b/t")
+    assert [each.name for each in summary.chips] == ["TPU:0 slice 0"]
+    assert summary.seconds == pytest.approx(100e-6)
+    assert summary.shares[ChipActivity.COMPUTING] == pytest.approx(0.8)
+    assert summary.shares[ChipActivity.INPUT] == 0
+
+
 def test_what_is_no_trace_is_refused():
-    for content in (b"not a trace", b"\x0a\xff", b"<html></html>"):
+    # The last one has a number where a plane would be.
+    for content in (b"not a trace", b"\x0a\xff", b"<html></html>", b"\x08\x01"):
         with pytest.raises(ValueError, match="not a trace"):
             xplane.read(content)
 
