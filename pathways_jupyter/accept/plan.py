@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.errors import ConfigError, PathwaysError
+from pathways_jupyter.base.sentences import Face
 
 NOT_CHOSEN = "not chosen"
 _SLICE_SECONDS = 1200.0
 """A worker that was killed twice is replaced after 20 s at the earliest, and loads its image on a new node."""
+_CALLS = 5
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,19 @@ class Skipped(Exception):
 
 class Broken(Exception):
     """A promise does not hold; the message says which."""
+
+
+def outcome_of(error: Exception) -> tuple[Outcome, str]:
+    """Return the outcome of a check that `error` ended, and the reason for people."""
+    match error:
+        case Skipped():
+            return Outcome.SKIPPED, str(error)
+        case Broken():
+            return Outcome.FAILED, str(error)
+        case PathwaysError():
+            return Outcome.FAILED, f"{error} {error.advice(Face.TERMINAL)}".strip()
+    # Whatever JAX or another library raises; the last calls are for the report.
+    return Outcome.FAILED, "".join(traceback.format_exception(error, limit=-_CALLS))
 
 
 def choose(only: Collection[str], skip: Collection[str], *, destructive: bool) -> dict[str, str]:

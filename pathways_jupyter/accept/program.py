@@ -10,16 +10,11 @@ import os
 import queue
 import sys
 import threading
-import traceback
 from typing import Any
 
-from pathways_jupyter.accept.plan import Broken, Outcome, Skipped
+from pathways_jupyter.accept.plan import Outcome, outcome_of
 from pathways_jupyter.base import json_lines
-from pathways_jupyter.base.errors import PathwaysError
-from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.session import protocol
-
-_CALLS = 5
 
 
 def main() -> None:
@@ -42,24 +37,20 @@ def main() -> None:
         try:
             for line in check(kernel):
                 answer(line=line)
-        except Skipped as error:
-            answer(outcome=Outcome.SKIPPED, why=str(error))
-        except Broken as error:
-            answer(outcome=Outcome.FAILED, why=str(error))
-        except PathwaysError as error:
-            answer(outcome=Outcome.FAILED, why=f"{error} {error.advice(Face.TERMINAL)}".strip())
-        except Exception:
-            # Whatever JAX raises; its last calls are for the report.
-            answer(outcome=Outcome.FAILED, why=traceback.format_exc(limit=-_CALLS))
+        except Exception as error:
+            outcome, why = outcome_of(error)
+            answer(outcome=outcome, why=why)
         else:
             answer(outcome=Outcome.PASSED)
 
 
 def _read(requests: queue.SimpleQueue[dict[str, Any]]) -> None:
-    for line in sys.stdin.buffer:
-        requests.put(json_lines.decode(line))
-    # Whatever JAX waits for: the process that wants to know has ended.
-    os._exit(1)
+    try:
+        for line in sys.stdin.buffer:
+            requests.put(json_lines.decode(line))
+    finally:
+        # Whatever JAX waits for: the process that wants to know has ended, perhaps in the middle of a line.
+        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,10 @@ from typing import Any
 import psutil
 
 from pathways_jupyter.accept.kernel import Kernel
-from pathways_jupyter.accept.plan import CHECKS, CONNECT, DISCONNECT, Broken, Check, CheckResult, Outcome, Skipped
+from pathways_jupyter.accept.plan import CHECKS, CONNECT, DISCONNECT, Broken, Check, CheckResult, Outcome, outcome_of
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import PathwaysError
-from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.service import leases
@@ -115,12 +114,9 @@ class Acceptance:
         try:
             for line in self._lines(check, kernel):
                 lines.append(line)
-        except (Skipped, Broken) as error:
-            outcome = Outcome.SKIPPED if isinstance(error, Skipped) else Outcome.FAILED
-            lines.append(str(error))
-        except PathwaysError as error:
-            outcome = Outcome.FAILED
-            lines.append(f"{error} {error.advice(Face.TERMINAL)}".strip())
+        except Exception as error:
+            outcome, why = outcome_of(error)
+            lines.append(why)
         return CheckResult(check.name, check.title, outcome, round(time.monotonic() - began, 3), tuple(lines))
 
     def _lines(self, check: Check, kernel: Kernel | None) -> Iterator[str]:
@@ -178,12 +174,11 @@ class Acceptance:
     def _one_slice(self, **settings: Any) -> tuple[Kernel, SessionRecord]:
         """Return a process with a session on one slice, and the session's record."""
         kernel = self._kernel(instances={next(iter(self.config.instances)): 1}, **settings)
-        before = set(self._records)
         for _ in kernel.ask(CONNECT):
             pass
         self._note_records()
-        (new,) = set(self._records) - before
-        return kernel, self._records[new]
+        # A session that an earlier check has left may have been recorded meanwhile.
+        return kernel, next(each for each in self._records.values() if each.kernel_pid == kernel.process.pid)
 
     def _kernel(self, **settings: Any) -> Kernel:
         kernel = Kernel(dataclasses.replace(self.config, **settings))
