@@ -70,24 +70,24 @@ class CheckContext:
             raise Skipped(f"the Role pathways-jupyter-faults is needed: {error}") from error
 
 
-def connect(kernel: CheckContext) -> Iterator[str]:
+def connect(context: CheckContext) -> Iterator[str]:
     """Connect, and see the slices that were asked for."""
     from pathways_jupyter.session.kernel import session
 
-    connecting = session.attempt_connect(kernel.config)
+    connecting = session.attempt_connect(context.config)
     for event in connecting:
         if event.kind is EventKind.WARNING or event.data.get("done"):
             elapsed = event.data.get("elapsed")
             yield event.message if elapsed is None else f"after {elapsed:.1f} s: {event.message}"
-    kernel.connected = connecting.session
-    for index, devices in kernel.session.slices().items():
+    context.connected = connecting.session
+    for index, devices in context.session.slices().items():
         places = " ".join(str(tuple(device.coords)) for device in devices[:8])
         yield f"slice {index}: {len(devices)} × {devices[0].device_kind} at {places}{' ...' * (len(devices) > 8)}"
-    wanted = sum(kernel.config.instances.values())
-    _claim(len(kernel.session.slices()) == wanted, f"JAX sees {len(kernel.session.slices())} of {wanted} slices.")
+    wanted = sum(context.config.instances.values())
+    _claim(len(context.session.slices()) == wanted, f"JAX sees {len(context.session.slices())} of {wanted} slices.")
 
 
-def compute(kernel: CheckContext) -> Iterator[str]:
+def compute(context: CheckContext) -> Iterator[str]:
     """Compare a product of each chip with NumPy's."""
     import jax
     import jax.numpy as jnp
@@ -95,19 +95,19 @@ def compute(kernel: CheckContext) -> Iterator[str]:
     # Whole numbers below 9: exact in bfloat16, in which a TPU multiplies, and so are their sums in float32.
     random = np.random.default_rng(0)
     left, right = (random.integers(-8, 9, shape).astype(np.float32) for shape in ((128, 256), (256, 128)))
-    multiply, devices = jax.jit(jnp.matmul), kernel.session.devices()
+    multiply, devices = jax.jit(jnp.matmul), context.session.devices()
     products = [multiply(*jax.device_put((left, right), device)) for device in devices]
     wrong = [str(device) for device, product in zip(devices, products, strict=True) if (product != left @ right).any()]
     _claim(not wrong, f"The product is wrong on {', '.join(wrong)}.")
     yield f"128 × 256 by 256 × 128 on each of {count(len(devices), 'chip')}: as NumPy's"
 
 
-def all_reduce(kernel: CheckContext) -> Iterator[str]:
+def all_reduce(context: CheckContext) -> Iterator[str]:
     """Add up one row of each chip, and read the sum on every chip."""
     import jax
     from jax.sharding import NamedSharding, PartitionSpec
 
-    mesh = jax.sharding.Mesh(np.array(list(kernel.slices().values())), ("slice", "chip"))
+    mesh = jax.sharding.Mesh(np.array(list(context.slices().values())), ("slice", "chip"))
     rows = np.repeat(np.arange(mesh.size, dtype=np.float32)[:, None], 1 << 12, axis=1)
     spread = jax.device_put(rows, NamedSharding(mesh, PartitionSpec(("slice", "chip"))))
     add = jax.jit(lambda value: value.sum(axis=0), out_shardings=NamedSharding(mesh, PartitionSpec()))
@@ -121,11 +121,11 @@ def all_reduce(kernel: CheckContext) -> Iterator[str]:
     yield f"16 KiB from each of {mesh.size} chips on {count(len(mesh.devices), 'slice')}, in {1000 * took:.1f} ms"
 
 
-def transfer(kernel: CheckContext) -> Iterator[str]:
+def transfer(context: CheckContext) -> Iterator[str]:
     """Measure both directions of the tunnel."""
     import jax
 
-    device = kernel.session.devices()[0]
+    device = context.session.devices()[0]
     change = jax.jit(lambda value: value + 1)
     for size in (_SMALL_MB, _LARGE_MB):
         data = np.arange(size * 250_000, dtype=np.int32)
@@ -144,7 +144,7 @@ def transfer(kernel: CheckContext) -> Iterator[str]:
             return
 
 
-def colocated(kernel: CheckContext) -> Iterator[str]:
+def colocated(context: CheckContext) -> Iterator[str]:
     """Run a cell on the hosts, on their own shards."""
     import jax
     from jax.sharding import NamedSharding, PartitionSpec
@@ -153,11 +153,11 @@ def colocated(kernel: CheckContext) -> Iterator[str]:
     from pathways_jupyter.service import discovery
     from pathways_jupyter.session import clusters
 
-    record = kernel.session.record
+    record = context.session.record
     service = clusters.ask(record, lambda client, namespace: discovery.find(client, namespace, record.service))
     if not service.sidecar_image:
         raise Skipped(f"the workers of {service.name} have no colocated Python sidecar")
-    devices = kernel.session.devices()
+    devices = context.session.devices()
     mesh = jax.sharding.Mesh(np.array(devices), ("chip",))
     numbers = jax.device_put(np.arange(len(devices)), NamedSharding(mesh, PartitionSpec("chip")))
     cell = "here = len(numbers.addressable_shards)"
@@ -169,15 +169,15 @@ def colocated(kernel: CheckContext) -> Iterator[str]:
     yield f"on {count(len(seen), 'host')}, each with its own shards of an array: {seen} of {len(devices)}"
 
 
-def interruption(kernel: CheckContext) -> Iterator[str]:
+def interruption(context: CheckContext) -> Iterator[str]:
     """Cut the connection while a step is on its way; go on with the same arrays."""
     import jax
 
     from pathways_jupyter.session import client
     from pathways_jupyter.session.protocol import Method
 
-    record, step = kernel.session.record, jax.jit(lambda value: value + 1)
-    values = [jax.device_put(np.zeros(1000, np.int32), device) for device in kernel.session.devices()]
+    record, step = context.session.record, jax.jit(lambda value: value + 1)
+    values = [jax.device_put(np.zeros(1000, np.int32), device) for device in context.session.devices()]
     seconds = []
     for number in range(1, _ROUNDS + 1):
         values = [step(value) for value in values]
@@ -193,16 +193,16 @@ def interruption(kernel: CheckContext) -> Iterator[str]:
     yield f"cut {_ROUNDS} times; every array survived, and was read {listed} s later"
 
 
-def slice_lost(kernel: CheckContext) -> Iterator[str]:
+def slice_lost(context: CheckContext) -> Iterator[str]:
     """Lose a slice: its arrays fail, the others stay, and it comes back."""
     import jax
 
-    slices, since = kernel.slices(), kernel.session.event_count
+    slices, since = context.slices(), context.session.event_count
     values = {index: jax.device_put(np.ones(8, np.float32), devices[0]) for index, devices in slices.items()}
     jax.block_until_ready(list(values.values()))
     began = time.time()
-    yield kernel.lose_a_slice()
-    down = kernel.wait_for(EventKind.SLICE_DOWN, since)
+    yield context.lose_a_slice()
+    down = context.wait_for(EventKind.SLICE_DOWN, since)
     yield f"{down.at - began:.1f} s later: {down.message}"
     lost = int(down.data["slice"])
     try:
@@ -213,20 +213,20 @@ def slice_lost(kernel: CheckContext) -> Iterator[str]:
         raise Broken(f"An array on the slice that is down could be read: {value}")
     _claim(all(float((value + 1).sum()) == 16 for value in values.values()), "Another slice computes wrongly.")
     yield "the other slices keep their arrays, and compute"
-    healed = kernel.wait_for(EventKind.SLICE_HEALED, since)
+    healed = context.wait_for(EventKind.SLICE_HEALED, since)
     yield f"{healed.at - began:.1f} s later: {healed.message}"
-    again = jax.device_put(np.ones(8, np.float32), kernel.session.slices()[lost][0]) + 1
+    again = jax.device_put(np.ones(8, np.float32), context.session.slices()[lost][0]) + 1
     _claim(float(again.sum()) == 16, "The slice computes wrongly.")
 
 
-def elastic(kernel: CheckContext) -> Iterator[str]:
+def elastic(context: CheckContext) -> Iterator[str]:
     """Train; continue on fewer slices, and grow again."""
     import jax
 
     from pathways_jupyter import elastic
     from pathways_jupyter.elastic.record import Kind
 
-    slices, since, record = kernel.slices(), kernel.session.event_count, elastic.Record()
+    slices, since, record = context.slices(), context.session.event_count, elastic.Record()
     random = np.random.default_rng(0)
     wanted = random.standard_normal((16, 4), dtype=np.float32)
 
@@ -234,15 +234,15 @@ def elastic(kernel: CheckContext) -> Iterator[str]:
         waited, more = False, _STEPS_AFTER
         for number in itertools.count():
             if number == _LOSS_AT:
-                kernel.lose_a_slice()
+                context.lose_a_slice()
             if not waited and record.count(Kind.RESUMED):
                 # Training goes on without it: now it may come back.
-                kernel.wait_for(EventKind.SLICE_HEALED, since)
+                context.wait_for(EventKind.SLICE_HEALED, since)
                 waited = True
             more -= record.count(Kind.GROWN) > 0
             if not more:
                 return
-            rows = random.standard_normal((4 * len(kernel.session.devices()), 16), dtype=np.float32)
+            rows = random.standard_normal((4 * len(context.session.devices()), 16), dtype=np.float32)
             yield {"x": rows, "y": rows @ wanted}
 
     def step(state: Any, batch: Any) -> Any:
@@ -265,11 +265,11 @@ def elastic(kernel: CheckContext) -> Iterator[str]:
     _claim(last < first / 2, "Training did not lower the loss.")
 
 
-def disconnect(kernel: CheckContext) -> Iterator[str]:
+def disconnect(context: CheckContext) -> Iterator[str]:
     """Disconnect; JAX is as it was."""
     import jax
 
-    ended = kernel.session.disconnect()
+    ended = context.session.disconnect()
     _claim(not ended.left, ended.left)
     yield f"JAX is back on {jax.devices()[0].platform}"
 

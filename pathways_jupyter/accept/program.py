@@ -31,11 +31,11 @@ def main() -> None:
 
     from pathways_jupyter.accept import kernel_checks
 
-    kernel = kernel_checks.CheckContext(protocol.config_from_json(requests.get()["config"]))
+    context = kernel_checks.CheckContext(protocol.config_from_json(requests.get()["config"]))
     while True:
         check = kernel_checks.CHECKS[requests.get()["check"]]
         try:
-            for line in check(kernel):
+            for line in check(context):
                 answer(line=line)
         except Exception as error:
             outcome, why = outcome_of(error)
