@@ -38,7 +38,6 @@ class GrpcioCall:
         self.path = path
         self.metadata = metadata
         self.receiver: Receiver | None = None
-        self.finished = False
         self.status = (0, "")
         self.outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
 
@@ -48,7 +47,6 @@ class GrpcioCall:
 
     def finish(self, code: int = 0, message: str = "") -> None:
         """End the call."""
-        self.finished = True
         self.status = (code, message)
         self.outbox.put(None)
 

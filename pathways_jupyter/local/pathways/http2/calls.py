@@ -60,8 +60,8 @@ class RpcCall:
     Attributes:
       path: The method, ``/service/method``.
       metadata: The client's metadata, by lower-case key.
-      receiver: Set by the handler of the call.
-      finished: Whether the server has ended the call; what the client still sends does not matter then.
+      receiver: Set by the handler of the call; None again once the call is over for either side: what the client still
+        sends does not matter then.
     """
 
     def __init__(self, sender: Sender, stream: int, path: str, metadata: Mapping[str, bytes]) -> None:
@@ -71,7 +71,6 @@ class RpcCall:
         self._sender = sender
         self._stream = stream
         self._outbox = sender.open(stream)
-        self.finished = False
         self._head = wire.frame_head(len(_HEADERS), FrameType.HEADERS, wire.END_HEADERS, stream) + _HEADERS
 
     def send(self, *parts: Bytes) -> None:
@@ -81,7 +80,9 @@ class RpcCall:
 
     def finish(self, code: int = OK, message: str = "") -> None:
         """End the call, after everything that was sent before."""
-        self.finished = True
+        # A receiver and its call refer to each other: apart, what they hold is freed now, be it a gigabyte, and not
+        # when Python's collector runs next, which counts objects and not bytes.
+        self.receiver = None
         block = _trailers(code, message)
         if self._head:
             block = _HEADERS + block
@@ -133,7 +134,7 @@ class Content:
         begin: Callable[[int], None],
         piece: Callable[[memoryview], None],
         end: Callable[[], None],
-        gone: Callable[[], None],
+        gone: Callable[[], None] = lambda: None,
     ) -> None:
         self._begin = begin
         self._piece = piece

@@ -138,32 +138,28 @@ class _Connection:
 
     def _data(self, stream: int, piece: memoryview) -> None:
         call = self._calls.get(stream)
-        if call is None or call.receiver is None or call.finished:
+        receiver = call.receiver if call is not None else None
+        if call is None or receiver is None:
             return  # Data of a call that the server has ended already.
         try:
-            call.receiver.data(piece)
-            if call.finished:
-                call.receiver = None
+            receiver.data(piece)
         except Exception as error:
             _finish(call, error)
-            self._lose(call)
+            receiver.gone()
 
     def _end_of_data(self, stream: int, flags: int) -> None:
         if not flags & wire.END_STREAM:
             return
         call = self._calls.pop(stream, None)
         self._received.pop(stream, None)
-        if call is None:
+        if call is None or call.receiver is None:
             return
-        # A receiver and its call refer to each other: apart, what they hold is freed now, be it a gigabyte, and not
-        # when Python's collector runs next, which counts objects and not bytes.
         receiver, call.receiver = call.receiver, None
-        if receiver is not None and not call.finished:
-            try:
-                receiver.end()
-            except Exception as error:
-                _finish(call, error)
-                receiver.gone()
+        try:
+            receiver.end()
+        except Exception as error:
+            _finish(call, error)
+            receiver.gone()
 
     def _lose(self, call: RpcCall) -> None:
         """Forget a call, of which nothing more will come."""

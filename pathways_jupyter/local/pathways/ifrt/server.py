@@ -129,7 +129,7 @@ class Server:
             call.send(_NOTHING)
             call.finish()
 
-        call.receiver = Content(upload.begin, upload.piece, end, lambda: None)
+        call.receiver = Content(upload.begin, upload.piece, end)
 
     def _look_up(self, call: RpcCall) -> None:
         def answer(data: bytes) -> None:
