@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Iterable
@@ -13,6 +14,8 @@ import numpy as np
 from . import failures, outputs
 
 _END = object()
+_LOOK_SECONDS = 0.5
+"""Interval at which the reader and the thread notice that an iterator has been closed."""
 
 
 class Prefetcher:
@@ -42,12 +45,18 @@ class Prefetcher:
         """Return the next batch.
 
         Raises:
-          StopIteration: There is none any more.
+          StopIteration: There is none any more, or the iterator was closed.
         """
         if self._first is not None:
             found, self._first = self._first, None
             return found
-        found = self._queue.get()
+        while True:
+            with contextlib.suppress(queue.Empty):
+                found = self._queue.get(timeout=_LOOK_SECONDS)
+                break
+            if self._closed.is_set():
+                # Batches are requested ahead: nothing else would end the request that waits for this one.
+                raise StopIteration
         if found is _END or isinstance(found, BaseException):
             # Put back, so that later calls get the same end or error.
             self._queue.put(found)
@@ -75,7 +84,7 @@ class Prefetcher:
     def _put(self, batch: Any) -> bool:
         while not self._closed.is_set():
             try:
-                self._queue.put(batch, timeout=0.5)
+                self._queue.put(batch, timeout=_LOOK_SECONDS)
             except queue.Full:
                 continue
             return True

@@ -53,6 +53,25 @@ def test_it_reads_no_further_ahead_than_it_may_and_not_at_all_when_it_is_closed(
     assert len(drawn) <= 6
 
 
+def test_a_request_that_waits_for_a_batch_ends_when_the_iterator_is_closed() -> None:
+    is_loading, goes_on = threading.Event(), threading.Event()
+    states = []
+
+    def make():
+        is_loading.set()
+        goes_on.wait(DEADLINE)
+        yield np.zeros((4, 2), np.float32)
+
+    feed = Prefetcher(make, ahead=1)
+    waiting = threading.Thread(target=lambda: states.append(feeds.step(feed, targets(4))[0]), daemon=True)
+    waiting.start()
+    assert is_loading.wait(DEADLINE)
+    feed.close()
+    waiting.join(DEADLINE)
+    goes_on.set()
+    assert states == [{"end": True, "error": None}]
+
+
 def test_a_smaller_last_batch_ends_it_and_another_shape_is_an_error() -> None:
     feed = Prefetcher(lambda: batches(4, 3), ahead=1)
     state, (array,) = feeds.step(feed, targets(4))
