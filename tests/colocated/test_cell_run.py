@@ -90,6 +90,18 @@ def test_a_flood_is_cut_and_its_end_comes_along() -> None:
         assert host.size > 50_000_000
 
 
+def test_a_host_keeps_no_answer_that_has_been_fetched() -> None:
+    large = cell_run.run_cell("large = b'x' * 3_000_000", outputs=["large"], once=True)
+    assert large.outputs["large"] == b"x" * 3_000_000
+    source = """
+import sys
+
+kept = next(module for name, module in sys.modules.items() if name.endswith(".serve") and "_pathways" in name)._replies
+max(map(len, kept.values()), default=0) < 3_000_000
+"""
+    assert values(source, once=True) == {0: True}
+
+
 def test_a_figure_that_is_too_large_is_left_out_with_its_size() -> None:
     source = """
 class Large:
