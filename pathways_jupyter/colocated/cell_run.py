@@ -144,7 +144,7 @@ def ask(
     head["x64"] = bool(jax.config.jax_enable_x64)
     head["wrapped"] = prepared.wrapped
     head["free"] = prepared.free
-    head["released"] = MEMORY.take_released()
+    head["released"] = MEMORY.take_released(to.hosts)
     following = follow(head["call"], to.hosts) if follow else None
 
     def stop() -> None:

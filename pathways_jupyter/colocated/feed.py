@@ -73,30 +73,46 @@ class BatchIterator(Iterator[Any]):
         on = [host for host in hosts() if sharding.device_set & {*host.chips, *host.cpus}]
         on_cpus = array_moves.on_cpus(sharding, on)
         self._channel = channel(on, on_cpus.device_set)
+        self._coming: deque[list[jax.Array]] = deque()
+        self._over = False
         data = preflight.pickled(make, names={getattr(make, "__name__", "make"): make})
         preflight.check(self._channel.hosts, (), data)
+        on_hosts = [host.index for host in self._channel.hosts]
+        self._release = weakref.finalize(self, MEMORY.release, self._key, on_hosts)
+        self._release.atexit = False
+        try:
+            self._tree, self._step = self._open(data, source_of(make), on_cpus, unpickle=cell_run.trusts(unpickle))
+            self._request = self._channel.request({"call": self._key, "object": self._key}, ())
+        except BaseException:
+            # Iterators of hosts that have begun must not wait there until this error is forgotten.
+            self.close()
+            raise
+
+    def _open(
+        self, data: bytes, source: dict[str, str], on_cpus: Any, *, unpickle: bool
+    ) -> tuple[Any, Callable[..., Any]]:
+        """Start the iterators on the hosts; return a batch's tree, and what fetches the next batch."""
+        import jax
+
         head = {
             "op": "open",
             "call": self._key,
             "object": self._key,
-            "ahead": ahead,
-            **source_of(make),
+            "ahead": self._ahead,
+            **source,
             "live": True,
-            "unpickle": (trusted := cell_run.trusts(unpickle)),
+            "unpickle": unpickle,
         }
         answers = cell_run.ask(array_moves.Prepared(self._channel), head, [data])
         raise_failures(self._key, answers)
-        batch = Reader("A batch", answers[0].parts, unpickle=trusted)
-        self._tree = jax.tree_util.tree_structure(batch.read(answers[0].head["result"]))
+        batch = Reader("A batch", answers[0].parts, unpickle=unpickle)
+        tree = jax.tree_util.tree_structure(batch.read(answers[0].head["result"]))
         targets = _targets(answers, on_cpus)
         specs = [jax.ShapeDtypeStruct(shape, dtype, sharding=where) for shape, dtype, where in targets]
-        self._step = self._channel.compiled(
+        step = self._channel.compiled(
             Shipped("feed", ROW_BYTES, targets), lambda request: [self._channel.row_spec(), *specs]
         )
-        self._request = self._channel.request({"call": self._key, "object": self._key}, ())
-        self._coming: deque[list[jax.Array]] = deque()
-        self._over = False
-        weakref.finalize(self, MEMORY.release, self._key).atexit = False
+        return tree, step
 
     def __next__(self) -> Any:
         """Return the next batch: a pytree as the hosts' iterators give it, of global arrays.
@@ -135,7 +151,7 @@ class BatchIterator(Iterator[Any]):
         """End the iterators on the hosts."""
         self._over = True
         self._coming.clear()
-        MEMORY.release(self._key)
+        self._release()
 
 
 iterator = BatchIterator

@@ -99,14 +99,17 @@ class Function(Generic[P, R]):
         data = [preflight.pickled((called, split.values, split.trees), names={name: called, **split.pickled})]
         chosen = cell_run.choose_for(split.arrays, where.slices, where.hosts, where.once)
         # An object is made by the first call that reaches its host.
-        if of is not None and any(host.index not in of._present for host in chosen):
+        make = [place for place, host in enumerate(chosen) if of is not None and host.index not in of._present]
+        if of is not None and make:
             data.append(preflight.pickled(of._made, names={of._made[0].__name__: of._made}))
+            of._sent |= {host.index for host in chosen}
         preflight.check(chosen, (), b"".join(data))
         call = uuid.uuid4().hex[:6]
         head = {
             "op": "function",
             "call": call,
             "object": of._key if of is not None else "",
+            "make": make,
             "inputs": list(split.arrays),
             "positional": len(args),
             **source_of(self._fun),
@@ -117,11 +120,11 @@ class Function(Generic[P, R]):
             answers = cell_run.ask(array_moves.prepare(split.arrays, chosen), head, data)
         except Interrupted as stopped:
             if stopped.answers is not None:
+                self._note_present(stopped.answers)
                 show_output(call, stopped.answers, quiet=where.quiet)
             raise
+        self._note_present(answers)
         raise_failures(call, answers, quiet=where.quiet)
-        if of is not None:
-            of._present |= {host.index for host in chosen}
         outputs: dict[str, jax.Array] = {}
         if any(answer.head["outputs"] for answer in answers):
             specs = {answer.host.index: answer.head["outputs"] for answer in answers}
@@ -131,6 +134,11 @@ class Function(Generic[P, R]):
             reader = Reader(f"What {name} returned", answer.parts, outputs, unpickle=trusted)
             found[answer.host.index] = reader.read(answer.head["result"])
         return found
+
+    def _note_present(self, answers: Sequence[Answer]) -> None:
+        """Note the hosts that have the object now, also where the method itself failed."""
+        if self._of is not None:
+            self._of._present |= {answer.host.index for answer in answers if answer.head["held"]}
 
 
 @overload
@@ -158,14 +166,18 @@ def function(fun: Callable[..., Any] | None = None, /, **where: Any) -> Any:
 
 
 class _Object:
-    """A handle on one object on each host; the objects go when it goes. Its own fields must not hide their methods."""
+    """A handle on one object on each host; the objects go when it goes. Its own fields must not hide their methods.
+
+    `_present` are the hosts that have the object, `_sent` those that may have it: a call may be lost with its answer.
+    """
 
     def __init__(self, made: type, args: tuple[Any, ...], kwargs: dict[str, Any], where: Where) -> None:
         self._made = (made, args, kwargs)
         self._where = where
         self._key = uuid.uuid4().hex[:12]
         self._present: set[int] = set()
-        weakref.finalize(self, MEMORY.release, self._key).atexit = False
+        self._sent: set[int] = set()
+        weakref.finalize(self, MEMORY.release, self._key, self._sent).atexit = False
 
     def __getattr__(self, name: str) -> Function[..., Any]:
         method = None if name.startswith("__") else getattr(self._made[0], name, None)

@@ -11,7 +11,8 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Hashable, Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,7 +82,7 @@ class _Memory:
         self._lock = threading.Lock()
         self._facts: dict[Any, Facts] = {}
         self._notified: set[Hashable] = set()
-        self._released: list[str] = []
+        self._released: deque[tuple[str, frozenset[int]]] = deque()
         self._named: weakref.WeakKeyDictionary[Any, dict[int, tuple[str, int]]] = weakref.WeakKeyDictionary()
         self._epoch = 0
         self._process = uuid.uuid4().hex[:12]
@@ -160,15 +161,22 @@ class _Memory:
             self._notified.add(what)
         return new
 
-    def release(self, key: str) -> None:
-        """Note an object whose handle was collected; the next request releases it on the hosts."""
+    def release(self, key: str, on: Collection[int]) -> None:
+        """Note an object whose handle was collected; the next call on each of the hosts `on` releases it there."""
         # Garbage collection may call this in a thread that holds the lock, so it must not take the lock; appending to a
-        # list is atomic.
-        self._released.append(key)
+        # deque is atomic.
+        self._released.append((key, frozenset(on)))
 
-    def take_released(self) -> list[str]:
-        """Return the objects to release, each once."""
-        released, self._released = self._released, []
+    def take_released(self, to: Sequence[Host]) -> list[str]:
+        """Return the objects to release on the hosts `to`, each once; on other hosts later calls release them."""
+        indices, released = {host.index for host in to}, []
+        with self._lock:
+            for _ in range(len(self._released)):
+                key, on = self._released.popleft()
+                if on & indices:
+                    released.append(key)
+                if left := on - indices:
+                    self._released.append((key, left))
         return released
 
     def clear(self) -> None:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from waits import wait_until
 
 from pathways_jupyter import colocated
 from pathways_jupyter.colocated.errors import ColocatedError, HostError
@@ -87,6 +88,27 @@ def test_hosts_whose_batches_differ_are_reported(mesh) -> None:
 
     with pytest.raises(ColocatedError, match=r"host 0: float64\[4\]; host 1: float64\[8\]"):
         colocated.iterator(load, sharding=NamedSharding(mesh, P("x")))
+
+
+def test_an_iterator_that_cannot_be_used_ends_on_the_hosts(mesh) -> None:
+    def load(host, count):
+        import sys
+
+        try:
+            while True:
+                yield np.zeros(4 * (1 + host))
+        finally:
+            sys._test_loads_ended = getattr(sys, "_test_loads_ended", 0) + 1
+
+    @colocated.function
+    def ended():
+        import sys
+
+        return getattr(sys, "_test_loads_ended", 0)
+
+    with pytest.raises(ColocatedError, match="batches of different shapes"):
+        colocated.iterator(load, sharding=NamedSharding(mesh, P("x")))
+    wait_until(lambda: ended.on_each() == {0: 1, 1: 1, 2: 1, 3: 1}, 60)
 
 
 def test_a_training_loop_runs_on_what_hosts_load(mesh) -> None:

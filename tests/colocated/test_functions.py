@@ -131,6 +131,66 @@ def test_an_object_lives_on_every_host_until_its_handle_goes() -> None:
     assert dropped() == before + 1
 
 
+def test_an_object_keeps_its_state_when_a_call_reaches_more_hosts(connection) -> None:
+    @colocated.class_
+    class Counter:
+        def __init__(self):
+            self.count = 0
+
+        def add(self, array=None):
+            self.count += 1
+            return self.count
+
+    counter, on_first = Counter(), jax.device_put(np.float32(1), connection.slices()[0][0])
+    assert counter.add.on_each(on_first) == {0: 1}
+    assert counter.add.on_each() == {0: 2, 1: 1, 2: 1, 3: 1}
+
+
+def test_an_object_outlives_a_method_that_fails_on_some_host() -> None:
+    @colocated.class_
+    class Counter:
+        def __init__(self):
+            self.count = 0
+
+        def add(self):
+            self.count += 1
+            if self.count == 1 and jax.process_index() == 1:
+                raise ValueError("mine")
+            return self.count
+
+    counter = Counter()
+    with pytest.raises(HostError, match="mine"):
+        counter.add()
+    assert counter.add() == 2
+
+
+def test_an_object_goes_from_every_host_also_if_the_next_call_is_for_one_of_them() -> None:
+    @colocated.class_
+    class Noted:
+        def __init__(self):
+            pass
+
+        def touch(self):
+            pass
+
+        def __del__(self):
+            import sys
+
+            sys._test_gone = getattr(sys, "_test_gone", 0) + 1
+
+    def gone():
+        import sys
+
+        return getattr(sys, "_test_gone", 0)
+
+    noted = Noted()
+    noted.touch()
+    del noted
+    gc.collect()
+    assert colocated.function(hosts=[0])(gone).on_each() == {0: 1}
+    assert colocated.function(gone).on_each() == {0: 1, 1: 1, 2: 1, 3: 1}
+
+
 def test_a_dict_may_have_another_order_on_another_host(x) -> None:
     @colocated.function
     def made(array):

@@ -66,7 +66,7 @@ def function(head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], 
     def work() -> tuple[Any, list[dict[str, Any]]]:
         called, values, trees = serialization._deserialize(blobs[0])
         if head["object"]:
-            if len(blobs) > 1:
+            if _place(head, mesh) in head["make"]:
                 made, made_args, made_kwargs = serialization._deserialize(blobs[1])
                 objects[head["object"]] = made(*made_args, **made_kwargs)
             called = getattr(held(head["object"]), called)
@@ -80,7 +80,15 @@ def function(head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], 
         specs = outputs.keep(head["call"], arrays, mesh, inputs) if arrays else []
         return (written, writer.parts), specs
 
-    return _run(head, work, show=False)
+    answer, parts = _run(head, work, show=False)
+    answer["held"] = head["object"] in objects
+    return answer, parts
+
+
+def _place(head: dict[str, Any], mesh: Any) -> int:
+    """Return the place of this host among those of the call."""
+    counts, local = head["counts"], set(mesh.local_devices)
+    return next(place for place in range(len(counts)) if mesh.devices.flat[sum(counts[:place])] in local)
 
 
 def _variables(
@@ -98,13 +106,11 @@ def _variables(
 def open_feed(head: dict[str, Any], blobs: list[bytes], inputs: tuple[Any, ...], mesh: Any) -> Done:
     """Start a data-loading iterator; describe its batches."""
     namespaces.remember(head["source"], head["filename"])
-    counts = head["counts"]
-    firsts = [mesh.devices.flat[sum(counts[:place])] for place in range(len(counts))]
-    host = next(place for place, device in enumerate(firsts) if device in set(mesh.local_devices))
+    host, count = _place(head, mesh), len(head["counts"])
 
     def work() -> tuple[Any, list[dict[str, Any]]]:
         make = namespaces.placed(serialization._deserialize(blobs[0]), head["filename"])
-        feed = objects[head["object"]] = feeds.Prefetcher(lambda: make(host, len(counts)), head["ahead"])
+        feed = objects[head["object"]] = feeds.Prefetcher(lambda: make(host, count), head["ahead"])
         try:
             leaves, tree = jax.tree_util.tree_flatten(feed.first())
         except StopIteration:
