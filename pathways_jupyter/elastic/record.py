@@ -123,7 +123,8 @@ class Record:
       ended: When it ended; None while it goes on.
       total_steps: The steps that it is to do; None if that is not known.
       total_slices: The slices that it may use; 0 if that is not known.
-      latest: The step that was completed last.
+      done: The number of steps done; after a restore, of those that the restored state has.
+      latest: The step that was completed last; None before the first of a run.
       newest: The newest value of each metric.
       listener: Called after each change with the record, an event or None, and whether it is more than a step.
     """
@@ -140,6 +141,7 @@ class Record:
         self.ended: float | None = None
         self.total_steps: int | None = None
         self.total_slices = 0
+        self.done = 0
         self.newest: dict[str, float] = {}
         self._slices: deque[tuple[float, int]] = deque(maxlen=_SLICE_CHANGES)
         self.latest: StepNote | None = None
@@ -165,11 +167,6 @@ class Record:
         """Add the event that slice `index` went down or came back; a listener for :class:`Health`."""
         self.add(Kind.SLICE_UP if up else Kind.SLICE_DOWN, message, changed=index)
 
-    @property
-    def done(self) -> int:
-        """The number of steps done."""
-        return self.latest.step + 1 if self.latest is not None else 0
-
     def step(self, step: int, metrics: Mapping[str, float], *, slices: int, losses: int) -> None:
         """Note that `step` is complete; a step that is repeated after a loss replaces its earlier note."""
         note = StepNote(step, time.time(), slices, dict(metrics))
@@ -177,6 +174,7 @@ class Record:
             # At the end again, so that they are in the order of time.
             self._steps.pop(step, None)
             self._steps[step] = self.latest = note
+            self.done = step + 1
             self.newest.update(note.metrics)
             self._use(slices, note.at)
         shown = " ".join(f"{name}={value:.6g}" for name, value in metrics.items())
@@ -191,6 +189,8 @@ class Record:
         self.goodput = Goodput()
         self.phase, self.begun, self.ended = Phase.TRAINING, time.time(), None
         self.name, self.total_steps, self.total_slices = name[:LONGEST_NAME], steps, 0
+        # Of an earlier run with this record.
+        self.done, self.latest = 0, None
 
     def end(self, *, done: bool | None = None) -> None:
         """Stop the clock.

@@ -258,7 +258,7 @@ class TrainingRun:
         self.state, self.mesh, self.moved = restored.state, restored.mesh, True
         self.batches.restore(restored.snapshot.extra)
         self.snapshot = restored.snapshot
-        self.next_step = self.confirmed = restored.snapshot.step
+        self.next_step = self.confirmed = self.record.done = restored.snapshot.step
         self.resuming = True
         self._report()
 

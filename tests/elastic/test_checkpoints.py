@@ -61,6 +61,12 @@ def test_another_process_goes_on_from_the_directory(session, tmp_path, source):
     assert sorted(int(each.name) for each in tmp_path.iterdir() if each.name.isdecimal()) == [30, 40]
 
 
+def test_a_run_that_finds_all_of_its_steps_done_is_done(session, tmp_path):
+    train(tmp_path, Data(), steps=5)
+    record = train(tmp_path, Data(), steps=5).record
+    assert (record.phase, record.summary()["step"], record.metrics) == ("done", 5, {})
+
+
 def test_fewer_slices_than_wrote_it_can_read_it(session, tmp_path):
     check(train(tmp_path, Data(), steps=20), 20)
     two = elastic.Manager([device for index in (0, 2) for device in session.slices()[index]])

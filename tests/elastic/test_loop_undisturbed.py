@@ -197,6 +197,18 @@ def test_an_error_of_the_step_is_not_taken_for_a_loss(session):
         elastic.train_loop(wrong, first_state(), Data(), steps=3)
 
 
+def test_a_run_that_fails_with_the_record_of_an_earlier_one_is_not_done(session):
+    def wrong(state, batch):
+        raise ValueError("mine")
+
+    record = Record()
+    elastic.train_loop(step, first_state(), Data(), steps=3, record=record)
+    assert (record.phase, record.summary()["step"]) == ("done", 3)
+    with pytest.raises(ValueError, match="mine"):
+        elastic.train_loop(wrong, first_state(), Data(), steps=3, record=record)
+    assert (record.phase, record.summary()["step"]) == ("stopped", 0)
+
+
 def test_a_second_snapshot_of_a_step_keeps_the_notebooks_copy_of_the_first(session):
     """A run that was restored from it, and then grows before its next step, takes one on the hosts only."""
     snapshots = elastic.Snapshots(notebook_every=100)
