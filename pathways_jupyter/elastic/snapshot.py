@@ -31,7 +31,7 @@ class Snapshot:
       arrays: NumPy arrays in this process; None if there are none.
       saved: Where it has been written to; None if it has not.
       error: Why no copy will ever be whole; None otherwise.
-      problem: Why it was not written where it should have been; empty otherwise.
+      unwritten: Why it was not written where it should have been; None otherwise.
       ready: Set when a copy is whole, or never will be.
       finished: Set when all copies are.
       cost: What it has cost so far.
@@ -45,7 +45,7 @@ class Snapshot:
     arrays: list[Any] | None = None
     saved: Checkpoints | None = None
     error: BaseException | None = None
-    problem: str = ""
+    unwritten: Exception | None = None
     ready: interrupts.InterruptibleEvent = field(default_factory=interrupts.InterruptibleEvent, repr=False)
     finished: interrupts.InterruptibleEvent = field(default_factory=interrupts.InterruptibleEvent, repr=False)
     cost: SnapshotCost = field(default_factory=SnapshotCost, repr=False)

@@ -22,7 +22,13 @@ import psutil
 from pathways_jupyter.elastic import reshard
 from pathways_jupyter.elastic.batches import Batches
 from pathways_jupyter.elastic.checkpoints import Checkpoints
-from pathways_jupyter.elastic.errors import ElasticRuntimeError, check_choice, check_whole
+from pathways_jupyter.elastic.errors import (
+    ElasticRuntimeError,
+    check_choice,
+    check_whole,
+    is_proxy_gone,
+    is_slice_down,
+)
 from pathways_jupyter.elastic.goodput import SnapshotCost
 from pathways_jupyter.elastic.reshard import Form
 from pathways_jupyter.elastic.snapshot import Snapshot, copied, on_hosts
@@ -242,9 +248,12 @@ class Snapshots:
                 try:
                     cost.writer = self._checkpoints.write(snapshot.step, copies, snapshot.extra)
                 except Exception as error:
-                    snapshot.problem = f"The snapshot before step {snapshot.step} was not written: {error}"
-                    logger.warning(snapshot.problem)
-                    self.notes.append(snapshot.problem)
+                    said = f"The snapshot before step {snapshot.step} was not written: {error}"
+                    logger.warning(said)
+                    self.notes.append(said)
+                    # A loss stays what it is, because a run recovers from it.
+                    is_loss = is_slice_down(error) or is_proxy_gone(error)
+                    snapshot.unwritten = error if is_loss else ElasticRuntimeError(said)
                 else:
                     if cost.writer is not None:
                         cost.written = time.monotonic() - began - cost.copied

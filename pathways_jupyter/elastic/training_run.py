@@ -16,7 +16,7 @@ from pathways_jupyter.base.sentences import say
 from pathways_jupyter.elastic import reshard
 from pathways_jupyter.elastic.batches import Batches
 from pathways_jupyter.elastic.compiled import CompiledSteps
-from pathways_jupyter.elastic.errors import ElasticRuntimeError, ProxyLostError
+from pathways_jupyter.elastic.errors import ProxyLostError
 from pathways_jupyter.elastic.goodput import Goodput, Spent
 from pathways_jupyter.elastic.manager import Manager
 from pathways_jupyter.elastic.record import Kind, Record, listed
@@ -145,10 +145,8 @@ class TrainingRun:
                 with self._goodput.during(Spent.CHECKPOINT_SAVE):
                     self._snapshot(everywhere=True).wait(everywhere=True)
                 self._report()
-                if self.snapshot.error is not None:
-                    raise self.snapshot.error
-                if self.snapshot.problem:
-                    raise ElasticRuntimeError(self.snapshot.problem)
+                if failure := self.snapshot.error or self.snapshot.unwritten:
+                    raise failure
                 return
             except (jax.errors.JaxRuntimeError, ProxyLostError) as error:
                 self.recovery.regain(error, done=0)

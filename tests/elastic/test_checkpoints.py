@@ -9,6 +9,7 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+import jax
 import numpy as np
 import pytest
 from gcp_storage_emulator.server import create_server
@@ -18,6 +19,7 @@ from pathways_jupyter import elastic
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.elastic.batches import Position
 from pathways_jupyter.elastic.checkpoints import Checkpoints
+from pathways_jupyter.elastic.record import Kind
 
 BUCKET = """
 import jax, numpy as np
@@ -95,6 +97,23 @@ def test_a_directory_that_cannot_be_written_is_an_error_before_training(session,
     (tmp_path / "file").write_text("")
     with pytest.raises(elastic.ElasticRuntimeError, match="before step 0 was not written"):
         train(tmp_path / "file", Data(), steps=5)
+
+
+def test_a_slice_that_is_lost_while_the_first_snapshot_is_written_does_not_end_the_run(session, tmp_path, monkeypatch):
+    write, lost = Checkpoints.write, []
+
+    def lose(self, step, arrays, extra):
+        if not lost:
+            lost.append(step)
+            raise jax.errors.JaxRuntimeError("DATA_LOSS: slice down")
+        return write(self, step, arrays, extra)
+
+    monkeypatch.setattr(Checkpoints, "write", lose)
+    result = train(tmp_path, Data(), steps=5)
+    check(result, 5)
+    assert lost == [0]
+    assert result.record.count(Kind.DETECTED) == 1
+    assert sorted(int(each.name) for each in tmp_path.iterdir() if each.name.isdecimal()) == [0, 5]
 
 
 def test_what_an_iterator_says_is_written_as_it_is(tmp_path):
