@@ -128,6 +128,9 @@ class TrainingRun:
             except (jax.errors.JaxRuntimeError, ProxyLostError) as error:
                 restored = self.recovery.after(error, done=0)
             self._resume(restored)
+            if restored.snapshot.place == "directory":
+                # Of another process; the memory for those of this one was checked when it began.
+                self.snapshots.check(self.state)
             return
         while True:
             active = self.manager.active_slice_indices

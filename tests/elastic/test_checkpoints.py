@@ -77,6 +77,13 @@ def test_fewer_slices_than_wrote_it_can_read_it(session, tmp_path):
     assert {device.slice_index for device in result.state["w"].devices()} == {0, 2}
 
 
+def test_a_run_that_resumes_without_room_for_its_snapshots_is_refused_too(session, tmp_path):
+    train(tmp_path, Data(), steps=5)
+    data, snapshots = Data(), elastic.Snapshots(path=str(tmp_path), where="notebook", limit_bytes=100)
+    with pytest.raises(elastic.ElasticRuntimeError, match=r"but may take 0\.00 GB"):
+        elastic.train_loop(step, first_state(), data, steps=9, snapshots=snapshots)
+
+
 def test_one_that_is_not_whole_is_not_used(session, tmp_path):
     check(train(tmp_path, Data(), steps=20), 20)
     # What a process leaves behind that is killed while it writes.
