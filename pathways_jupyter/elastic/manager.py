@@ -304,7 +304,8 @@ class Manager:
         ):
             if callback is not None:
                 check_callable(name, callback)
-        minimum = self.total_slice_count if minimum_slice_count is None else minimum_slice_count
+        # Without any slice there is nothing that a function could run on.
+        minimum = self.total_slice_count if minimum_slice_count is None else max(1, minimum_slice_count)
 
         def decorator(function: Function) -> Function:
             @functools.wraps(function)

@@ -135,6 +135,15 @@ def test_arguments_that_cannot_be_used_are_refused_by_the_decorators_and_the_man
     assert manager.active_slice_indices == before
 
 
+def test_a_function_that_needs_few_slices_waits_for_one(session):
+    manager = elastic.Manager(settle_seconds=30)
+    for index in manager.all_slice_indices:
+        manager.health._set(index, False)
+    manager.active_slice_indices = frozenset()
+    with pytest.raises(TimeoutError, match="Only 0 of 1 slices"):
+        manager.elastic_retry(minimum_slice_count=0, timeout=0.01)(lambda: None)()
+
+
 def test_scaling(session):
     manager = elastic.Manager()
     manager.active_slice_indices = {0, 2}
