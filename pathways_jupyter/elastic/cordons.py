@@ -37,7 +37,7 @@ async def cordon(
     Returns:
       The nodes that were cordoned here.
     """
-    fault = f"{of.name}/{number}/{secrets.token_hex(4)}"
+    fault = f"{of_slice(of, number)}{secrets.token_hex(4)}"
     _uncordon_later(where, seconds, fault, patience=_EMBEDDED_PATIENCE if of.embedded else _PATIENCE)
     done = []
     for name in nodes:
@@ -50,21 +50,26 @@ async def cordon(
     return tuple(done)
 
 
-async def uncordon(client: Client, fault: str) -> tuple[str, ...]:
-    """Allow pods on the nodes that were cordoned for `fault`; return their names.
+async def uncordon(client: Client, faults: Collection[str]) -> tuple[str, ...]:
+    """Allow pods on the nodes that were cordoned for `faults`; return their names.
 
     Args:
-      fault: All of its name, or a beginning: ``SERVICE/`` or ``SERVICE/SLICE/``.
+      faults: Names of faults, or how they begin; see :func:`of_slice`.
     """
     done = []
     for node in (await objects.list_(client, objects.NODES)).items:
         found, name = mark(node), str(node["metadata"]["name"])
-        if found and found.startswith(fault):
+        if found and found.startswith(tuple(faults)):
             await _set(client, name, None)
             done.append(name)
             # The process that would have done it later need not wait, unless it runs on another machine.
             lasting(found).unlink(missing_ok=True)
     return tuple(done)
+
+
+def of_slice(of: Workers, number: int) -> str:
+    """Return how the names of all faults of a slice begin; services in other namespaces may have the same name."""
+    return f"{of.namespace}/{of.name}/{number}/"
 
 
 def mark(node: Object) -> str:
@@ -127,7 +132,7 @@ def main(arguments: list[str]) -> int:
                 continue
             try:
                 # Also when the file is gone: it may have been removed by someone who did not heal.
-                clusters.ask(where, lambda client, _: uncordon(client, fault))
+                clusters.ask(where, lambda client, _: uncordon(client, [fault]))
             except PathwaysError:
                 retries.sleep()
             else:

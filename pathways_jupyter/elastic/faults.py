@@ -107,7 +107,7 @@ def slow(target: Session | FaultTarget, number: int, *, seconds: float = SLOW_SE
 
 
 def heal(target: Session | FaultTarget, number: int | None = None) -> tuple[str, ...]:
-    """End the faults of a slice (default: of all) at once; return the nodes that take pods again.
+    """End the faults of a slice (default: of all that may be hit) at once; return the nodes that take pods again.
 
     Raises:
       ConfigError: It is another user's slice, or there is none with this number.
@@ -121,9 +121,11 @@ def heal(target: Session | FaultTarget, number: int | None = None) -> tuple[str,
         of = await aim.workers(client, namespace, yes=True)
         if number is not None:
             of.check(number)
-        nodes = await cordons.uncordon(client, f"{of.name}/" + (f"{number}/" if number is not None else ""))
+        # Others of the service may be another user's, with faults of their own.
+        numbers = [each for each in range(of.slices) if aim.holds(each)] if number is None else [number]
+        nodes = await cordons.uncordon(client, [cordons.of_slice(of, each) for each in numbers])
         if of.embedded:
-            for each in range(of.slices) if number is None else [number]:
+            for each in numbers:
                 try:
                     found = await running(client, of, each)
                 except SessionError:

@@ -51,12 +51,12 @@ async def test_a_fault_that_is_healed_leaves_no_cordon_no_file_and_no_process(be
         assert await cordons.cordon(client, where, ["n1"], WORKERS, 1, 600) == ("n1",)
         fault = cordons.mark(await objects.get(client, objects.NODES, "n1"))
         (process,) = [each for each in psutil.Process().children() if fault in each.cmdline()]
-        assert fault.startswith("service/1/")
+        assert fault.startswith("default/service/1/")
         assert cordons.lasting(fault).exists()
-        assert await cordons.uncordon(client, "service/2/") == ()
+        assert await cordons.uncordon(client, ["default/service/2/", "other/service/1/"]) == ()
         assert cordons.lasting(fault).exists()
 
-        assert await cordons.uncordon(client, "service/1/") == ("n1",)
+        assert await cordons.uncordon(client, [cordons.of_slice(WORKERS, 1)]) == ("n1",)
 
         assert not cordons.lasting(fault).exists()
         assert is_free(bench)

@@ -80,8 +80,11 @@ def test_a_drained_node_takes_no_pods_until_it_is_healed_and_all_of_it_is_in_the
     fault = faults.drain_node(session, 1, seconds=600)
     until(session, EventKind.SLICE_DOWN, since, 1)
     nodes = ask(lambda client: until_nodes(client, lambda nodes: cordoned(nodes) == list(fault.nodes)))
-    assert {cordons.mark(nodes[name]).split("/")[1] for name in fault.nodes} == {"1"}
+    assert {cordons.mark(nodes[name]).split("/")[2] for name in fault.nodes} == {"1"}
     assert faults.heal(session, 2) == ()
+    # Of a session that holds another slice of the service.
+    held = tuple(each for each in session.record.slices if each.number == 0)
+    assert faults.heal(fault_targets.FaultTarget(session.record, session.record.service, held)) == ()
     assert faults.heal(session, 1) == fault.nodes
     ask(all_free)
     until(session, EventKind.SLICE_HEALED, since, 1)
