@@ -99,8 +99,12 @@ class Ssh:
             return False
         name = host if target.port == SSH_PORT or target.key_alias else f"[{host}]:{target.port}"
         self._ours.parent.mkdir(parents=True, exist_ok=True)
-        with self._ours.open("a") as file:
-            file.write(f"{name} {key.export_public_key('openssh').decode().strip()}\n")
+        with self._ours.open("a+", encoding="utf-8", errors="surrogateescape") as file:
+            file.seek(0)
+            before = file.read()
+            # The last line of a file that the user has written may have no end.
+            ended = "" if not before or before.endswith("\n") else "\n"
+            file.write(f"{ended}{name} {key.export_public_key('openssh').decode().strip()}\n")
         self._read()
         return True
 

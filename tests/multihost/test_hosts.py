@@ -59,6 +59,16 @@ async def test_an_unknown_host_is_refused_and_accepted_only_on_request(lab):
     assert (await lab.run("true", 1, selection=lab.selection(1, known_hosts=str(known)))).code == 0
 
 
+async def test_an_accepted_key_leaves_a_last_line_without_an_end_as_it_is(lab):
+    known = lab.directory / "known"
+    known.write_text(lab.farm.hosts[0].known.strip())
+    accepted = await lab.run("true", 2, selection=lab.selection(2, known_hosts=str(known), accept_new=True))
+    assert accepted.code == 0
+    lines = known.read_text().splitlines()
+    assert (len(lines), lines[0]) == (2, lab.farm.hosts[0].known.strip())
+    assert (await lab.run("true", 2, selection=lab.selection(2, known_hosts=str(known)))).code == 0
+
+
 async def test_a_changed_host_key_is_refused_even_with_accept_new(lab):
     host = lab.farm.hosts[0]
     before = lab.farm.known_hosts.read_text()
