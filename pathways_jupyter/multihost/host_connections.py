@@ -127,7 +127,7 @@ async def find(selection: Selection) -> Hosts:
     if len(named) != 1:
         raise ConfigError(
             "Which hosts?" if not named else f"Hosts are named in {len(named)} ways: {', '.join(named)}.",
-            hint="Give one of --hosts FILE, --tpu-prefix NAME, --service NAME, --job NAME.",
+            hint="Give one of --hosts FILE, --tpu-prefix NAME, --service NAME, --session ID, --job NAME.",
         )
     ssh = {
         "kind": "ssh",
