@@ -26,6 +26,7 @@ Answer = TypeVar("Answer")
 PATIENCE_SECONDS = 120.0
 """Time for which a dropped connection is tried again."""
 _HURRIED_SECONDS = 10.0
+"""The same once the run is to end."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.3, 5.0
 _PROGRESS_SECONDS = 0.2
 _PING_SECONDS = 2.0
@@ -196,7 +197,7 @@ class HostRun:
           HostUnreachable: It is out of reach, or was never reached.
           RemoteHostError: The work failed.
         """
-        give_up_at, pauses = 0.0, Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
+        lost_at, pauses = 0.0, Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         while True:
             try:
                 if self._program is None:
@@ -211,11 +212,12 @@ class HostRun:
                     # A wrong address does not become right by waiting.
                     raise
                 if program is not None and program.answered:
-                    give_up_at = 0.0
+                    lost_at = 0.0
                     pauses.reset()
+                lost_at = lost_at or time.monotonic()
+                # The end of the run may be requested while a host is out of reach.
                 patience = _HURRIED_SECONDS if stopping is not None and stopping.is_set() else PATIENCE_SECONDS
-                give_up_at = give_up_at or time.monotonic() + patience
-                if time.monotonic() > give_up_at:
+                if time.monotonic() - lost_at > patience:
                     raise
             await self._change(phase=HostPhase.RECONNECTING)
             await pauses.wait()

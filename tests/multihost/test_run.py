@@ -180,6 +180,23 @@ async def test_a_host_that_goes_away_for_good_ends_the_others(lab, monkeypatch):
     assert lab.farm.left(30) == []
 
 
+async def test_a_stop_does_not_wait_long_for_a_host_that_is_out_of_reach(lab, monkeypatch):
+    monkeypatch.setattr("pathways_jupyter.multihost.hostrun.PATIENCE_SECONDS", 10 * DEADLINE)
+    monkeypatch.setattr("pathways_jupyter.multihost.hostrun._HURRIED_SECONDS", 0.1)
+    host = lab.farm.hosts[1]
+
+    def stop(seen):
+        if len(seen.lines) == 2 and host.process is not None:
+            host.stop()
+        if HostPhase.RECONNECTING in seen.phases.get("0-1", ()):
+            seen.record.request_stop()
+
+    done = await lab.run("echo up; sleep 300", 2, lease=5.0, until=stop)
+    host.start()
+    assert (done.status("0-0").phase, done.status("0-1").phase) == (HostPhase.STOPPED, HostPhase.LOST)
+    assert lab.farm.left(30) == []
+
+
 async def test_a_detached_run_goes_on_alone_and_is_found_again(lab):
     release = lab.directory / "release"
     # The host that fails waits for the other one, which would be ended otherwise.
