@@ -130,7 +130,8 @@ class Runner:
                 await _all(host.follow() for host in self._hosts)
             finally:
                 await asyncio.gather(*(host.close() for host in self._hosts), return_exceptions=True)
-            if all(host.code is not None for host in self.hosts):
+            # One that is out of reach may still run.
+            if all(host.code is not None or host.phase is HostPhase.FAILED for host in self.hosts):
                 self._finish()
             else:
                 self._save()

@@ -197,6 +197,18 @@ async def test_a_stop_does_not_wait_long_for_a_host_that_is_out_of_reach(lab, mo
     assert lab.farm.left(30) == []
 
 
+async def test_a_run_that_did_not_start_on_one_host_ends_with_the_others(lab):
+    (lab.farm.hosts[0].home / "partly").mkdir()
+    started = await lab.run("echo up", detach=True, keep_going=True, send=False, name="partly")
+    assert started.code is None
+    record = records.find("partly")
+    async with asyncio.timeout(DEADLINE):
+        while records.find("partly").state != "ended":
+            hosts = await run_actions.refresh(record)
+    assert [each.phase for each in hosts] == [HostPhase.EXITED, HostPhase.FAILED]
+    assert records.find("partly").code == 255
+
+
 async def test_a_detached_run_goes_on_alone_and_is_found_again(lab):
     release = lab.directory / "release"
     # The host that fails waits for the other one, which would be ended otherwise.
