@@ -57,7 +57,7 @@ def find(selection: Selection) -> tuple[Target, ...]:
             )
     key = Path(selection.keys[0]).expanduser() if selection.keys else Path.home() / _GOOGLE_KEY
     for name in names:
-        _add_key(client, nodes[name], key.with_name(f"{key.name}.pub"))
+        _add_key(client, nodes[name], key.with_name(f"{key.name}.pub"), selection.user)
     kind = "internal" if selection.internal_ip else "external"
     found = []
     for number, name in enumerate(names):
@@ -83,16 +83,22 @@ def find(selection: Selection) -> tuple[Target, ...]:
     return ordered(found, f"TPU VM {selection.tpu_prefix}")
 
 
-def _add_key(client: Any, node: Any, path: Path) -> None:
-    """Add a key to those that may log in to a TPU VM, as gcloud does before its first connection."""
+def _add_key(client: Any, node: Any, path: Path, user: str) -> None:
+    """Add a key to those that may log in to a TPU VM, as gcloud does before its first connection.
+
+    Args:
+      user: Name of the user there; empty for the one of this process.
+    """
     if node.metadata.get("enable-oslogin", "").upper() == "TRUE":
         # Then only the keys of a user's OS Login profile count, which gcloud adds.
         return
     keys = node.metadata.get(_SSH_KEYS, "")
     key = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
-    if " ".join(key.split()[:2]) in keys:
+    # Each line is for one user, whom its beginning names.
+    its = [line for line in keys.splitlines() if not user or line.startswith(f"{user}:")]
+    if not key or any(" ".join(key.split()[:2]) in line for line in its):
         return
-    metadata = {**node.metadata, _SSH_KEYS: f"{keys.rstrip()}\n{login_name()}:{key}".strip()}
+    metadata = {**node.metadata, _SSH_KEYS: f"{keys.rstrip()}\n{user or login_name()}:{key}".strip()}
     # The key may be known to the whole project; if not, the login says so.
     with contextlib.suppress(PathwaysError), cloud.explained(f"Adding your key to {node.name}"):
         changed = {"name": node.name, "metadata": metadata}

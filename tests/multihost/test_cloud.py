@@ -60,7 +60,14 @@ def test_a_user_id_without_a_name_is_no_obstacle(api, tmp_path, monkeypatch):
     (tmp_path / ".ssh" / "google_compute_engine.pub").write_text("ssh-ed25519 AAAA someone\n")
     api.node("my-tpu-0", "0.0")
     tpuvm.find(Selection(tpu_prefix="my-tpu"))
-    assert api.nodes["my-tpu-0"]["metadata"]["ssh-keys"].endswith(":ssh-ed25519 AAAA someone")
+    keys = api.nodes["my-tpu-0"]["metadata"]["ssh-keys"]
+    assert keys.endswith(":ssh-ed25519 AAAA someone")
+    # For the user who logs in, and once for each.
+    for _ in range(2):
+        tpuvm.find(Selection(tpu_prefix="my-tpu", user="bob"))
+        assert api.nodes["my-tpu-0"]["metadata"]["ssh-keys"] == f"{keys}\nbob:ssh-ed25519 AAAA someone"
+    tpuvm.find(Selection(tpu_prefix="my-tpu"))
+    assert api.nodes["my-tpu-0"]["metadata"]["ssh-keys"].count("\n") == 1
 
 
 def test_what_is_missing_about_a_vm_is_explained(api):
