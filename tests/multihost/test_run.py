@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from runs import DEADLINE
@@ -343,3 +344,19 @@ async def test_processes_that_hold_the_chips_are_named_and_ended_on_request(lab,
         if stale.returncode is None:
             stale.kill()
             await stale.wait()
+
+
+@pytest.fixture
+def libtpu_lock():
+    """The lock of a process that was killed."""
+    lock = Path("/tmp/libtpu_lockfile")
+    lock.touch()
+    yield lock
+    lock.unlink(missing_ok=True)
+
+
+async def test_the_lock_that_a_killed_process_has_left_is_removed_on_request(lab, libtpu_lock):
+    assert (await lab.run("true", 1)).code == 0
+    assert libtpu_lock.exists()
+    assert (await lab.run("true", 1, free_chips=True)).code == 0
+    assert not libtpu_lock.exists()

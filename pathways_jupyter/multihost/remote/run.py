@@ -57,13 +57,15 @@ def start(run: str, spec: dict[str, Any]) -> None:
     if not os.path.isdir(cwd):
         answer(error="directory", message="there is no such directory", path=cwd)
         return
-    chips, free = spec.pop("chips"), spec.pop("free")
+    chips, free, held = spec.pop("chips"), spec.pop("free"), dict[int, str]()
     # A second request must not take the chips from what the first has started.
-    held = {} if os.path.isdir(f"{RUNS}/{run}") else processes.holders(chips)
-    if held and free:
-        processes.end(lambda: processes.holders(chips), spec["grace"])
-        with contextlib.suppress(OSError):
-            os.unlink(_TPU_LOCK)
+    if not os.path.isdir(f"{RUNS}/{run}"):
+        held = processes.holders(chips)
+        if free:
+            processes.end(lambda: processes.holders(chips), spec["grace"])
+            # Also without a holder: it may be that of a process which was killed earlier.
+            with contextlib.suppress(OSError):
+                os.unlink(_TPU_LOCK)
     keeper.start(f"{RUNS}/{run}", {**spec, "cwd": cwd, "run": run})
     answer(held=[f"{command[:_COMMAND_LENGTH]} (process {pid})" for pid, command in held.items()])
     remove_old(RUNS, _RUN_SECONDS, keeper.is_running)
