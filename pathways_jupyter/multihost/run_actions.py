@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import AsyncGenerator
 
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.multihost import host_connections, records
 from pathways_jupyter.multihost.errors import MultihostError, RunIsFollowed
@@ -30,15 +31,22 @@ async def start(
 
     Raises:
       PackError: The directory cannot be packed; nothing was started.
-      ConfigError: The request is not valid.
+      ConfigError: The request is not valid, or a run of the same name and logs is still going on.
     """
     name = request.name or time.strftime("%Y-%m-%d-%H-%M-%S")
+    logs = str((request.logs / name).absolute())
+    if any(each.logs == logs and each.attended for each in records.runs()):
+        # Both would write the same files, here and on the hosts.
+        raise ConfigError(
+            f"A run {name} with the same logs is still followed on this machine.",
+            hint=advice("Choose another --run-name, or end it: {multihost_stop:{name}}", name=name),
+        )
     record = RunRecord(
         id=records.new_id(name),
         name=name,
         command=request.command,
         targets=hosts.targets,
-        logs=str((request.logs / name).absolute()),
+        logs=logs,
         grace=request.grace,
         detached=request.detach,
         connection=hosts.connection,

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from runs import DEADLINE
 
+from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.multihost import output, records, run, run_actions
 from pathways_jupyter.multihost.errors import MultihostError
 from pathways_jupyter.multihost.run_events import HostPhase
@@ -314,6 +315,14 @@ async def test_stop_waits_for_the_grace_of_a_run_that_another_process_follows(la
         assert not stopping.done()
         long.with_states([], ended=1.0)
     assert await stopping == ()
+
+
+async def test_a_second_run_does_not_write_into_the_logs_of_one_that_goes_on(lab):
+    done = await lab.run("echo first", 1, name="same")
+    with done.record.attending(), pytest.raises(ConfigError, match="A run same with the same logs is still followed"):
+        await lab.run("echo second", 1, name="same")
+    assert done.log() == b"first\n"
+    assert (await lab.run("echo second", 1, name="same")).log() == b"second\n"
 
 
 async def test_two_cannot_follow_one_run(lab):
