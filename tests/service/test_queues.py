@@ -9,7 +9,7 @@ from kinds import CRDS
 from pathways_jupyter.base.errors import ServiceError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBS
+from pathways_jupyter.kube.objects import JOBS, JOBSETS
 from pathways_jupyter.service import checks, names, proxy_job, queues
 from pathways_jupyter.service.checks import Level
 from pathways_jupyter.service.pathwaysjob import expansion, submission
@@ -81,6 +81,21 @@ async def test_the_reason_of_a_wait_is_in_the_words_of_kueue(bench, conditions, 
     job = await job_in_queue(client)
     await workload(client, job, *conditions, **status)
     assert await queues.waiting(client, job) == said
+
+
+async def test_a_job_that_its_queue_has_started_goes_on_when_it_is_applied_again(bench):
+    client = bench.client()
+    await local_queue(client)
+    job = submission.new("again", {"tpuv6e:2x2": 1}, queue="team")
+
+    async def apply():
+        done = await submission.apply(client, job, namespace="default", as_jobset=True)
+        jobset = await objects.get(client, JOBSETS, "again", namespace="default")
+        return done, jobset["spec"]["suspend"]
+
+    assert await apply() == ("created", True)
+    await objects.patch(client, JOBSETS, "again", {"spec": {"suspend": False}}, namespace="default")
+    assert await apply() == ("unchanged", False)
 
 
 async def test_a_workload_that_anyone_has_labelled_is_not_believed(bench):

@@ -80,6 +80,8 @@ async def apply(
 ) -> str:
     """Create a job; return ``created``, or ``unchanged`` when the same job is there already, or ``valid``.
 
+    Of a job that is there, labels and annotations can change: ``updated``.
+
     Args:
       as_jobset: Create the JobSet that the job expands into, for clusters without the PathwaysJob API.
       labels: Labels to add, such as that of a queue.
@@ -186,7 +188,9 @@ async def _replace(client: Client, resource: Resource, name: str, body: Object, 
         raise ServiceError(what, hint="Choose another name.")
     change = {
         "metadata": {key: body["metadata"][key] for key in ("labels", "annotations") if key in body["metadata"]},
-        "spec": body["spec"],
+        # A JobSet is created suspended for its queue, or because its job says so. What has become of that since, by
+        # the queue or by a user, is no part of the job: to suspend one that runs would start it from the beginning.
+        "spec": {key: each for key, each in body["spec"].items() if key != "suspend"},
     }
     path = resource.item(namespace, name)
     try:
