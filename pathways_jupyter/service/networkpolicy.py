@@ -86,13 +86,8 @@ def covering(policies: Sequence[Mapping[str, Any]], labels: Mapping[str, str]) -
 
 def is_open(policy: Mapping[str, Any]) -> bool:
     """Return whether `policy` allows ingress from every pod of the cluster, at least to some port."""
-    anyone: tuple[Manifest, ...] = (
-        {"namespaceSelector": {}},
-        {"ipBlock": {"cidr": "0.0.0.0/0"}},
-        {"ipBlock": {"cidr": "::/0"}},
-    )
     rules = (policy.get("spec") or {}).get("ingress") or []
-    return any(not rule.get("from") or any(each in rule["from"] for each in anyone) for rule in rules)
+    return any(not rule.get("from") or any(map(_is_anyone, rule["from"])) for rule in rules)
 
 
 def _policy(name: str, namespace: str, selector: Manifest, ingress: list[Manifest]) -> Manifest:
@@ -105,6 +100,15 @@ def _policy(name: str, namespace: str, selector: Manifest, ingress: list[Manifes
         "metadata": metadata,
         "spec": {"podSelector": selector, "policyTypes": ["Ingress"], "ingress": ingress},
     }
+
+
+def _is_anyone(source: Mapping[str, Any]) -> bool:
+    """Return whether every pod is among the sources that one entry of a rule allows."""
+    if source.get("ipBlock"):
+        return source["ipBlock"] in ({"cidr": "0.0.0.0/0"}, {"cidr": "::/0"})
+    # Without a selector of namespaces, the pods of the policy's own namespace are meant.
+    selectors = [source.get(kind) for kind in ("namespaceSelector", "podSelector")]
+    return selectors[0] is not None and not any(value for each in selectors for value in (each or {}).values())
 
 
 def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
