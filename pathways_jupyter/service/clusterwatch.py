@@ -128,9 +128,7 @@ class ClusterWatch(Feed):
 
     async def close(self) -> None:
         """End all watches, and return when they have ended."""
-        # With gather, because awaiting a task raises CancelledError both when the task and when the caller was
-        # cancelled.
-        await asyncio.gather(*self.stop(), return_exceptions=True)
+        await tasks.stop(*self.stop())
         self.closed.set()
 
     async def _watch(self) -> None:
