@@ -28,7 +28,7 @@ from pathways_jupyter.operator.election import (
     identity,
 )
 from pathways_jupyter.operator.job_controller import PathwaysJobController, Reconciles
-from pathways_jupyter.operator.sweeper import INTERVAL_SECONDS, Sweeper
+from pathways_jupyter.operator.sweeper import INTERVAL_SECONDS, Sweeper, in_words
 from pathways_jupyter.service import leases
 
 
@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="pathways-jupyter operator run",
         description="Control PathwaysJobs, and delete the proxies of dead sessions, until stopped. "
-        "Exit code 0 after SIGTERM or SIGINT, 1 when the cluster cannot be used.",
+        "Exit code 0 after SIGTERM or SIGINT, 1 when the cluster cannot be used or --once could not delete something.",
         epilog="Examples: `pathways-jupyter operator run` in a pod with the service account of "
         "`pathways-jupyter operator manifests`; `pathways-jupyter operator run --once` sweeps once.",
     )
@@ -182,9 +182,10 @@ async def _main(options: argparse.Namespace) -> int:
         where = f"namespace {options.namespace}" if options.namespace else "all namespaces"
         report(f"sweeping {where} of {client.cluster.name}")
         if options.once:
-            for each in await leases.sweep(client, options.namespace):
-                report(f"deleted {each.kind} {each.namespace}/{each.job}: {each.reason} {each.error}".rstrip())
-            return 0
+            swept = await leases.sweep(client, options.namespace)
+            for each in swept:
+                report(in_words(each))
+            return int(any(each.error for each in swept))
         informers = Informers(client)
         operator = Operator(informers, options)
         async with contextlib.AsyncExitStack() as stack:

@@ -52,6 +52,12 @@ class _Lease:
         return cls(whose, end, kept_until, [end, kept_until])
 
 
+def in_words(swept: leases.Swept) -> str:
+    """Return what a sweep has done to a proxy, as a line of the log."""
+    about = f"{swept.kind} {swept.namespace}/{swept.job} (session {swept.session} of {swept.user or 'unknown'})"
+    return f"cannot delete {about}: {swept.error}" if swept.error else f"deleted {about}: {swept.reason}"
+
+
 class Sweeper:
     """Sweeps one namespace, or all of them.
 
@@ -113,11 +119,7 @@ class Sweeper:
             return
         self._report_trouble(None)
         for each in swept:
-            whose = f"session {each.session} of {each.user or 'unknown'}"
-            if each.error:
-                self._say(f"cannot delete {each.kind} {each.namespace}/{each.job} ({whose}): {each.error}")
-            else:
-                self._say(f"deleted {each.kind} {each.namespace}/{each.job} ({whose}): {each.reason}")
+            self._say(in_words(each))
 
     async def _pause(self, stopping: asyncio.Task[bool]) -> None:
         """Wait until the next lease may have ended."""

@@ -140,6 +140,20 @@ async def test_the_program_sweeps_once_when_asked_to(bench):
         assert f"deleted Job default/{dead['metadata']['name']}" in out.decode()
 
 
+async def test_what_it_may_not_delete_is_not_said_to_be_deleted(bench):
+    rules = [{"apiGroups": ["batch", "coordination.k8s.io"], "resources": ["jobs", "leases"], "verbs": ["list"]}]
+    async with bench.client() as client:
+        dead = await bench.proxy(client, "dead")
+        lease = await leases.create(client, dead, seconds=1)
+        await asyncio.to_thread(wait_until, lambda: leases.is_stale(lease, client.now()))
+        kubeconfig = bench.kubeconfig(name="reader", rules=rules)
+        process = await start(bench, "--once", "--namespace", "default", "--kubeconfig", kubeconfig)
+        out, _ = await asyncio.wait_for(process.communicate(), DEADLINE)
+        assert process.returncode == 1
+        (line,) = [each for each in out.decode().splitlines() if dead["metadata"]["name"] in each]
+        assert f"cannot delete Job default/{dead['metadata']['name']} (session dead of jane): You are not allowed" in line
+
+
 async def test_it_is_a_command_too(bench):
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "pathways_jupyter", "operator", "run", "--once", "--kubeconfig", bench.kubeconfig()),
