@@ -88,7 +88,8 @@ class Sweeper:
         self._leases: dict[str, _Lease] = {}
         self._silent: set[str] = set()
         self._changed = asyncio.Event()
-        self._trouble = ""
+        # Why something cannot be done: by kind, why it is not followed, and for None, why the last sweep failed.
+        self._troubles: dict[Resource | None, str] = {}
 
     async def run(self, stop: asyncio.Event) -> None:
         """Sweep until `stop` is set."""
@@ -115,7 +116,7 @@ class Sweeper:
         try:
             swept = await leases.sweep(self._client, self._namespace)
         except ClusterError as error:
-            self._report_trouble(error)
+            self._report_trouble(None, error)
             return
         self._report_trouble(None)
         for each in swept:
@@ -166,12 +167,12 @@ class Sweeper:
             self._synced.add(resource)
             self._news = True
             self._changed.set()
-            self._report_trouble(None)
+            self._report_trouble(resource)
         elif change.type is ChangeType.LOST:
             self._synced.discard(resource)
             # An account of an older version, which may not read pods, sweeps Jobs.
             if not (resource is PODS and isinstance(change.error, ApiError) and change.error.status == 403):
-                self._report_trouble(change.error)
+                self._report_trouble(resource, change.error)
         else:
             current = None if change.type is ChangeType.DELETED else change.object
             if resource is PODS and current is not None:
@@ -193,8 +194,14 @@ class Sweeper:
             self._leases[key] = _Lease.of(lease, self._client.now())
         self._changed.set()
 
-    def _report_trouble(self, error: PathwaysError | None) -> None:
-        text = str(error) if error is not None else ""
-        if text != self._trouble:
-            self._trouble = text
-            self._say(text or "the API server answers again")
+    def _report_trouble(self, about: Resource | None, error: PathwaysError | None = None) -> None:
+        """Report an error unless it is known, also from another kind; or once all is well again, that it is."""
+        before = set(self._troubles.values())
+        if error is None:
+            self._troubles.pop(about, None)
+        else:
+            self._troubles[about] = str(error)
+            if str(error) not in before:
+                self._say(str(error))
+        if before and not self._troubles:
+            self._say("the API server answers again")

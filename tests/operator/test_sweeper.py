@@ -77,6 +77,28 @@ async def test_it_reports_a_session_that_becomes_silent_and_one_that_is_back(ben
         assert {each["metadata"]["name"] for each in (await objects.list_(client, JOBS)).items} == {name}
 
 
+async def test_a_server_whose_leases_may_not_be_read_does_not_answer_again(bench):
+    """The other kinds can be read, and are again after a restart, which does not mean that all is well."""
+    rules = [{"apiGroups": ["batch", ""], "resources": ["jobs", "pods"], "verbs": ["list", "watch"]}]
+    lines, synced = Log(), asyncio.Event()
+
+    def audit(user, question):
+        if (user.name, question.verb, question.resource) == ("limited", "watch", "jobs"):
+            synced.set()
+
+    bench.server.audit = audit
+    async with bench.client(name="limited", rules=rules) as limited:
+        stop = asyncio.Event()
+        running = asyncio.create_task(sweeper(limited, 1e6, lines.write).run(stop))
+        await lines.until("You are not allowed to list leases")
+        await asyncio.wait_for(synced.wait(), DEADLINE)
+        await bench.restart(synced.clear)
+        await asyncio.wait_for(synced.wait(), DEADLINE)
+        stop.set()
+        await asyncio.wait_for(running, DEADLINE)
+    assert "the API server answers again" not in lines
+
+
 async def test_a_session_that_has_ended_does_not_become_silent(bench):
     """Another one's lease ends later, so that its line shows that the end of the first one has passed."""
     lines = Log()
