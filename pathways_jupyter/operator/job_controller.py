@@ -8,6 +8,7 @@ creating it twice impossible; the status is a function of both objects; and an e
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import hashlib
 import time
@@ -37,48 +38,53 @@ class WorkQueue(Generic[K]):
     """Calls `reconcile` with every key that was added, until :meth:`close`.
 
     A key that is added while it is being reconciled is reconciled once more afterwards, because the change may have
-    come after the reconcile read it.
+    come after the reconcile read it. One that failed is tried again after a pause, which the next change ends.
 
     Args:
-      failed: Called with a key and the error of its reconcile, which is tried again.
+      failed: Called with a key and the error of its reconcile.
     """
 
     def __init__(self, reconcile: Callable[[K], Awaitable[None]], failed: Callable[[K, PathwaysError], None]) -> None:
         self._reconcile = reconcile
         self._failed = failed
         self._running: dict[K, asyncio.Task[None]] = {}
-        self._again: set[K] = set()
+        # Set when the key was added since its last reconcile began.
+        self._again: dict[K, asyncio.Event] = {}
         self._room = asyncio.Semaphore(_PARALLEL)
 
     def add(self, key: K) -> None:
         """Reconcile `key` soon."""
         if key in self._running:
-            self._again.add(key)
+            self._again[key].set()
         else:
-            self._running[key] = asyncio.create_task(self._run(key))
+            self._again[key] = asyncio.Event()
+            self._running[key] = asyncio.create_task(self._run(key, self._again[key]))
 
     async def close(self) -> None:
         """Stop all work; a request that is being sent is cut off, which every reconcile has to survive anyway."""
         await tasks.stop(*self._running.values())
 
-    async def _run(self, key: K) -> None:
+    async def _run(self, key: K, again: asyncio.Event) -> None:
         backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         try:
             while True:
-                self._again.discard(key)
+                again.clear()
                 try:
                     async with self._room:
                         await self._reconcile(key)
                 except PathwaysError as error:
                     self._failed(key, error)
-                    await backoff.wait()
+                    # The change may be the one that the error asks for.
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(backoff.next_pause()):
+                            await again.wait()
                     continue
-                if key not in self._again:
+                if not again.is_set():
                     return
                 backoff.reset()
         finally:
             # In the same step as the check above, so that no key is added in between and forgotten.
-            del self._running[key]
+            del self._running[key], self._again[key]
 
 
 _COMPONENT = "pathways-jupyter-operator"

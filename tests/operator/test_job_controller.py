@@ -9,6 +9,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.informer import Informers
 from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS, Resource
 from pathways_jupyter.local.apiserver import app
+from pathways_jupyter.operator import job_controller
 from pathways_jupyter.operator.job_controller import EVENTS, PathwaysJobController, Reconciles
 from pathways_jupyter.service import jobs
 from pathways_jupyter.service.pathwaysjob import expansion
@@ -83,7 +84,9 @@ async def test_a_job_is_suspended_by_its_own_jobset_and_not_by_that_of_an_earlie
         assert (await objects.find(client, JOBSETS, "t", namespace="default"))["spec"]["suspend"]
 
 
-async def test_a_jobset_of_another_owner_is_left_alone(bench):
+async def test_a_jobset_of_another_owner_is_left_alone_and_once_it_is_deleted_the_job_gets_its_own(bench, monkeypatch):
+    """At once: the next attempt without a change is far away."""
+    monkeypatch.setattr(job_controller, "_FIRST_PAUSE_SECONDS", 1e6)
     async with bench.client() as client:
         await bench.install(client)
         theirs = expansion.expand(headless("t"))
