@@ -12,13 +12,12 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ApiError, ClusterError, ServiceError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import EVENTS, JOBSETS, PATHWAYS_JOBS, PODS, Object, Resource
-from pathways_jupyter.kube.watch import ChangeType, watch
+from pathways_jupyter.kube.watch import Change, ChangeType, WatchGroup, if_allowed, watch
 from pathways_jupyter.service import job_parts, names, queues
 from pathways_jupyter.service.job_parts import JobParts
 from pathways_jupyter.service.pathwaysjob import conditions, definition, description
@@ -161,58 +160,51 @@ async def pictures(
       ServiceError: There is none of that name, or it was deleted meanwhile.
       ClusterError: The cluster could not be reached at the start, or watching is forbidden.
     """
-    changed = asyncio.Event()
-
-    async def follow(resource: Resource, *, name: str = "", labels: str = "") -> None:
-        changes = watch(client, resource, namespace=namespace, name=name, labels=labels)
-        async with contextlib.aclosing(changes):
-            async for _ in changes:
-                changed.set()
-
-    async def follow_warnings() -> None:
-        # A refusal to make a pod changes nothing but these. Without the permission, no reason is known.
-        with contextlib.suppress(ApiError):
-            changes = watch(client, EVENTS, namespace=namespace, fields=_WARNINGS)
-            async with contextlib.aclosing(changes):
-                async for each in changes:
-                    about = str((each.object.get("involvedObject") or {}).get("name"))
-                    if f"{about}-".startswith(f"{name}-"):
-                        changed.set()
-
-    async def follow_queue() -> None:
-        manifest, _ = await _get(client, name, namespace)
-        jobset = await _until_made(client, manifest)
-        with contextlib.suppress(ApiError):
-            # Without the permission, or without Kueue, the picture says so.
-            kind = await queues.served(client, queues.WORKLOADS)
-            await follow(kind, labels=f"{names.QUEUED_UID_LABEL}={jobset['metadata']['uid']}")
-
     found = await picture(client, name, namespace=namespace, events=events)
-    watches = [
-        asyncio.create_task(follow(PATHWAYS_JOBS if found.job.kind == definition.KIND else JOBSETS, name=name)),
-        asyncio.create_task(follow(PODS, labels=f"{names.JOBSET_NAME_LABEL}={name}")),
-        asyncio.create_task(follow_warnings()),
-    ]
-    watches += [asyncio.create_task(follow_queue())] if found.job.queue else []
-    try:
+    kind = PATHWAYS_JOBS if found.job.kind == definition.KIND else JOBSETS
+    watches = {
+        kind: watch(client, kind, namespace=namespace, name=name),
+        PODS: watch(client, PODS, namespace=namespace, labels=f"{names.JOBSET_NAME_LABEL}={name}"),
+        EVENTS: _warnings(client, name, namespace),
+    }
+    if found.job.queue:
+        watches[queues.WORKLOADS] = _workload(client, name, namespace)
+    async with WatchGroup(watches) as changes:
         while True:
             yield found
             if found.job.state in OVER and all(pod.state in _ENDED_PODS for pod in found.pods):
                 return
             await asyncio.sleep(_PAUSE_SECONDS)
-            await tasks.first_done(changed.wait(), *watches)
-            for each in watches:
-                if each.done():
-                    # A watch ends only by an error.
-                    each.result()
-            watches = [each for each in watches if not each.done()]
-            changed.clear()
             try:
+                await changes.batch()
                 found = await picture(client, name, namespace=namespace, events=events)
             except ServiceError as error:
                 raise ServiceError(f"Job {name} was deleted.") from error
-    finally:
-        await tasks.stop(*watches)
+
+
+async def _warnings(client: Client, name: str, namespace: str) -> AsyncGenerator[Change, None]:
+    """Yield the warnings about parts of a job; none without the permission to read them.
+
+    A refusal to make a pod changes nothing but these.
+    """
+    warnings = if_allowed(watch(client, EVENTS, namespace=namespace, fields=_WARNINGS))
+    async with contextlib.aclosing(warnings):
+        async for each in warnings:
+            about = str((each.object.get("involvedObject") or {}).get("name"))
+            if f"{about}-".startswith(f"{name}-"):
+                yield each
+
+
+async def _workload(client: Client, name: str, namespace: str) -> AsyncGenerator[Change, None]:
+    """Yield the changes of a job's Workload; none where the picture says why it cannot be read."""
+    manifest, _ = await _get(client, name, namespace)
+    jobset = await _until_made(client, manifest)
+    with contextlib.suppress(ApiError):
+        kind = await queues.served(client, queues.WORKLOADS)
+        selector = f"{names.QUEUED_UID_LABEL}={jobset['metadata']['uid']}"
+        async with contextlib.aclosing(watch(client, kind, namespace=namespace, labels=selector)) as workloads:
+            async for each in workloads:
+                yield each
 
 
 async def until_over(client: Client, name: str, *, namespace: str) -> AsyncGenerator[JobInfo, None]:

@@ -18,14 +18,13 @@ from weakref import WeakKeyDictionary
 
 import yaml
 
-from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ApiError, ClusterError, ServiceError
 from pathways_jupyter.base.sentences import Sentence, advice, say
 from pathways_jupyter.base.text import some
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import Object, Resource
-from pathways_jupyter.kube.watch import ChangeType, watch
+from pathways_jupyter.kube.watch import ChangeType, WatchGroup, watch
 from pathways_jupyter.service import names, untrusted
 
 GROUP = "kueue.x-k8s.io"
@@ -178,33 +177,18 @@ async def until_admitted(client: Client, job: Object, *, seconds: float = math.i
       ApiError: Reading Workloads is forbidden, or the cluster has no Kueue.
       ClusterError: The cluster could not be reached at the start.
     """
-    kind, metadata = await served(client, WORKLOADS), job["metadata"]
+    kind, metadata, loop = await served(client, WORKLOADS), job["metadata"], asyncio.get_running_loop()
+    deadline, before = loop.time() + seconds, ""
     workload: Object | None = None
-    changed = asyncio.Event()
-
-    async def follow() -> None:
-        nonlocal workload
-        selector = f"{names.QUEUED_UID_LABEL}={metadata['uid']}"
-        changes = watch(client, kind, namespace=metadata["namespace"], labels=selector)
-        async with contextlib.aclosing(changes):
-            async for change in changes:
-                if change.type in {ChangeType.ADDED, ChangeType.MODIFIED} and _is_of(change.object, metadata["uid"]):
-                    workload = change.object
-                changed.set()
-
-    watching, before, loop = asyncio.create_task(follow()), "", asyncio.get_running_loop()
-    deadline = loop.time() + seconds
-    try:
+    selector = f"{names.QUEUED_UID_LABEL}={metadata['uid']}"
+    async with WatchGroup({kind: watch(client, kind, namespace=metadata["namespace"], labels=selector)}) as changes:
         while True:
             # With jitter: a queue may be long.
             pause = _POSITION_SECONDS * random.uniform(0.8, 1.2)
-            news, _ = await tasks.first_done(
-                changed.wait(), watching, seconds=max(0.0, min(pause, deadline - loop.time()))
-            )
-            if watching.done():
-                # A watch ends only by an error.
-                watching.result()
-            changed.clear()
+            news = await changes.batch(min(pause, deadline - loop.time()))
+            for _, change in news:
+                if change.type in {ChangeType.ADDED, ChangeType.MODIFIED} and _is_of(change.object, metadata["uid"]):
+                    workload = change.object
             if workload is not None and is_admitted(workload):
                 return
             if loop.time() >= deadline:
@@ -214,15 +198,13 @@ async def until_admitted(client: Client, job: Object, *, seconds: float = math.i
             except ClusterError as error:
                 # The watch goes on when the server is back, and the job has kept its place in the queue.
                 said = _unknown(job, error)
-            if workload is None and news is None:
+            if workload is None and not news:
                 said = say(
                     "Kueue has not taken this up; it may not handle a {kind} in this namespace.", kind=job["kind"]
                 )
             if said != before:
                 before = said
                 yield said
-    finally:
-        await tasks.stop(watching)
 
 
 async def set_active(client: Client, job: Object, *, active: bool) -> None:

@@ -9,19 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pathways_jupyter.base import tasks
-from pathways_jupyter.base.errors import ApiError, ClusterError, ServiceError
+from pathways_jupyter.base.errors import ClusterError, ServiceError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import count
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import EVENTS, JOBSETS, PODS, Object, Resource
 from pathways_jupyter.kube.pods import logs
-from pathways_jupyter.kube.watch import ChangeType, watch
+from pathways_jupyter.kube.watch import Change, ChangeType, WatchGroup, if_allowed, watch
 from pathways_jupyter.service import discovery, names, queues
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Service, SliceHost
@@ -80,9 +79,8 @@ async def follow(
       ClusterError: The server could not be reached.
     """
     found = await discovery.find(client, namespace, name)
-    rollout = _Rollout(found)
-    deadline = asyncio.get_running_loop().time() + seconds
-    waits = ""
+    rollout, loop = _Rollout(found), asyncio.get_running_loop()
+    deadline, waits = loop.time() + seconds, ""
     try:
         if found.queue:
             jobset = await objects.get(client, JOBSETS, found.name, namespace=found.namespace)
@@ -90,13 +88,13 @@ async def follow(
                 async for waits in queued:
                     yield RolloutStep(StepKind.WAIT, waits, 0, found.slices)
             waits = ""
-        # Closed at once: its tasks would watch on until the garbage collector finds it.
-        async with contextlib.aclosing(_changes(client, found, deadline)) as changes:
-            async for resource, change, item in changes:
-                for step in rollout.take(resource, change, item):
-                    yield step
-                if rollout.ready:
-                    break
+        async with WatchGroup(_watches(client, found)) as changes:
+            while not rollout.ready:
+                if not (news := await changes.batch(deadline - loop.time())):
+                    raise TimeoutError
+                for resource, change in news:
+                    for step in rollout.take(resource, change.type, change.object):
+                        yield step
     except TimeoutError:
         raise ServiceError(
             f"Service {found.name} is not ready after {seconds:g} s: {waits.rstrip('.') or rollout.missing()}.",
@@ -222,44 +220,14 @@ class _Rollout:
         return [RolloutStep(level, text, self.picture.ready, len(self.picture.slices))]
 
 
-_News = tuple[Resource, ChangeType, Object]
-
-
-async def _changes(client: Client, service: ServiceInfo, deadline: float) -> AsyncGenerator[_News, None]:
-    """Yield the changes of the service's JobSet and pods, and of the namespace's events, as they come.
-
-    Raises:
-      TimeoutError: `deadline`, a time of the event loop, is over.
-    """
-    arrived: asyncio.Queue[_News | ClusterError] = asyncio.Queue()
-
-    async def pump(resource: Resource, *, name: str = "", labels: str = "") -> None:
-        changes = watch(client, resource, namespace=service.namespace, name=name, labels=labels)
-        try:
-            async with contextlib.aclosing(changes):
-                async for each in changes:
-                    arrived.put_nowait((resource, each.type, each.object))
-        except ClusterError as error:
-            # Events only explain; without the permission to see them the service starts anyway.
-            if not (resource == EVENTS and isinstance(error, ApiError) and error.status == 403):
-                arrived.put_nowait(error)
-
-    labels = f"{names.JOBSET_NAME_LABEL}={service.name}"
-    watches = [
-        asyncio.create_task(pump(JOBSETS, name=service.name)),
-        asyncio.create_task(pump(PODS, labels=labels)),
-        asyncio.create_task(pump(EVENTS)),
-    ]
-    try:
-        while True:
-            # Only around this wait: a timeout around a `yield` would cancel the caller's code.
-            async with asyncio.timeout_at(deadline):
-                change = await arrived.get()
-            if isinstance(change, ClusterError):
-                raise change
-            yield change
-    finally:
-        await tasks.stop(*watches)
+def _watches(client: Client, service: ServiceInfo) -> Mapping[Resource, AsyncGenerator[Change, None]]:
+    """Return the watches of the service's JobSet and pods, and of the namespace's events, which may be forbidden."""
+    namespace, labels = service.namespace, f"{names.JOBSET_NAME_LABEL}={service.name}"
+    return {
+        JOBSETS: watch(client, JOBSETS, namespace=namespace, name=service.name),
+        PODS: watch(client, PODS, namespace=namespace, labels=labels),
+        EVENTS: if_allowed(watch(client, EVENTS, namespace=namespace)),
+    }
 
 
 async def _registered(client: Client, rollout: _Rollout) -> RolloutStep:

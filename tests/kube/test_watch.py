@@ -9,7 +9,15 @@ from scripted_server import Scripted, busy, ok
 from pathways_jupyter.base.errors import ApiError, Unreachable
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import Resource
-from pathways_jupyter.kube.watch import SERVER_SECONDS, ChangeType, KnownObjects, only_identity, watch
+from pathways_jupyter.kube.watch import (
+    SERVER_SECONDS,
+    ChangeType,
+    KnownObjects,
+    WatchGroup,
+    if_allowed,
+    only_identity,
+    watch,
+)
 
 ADDED, MODIFIED, DELETED = ChangeType.ADDED, ChangeType.MODIFIED, ChangeType.DELETED
 SYNCED, LOST = ChangeType.SYNCED, ChangeType.LOST
@@ -72,6 +80,52 @@ async def test_one_object_can_be_followed_by_name(bench):
         await objects.create(client, CONFIG_MAPS, config_map("a"))
         await objects.create(client, CONFIG_MAPS, config_map("b"))
         assert await follower.next() == (ADDED, "b")
+
+
+async def test_several_watches_are_read_together_and_a_wait_that_is_over_ends_none(bench):
+    secrets = Resource("", "v1", "secrets", "Secret")
+    async with bench.client() as client:
+        watches = {
+            CONFIG_MAPS: watch(client, CONFIG_MAPS, namespace="default", labels=LABELS),
+            secrets: watch(client, secrets, namespace="default", labels=LABELS),
+        }
+        async with WatchGroup(watches) as changes:
+            seen = []
+
+            async def take(count):
+                async with asyncio.timeout(DEADLINE):
+                    while len(seen) < count:
+                        seen.extend((resource.kind, change.type) for resource, change in await changes.batch())
+                return sorted(seen)
+
+            assert await take(2) == [("ConfigMap", SYNCED), ("Secret", SYNCED)]
+            assert await changes.batch(0.1) == []
+            await objects.create(client, CONFIG_MAPS, config_map("a"))
+            await objects.create(client, secrets, {**config_map("a"), "kind": "Secret"})
+            assert await take(4) == [("ConfigMap", ADDED), ("ConfigMap", SYNCED), ("Secret", ADDED), ("Secret", SYNCED)]
+
+
+async def test_a_watch_that_is_forbidden_ends_the_wait_for_it_and_others_unless_it_only_explains_them(bench):
+    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}]
+    async with bench.client(name="limited", rules=rules) as client:
+
+        def watches():
+            allowed, forbidden = (watch(client, each, namespace="default") for each in (CONFIG_MAPS, objects.PODS))
+            return allowed, forbidden
+
+        async def read(changes):
+            while True:
+                await changes.batch()
+
+        allowed, forbidden = watches()
+        async with WatchGroup({CONFIG_MAPS: allowed, objects.PODS: forbidden}) as changes, asyncio.timeout(DEADLINE):
+            with pytest.raises(ApiError, match="not allowed to list pods"):
+                await read(changes)
+        allowed, forbidden = watches()
+        await objects.create(bench.client(name="admin"), CONFIG_MAPS, config_map("a"))
+        async with WatchGroup({CONFIG_MAPS: allowed, objects.PODS: if_allowed(forbidden)}) as changes:
+            async with asyncio.timeout(DEADLINE):
+                assert {each for each, _ in await changes.batch()} == {CONFIG_MAPS}
 
 
 async def test_a_restart_of_the_server_is_reported_and_nothing_is_missed(bench):
