@@ -23,7 +23,7 @@ from pathways_jupyter.base.sentences import Sentence, advice, say
 from pathways_jupyter.base.text import some
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import Object, Resource
+from pathways_jupyter.kube.objects import JOBS, JOBSETS, Object, Resource
 from pathways_jupyter.kube.watch import ChangeType, WatchGroup, watch
 from pathways_jupyter.service import names, untrusted
 
@@ -174,6 +174,7 @@ async def until_admitted(client: Client, job: Object, *, seconds: float = math.i
 
     Raises:
       TimeoutError: It has not after `seconds`.
+      ServiceError: The job was deleted.
       ApiError: Reading Workloads is forbidden, or the cluster has no Kueue.
       ClusterError: The cluster could not be reached at the start.
     """
@@ -187,13 +188,17 @@ async def until_admitted(client: Client, job: Object, *, seconds: float = math.i
             pause = _POSITION_SECONDS * random.uniform(0.8, 1.2)
             news = await changes.batch(min(pause, deadline - loop.time()))
             for _, change in news:
-                if change.type in {ChangeType.ADDED, ChangeType.MODIFIED} and _is_of(change.object, metadata["uid"]):
-                    workload = change.object
+                if change.object and _is_of(change.object, metadata["uid"]):
+                    workload = change.object if change.type is not ChangeType.DELETED else None
             if workload is not None and is_admitted(workload):
                 return
             if loop.time() >= deadline:
                 raise TimeoutError
             try:
+                # The Workload goes with the job.
+                if workload is None and await _is_deleted(client, job):
+                    what = f"{job['kind']} {metadata['name']} was deleted while it waited in queue {queue_of(job)}."
+                    raise ServiceError(what, hint="Start it again.")
                 said = await _said(client, job, workload)
             except ClusterError as error:
                 # The watch goes on when the server is back, and the job has kept its place in the queue.
@@ -284,6 +289,13 @@ async def _position(client: Client, job: Object) -> int:
         # The API is an option of Kueue's, and may be forbidden.
         return 0
     return next((number for number, each in enumerate(pending, 1) if _is_of(each, job["metadata"]["uid"])), 0)
+
+
+async def _is_deleted(client: Client, job: Object) -> bool:
+    """Return whether a job is gone, or going; another one of its name does not count."""
+    metadata, resource = job["metadata"], JOBS if job["kind"] == JOBS.kind else JOBSETS
+    found = await objects.find(client, resource, metadata["name"], namespace=metadata["namespace"])
+    return found is None or found["metadata"]["uid"] != metadata["uid"] or "deletionTimestamp" in found["metadata"]
 
 
 async def _workloads(client: Client, namespace: str, uid: str) -> list[Object]:

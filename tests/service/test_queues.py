@@ -125,6 +125,25 @@ async def test_a_wait_outlasts_a_server_that_is_away_and_says_meanwhile_that_not
         assert await anext(waiting) == short
 
 
+@pytest.mark.parametrize("is_taken_up", [True, False])
+async def test_a_job_that_is_deleted_is_not_waited_for(bench, monkeypatch, is_taken_up):
+    monkeypatch.setattr(queues, "_POSITION_SECONDS", 0.2)
+    client = bench.client()
+    job = await job_in_queue(client)
+    if is_taken_up:
+        await workload(client, job, SHORT)
+    async with contextlib.aclosing(queues.until_admitted(client, job)) as waiting, asyncio.timeout(60):
+        assert (await anext(waiting)).startswith("In queue team: ")
+        await objects.delete(client, JOBS, "j", namespace="default")
+        if is_taken_up:
+            await objects.delete(client, queues.WORKLOADS, "job-j", namespace="default")
+        # There is another one of that name, which others wait for.
+        await job_in_queue(client)
+        with pytest.raises(ServiceError, match="Job j was deleted while it waited in queue team"):
+            async for _ in waiting:
+                pass
+
+
 async def test_a_cluster_without_kueue_is_named_before_anything_is_made(bench):
     client = bench.client()
     for plural in ("workloads", "localqueues", "clusterqueues", "resourceflavors", "workloadpriorityclasses"):
