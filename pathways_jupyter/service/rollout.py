@@ -170,20 +170,20 @@ class _Rollout:
     def _news(self) -> list[RolloutStep]:
         pod, reason = self._pods.get(self.head), self.picture.reason or "no pod yet"
         why_head = explain(pod, reason) if pod is not None else "no pod yet" if reason == "no pod" else reason
-        steps = self._said_once("head", self.picture.head is State.READY, "The head", why_head)
+        steps = self._said_once("head", self.picture.head is State.READY, "The head", why_head, reason)
         for each in self.picture.slices:
             late = next((host for host in each.hosts if host.state is not State.READY), None)
-            why = ""
+            why = reason = ""
             if late is not None:
                 which = f"host {late.index}, " if len(each.hosts) > 1 else ""
-                why = f"{which}{self._why(late)}"
+                why, reason = f"{which}{self._why(late)}", late.reason
             # Workers are created after the head is up, so until then their absence says nothing.
             if self.picture.head is State.READY or late is None:
-                steps += self._said_once(f"slice {each.index}", late is None, f"Slice {each.index}", why)
+                steps += self._said_once(f"slice {each.index}", late is None, f"Slice {each.index}", why, reason)
         return steps
 
-    def _said_once(self, part: str, up: bool, title: str, why: str) -> list[RolloutStep]:
-        """Return a step for a part, unless the same was said of it before."""
+    def _said_once(self, part: str, up: bool, title: str, why: str, reason: str) -> list[RolloutStep]:
+        """Return a step for a part, unless the same was said of it before; `reason` is `why` in Kubernetes' word."""
         words = "up" if up else why
         if self._said.get(part) == words:
             return []
@@ -192,7 +192,7 @@ class _Rollout:
         if up:
             of = f" ({self.picture.ready} of {total})" if part != "head" else ""
             return [RolloutStep(StepKind.DONE, f"{title} is up{of}.", self.picture.ready, total)]
-        kind = StepKind.WARN if any(text in why for text in FATAL_REASONS.values()) else StepKind.WAIT
+        kind = StepKind.WARN if reason in FATAL_REASONS else StepKind.WAIT
         return [RolloutStep(kind, f"{title}: {why}.", self.picture.ready, total)]
 
     def _why(self, host: SliceHost) -> str:
