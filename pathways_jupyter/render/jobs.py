@@ -48,7 +48,7 @@ def details(picture: JobPicture, *, note: str = "") -> View:
     job, now = picture.job, time.time()
     # Only the state in its tone, which does not wrap: a reason may be long.
     state = joined(toned(_TONES[job.state], job.state.lower()), _about(job))
-    when = muted(f"as of {text.moment(now)}")
+    when = muted("" if picture.outdated else f"as of {text.moment(now)}")
     shown = [Part(summary(job), line(code(job.name), state, when).html)]
     if pods := [(pod.name, pod.role, pod.state, str(pod.restarts), pod.node) for pod in picture.pods]:
         shown.append(spaced(table(("pod", "role", "state", "restarts", "node"), pods)))
@@ -57,7 +57,7 @@ def details(picture: JobPicture, *, note: str = "") -> View:
     ]
     if events:
         shown.append(spaced(table(("ago", "about", "reason", "message"), events)))
-    return drawn(picture, *shown, spaced(remarks([note] if note else [])))
+    return drawn(picture, *shown, spaced(remarks([each for each in (picture.outdated, note) if each])))
 
 
 def summary(job: JobInfo) -> str:

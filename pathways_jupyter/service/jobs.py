@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pathways_jupyter.base.errors import ApiError, ClusterError, ServiceError
+from pathways_jupyter.base.errors import ApiError, ClusterError, ConnectionLost, ServiceError, Unreachable
 from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.text import clock
 from pathways_jupyter.kube import objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import EVENTS, JOBSETS, PATHWAYS_JOBS, PODS, Object, Resource
@@ -41,6 +43,8 @@ _WARNINGS = "type=Warning"
 """The field selector of events that say what went wrong."""
 _PAUSE_SECONDS = 0.5
 """Shortest time between two pictures: each takes four requests, and a starting job changes many times a second."""
+_AGAIN_SECONDS = 5.0
+"""Between two attempts to read a job while the cluster cannot be reached."""
 _CREATION_SECONDS = 10.0
 
 
@@ -50,6 +54,7 @@ class JobPicture:
 
     Attributes:
       waits: Why parts of it do not start; empty if all are only starting, run, or are over.
+      outdated: Since when and why it could not be read again, as a sentence; empty while it is as it is now.
     """
 
     job: JobInfo
@@ -57,6 +62,7 @@ class JobPicture:
     pods: tuple[PodInfo, ...]
     events: tuple[EventInfo, ...]
     waits: str = ""
+    outdated: str = ""
 
 
 async def list_jobs(client: Client, namespace: str) -> tuple[JobInfo, ...]:
@@ -153,6 +159,8 @@ async def pictures(
 ) -> AsyncGenerator[JobPicture, None]:
     """Yield a job whenever it or its pods change, until it is over and its pods have ended.
 
+    While the cluster cannot be reached, it is yielded as it was last, and as outdated.
+
     Args:
       events: As for :func:`picture`.
 
@@ -175,11 +183,15 @@ async def pictures(
             if found.job.state in OVER and all(pod.state in _ENDED_PODS for pod in found.pods):
                 return
             await asyncio.sleep(_PAUSE_SECONDS)
+            # A job that could not be read need not change once it can.
+            await changes.batch(_AGAIN_SECONDS if found.outdated else None)
+            asked = time.time()
             try:
-                await changes.batch()
                 found = await picture(client, name, namespace=namespace, events=events)
             except ServiceError as error:
                 raise ServiceError(f"Job {name} was deleted.") from error
+            except (ConnectionLost, Unreachable) as error:
+                found = replace(found, outdated=found.outdated or f"As it was at {clock(asked)}. {error}")
 
 
 async def _warnings(client: Client, name: str, namespace: str) -> AsyncGenerator[Change, None]:
@@ -197,10 +209,9 @@ async def _warnings(client: Client, name: str, namespace: str) -> AsyncGenerator
 
 async def _workload(client: Client, name: str, namespace: str) -> AsyncGenerator[Change, None]:
     """Yield the changes of a job's Workload; none where the picture says why it cannot be read."""
-    manifest, _ = await _get(client, name, namespace)
-    jobset = await _until_made(client, manifest)
-    with contextlib.suppress(ApiError):
-        kind = await queues.served(client, queues.WORKLOADS)
+    with contextlib.suppress(ApiError, ServiceError):
+        manifest, _ = await _get(client, name, namespace)
+        jobset, kind = await _until_made(client, manifest), await queues.served(client, queues.WORKLOADS)
         selector = f"{names.QUEUED_UID_LABEL}={jobset['metadata']['uid']}"
         async with contextlib.aclosing(watch(client, kind, namespace=namespace, labels=selector)) as workloads:
             async for each in workloads:

@@ -361,6 +361,13 @@ def test_a_job_that_runs_in_a_file_does_so_as_of_a_time():
     assert shown.text.splitlines()[-1] == "No longer live."
 
 
+def test_a_job_that_cannot_be_read_any_more_is_shown_as_of_then_and_not_of_now():
+    shown = jobs.details(JobPicture(FAILED, (), (), (), outdated="As it was at 10:00:00. The server is away."))
+    for each in (shown.text, shown.html):
+        assert "As it was at 10:00:00. The server is away." in each
+        assert "as of " not in each
+
+
 def test_only_the_state_of_a_job_is_kept_on_one_line():
     shown = jobs.details(JobPicture(FAILED, (), (), ())).html
     assert '<span class="pw-tone pw-fail">failed</span> (ValueError: ' in shown
