@@ -4,15 +4,14 @@ import { canConnect, listed, pauseAction } from '../src/models/joblist';
 import { job, SCOPE, service, tables } from './rows';
 
 describe('listed', () => {
-  it('shows the user’s jobs first, without the JobSets that belong to them, and without services and proxies', () => {
+  it('shows the user’s jobs first, without the JobSets that belong to them, and without services', () => {
     const other = job({ id: 'JobSet/default/other', kind: 'JobSet', name: 'other', runnable: false });
     const served = job({ id: 'JobSet/default/cluster', kind: 'JobSet', name: 'cluster', runnable: false });
-    const proxy = job({ id: 'Job/default/proxy', kind: 'Proxy', name: 'proxy', runnable: false });
     const part = job({ id: 'JobSet/default/train', kind: 'JobSet', runnable: false });
     const expanded = job({ id: 'JobSet/default/plain', kind: 'JobSet', name: 'plain' });
     const cluster = new Cluster(SCOPE);
     cluster.apply(
-      tables({ put: { jobs: [other, served, proxy, part, expanded, job()], services: [service({ name: 'cluster' })] } })
+      tables({ put: { jobs: [other, served, part, expanded, job()], services: [service({ name: 'cluster' })] } })
     );
     expect(listed(cluster).map(each => each.id)).toEqual([
       'JobSet/default/plain',

@@ -234,9 +234,7 @@ class ClusterWatch(Feed):
         self.pictures = tuple(service for _, service in drawn)
         self._follow_proxies(client, self.pictures)
         heads = {info.name: pods.of_head(info.name)[-1].name for info in infos if pods.of_head(info.name)}
-        shown = {holder.job for _, service in drawn for holder in service.holders}
         jobs = [*self._known.objects[PATHWAYS_JOBS].values(), *jobsets]
-        jobs += [job for job in proxies if job["metadata"]["name"] in shown]
         return tables(drawn, heads=heads, me=self._me, jobs=jobs, cache=self._rows)
 
     def _follow_proxies(self, client: Client, services: Sequence[Service]) -> None:

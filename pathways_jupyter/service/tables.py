@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pathways_jupyter.base import sentences, tpu
 from pathways_jupyter.kube.objects import Object, created
-from pathways_jupyter.service import names, queues, untrusted
+from pathways_jupyter.service import queues, untrusted
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.feed import Row, difference
 from pathways_jupyter.service.images import Image
@@ -40,7 +40,7 @@ def tables(
       services: The description and the picture of each service.
       heads: Name of the resource manager's pod, by service.
       me: The user label of the user who looks at the tables.
-      jobs: JobSets, PathwaysJobs and proxy Jobs.
+      jobs: JobSets and PathwaysJobs.
       cache: Of a caller that makes the same cluster's tables repeatedly: unchanged slices keep their rows.
     """
     drawn: Tables = {name: {} for name in EMPTY}
@@ -154,16 +154,14 @@ def _owner(holder: Holder, me: str) -> Row:
 
 
 def _job(job: Object) -> Row:
-    metadata = job["metadata"]
-    kind = str(job.get("kind") or "Job")
-    is_ours = (metadata.get("labels") or {}).get(names.MANAGED_BY_LABEL) == names.MANAGED_BY
+    metadata, kind = job["metadata"], str(job["kind"])
     state, message = _job_state(job)
     name, namespace = str(metadata["name"]), str(metadata.get("namespace") or "")
     # A user's job, which can be suspended, resumed and deleted by its name.
-    runnable = kind != "Job" and description.is_job(job)
+    runnable = description.is_job(job)
     return {
         "id": f"{kind}/{namespace}/{name}",
-        "kind": "Proxy" if kind == "Job" and is_ours else kind,
+        "kind": kind,
         "name": name,
         "namespace": namespace,
         "state": state,
@@ -176,14 +174,12 @@ def _job(job: Object) -> Row:
 
 
 def _job_state(job: Object) -> tuple[str, str]:
-    """Return one word for the state of any of the three kinds, and its message."""
+    """Return one word for the state of either kind, and its message."""
     status = job.get("status") or {}
     holds = {each.get("type"): each for each in status.get("conditions") or () if each.get("status") == "True"}
-    words = {"Failed": "Failed", "Completed": "Completed", "Complete": "Completed", "Suspended": "Suspended"}
-    for kind, word in words.items():
+    for kind in ("Failed", "Completed", "Suspended"):
         if kind in holds:
-            return word, untrusted.text(holds[kind].get("message"))
+            return kind, untrusted.text(holds[kind].get("message"))
     if job["metadata"].get("deletionTimestamp"):
         return "Ending", ""
-    running = "Running" in holds or "StartupPolicyCompleted" in holds or bool(status.get("ready"))
-    return ("Running" if running else "Pending"), ""
+    return ("Running" if "Running" in holds or "StartupPolicyCompleted" in holds else "Pending"), ""

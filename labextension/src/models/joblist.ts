@@ -5,16 +5,14 @@ import { IJob } from './wire';
 export type JobAction = 'suspend' | 'resume' | 'delete';
 
 /**
- * Return the jobs of a cluster, the users' first. A job's own JobSet is part of it, and services and proxies have rows
- * of their own elsewhere.
+ * Return the jobs of a cluster, the users' first. A job's own JobSet is part of it, and services have rows of their own
+ * elsewhere.
  */
 export function listed(cluster: Pick<Cluster, 'rows'>): readonly IJob[] {
   const jobs = cluster.rows('jobs');
   const own = new Set(jobs.filter(job => job.kind === 'PathwaysJob').map(job => job.name));
   const services = new Set(cluster.rows('services').map(service => service.name));
-  const shown = jobs.filter(
-    job => job.kind !== 'Proxy' && (job.kind !== 'JobSet' || !(own.has(job.name) || services.has(job.name)))
-  );
+  const shown = jobs.filter(job => job.kind !== 'JobSet' || !(own.has(job.name) || services.has(job.name)));
   return [...shown.filter(job => job.runnable), ...shown.filter(job => !job.runnable)];
 }
 
