@@ -93,7 +93,7 @@ async def why_gone(client: Client, proxy: JobProxy, reason: str, *, seconds: flo
                         return f"Job {job.name} was deleted."
                     if info.state == conditions.SUSPENDED:
                         return f"Job {job.name} was suspended."
-                    if info.state in jobs.OVER:
+                    if info.state in conditions.FINAL:
                         return f"{_over(info)} {reason}"
                     if info.restarts > job.restarts:
                         return f"Job {job.name} was restarted. {reason}"
@@ -115,7 +115,7 @@ def _check(info: JobInfo) -> None:
         )
     if info.state == conditions.SUSPENDED and not info.queue:
         raise _suspended(name)
-    if info.state in jobs.OVER:
+    if info.state in conditions.FINAL:
         raise ServiceError(_over(info), hint=_AGAIN)
 
 

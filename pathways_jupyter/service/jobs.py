@@ -34,7 +34,6 @@ from pathways_jupyter.service.pathwaysjob.description import (
     pod_info,
 )
 
-OVER = frozenset({conditions.COMPLETED, conditions.FAILED})
 _ENDED_PODS = frozenset({"Succeeded", "Failed"})
 _SHOWN_EVENTS = 10
 _TRACEBACK_LINES = 200
@@ -180,7 +179,7 @@ async def pictures(
     async with WatchGroup(watches) as changes:
         while True:
             yield found
-            if found.job.state in OVER and all(pod.state in _ENDED_PODS for pod in found.pods):
+            if found.job.state in conditions.FINAL and all(pod.state in _ENDED_PODS for pod in found.pods):
                 return
             await asyncio.sleep(_PAUSE_SECONDS)
             # A job that could not be read need not change once it can.
@@ -231,7 +230,7 @@ async def until_over(client: Client, name: str, *, namespace: str) -> AsyncGener
             if now != before:
                 before = now
                 yield each.job
-            if each.job.state in OVER:
+            if each.job.state in conditions.FINAL:
                 return
 
 
@@ -290,7 +289,7 @@ async def suspend(client: Client, name: str, *, namespace: str, suspended: bool 
     """
     manifest, _ = await _get(client, name, namespace)
     info = job_info(manifest)
-    if info.state in OVER:
+    if info.state in conditions.FINAL:
         raise ServiceError(f"Job {name} is over ({info.state}).", hint="Apply it again under another name.")
     try:
         # A new job has its JobSet a moment later.

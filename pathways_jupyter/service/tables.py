@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from pathways_jupyter.base import sentences, tpu
-from pathways_jupyter.kube.objects import Object, created
-from pathways_jupyter.service import queues, untrusted
+from pathways_jupyter.kube.objects import Object
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.feed import Row, difference
 from pathways_jupyter.service.images import Image
 from pathways_jupyter.service.model import Holder, Service, Slice
-from pathways_jupyter.service.pathwaysjob import description
+from pathways_jupyter.service.pathwaysjob import conditions, description
 from pathways_jupyter.service.podstate import State
 
 Tables = dict[str, dict[str, Row]]
@@ -154,32 +153,20 @@ def _owner(holder: Holder, me: str) -> Row:
 
 
 def _job(job: Object) -> Row:
-    metadata, kind = job["metadata"], str(job["kind"])
-    state, message = _job_state(job)
-    name, namespace = str(metadata["name"]), str(metadata.get("namespace") or "")
-    # A user's job, which can be suspended, resumed and deleted by its name.
-    runnable = description.is_job(job)
+    # Also of a service's JobSet, whose state is found in the same way.
+    info, runnable = description.job_info(job), description.is_job(job)
+    is_over = info.state in conditions.FINAL
+    is_ending = not is_over and bool(job["metadata"].get("deletionTimestamp"))
     return {
-        "id": f"{kind}/{namespace}/{name}",
-        "kind": kind,
-        "name": name,
-        "namespace": namespace,
-        "state": state,
-        "message": message,
-        "created": created(job),
+        "id": f"{info.kind}/{info.namespace}/{info.name}",
+        "kind": info.kind,
+        "name": info.name,
+        "namespace": info.namespace,
+        "state": "Ending" if is_ending else info.state,
+        "message": info.reason if is_over or info.state == conditions.SUSPENDED else "",
+        "created": info.created,
+        # A user's job, which can be suspended, resumed and deleted by its name.
         "runnable": runnable,
-        "headless": runnable and description.is_headless(job),
-        "queue": queues.queue_of(job),
+        "headless": runnable and info.headless,
+        "queue": info.queue,
     }
-
-
-def _job_state(job: Object) -> tuple[str, str]:
-    """Return one word for the state of either kind, and its message."""
-    status = job.get("status") or {}
-    holds = {each.get("type"): each for each in status.get("conditions") or () if each.get("status") == "True"}
-    for kind in ("Failed", "Completed", "Suspended"):
-        if kind in holds:
-            return kind, untrusted.text(holds[kind].get("message"))
-    if job["metadata"].get("deletionTimestamp"):
-        return "Ending", ""
-    return ("Running" if "Running" in holds or "StartupPolicyCompleted" in holds else "Pending"), ""

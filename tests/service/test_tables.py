@@ -7,6 +7,7 @@ import pathways_jobs
 
 from pathways_jupyter.service import tables
 from pathways_jupyter.service.discovery import ServiceInfo
+from pathways_jupyter.service.pathwaysjob import description
 from pathways_jupyter.service.model import Holder, Reclaimable, Service, Slice, SliceHost
 from pathways_jupyter.service.podstate import State
 
@@ -106,13 +107,27 @@ def test_only_changes_are_sent():
 
 
 def test_the_state_of_a_job_is_one_word():
-    def state(**status):
-        return tables._job_state({"metadata": {}, "status": status})[0]
+    def state(*held, spec=None, **metadata):
+        found = [{"type": kind, "status": "True"} for kind in held]
+        job = {"kind": "JobSet", "metadata": {"name": "a", **metadata}, "spec": spec, "status": {"conditions": found}}
+        return tables._job(job)["state"]
 
     assert state() == "Pending"
-    assert state(conditions=[{"type": "StartupPolicyCompleted", "status": "True"}]) == "Running"
-    assert state(conditions=[{"type": "Completed", "status": "True"}]) == "Completed"
-    assert state(conditions=[{"type": "Failed", "status": "True"}, {"type": "Running", "status": "True"}]) == "Failed"
+    assert state("StartupPolicyCompleted") == "Running"
+    assert state("Completed") == "Completed"
+    assert state("StartupPolicyCompleted", "Failed") == "Failed"
+    assert state("StartupPolicyCompleted", deletionTimestamp="2026-01-01T00:00:00Z") == "Ending"
+
+
+def test_a_job_has_the_state_that_it_has_in_the_list_of_jobs_while_a_queue_suspends_or_resumes_it():
+    """The condition follows a change of the spec late: on a resume when the last part has been resumed."""
+    started = {"type": "StartupPolicyCompleted", "status": "True"}
+    for suspend, suspended in ((True, "False"), (False, "True")):
+        jobset = foreign_jobsets.toolkit()
+        jobset["spec"]["suspend"] = suspend
+        jobset["status"] = {"conditions": [started, {"type": "Suspended", "status": suspended}]}
+        row = tables._job(jobset)
+        assert row["state"] == description.job_info(jobset).state == ("Suspended" if suspend else "Running")
 
 
 def test_only_users_jobs_can_be_acted_on():

@@ -16,6 +16,8 @@ PENDING, RUNNING, SUSPENDED, COMPLETED, FAILED = CONDITIONS = (
     "Completed",
     "Failed",
 )
+FINAL = frozenset({COMPLETED, FAILED})
+"""States that a job does not leave."""
 _SOURCES = (
     # The first one that holds is the job's state; a JobSet keeps its earlier conditions.
     (FAILED, "Failed"),
@@ -36,7 +38,7 @@ def derive(job: Mapping[str, Any], jobset: Mapping[str, Any], *, now: str) -> di
         # Final: a JobSet that is deleted or damaged later does not change what became of the job.
         return dict(before)
     theirs = jobset.get("status") or {}
-    held = {each["type"]: each for each in theirs.get("conditions") or () if each["status"] == "True"}
+    held = {each.get("type"): each for each in theirs.get("conditions") or () if each.get("status") == "True"}
     # Kueue changes the spec; the condition follows late, on a resume when the last part has been resumed.
     if (suspend := (jobset.get("spec") or {}).get("suspend")) is not None:
         held |= {"Suspended": held.get("Suspended", {})} if suspend else {}
@@ -44,7 +46,7 @@ def derive(job: Mapping[str, Any], jobset: Mapping[str, Any], *, now: str) -> di
     pending = PENDING, held.get("StartupPolicyInProgress", {})
     state, source = next(((kind, held[each]) for kind, each in _SOURCES if each in held), pending)
     status = {**before, "conditions": _conditions(before, state, source, now), "restarts": theirs.get("restarts", 0)}
-    if state in {COMPLETED, FAILED}:
+    if state in FINAL:
         status["terminalState"] = state
     return status
 

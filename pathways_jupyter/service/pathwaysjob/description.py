@@ -129,11 +129,6 @@ def _maker(jobset: Mapping[str, Any]) -> str:
     return next((tool for label, tool in _TOOLS.items() if label in labels), "another tool")
 
 
-def is_headless(manifest: Mapping[str, Any]) -> bool:
-    """Return whether a notebook can attach to a job's proxy; see :func:`job_info` for `manifest`."""
-    return (_read_job if manifest["kind"] == definition.KIND else _read_jobset)(manifest)[2]
-
-
 def _read_job(manifest: Mapping[str, Any]) -> tuple[str, int, bool]:
     try:
         (slices,), controller = manifest["spec"]["workers"], manifest["spec"]["controller"]
