@@ -38,7 +38,7 @@ from pathways_jupyter.kube.objects import JOBS, LEASES, NETWORK_POLICIES, PATHWA
 from pathways_jupyter.kube.watch import until_gone, watch
 from pathways_jupyter.local.node import programs
 from pathways_jupyter.multihost import pod_hosts as hosts
-from pathways_jupyter.service import checks, deployment, discovery, doctor, leases, names, permissions, queues, rollout
+from pathways_jupyter.service import abandoned, checks, deployment, discovery, doctor, leases, names, permissions, queues, rollout
 from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.service.lab import lifecycle, manifests
 from pathways_jupyter.service.pathwaysjob import definition
@@ -155,13 +155,13 @@ class Person:
     async def sweep(self) -> list[str]:
         """Remove the proxy of a session that died, as `pathways-jupyter clean` does."""
         async with self.client() as client, self.admin() as admin:
-            job = await objects.create(admin, JOBS, abandoned(self.name))
+            job = await objects.create(admin, JOBS, orphaned(self.name))
             try:
                 await leases.create(admin, job, seconds=1)
                 now = client.now
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(client, "now", lambda: now() + 3600)
-                    return [each.error for each in await leases.sweep(client, names.DEFAULT_NAMESPACE)]
+                    return [each.error for each in await abandoned.sweep(client, names.DEFAULT_NAMESPACE)]
             except PathwaysError as error:
                 return [f"{error} {error.hint}"]
             finally:
@@ -180,7 +180,7 @@ class Person:
         """The connection breaks before the answer to a create: is the object there that was asked for?"""
         shown = []
         async with Forgetful(auth.load(self.kubeconfig)) as client:
-            job = abandoned(f"{self.name}-lost")
+            job = orphaned(f"{self.name}-lost")
             try:
                 job = await objects.create(client, JOBS, job)
             except PathwaysError as error:
@@ -224,7 +224,7 @@ class Forgetful(Client):
         return answer
 
 
-def abandoned(name: str) -> dict:
+def orphaned(name: str) -> dict:
     """The proxy Job of a session without a supervisor; it never starts a pod."""
     labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.SESSION_LABEL: name}
     container = {"name": "main", "image": "python:3", "command": ["true"]}

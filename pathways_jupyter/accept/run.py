@@ -19,7 +19,7 @@ from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.service import leases
+from pathways_jupyter.service import abandoned
 from pathways_jupyter.service.names import SESSION_LABEL
 from pathways_jupyter.session import clusters, registry, sweep
 from pathways_jupyter.session.registry import SessionRecord
@@ -152,7 +152,7 @@ class Acceptance:
         async def swept(client: Client, namespace: str) -> float:
             async for attempt in (waiting := tasks.Backoff(1.0, 1.0, seconds=_GONE_SECONDS)):
                 # As each connect does.
-                done = [each for each in await leases.sweep(client, namespace) if each.session == record.id]
+                done = [each for each in await abandoned.sweep(client, namespace) if each.session == record.id]
                 jobs = await objects.list_(client, objects.JOBS, namespace=namespace, labels=_of(record))
                 if done and done[0].error:
                     raise Broken(done[0].error)

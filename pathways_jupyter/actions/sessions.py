@@ -16,7 +16,7 @@ from pathways_jupyter.render import sessions as picture
 from pathways_jupyter.render import text
 from pathways_jupyter.render.text import Mark
 from pathways_jupyter.render.view import View, preformatted, said
-from pathways_jupyter.service import leases
+from pathways_jupyter.service import abandoned
 from pathways_jupyter.session import client, clusters, orphan_files, registry, sweep
 from pathways_jupyter.session.kernel import process
 from pathways_jupyter.session.protocol import Method
@@ -71,7 +71,7 @@ def clean(shell: Shell, values: Values) -> View:
         # Abandoned proxies of all users, as far as the credentials allow.
         swept = clusters.ask(
             cluster.where(values, others=False),
-            lambda client, namespace: leases.sweep(client, namespace, dry_run=dry_run, reclaim=leases.EVERY),
+            lambda client, namespace: abandoned.sweep(client, namespace, dry_run=dry_run, reclaim=abandoned.EVERY),
         )
         done += [Cleaned("proxy", each.job, each.reason, each.error) for each in swept]
     except PathwaysError as error:

@@ -185,6 +185,18 @@ async def list_(
     return Listing(tuple(items), version)
 
 
+async def list_if_allowed(
+    client: Client, resource: Resource, *, namespace: str = "", labels: str = ""
+) -> tuple[Object, ...]:
+    """Return all objects like :func:`list_`; none where listing them is forbidden."""
+    try:
+        return (await list_(client, resource, namespace=namespace, labels=labels)).items
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return ()
+
+
 async def pages(
     client: Client, resource: Resource, *, namespace: str = "", labels: str = "", fields: str = ""
 ) -> AsyncGenerator[Page, None]:

@@ -29,7 +29,7 @@ from pathways_jupyter.operator.election import (
 )
 from pathways_jupyter.operator.job_controller import PathwaysJobController, Reconciles
 from pathways_jupyter.operator.sweeper import INTERVAL_SECONDS, Sweeper, in_words
-from pathways_jupyter.service import leases
+from pathways_jupyter.service import abandoned
 
 
 def program(argv: list[str] | None = None) -> int:
@@ -182,7 +182,7 @@ async def _main(options: argparse.Namespace) -> int:
         where = f"namespace {options.namespace}" if options.namespace else "all namespaces"
         report(f"sweeping {where} of {client.cluster.name}")
         if options.once:
-            swept = await leases.sweep(client, options.namespace)
+            swept = await abandoned.sweep(client, options.namespace)
             for each in swept:
                 report(in_words(each))
             return int(any(each.error for each in swept))

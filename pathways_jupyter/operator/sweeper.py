@@ -21,7 +21,7 @@ from pathways_jupyter.base.errors import ApiError, ClusterError, PathwaysError
 from pathways_jupyter.kube.informer import Informers
 from pathways_jupyter.kube.objects import JOBS, LEASES, PODS, Object, Resource
 from pathways_jupyter.kube.watch import Change, ChangeType
-from pathways_jupyter.service import leases, names, proxy_job, untrusted
+from pathways_jupyter.service import abandoned, leases, names, proxy_job, untrusted
 
 INTERVAL_SECONDS = 30.0
 _KINDS = (LEASES, JOBS, PODS)
@@ -52,7 +52,7 @@ class _Lease:
         return cls(whose, end, kept_until, [end, kept_until])
 
 
-def in_words(swept: leases.Swept) -> str:
+def in_words(swept: abandoned.Swept) -> str:
     """Return what a sweep has done to a proxy, as a line of the log."""
     about = f"{swept.kind} {swept.namespace}/{swept.job} (session {swept.session} of {swept.user or 'unknown'})"
     return f"cannot delete {about}: {swept.error}" if swept.error else f"deleted {about}: {swept.reason}"
@@ -110,11 +110,11 @@ class Sweeper:
     async def _sweep(self) -> None:
         now, by_place = self._client.now(), self._known[LEASES]
         proxies = (*self._known[JOBS].values(), *self._known[PODS].values())
-        judged = (leases.judge(each, by_place.get(leases.place(each)), now) for each in proxies)
+        judged = (abandoned.judge(each, by_place.get(leases.place(each)), now) for each in proxies)
         if not self._synced >= {JOBS, LEASES} or all(each is None or each[0].kept for each in judged):
             return
         try:
-            swept = await leases.sweep(self._client, self._namespace)
+            swept = await abandoned.sweep(self._client, self._namespace)
         except ClusterError as error:
             self._report_trouble(None, error)
             return

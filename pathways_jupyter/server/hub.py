@@ -31,7 +31,7 @@ from pathways_jupyter.server import scope as scopes
 from pathways_jupyter.server.runwatch import RunWatch
 from pathways_jupyter.server.scope import Scope
 from pathways_jupyter.server.sessionwatch import SessionWatch
-from pathways_jupyter.service import leases
+from pathways_jupyter.service import abandoned
 from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.service.names import current_user, label_value
 from pathways_jupyter.session import client, registry, sweep
@@ -169,7 +169,7 @@ class Hub:
             await sweep.sweep(record, patience=SUPERVISOR_SECONDS)
         async with await scopes.client(scope) as kube:
             me = label_value(current_user())
-            swept = await leases.sweep(kube, kube.namespace, dry_run=dry_run, user=me, reclaim=leases.EVERY)
+            swept = await abandoned.sweep(kube, kube.namespace, dry_run=dry_run, user=me, reclaim=abandoned.EVERY)
         for each in swept:
             if each.error:
                 raise PathwaysError(
@@ -244,7 +244,7 @@ class Hub:
             try:
                 async with Client(watch.cluster) as kube:
                     namespace = watch.cluster.namespace
-                    for each in await leases.sweep(kube, namespace, user=label_value(current_user())):
+                    for each in await abandoned.sweep(kube, namespace, user=label_value(current_user())):
                         logger.info("removed %s: %s %s", each.job, each.reason, each.error)
             except PathwaysError as error:
                 logger.info("could not sweep %s: %s", watch.cluster.name, error)

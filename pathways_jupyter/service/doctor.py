@@ -22,6 +22,7 @@ from pathways_jupyter.kube.clock import boot_seconds
 from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, LEASES, NETWORK_POLICIES
 from pathways_jupyter.service import (
+    abandoned,
     checks,
     discovery,
     leases,
@@ -311,7 +312,7 @@ async def _operator(client: Client, namespace: str) -> list[Finding]:
 
 async def _leftovers(client: Client, namespace: str, here: Sequence[str]) -> Finding:
     try:
-        stale = await leases.sweep(client, namespace, dry_run=True, reclaim=leases.EVERY)
+        stale = await abandoned.sweep(client, namespace, dry_run=True, reclaim=abandoned.EVERY)
     except PathwaysError as error:
         return _left(here) if here else Finding("leftovers", Level.WARN, f"Cannot be checked: {error}", error.hint)
     shown = {each.job: f"proxy {each.job} of {each.user or 'an unknown user'} ({each.reason})" for each in stale}

@@ -7,7 +7,7 @@ from pathways_jupyter.base.errors import ApiError
 from pathways_jupyter.base.text import stamp
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import JOBS, LEASES, PODS
-from pathways_jupyter.service import leases, names
+from pathways_jupyter.service import abandoned, leases, names
 from pathways_jupyter.service.leasewatch import LeaseWatch
 from pathways_jupyter.tunnel.relay.container import RelaySpec
 
@@ -43,7 +43,7 @@ async def test_renewing_keeps_a_lease_and_returns_whether_it_is_gone(bench, monk
         later(monkeypatch, client, 8)
         assert await leases.renew(client, job["metadata"]["name"], namespace="default")
         later(monkeypatch, client, 8)
-        assert await leases.sweep(client, "default") == ()
+        assert await abandoned.sweep(client, "default") == ()
         await objects.delete(client, LEASES, job["metadata"]["name"], namespace="default")
         assert not await leases.renew(client, job["metadata"]["name"], namespace="default")
 
@@ -54,11 +54,11 @@ async def test_only_expired_leases_are_swept(bench, monkeypatch):
         await leases.create(client, dead, seconds=10)
         await leases.create(client, live, seconds=HOUR)
         later(monkeypatch, client, 60)
-        (swept,) = await leases.sweep(client, "default")
+        (swept,) = await abandoned.sweep(client, "default")
         assert (swept.session, swept.user, swept.error) == ("dead", "jane", "")
         assert "not renewed" in swept.reason
         assert await jobs(client) == {live["metadata"]["name"]}
-        assert await leases.sweep(client, "default") == ()
+        assert await abandoned.sweep(client, "default") == ()
 
 
 async def test_a_dry_run_reports_and_deletes_nothing(bench, monkeypatch):
@@ -67,7 +67,7 @@ async def test_a_dry_run_reports_and_deletes_nothing(bench, monkeypatch):
         await leases.create(client, job, seconds=1)
         later(monkeypatch, client, 60)
         for _ in range(2):
-            (swept,) = await leases.sweep(client, "default", dry_run=True)
+            (swept,) = await abandoned.sweep(client, "default", dry_run=True)
             assert (swept.job, swept.notebook) == (job["metadata"]["name"], "a.ipynb")
         assert await jobs(client) == {job["metadata"]["name"]}
 
@@ -75,9 +75,9 @@ async def test_a_dry_run_reports_and_deletes_nothing(bench, monkeypatch):
 async def test_a_job_without_a_lease_is_spared_while_its_session_may_still_be_making_one(bench, monkeypatch):
     async with bench.client() as client:
         await bench.proxy(client, "s1")
-        assert await leases.sweep(client, "default") == ()
+        assert await abandoned.sweep(client, "default") == ()
         later(monkeypatch, client, leases.DEFAULT_SECONDS + 5)
-        (swept,) = await leases.sweep(client, "default")
+        (swept,) = await abandoned.sweep(client, "default")
         assert swept.reason == "it never got a lease"
         assert await jobs(client) == set()
 
@@ -95,7 +95,7 @@ async def test_what_is_not_ours_is_never_touched(bench, monkeypatch):
             body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
             await objects.create(client, JOBS, body)
         later(monkeypatch, client, 24 * HOUR)
-        assert await leases.sweep(client, "default") == ()
+        assert await abandoned.sweep(client, "default") == ()
         assert await jobs(client) == {"plain", "other", "service"}
 
 
@@ -104,8 +104,8 @@ async def test_a_sweep_can_be_limited_to_a_user(bench, monkeypatch):
         for session, user in [("a", "jane"), ("b", "jane"), ("c", "joe")]:
             await leases.create(client, await bench.proxy(client, session, user), seconds=1)
         later(monkeypatch, client, 60)
-        assert {each.session for each in await leases.sweep(client, "default", user="jane")} == {"a", "b"}
-        assert [each.session for each in await leases.sweep(client, "")] == ["c"]
+        assert {each.session for each in await abandoned.sweep(client, "default", user="jane")} == {"a", "b"}
+        assert [each.session for each in await abandoned.sweep(client, "")] == ["c"]
 
 
 @pytest.mark.parametrize("jump", [-120.0, -25 * HOUR, 24 * HOUR])
@@ -114,7 +114,7 @@ async def test_a_renewal_by_a_clock_that_was_set_counts_from_when_the_server_rec
         job = await bench.proxy(client, "s1")
         await leases.create(client, job, seconds=60)
         await bench.renewed_at(client, job, client.now() + jump)
-        assert await leases.sweep(client, "default", reclaim=leases.EVERY) == ()
+        assert await abandoned.sweep(client, "default", reclaim=abandoned.EVERY) == ()
         assert await jobs(client) == {job["metadata"]["name"]}
 
 
@@ -124,7 +124,7 @@ async def test_a_renewal_in_the_future_holds_a_lease_no_longer_than_one_of_now(b
         await leases.create(client, job, seconds=60)
         await bench.renewed_at(client, job, client.now() + 365 * 24 * HOUR)
         later(monkeypatch, client, 120)
-        assert [each.session for each in await leases.sweep(client, "default")] == ["s1"]
+        assert [each.session for each in await abandoned.sweep(client, "default")] == ["s1"]
 
 
 def test_a_lease_whose_author_also_forged_what_the_server_notes_has_never_been_renewed():
@@ -141,7 +141,7 @@ async def test_any_number_may_sweep_at_once_and_each_job_is_reported_once(bench,
             await leases.create(client, await bench.proxy(client, f"s{index}"), seconds=1)
         later(monkeypatch, client, 60)
         swept = [
-            each for many in await asyncio.gather(*(leases.sweep(client, "default") for _ in range(5))) for each in many
+            each for many in await asyncio.gather(*(abandoned.sweep(client, "default") for _ in range(5))) for each in many
         ]
         assert sorted(each.session for each in swept) == [f"s{index}" for index in range(10)]
         assert all(not each.error for each in swept)
@@ -162,7 +162,7 @@ async def test_a_renewal_in_the_last_moment_saves_the_job(bench, monkeypatch):
             return await delete(*arguments, **options)
 
         monkeypatch.setattr(objects, "delete", renew_first)
-        assert await leases.sweep(client, "default") == ()
+        assert await abandoned.sweep(client, "default") == ()
         assert await jobs(client) == {job["metadata"]["name"]}
 
 
@@ -181,7 +181,7 @@ async def test_a_new_job_of_the_same_name_is_not_taken_for_the_old_one(bench, mo
             return await delete(*arguments, **options)
 
         monkeypatch.setattr(objects, "delete", replace_first)
-        assert await leases.sweep(client, "default") == ()
+        assert await abandoned.sweep(client, "default") == ()
         assert await jobs(client) == {name}
 
 
@@ -192,7 +192,7 @@ async def test_a_lease_of_an_earlier_job_of_that_name_does_not_count(bench, monk
         await objects.delete(client, JOBS, old["metadata"]["name"], namespace="default")
         new = await bench.proxy(client, "s1")
         later(monkeypatch, client, 30)
-        assert await leases.sweep(client, "default") == ()
+        assert await abandoned.sweep(client, "default") == ()
         assert await jobs(client) == {new["metadata"]["name"]}
 
 
@@ -207,7 +207,7 @@ async def test_what_may_not_be_deleted_is_reported_and_does_not_stop_the_others(
         ]
         async with bench.client(rules=rules, name="weak") as client:
             later(monkeypatch, client, 2 * HOUR)
-            swept = {each.session: each.error for each in await leases.sweep(client, "default")}
+            swept = {each.session: each.error for each in await abandoned.sweep(client, "default")}
         assert swept["c"] == ""
         assert "not allowed to delete leases" in swept["a"]
         assert len(await jobs(admin)) == 2
@@ -216,7 +216,7 @@ async def test_what_may_not_be_deleted_is_reported_and_does_not_stop_the_others(
 async def test_a_sweep_that_may_not_look_is_reported(bench):
     async with bench.client(rules=[], name="blind") as client:
         with pytest.raises(ApiError, match="not allowed to list jobs"):
-            await leases.sweep(client, "default")
+            await abandoned.sweep(client, "default")
 
 
 async def test_a_silent_proxy_with_a_relay_is_kept_until_its_slices_are_needed(bench, monkeypatch):
@@ -226,10 +226,10 @@ async def test_a_silent_proxy_with_a_relay_is_kept_until_its_slices_are_needed(b
         later(monkeypatch, client, 20)
         await leases.create(client, second, seconds=10, keep=900)
         later(monkeypatch, client, 60)
-        assert await leases.sweep(client, "default") == ()
-        assert await leases.sweep(client, "default", reclaim=1, service="another") == ()
+        assert await abandoned.sweep(client, "default") == ()
+        assert await abandoned.sweep(client, "default", reclaim=1, service="another") == ()
         # The one that has been silent for longest goes first.
-        (taken,) = await leases.sweep(client, "default", reclaim=1)
+        (taken,) = await abandoned.sweep(client, "default", reclaim=1)
         assert (taken.session, taken.kept) == ("first", True)
         assert 70 < taken.silent < 200
         assert await jobs(client) == {second["metadata"]["name"]}
@@ -240,7 +240,7 @@ async def test_a_silent_proxy_with_a_relay_is_not_kept_for_longer_than_it_asked_
         lease = await leases.create(client, await bench.proxy(client, "s1"), seconds=10, keep=900)
         assert leases.kept_until(lease, client.now()) - leases.end(lease, client.now()) == 890
         later(monkeypatch, client, 960)
-        (swept,) = await leases.sweep(client, "default")
+        (swept,) = await abandoned.sweep(client, "default")
         assert (swept.session, swept.kept) == ("s1", False)
         assert await jobs(client) == set()
 
@@ -251,7 +251,7 @@ async def test_a_session_that_comes_back_in_time_keeps_its_proxy(bench, monkeypa
         await leases.create(client, job, seconds=10, keep=900)
         later(monkeypatch, client, 600)
         assert await leases.renew(client, job["metadata"]["name"], namespace="default")
-        assert await leases.sweep(client, "default", reclaim=leases.EVERY) == ()
+        assert await abandoned.sweep(client, "default", reclaim=abandoned.EVERY) == ()
 
 
 async def test_a_silent_proxy_with_a_relay_is_reclaimable_until_its_session_is_back(bench, monkeypatch):
@@ -325,12 +325,12 @@ async def test_a_proxys_pod_without_its_job_is_swept_once_its_lease_has_expired(
         lease |= {"spec": {"leaseDurationSeconds": 10, "renewTime": stamp(client.now(), micro=True)}}
         lease |= {"apiVersion": LEASES.api_version, "kind": LEASES.kind}
         await objects.create(client, LEASES, lease, namespace="default")
-        assert await leases.sweep(client, "default", dry_run=True) == ()
+        assert await abandoned.sweep(client, "default", dry_run=True) == ()
         change = {"metadata": {"ownerReferences": None}}
         await objects.patch(client, LEASES, name, change, namespace="default")
-        assert await leases.sweep(client, "default", dry_run=True) == ()
+        assert await abandoned.sweep(client, "default", dry_run=True) == ()
         later(monkeypatch, client, 60)
-        (swept,) = await leases.sweep(client, "default")
+        (swept,) = await abandoned.sweep(client, "default")
         assert (swept.kind, swept.job, swept.user, swept.error) == ("Pod", pod["metadata"]["name"], "jane", "")
         assert swept.reason == "its Job was deleted without it, and its lease of 10 s was not renewed"
         assert (await objects.list_(client, LEASES, namespace="default")).items == ()
@@ -343,10 +343,10 @@ async def test_a_proxys_pod_without_job_and_lease_is_swept_at_once_and_what_is_r
         # Neither are pods of other programs, nor those that have an owner.
         await bench.pod(client, "other", "sleep", "600", labels={names.JOB_NAME_LABEL: "other"})
         async with bench.client(rules=documented_rules(), name="user") as user:
-            (swept,) = await leases.sweep(user, "default")
+            (swept,) = await abandoned.sweep(user, "default")
         assert "You are not allowed to delete pods" in swept.error
         assert "Where an operator runs, it deletes the pod" in swept.error
-        (swept,) = await leases.sweep(client, "default")
+        (swept,) = await abandoned.sweep(client, "default")
         assert (swept.reason, swept.error) == ("its Job was deleted without it", "")
         await bench.until(client, pod["metadata"]["name"], lambda found: found is None)
         assert await pods(client) == {"other"}

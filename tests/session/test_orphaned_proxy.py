@@ -12,7 +12,7 @@ from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, PODS
 from pathways_jupyter.kube.watch import watch
-from pathways_jupyter.service import leases, status
+from pathways_jupyter.service import abandoned, status
 from pathways_jupyter.service.names import SESSION_LABEL
 from pathways_jupyter.service.usage import fetch as fetch_usage
 from pathways_jupyter.session import registry
@@ -39,7 +39,7 @@ async def look(cluster, record):
         pod = await delete_without_pods(client, record)
         (service,) = await status.fetch(client, record.namespace)
         counted = await fetch_usage(client, record.namespace, 3600)
-        return pod, service, counted, await leases.sweep(client, record.namespace, dry_run=True, reclaim=leases.EVERY)
+        return pod, service, counted, await abandoned.sweep(client, record.namespace, dry_run=True, reclaim=abandoned.EVERY)
 
 
 def test_it_is_seen_to_hold_its_slice_lives_as_long_as_its_session_and_goes_with_it(cluster, hold, gone):

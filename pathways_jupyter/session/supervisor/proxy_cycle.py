@@ -14,7 +14,7 @@ from pathways_jupyter.base.errors import PathwaysError, SessionError
 from pathways_jupyter.base.events import EventKind, SavedArrays, SessionState
 from pathways_jupyter.base.sentences import advice, say
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.service import leases
+from pathways_jupyter.service import abandoned
 from pathways_jupyter.session import clusters, sweep
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.supervisor.attached_proxy import AttachedProxy
@@ -308,7 +308,7 @@ class ProxyCycle:
         try:
             for session in await sweep.sweep_dead():
                 logger.info("swept session %s, whose supervisor had died", session)
-            for gone in await leases.sweep(self._client, self._record.namespace):
+            for gone in await abandoned.sweep(self._client, self._record.namespace):
                 logger.info("swept proxy %s: %s %s", gone.job, gone.reason, gone.error)
         except PathwaysError as error:
             logger.info("could not sweep: %s", error)

@@ -19,7 +19,7 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, Object
 from pathways_jupyter.kube.pods import logs
-from pathways_jupyter.service import discovery, leases, names, placement, status
+from pathways_jupyter.service import abandoned, discovery, names, placement, status
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Service
 from pathways_jupyter.service.names import job_name
@@ -260,7 +260,7 @@ class ProxySlices:
         here = await sweep.sweep_dead()
         swept = [
             each
-            for each in await leases.sweep(self._client, service.namespace, reclaim=1, service=service.name)
+            for each in await abandoned.sweep(self._client, service.namespace, reclaim=1, service=service.name)
             if not each.error
         ]
         for each in swept:
