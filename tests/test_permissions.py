@@ -38,7 +38,18 @@ from pathways_jupyter.kube.objects import JOBS, LEASES, NETWORK_POLICIES, PATHWA
 from pathways_jupyter.kube.watch import until_gone, watch
 from pathways_jupyter.local.node import programs
 from pathways_jupyter.multihost import pod_hosts as hosts
-from pathways_jupyter.service import abandoned, checks, deployment, discovery, doctor, leases, names, permissions, queues, rollout
+from pathways_jupyter.service import (
+    abandoned,
+    checks,
+    deployment,
+    discovery,
+    doctor,
+    leases,
+    names,
+    permissions,
+    queues,
+    rollout,
+)
 from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.service.lab import lifecycle, manifests
 from pathways_jupyter.service.pathwaysjob import definition

@@ -28,7 +28,7 @@ _KINDS = (LEASES, JOBS, PODS)
 _SHORTEST_PAUSE_SECONDS = 0.2
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Lease:
     """A Lease as the sweeper needs it; all times are in seconds since the epoch.
 
@@ -36,20 +36,17 @@ class _Lease:
       whose: Its session and user, in words.
       end: When it runs out.
       kept_until: When its Job is no longer kept; later than `end` where there is a relay.
-      ahead: Those of the two that have not been handled yet; what could not be deleted waits for the next interval.
     """
 
     whose: str
     end: float
     kept_until: float
-    ahead: list[float]
 
     @classmethod
     def of(cls, lease: Object, now: float) -> _Lease:
         owner = untrusted.SessionLabels.of(lease)
         whose = f"session {owner.session} of {owner.user or 'unknown'}"
-        end, kept_until = leases.end(lease, now), leases.kept_until(lease, now)
-        return cls(whose, end, kept_until, [end, kept_until])
+        return cls(whose, leases.end(lease, now), leases.kept_until(lease, now))
 
 
 def in_words(swept: abandoned.Swept) -> str:
@@ -86,6 +83,9 @@ class Sweeper:
         # Whether all objects of a kind have become known since the last sweep.
         self._news = False
         self._leases: dict[str, _Lease] = {}
+        # The API server's time until which the ends of leases were waited for. What a sweep could not delete then waits
+        # for the next interval.
+        self._handled_until = 0.0
         self._silent: set[str] = set()
         self._changed = asyncio.Event()
         # Why something cannot be done: by kind, why it is not followed, and for None, why the last sweep failed.
@@ -132,20 +132,16 @@ class Sweeper:
             if self._news:
                 self._news = False
                 return
-            # The earliest expiry on the API server's clock, as a time to sleep. Never zero, or a lease that is due and
-            # could not be deleted would make this loop spin.
-            due = min((at for each in self._leases.values() for at in each.ahead), default=float("inf")) - now
+            ends = (at for each in self._leases.values() for at in (each.end, each.kept_until))
+            due = min((at for at in ends if at > self._handled_until), default=float("inf")) - now
             left = min(deadline - loop.time(), max(due, _SHORTEST_PAUSE_SECONDS))
             if left <= 0:
                 return
             self._changed.clear()
             if not any(await tasks.first_done(self._changed.wait(), stopping, seconds=left)):
-                # Timed out: a lease has expired, or the interval is over. Forget what has expired; if the sweep cannot
-                # delete it, it waits for the next interval.
-                now = self._client.now()
-                for each in self._leases.values():
-                    each.ahead = [at for at in each.ahead if at > now]
-                self._report_silent(now)
+                # Timed out: a lease has expired, or the interval is over.
+                self._handled_until = self._client.now()
+                self._report_silent(self._handled_until)
                 return
             # One look at all Leases for the changes of a moment: one with each renewal would cost their square.
             await asyncio.wait({stopping}, timeout=_SHORTEST_PAUSE_SECONDS)

@@ -173,7 +173,9 @@ async def test_what_it_may_not_delete_is_not_said_to_be_deleted(bench):
         out, _ = await asyncio.wait_for(process.communicate(), DEADLINE)
         assert process.returncode == 1
         (line,) = [each for each in out.decode().splitlines() if dead["metadata"]["name"] in each]
-        assert f"cannot delete Job default/{dead['metadata']['name']} (session dead of jane): You are not allowed" in line
+        assert (
+            f"cannot delete Job default/{dead['metadata']['name']} (session dead of jane): You are not allowed" in line
+        )
 
 
 async def test_it_is_a_command_too(bench):

@@ -141,7 +141,9 @@ async def test_any_number_may_sweep_at_once_and_each_job_is_reported_once(bench,
             await leases.create(client, await bench.proxy(client, f"s{index}"), seconds=1)
         later(monkeypatch, client, 60)
         swept = [
-            each for many in await asyncio.gather(*(abandoned.sweep(client, "default") for _ in range(5))) for each in many
+            each
+            for many in await asyncio.gather(*(abandoned.sweep(client, "default") for _ in range(5)))
+            for each in many
         ]
         assert sorted(each.session for each in swept) == [f"s{index}" for index in range(10)]
         assert all(not each.error for each in swept)

@@ -7,8 +7,8 @@ import pathways_jobs
 
 from pathways_jupyter.service import tables
 from pathways_jupyter.service.discovery import ServiceInfo
-from pathways_jupyter.service.pathwaysjob import description
 from pathways_jupyter.service.model import Holder, Reclaimable, Service, Slice, SliceHost
+from pathways_jupyter.service.pathwaysjob import description
 from pathways_jupyter.service.podstate import State
 
 INFO = ServiceInfo("svc", "ns", "svc:29001", "tpuv6e:4x4", 2, 4, "r/server:jax-1", started=True)

@@ -39,7 +39,12 @@ async def look(cluster, record):
         pod = await delete_without_pods(client, record)
         (service,) = await status.fetch(client, record.namespace)
         counted = await fetch_usage(client, record.namespace, 3600)
-        return pod, service, counted, await abandoned.sweep(client, record.namespace, dry_run=True, reclaim=abandoned.EVERY)
+        return (
+            pod,
+            service,
+            counted,
+            await abandoned.sweep(client, record.namespace, dry_run=True, reclaim=abandoned.EVERY),
+        )
 
 
 def test_it_is_seen_to_hold_its_slice_lives_as_long_as_its_session_and_goes_with_it(cluster, hold, gone):
