@@ -97,13 +97,16 @@ async def fetch(client: Client, namespace: str, seconds: float) -> Usage:
       namespace: Empty for all namespaces.
 
     Raises:
-      ApiError: Listing Jobs, pods or Leases is forbidden.
+      ApiError: Listing Jobs or Leases is forbidden.
       ClusterError: The server could not be reached.
     """
-    jobs, pods, found = await asyncio.gather(
-        *(objects.list_(client, each, namespace=namespace) for each in (JOBS, PODS, LEASES))
+    jobs, found, pods = await asyncio.gather(
+        objects.list_(client, JOBS, namespace=namespace),
+        objects.list_(client, LEASES, namespace=namespace),
+        # Only for proxies that have lost their Job.
+        objects.list_if_allowed(client, PODS, namespace=namespace),
     )
-    orphans = [held for each in pods.items if (held := proxy_job.of_orphan(each)) is not None]
+    orphans = [held for each in pods if (held := proxy_job.of_orphan(each)) is not None]
     return usage([*jobs.items, *orphans], found.items, since=client.now() - seconds, now=client.now())
 
 

@@ -9,7 +9,7 @@ import pytest
 from pathways_jupyter.render import services
 from pathways_jupyter.service import names
 from pathways_jupyter.service.session_figures import SessionFigures
-from pathways_jupyter.service.usage import NOT_RECORDED, usage
+from pathways_jupyter.service.usage import NOT_RECORDED, fetch, usage
 
 NOW = 1_800_000_000.0
 HOUR = 3600.0
@@ -44,6 +44,14 @@ def lease(name, *, state="connected", waited=0.0, reconnects=0, renewed=NOW):
         },
         "spec": {"renewTime": stamp(renewed), "leaseDurationSeconds": 60},
     }
+
+
+async def test_the_documented_verbs_are_enough(bench):
+    kinds = [{"apiGroups": ["batch", "coordination.k8s.io"], "resources": ["jobs", "leases"], "verbs": ["list"]}]
+    async with bench.client() as client, bench.client(name="reader", rules=kinds) as reader:
+        made = await bench.proxy(client, "a1")
+        (held,) = (await fetch(reader, "default", HOUR)).proxies
+        assert held.job == made["metadata"]["name"]
 
 
 def test_a_proxy_counts_its_chips_from_the_end_of_its_wait():
