@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathways_jupyter.base.events import EventKind, Stage
 from pathways_jupyter.base.sentences import say
-from pathways_jupyter.service import job_proxy, names
-from pathways_jupyter.service.job_proxy import JobProxy
+from pathways_jupyter.service import headless, names
+from pathways_jupyter.service.headless import JobProxy
 from pathways_jupyter.session.supervisor.proxy import Proxy
 
 _WHY_SECONDS = 2.0
@@ -30,7 +30,7 @@ class AttachedProxy(Proxy):
         """
         name, namespace = self._config.job, self._session_log.record.namespace
         self._stage(Stage.JOB, say("Looking for job {job}.", job=name))
-        found = self._found = await job_proxy.find(
+        found = self._found = await headless.find(
             self._client,
             name,
             namespace=namespace,
@@ -50,7 +50,7 @@ class AttachedProxy(Proxy):
             )
             self._session_log.report(EventKind.WARNING, message)
         self._watch.begin(
-            self._client, namespace, job_proxy.head_labels(name), pod=found.pod, container=names.PROXY_CONTAINER
+            self._client, namespace, headless.head_labels(name), pod=found.pod, container=names.PROXY_CONTAINER
         )
         pod = await self._ready()
         self._begin(self._slices.follow(pod, joined=True))
@@ -63,4 +63,4 @@ class AttachedProxy(Proxy):
 
     async def _why_gone(self, reason: str) -> str:
         assert self._found is not None
-        return await job_proxy.why_gone(self._client, self._found, reason, seconds=_WHY_SECONDS)
+        return await headless.why_gone(self._client, self._found, reason, seconds=_WHY_SECONDS)
