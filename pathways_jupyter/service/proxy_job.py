@@ -19,6 +19,7 @@ from pathways_jupyter.base import setting_values
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError, ServiceError
 from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.text import LARGEST_NUMBER
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import JOBS, Object
 from pathways_jupyter.service import discovery, names, queues, untrusted
@@ -178,7 +179,7 @@ def job(spec: ProxySpec) -> Object:
     if math.isfinite(spec.max_lifetime):
         seconds = manifest["spec"]["activeDeadlineSeconds"] = max(1, math.ceil(spec.max_lifetime))
         # For a pod whose Job was deleted without it. Later, so that it is the Job that says why it ended.
-        manifest["spec"]["template"]["spec"]["activeDeadlineSeconds"] = seconds + TTL_SECONDS
+        manifest["spec"]["template"]["spec"]["activeDeadlineSeconds"] = min(seconds + TTL_SECONDS, LARGEST_NUMBER)
     return manifest
 
 

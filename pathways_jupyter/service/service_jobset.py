@@ -14,6 +14,7 @@ from typing import Any
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.text import LARGEST_NUMBER
 from pathways_jupyter.service import names
 
 Manifest = dict[str, Any]
@@ -148,7 +149,7 @@ def _workers(spec: ServiceSpec) -> Manifest:
         names.WORKER_JOB,
         replicas=spec.slices,
         pods=hosts,
-        backoff_limit=hosts * spec.max_slice_restarts,
+        backoff_limit=min(hosts * spec.max_slice_restarts, LARGEST_NUMBER),
         exclusive=names.NODEPOOL_LABEL,
         pod=pod,
     )

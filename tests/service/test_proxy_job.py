@@ -61,6 +61,8 @@ def test_a_job_cannot_outlive_its_use():
     assert job["template"]["spec"]["restartPolicy"] == "Never"
     # Also where the Job is deleted without it. Later than the Job, which says why it ended.
     assert job["template"]["spec"]["activeDeadlineSeconds"] == 3601 + proxy_job.TTL_SECONDS
+    longest = proxy_job.job(spec(max_lifetime=2.0**31 - 1))["spec"]
+    assert longest["template"]["spec"]["activeDeadlineSeconds"] == longest["activeDeadlineSeconds"] == 2**31 - 1
     endless = proxy_job.job(spec(max_lifetime=math.inf))["spec"]
     assert "activeDeadlineSeconds" not in {**endless, **endless["template"]["spec"]}
 

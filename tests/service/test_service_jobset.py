@@ -42,6 +42,12 @@ def test_a_slice_has_as_many_pods_as_its_type_has_hosts(instance, hosts, chips):
     assert pod_of(workers)["nodeSelector"][names.TOPOLOGY_LABEL] == instance.partition(":")[2]
 
 
+def test_the_largest_slices_may_restart_as_often_as_kubernetes_can_count():
+    workers = replicated(service_jobset.manifest(spec("tpu7x:16x24x24")), names.WORKER_JOB)
+    assert workers["template"]["spec"]["completions"] == 2304
+    assert workers["template"]["spec"]["backoffLimit"] == 2**31 - 1
+
+
 def test_workers_find_the_head_through_the_coordinator_label():
     worker = pod_of(replicated(service_jobset.manifest(spec()), names.WORKER_JOB))["containers"][0]
     env = {each["name"]: each for each in worker["env"]}
