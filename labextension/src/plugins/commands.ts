@@ -1,6 +1,6 @@
 /** All actions as commands, for the palette, menus and shortcuts. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { Dialog, ICommandPalette, Notification, showDialog, showErrorMessage } from '@jupyterlab/apputils';
+import { ICommandPalette, Notification, showErrorMessage } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
 import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
@@ -9,7 +9,7 @@ import { baseName } from '../models/holdings';
 import { ISession } from '../models/sessionrows';
 import { costSentence, isRenewable, mayHaveArrays } from '../models/words';
 import { CommandIDs, DOMAIN, IPathways } from '../tokens';
-import { failure, notifyFailure, withNotification } from './notify';
+import { confirm, failure, notifyFailure, withNotification } from './notify';
 
 export const commands: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:commands',
@@ -181,12 +181,6 @@ async function reconnect(trans: TranslationBundle, app: JupyterFrontEnd, session
   );
 }
 
-async function confirm(trans: TranslationBundle, title: string, body: string, action: string): Promise<boolean> {
-  const buttons = [Dialog.cancelButton({ label: trans.__('Cancel') }), Dialog.warnButton({ label: action })];
-  // Enter is not a yes.
-  return (await showDialog({ title, body, buttons, defaultButton: 0 })).button.accept;
-}
-
 /** Return what is lost with a session's proxy, as far as that is known now; empty if nothing is. */
 async function costOf(trans: TranslationBundle, app: JupyterFrontEnd, session: ISession, api: Api): Promise<string> {
   const [busy, arrays] = await Promise.all([
@@ -210,12 +204,8 @@ async function sweep(trans: TranslationBundle, pathways: IPathways): Promise<voi
       Notification.info(trans.__('You have no stale proxies.'), { autoClose: 4000 });
       return;
     }
-    const answer = await showDialog({
-      title: trans.__('Clean up stale proxies?'),
-      body: trans.__('No session renews the leases of these proxies any more: %1', removed.join(', ')),
-      buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: trans.__('Remove') })]
-    });
-    if (answer.button.accept) {
+    const body = trans.__('No session renews the leases of these proxies any more: %1', removed.join(', '));
+    if (await confirm(trans, trans.__('Clean up stale proxies?'), body, trans.__('Remove'))) {
       const done = await pathways.api.sweep(pathways.scope, false);
       Notification.success(trans.__('Removed: %1', done.removed.join(', ') || '–'), { autoClose: 4000 });
     }

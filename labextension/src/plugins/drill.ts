@@ -1,12 +1,11 @@
 /** Fault drill: break a slice of the embedded cluster on purpose, and watch what happens. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { Dialog, showDialog } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
 
 import { BREAK_SECONDS } from '../models/drill';
 import { ISlice } from '../models/wire';
 import { CommandIDs, DOMAIN, IPathways } from '../tokens';
-import { withNotification } from './notify';
+import { confirm, withNotification } from './notify';
 
 const SLICE_ARGS = {
   type: 'object',
@@ -45,15 +44,11 @@ export const drill: JupyterFrontEndPlugin<void> = {
 
 /** Break a slice once the user has confirmed it: its arrays are lost, also those of other notebooks. */
 async function breakSlice(pathways: IPathways, trans: TranslationBundle, slice: ISlice): Promise<void> {
-  const answer = await showDialog({
-    title: trans.__('Break slice %1?', slice.number),
-    body: trans.__(
-      'Its worker is killed, and the arrays on it are lost. It stays down for %1 s, or until “Heal”.',
-      BREAK_SECONDS
-    ),
-    buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: trans.__('Break') })]
-  });
-  if (answer.button.accept) {
+  const body = trans.__(
+    'Its worker is killed, and the arrays on it are lost. It stays down for %1 s, or until “Heal”.',
+    BREAK_SECONDS
+  );
+  if (await confirm(trans, trans.__('Break slice %1?', slice.number), body, trans.__('Break'))) {
     await withNotification(
       trans,
       pathways.api.drill(pathways.scope, slice, 'break'),

@@ -1,6 +1,6 @@
 /** The actions on jobs: show one in a tab, suspend, resume and delete it. Its log opens like every other one. */
 import { ILabShell, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { Dialog, MainAreaWidget, showDialog } from '@jupyterlab/apputils';
+import { MainAreaWidget } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
 import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
@@ -9,7 +9,7 @@ import { JobView } from '../components/JobView';
 import { JobAction } from '../models/joblist';
 import { pathwaysIcon } from '../icon';
 import { CommandIDs, DOMAIN, IPathways } from '../tokens';
-import { withNotification } from './notify';
+import { confirm, withNotification } from './notify';
 import { showAgain, showTab } from './tabs';
 
 const JOB_ARGS = {
@@ -77,12 +77,8 @@ function show(
 
 /** Delete a job once the user has confirmed it: its pods end, and their logs are gone. */
 async function remove(pathways: IPathways, trans: TranslationBundle, job: string): Promise<void> {
-  const answer = await showDialog({
-    title: trans.__('Delete job %1?', job),
-    body: trans.__('Its pods end, and their logs are gone.'),
-    buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: trans.__('Delete') })]
-  });
-  if (answer.button.accept) {
+  const body = trans.__('Its pods end, and their logs are gone.');
+  if (await confirm(trans, trans.__('Delete job %1?', job), body, trans.__('Delete'))) {
     await send(pathways, trans, job, 'delete', trans.__('Job %1 is deleted.', job));
   }
 }

@@ -1,5 +1,5 @@
-/** Notifications about what the user has asked for, and when JupyterLab has drawn one. */
-import { Notification } from '@jupyterlab/apputils';
+/** Questions before the user's actions and notifications about them, and when JupyterLab has drawn a notification. */
+import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 
 import { asProblem } from '../models/api';
 import { ITrans } from '../models/trans';
@@ -9,6 +9,12 @@ const SUCCESS_MILLISECONDS = 4000;
 
 /** The open notifications of actions that have failed, by the action. */
 const failed = new Map<string, string>();
+
+/** Ask before something that cannot be taken back; `action` names it. Enter is not a yes. */
+export async function confirm(trans: ITrans, title: string, body: string, action: string): Promise<boolean> {
+  const buttons = [Dialog.cancelButton({ label: trans.__('Cancel') }), Dialog.warnButton({ label: action })];
+  return (await showDialog({ title, body, buttons, defaultButton: 0 })).button.accept;
+}
 
 /**
  * Show a notification while `work` is in progress, then its result. Never rejects.

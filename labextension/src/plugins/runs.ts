@@ -1,10 +1,9 @@
 /** The actions on runs on many hosts: end one, or ask its hosts for news. A host's log opens like every other one. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { Dialog, showDialog } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
 
 import { CommandIDs, DOMAIN, IPathways } from '../tokens';
-import { withNotification } from './notify';
+import { confirm, withNotification } from './notify';
 
 const RUN_ARGS = {
   type: 'object',
@@ -46,12 +45,8 @@ export const runs: JupyterFrontEndPlugin<void> = {
 /** End a run once the user has confirmed it: what its command has not saved is gone. */
 async function stop(pathways: IPathways, trans: TranslationBundle, run: string): Promise<void> {
   const name = nameOf(pathways, run);
-  const answer = await showDialog({
-    title: trans.__('Stop run %1?', name),
-    body: trans.__('Its command ends on all hosts. The output that it has written stays.'),
-    buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: trans.__('Stop') })]
-  });
-  if (answer.button.accept) {
+  const body = trans.__('Its command ends on all hosts. The output that it has written stays.');
+  if (await confirm(trans, trans.__('Stop run %1?', name), body, trans.__('Stop'))) {
     await withNotification(
       trans,
       pathways.api.actOnRun(run, 'stop'),

@@ -61,7 +61,9 @@ test('a job is shown, read, suspended, resumed and deleted from its row', async 
   const dialog = page.getByRole('dialog');
   await action('Delete').click();
   await expect(dialog).toContainText('their logs are gone');
-  await dialog.getByRole('button', { name: 'Cancel' }).click();
+  // Enter is not a yes.
+  await page.keyboard.press('Enter');
+  await expect(dialog).toHaveCount(0);
   await expect(row).toContainText('Running');
   await action('Delete').click();
   await dialog.getByRole('button', { name: 'Delete' }).click();
