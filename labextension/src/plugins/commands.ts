@@ -197,16 +197,17 @@ async function isBusy(app: JupyterFrontEnd, kernelId: string): Promise<boolean> 
   return [...kernels.running()].some(kernel => kernel.id === kernelId && kernel.execution_state === 'busy');
 }
 
-async function sweep(trans: TranslationBundle, pathways: IPathways): Promise<void> {
+/** Remove stale proxies of the cluster in view, which may change before the answer. */
+async function sweep(trans: TranslationBundle, { api, scope }: IPathways): Promise<void> {
   try {
-    const { removed } = await pathways.api.sweep(pathways.scope, true);
+    const { removed } = await api.sweep(scope, true);
     if (!removed.length) {
       Notification.info(trans.__('You have no stale proxies.'), { autoClose: 4000 });
       return;
     }
     const body = trans.__('No session renews the leases of these proxies any more: %1', removed.join(', '));
     if (await confirm(trans, trans.__('Clean up stale proxies?'), body, trans.__('Remove'))) {
-      const done = await pathways.api.sweep(pathways.scope, false);
+      const done = await api.sweep(scope, false);
       Notification.success(trans.__('Removed: %1', done.removed.join(', ') || '–'), { autoClose: 4000 });
     }
   } catch (error) {

@@ -42,8 +42,11 @@ export const drill: JupyterFrontEndPlugin<void> = {
   }
 };
 
-/** Break a slice once the user has confirmed it: its arrays are lost, also those of other notebooks. */
-async function breakSlice(pathways: IPathways, trans: TranslationBundle, slice: ISlice): Promise<void> {
+/**
+ * Break a slice once the user has confirmed it: its arrays are lost, also those of other notebooks. The cluster in view
+ * may change before the answer.
+ */
+async function breakSlice({ api, scope }: IPathways, trans: TranslationBundle, slice: ISlice): Promise<void> {
   const body = trans.__(
     'Its worker is killed, and the arrays on it are lost. It stays down for %1 s, or until “Heal”.',
     BREAK_SECONDS
@@ -51,17 +54,17 @@ async function breakSlice(pathways: IPathways, trans: TranslationBundle, slice: 
   if (await confirm(trans, trans.__('Break slice %1?', slice.number), body, trans.__('Break'))) {
     await withNotification(
       trans,
-      pathways.api.drill(pathways.scope, slice, 'break'),
+      api.drill(scope, slice, 'break'),
       trans.__('Breaking slice %1…', slice.number),
       trans.__('Slice %1 is broken for %2 s, or until “Heal”.', slice.number, BREAK_SECONDS)
     );
   }
 }
 
-async function healSlice(pathways: IPathways, trans: TranslationBundle, slice: ISlice): Promise<void> {
+async function healSlice({ api, scope }: IPathways, trans: TranslationBundle, slice: ISlice): Promise<void> {
   await withNotification(
     trans,
-    pathways.api.drill(pathways.scope, slice, 'heal'),
+    api.drill(scope, slice, 'heal'),
     trans.__('Healing slice %1…', slice.number),
     trans.__('Slice %1 recovers as soon as its worker is up.', slice.number)
   );

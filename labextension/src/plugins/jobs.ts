@@ -7,6 +7,7 @@ import * as React from 'react';
 
 import { JobView } from '../components/JobView';
 import { JobAction } from '../models/joblist';
+import { IScope } from '../models/scope';
 import { pathwaysIcon } from '../icon';
 import { CommandIDs, DOMAIN, IPathways } from '../tokens';
 import { confirm, withNotification } from './notify';
@@ -35,10 +36,10 @@ export const jobs: JupyterFrontEndPlugin<void> = {
     const act = (command: string, label: string, run: (job: string) => Promise<void>) =>
       app.commands.addCommand(command, { label, describedBy, execute: args => run(args.job as string) });
     act(CommandIDs.suspendJob, trans.__('Suspend a Job'), job =>
-      send(pathways, trans, job, 'suspend', trans.__('Job %1 is suspended.', job))
+      send(pathways, pathways.scope, trans, job, 'suspend', trans.__('Job %1 is suspended.', job))
     );
     act(CommandIDs.resumeJob, trans.__('Resume a Job'), job =>
-      send(pathways, trans, job, 'resume', trans.__('Job %1 starts again.', job))
+      send(pathways, pathways.scope, trans, job, 'resume', trans.__('Job %1 starts again.', job))
     );
     act(CommandIDs.deleteJob, trans.__('Delete a Job'), job => remove(pathways, trans, job));
   }
@@ -77,14 +78,17 @@ function show(
 
 /** Delete a job once the user has confirmed it: its pods end, and their logs are gone. */
 async function remove(pathways: IPathways, trans: TranslationBundle, job: string): Promise<void> {
+  // The one in view now: a session that ends before the answer may change it.
+  const { scope } = pathways;
   const body = trans.__('Its pods end, and their logs are gone.');
   if (await confirm(trans, trans.__('Delete job %1?', job), body, trans.__('Delete'))) {
-    await send(pathways, trans, job, 'delete', trans.__('Job %1 is deleted.', job));
+    await send(pathways, scope, trans, job, 'delete', trans.__('Job %1 is deleted.', job));
   }
 }
 
 async function send(
-  pathways: IPathways,
+  { api }: IPathways,
+  scope: IScope,
   trans: TranslationBundle,
   job: string,
   action: JobAction,
@@ -95,5 +99,5 @@ async function send(
     resume: trans.__('Resuming job %1…', job),
     delete: trans.__('Deleting job %1…', job)
   };
-  await withNotification(trans, pathways.api.actOnJob(pathways.scope, job, action), during[action], done);
+  await withNotification(trans, api.actOnJob(scope, job, action), during[action], done);
 }

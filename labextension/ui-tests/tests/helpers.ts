@@ -124,6 +124,17 @@ export async function reload(page: IJupyterLabPageFixture): Promise<void> {
   await page.locator('#jupyterlab-splash').waitFor({ state: 'detached' });
 }
 
+/** Change one of the sidebar's settings, as the settings editor does. */
+export async function setSetting(page: IJupyterLabPageFixture, name: string, value: string | boolean): Promise<void> {
+  await page.evaluate(
+    async ([key, wanted]) => {
+      const registry: any = await window.galata.getPlugin('@jupyterlab/apputils-extension:settings');
+      await registry.set('pathways-jupyter:plugin', key, wanted);
+    },
+    [name, value] as const
+  );
+}
+
 /** Open the panel at JupyterLab's default width. */
 export async function openPanel(page: Pick<Page, 'evaluate' | 'locator'>): Promise<Locator> {
   await page.evaluate(() => window.jupyterapp.commands.execute('pathways-jupyter:show-panel'));

@@ -7,6 +7,7 @@ import {
   newNotebook,
   openPanel,
   section,
+  setSetting,
   slice,
   start,
   test
@@ -68,6 +69,36 @@ test('a job is shown, read, suspended, resumed and deleted from its row', async 
   await action('Delete').click();
   await dialog.getByRole('button', { name: 'Delete' }).click();
   await expect(panel.getByRole('button', { name: 'Jobs', exact: true })).toHaveCount(0);
+});
+
+test('what the user confirms is done where the question was asked, also if another cluster is in view by then', async ({
+  page
+}) => {
+  const panel = await openPanel(page);
+  const dialog = page.getByRole('dialog');
+  const sent: { namespace: string }[] = [];
+  await page.route(/\/pathways-jupyter\/(jobs|slices|sweep)/, route => {
+    sent.push(route.request().postDataJSON());
+    return route.fulfill({ json: { removed: ['a proxy'] } });
+  });
+  for (const [command, args, requests] of [
+    ['delete-job', { job: 'train' }, 1],
+    ['break-slice', { slice: 'default/pathways-cluster/1' }, 1],
+    ['clean-up', {}, 2]
+  ] as const) {
+    await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');
+    await page.evaluate(([name, given]) => void window.jupyterapp.commands.execute(`pathways-jupyter:${name}`, given), [
+      command,
+      args
+    ] as const);
+    await expect(dialog).toBeVisible();
+    await setSetting(page, 'namespace', 'other');
+    await expect(slice(panel, 1)).toHaveCount(0);
+    await dialog.locator('.jp-mod-warn').click();
+    await expect.poll(() => sent.map(each => each.namespace)).toEqual(Array(requests).fill(''));
+    sent.length = 0;
+    await setSetting(page, 'namespace', '');
+  }
 });
 
 test('a notebook attaches to a headless job from its row', async ({ page }) => {
