@@ -50,12 +50,11 @@ describe('Model', () => {
     made.changed.connect(() => {
       reported++;
     });
-    made.setConnecting('x.ipynb', true);
+    made.setConnecting(new Set(['x.ipynb']));
     expect(made.connecting).toBe(false);
     made.setFront({ path: 'x.ipynb', kernelId: 'k' });
     expect(made.connecting).toBe(true);
-    made.setConnecting('x.ipynb', false);
-    made.setConnecting('x.ipynb', false);
+    made.setConnecting(new Set());
     expect([made.connecting, reported]).toEqual([false, 3]);
   });
 

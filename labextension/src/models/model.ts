@@ -172,13 +172,9 @@ export class Model {
     }
   }
 
-  /** Note that a cell that connects a notebook is scheduled or runs, or has ended. */
-  setConnecting(path: string, connecting: boolean): void {
-    if (connecting) {
-      this._connecting.add(path);
-    } else if (!this._connecting.delete(path)) {
-      return;
-    }
+  /** Set the paths of the notebooks in which a cell that connects them is scheduled or runs. */
+  setConnecting(paths: ReadonlySet<string>): void {
+    this._connecting = paths;
     this._changed.emit('front');
   }
 
@@ -299,7 +295,7 @@ export class Model {
   }
 
   private _notebooks: ReadonlyMap<string, string> = new Map();
-  private readonly _connecting = new Set<string>();
+  private _connecting: ReadonlySet<string> = new Set();
   private _ended: readonly ISession[] = [];
   private _hostsRuns: readonly IHostsRun[] = [];
   private _unlinkedSince: number | null = null;

@@ -1,9 +1,10 @@
 /** Creates the page's model and keeps it up to date. No other plugin sends requests without a user action. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { INotebookTracker, Notebook, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
+import { INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
 import { Session } from '@jupyterlab/services';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { IDisposable } from '@lumino/disposable';
 
 import { version } from '../../package.json';
 import { Api } from '../models/api';
@@ -110,30 +111,33 @@ function followNotebook(model: Model, notebooks: INotebookTracker, shell: Jupyte
 
 /** Follow the cells that connect their notebook: the server knows of a session some time after its cell began. */
 function followCells(model: Model, notebooks: INotebookTracker): void {
-  const running = new Map<string, Set<object>>();
-  const pathOf = (notebook: Notebook) => notebooks.find(panel => panel.content === notebook)?.context.path;
-  const note = (path: string | undefined, cell: object, runs: boolean) => {
-    if (path !== undefined) {
-      const cells = running.get(path) ?? new Set();
-      running.set(path, runs ? cells.add(cell) : cells);
-      if (!runs) {
-        cells.delete(cell);
-      }
-      model.setConnecting(path, cells.size > 0);
+  const running = new Map<IDisposable, NotebookPanel>();
+  const report = () => model.setConnecting(new Set([...running.values()].map(panel => panel.context.path)));
+  const forget = (isOver: (cell: IDisposable, panel: NotebookPanel) => boolean) => {
+    const over = [...running].filter(each => isOver(...each));
+    if (over.length) {
+      over.forEach(([cell]) => running.delete(cell));
+      report();
     }
   };
   NotebookActions.executionScheduled.connect((_, { notebook, cell }) => {
-    if (cell.model.type === 'code' && connects(cell.model.sharedModel.getSource())) {
-      note(pathOf(notebook), cell, true);
+    const panel = notebooks.find(({ content }) => content === notebook);
+    if (panel && cell.model.type === 'code' && connects(cell.model.sharedModel.getSource())) {
+      running.set(cell, panel);
+      report();
     }
   });
-  NotebookActions.executed.connect((_, { notebook, cell }) => note(pathOf(notebook), cell, false));
-  notebooks.widgetAdded.connect((_, { context, sessionContext }) => {
-    // A cell of a kernel that ends may never be reported as executed.
-    sessionContext.statusChanged.connect((_, status) => {
+  NotebookActions.executed.connect((_, { cell }) => forget(each => each === cell));
+  notebooks.widgetAdded.connect((_, panel) => {
+    panel.context.pathChanged.connect(report);
+    panel.disposed.connect(() => forget((_, each) => each === panel));
+    panel.sessionContext.statusChanged.connect((_, status) => {
       if (['restarting', 'autorestarting', 'terminating', 'dead', 'unknown'].includes(status)) {
-        running.delete(context.path);
-        model.setConnecting(context.path, false);
+        // A cell of a kernel that ends may never be reported as executed.
+        forget((_, each) => each === panel);
+      } else if (status === 'idle') {
+        // Nor is one that was deleted while it ran; the others may be scheduled still.
+        forget((cell, each) => each === panel && cell.isDisposed);
       }
     });
   });

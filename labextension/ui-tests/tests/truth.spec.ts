@@ -100,6 +100,32 @@ for (const [theme, name] of VISITED) {
   });
 }
 
+test('a cell that connects is known by its notebook, also if that is renamed or the cell is deleted', async ({
+  page
+}) => {
+  await newNotebook(page, 'before.ipynb');
+  const panel = await openPanel(page);
+  const session = section(panel, 'session');
+  // It only waits for a file, and never comes to connect.
+  await start(
+    page,
+    'import pathlib, time\nwhile not pathlib.Path("go").exists(): time.sleep(0.05)\nif False:\n    %pathways connect'
+  );
+  await expect(session).toContainText('A cell connects before.ipynb…');
+  await page.evaluate(async () => {
+    const { serviceManager, shell } = window.jupyterapp;
+    const path: string = (shell.currentWidget as any).context.path;
+    await serviceManager.contents.rename(path, path.replace('before', 'after'));
+  });
+  await expect(session).toContainText('A cell connects after.ipynb…');
+  await page.evaluate(() => window.jupyterapp.commands.execute('notebook:delete-cell'));
+  await expect(page.locator('.jp-NotebookPanel')).not.toContainText('pathlib');
+  await expect(session).toContainText('A cell connects after.ipynb…');
+  const folder = await page.filebrowser.getCurrentDirectory();
+  await page.contents.uploadContent('', 'text', `${folder}/go`);
+  await expect(session).toContainText('after.ipynb is not connected.');
+});
+
 test('every action that fails says so where the user looks, and spins no more', async ({ page }) => {
   await newNotebook(page, 'faults.ipynb');
   const panel = await openPanel(page);
