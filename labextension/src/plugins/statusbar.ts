@@ -29,17 +29,17 @@ export const statusbar: JupyterFrontEndPlugin<void> = {
       return;
     }
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    let wanted = true;
-    void followPreferences(registry, preferences => {
-      wanted = preferences.statusBar;
-      item.update();
-    });
     const item = ReactWidget.create(
       React.createElement(StatusItem, { model, trans, open: () => void app.commands.execute(CommandIDs.showPanel) })
     );
     item.addClass('jp-Pathways');
     const changed = new Signal<object, void>(model);
     model.changed.connect(() => changed.emit());
+    let wanted = true;
+    void followPreferences(registry, preferences => {
+      wanted = preferences.statusBar;
+      changed.emit();
+    });
     bar.registerStatusItem('pathways-jupyter:session', {
       item,
       align: 'left',

@@ -8,6 +8,7 @@ import {
   proxies,
   reload,
   section,
+  setSetting,
   slice,
   start,
   test,
@@ -64,16 +65,38 @@ test('a session survives a reload of the page, and ends when its kernel restarts
   await expect(slice(panel, 0)).toHaveAttribute('data-owner', 'free');
 });
 
-test('the Running panel lists and disconnects a session', async ({ page }) => {
+test('the Running panel lists and disconnects a session, which the status bar shows if that is wanted', async ({
+  page
+}) => {
+  let passes = true;
+  await page.routeWebSocket(/pathways-jupyter\/updates/, socket => {
+    const server = socket.connectToServer();
+    server.onMessage(message => {
+      if (passes) {
+        socket.send(message);
+      }
+    });
+  });
+  await page.reload();
   await newNotebook(page);
   const panel = await openPanel(page);
   await connect(page, panel, 1);
+  // A setting is followed at once, and not only with the next update from the server.
+  const item = page.locator('#jp-main-statusbar .pw-status');
+  await expect(item).toBeVisible();
+  passes = false;
+  await setSetting(page, 'statusBar', false);
+  await expect(item).toBeHidden();
+  await setSetting(page, 'statusBar', true);
+  await expect(item).toBeVisible();
+  passes = true;
+
   await page.sidebar.openTab('jp-running-sessions');
-  const item = page.getByRole('region', { name: 'Pathways sessions Section' }).getByRole('treeitem');
-  await expect(item).toContainText('Connected');
-  await item.hover();
-  await item.locator('.jp-RunningSessions-itemShutdown').click();
-  await expect(item).toHaveCount(0);
+  const running = page.getByRole('region', { name: 'Pathways sessions Section' }).getByRole('treeitem');
+  await expect(running).toContainText('Connected');
+  await running.hover();
+  await running.locator('.jp-RunningSessions-itemShutdown').click();
+  await expect(running).toHaveCount(0);
   await expect.poll(proxies).toBe('');
 });
 
