@@ -10,15 +10,12 @@ export interface IScope {
   readonly local: boolean;
 }
 
+/** Return a text that is the same for scopes that name the same place, and only for them. */
+export function scopeKey({ context, namespace, session, local }: IScope): string {
+  return [local ? 'local' : '', session, context, namespace].map(encodeURIComponent).join('/');
+}
+
 /** Return whether two scopes name the same place. */
 export function sameScope(one: IScope | null, other: IScope | null): boolean {
-  return (
-    one === other ||
-    (!!one &&
-      !!other &&
-      one.local === other.local &&
-      one.context === other.context &&
-      one.namespace === other.namespace &&
-      one.session === other.session)
-  );
+  return one === other || (!!one && !!other && scopeKey(one) === scopeKey(other));
 }

@@ -7,7 +7,7 @@ import * as React from 'react';
 
 import { JobView } from '../components/JobView';
 import { JobAction } from '../models/joblist';
-import { IScope } from '../models/scope';
+import { IScope, scopeKey } from '../models/scope';
 import { pathwaysIcon } from '../icon';
 import { CommandIDs, DOMAIN, IPathways } from '../tokens';
 import { confirm, withNotification } from './notify';
@@ -53,7 +53,7 @@ function show(
   job: string
 ): void {
   const scope = pathways.scope;
-  const id = `pathways-jupyter-job-${scope.context}-${scope.namespace}-${job}`;
+  const id = `pathways-jupyter-job-${scopeKey(scope)}/${job}`;
   if (showAgain(app, lab, id)) {
     return;
   }

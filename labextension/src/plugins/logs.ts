@@ -7,7 +7,7 @@ import * as React from 'react';
 
 import { LogView } from '../components/LogView';
 import { Log } from '../models/log';
-import { IScope } from '../models/scope';
+import { IScope, scopeKey } from '../models/scope';
 import { pathwaysIcon } from '../icon';
 import { CommandIDs, DOMAIN, IPathways } from '../tokens';
 import { showAgain, showTab } from './tabs';
@@ -51,7 +51,7 @@ export const logs: JupyterFrontEndPlugin<void> = {
         }
         const title = rest.title ?? name;
         const scope = json ? (JSON.parse(json) as IScope) : pathways.scope;
-        const id = `pathways-jupyter-log-${pod || (job ? `job-${job}` : `run-${name}`)}`;
+        const id = `pathways-jupyter-log-${run ? `run/${name}` : `${scopeKey(scope)}/${pod ? `pod/${pod}` : `job/${job}`}`}`;
         if (showAgain(app, lab, id)) {
           return;
         }

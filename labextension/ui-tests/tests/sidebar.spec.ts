@@ -1,4 +1,4 @@
-import { openPanel, section, slice, test, expect, newNotebook, reload, unfold } from './helpers';
+import { openPanel, section, setSetting, slice, test, expect, newNotebook, reload, unfold } from './helpers';
 
 test('the panel shows two slices ready and free, and the service they belong to', async ({ page }) => {
   const panel = await openPanel(page);
@@ -43,6 +43,31 @@ test('a log opens in a tab, can be searched, and is there again after a reload',
   await reload(page);
   await expect(panel).toBeVisible();
   await expect(log.locator('pre')).toContainText('Pathways Slices Now Ready');
+});
+
+test('pods and jobs of the same name in two clusters have a tab each', async ({ page }) => {
+  const run = (command: string, args: object) =>
+    page.evaluate(([name, given]) => window.jupyterapp.commands.execute(`pathways-jupyter:${name}`, given as any), [
+      command,
+      args
+    ] as const);
+  const scope = (namespace: string) => JSON.stringify({ context: '', namespace, session: '', local: true });
+  const logs = page.getByRole('tab', { name: 'Log: same' });
+  for (const [args, count] of [
+    [{ pod: 'same', scope: scope('one') }, 1],
+    [{ pod: 'same', scope: scope('two') }, 2],
+    [{ job: 'same', scope: scope('two') }, 3],
+    [{ pod: 'same', scope: scope('one') }, 3]
+  ] as const) {
+    await run('open-log', args);
+    await expect(logs).toHaveCount(count);
+  }
+  const jobs = page.getByRole('tab', { name: 'Job: same' });
+  await run('show-job', { job: 'same' });
+  await expect(jobs).toHaveCount(1);
+  await setSetting(page, 'local', false);
+  await run('show-job', { job: 'same' });
+  await expect(jobs).toHaveCount(2);
 });
 
 test('sections fold, leave their place to the others, and are as before after a reload', async ({ page }) => {
