@@ -1,5 +1,4 @@
 import { preferences, scopeOf } from '../src/models/preferences';
-import { matching } from '../src/models/log';
 import { english } from '../src/models/trans';
 import {
   age,
@@ -104,11 +103,6 @@ describe('words', () => {
     expect(stateWord(english, session({ silent: true, state: 'connected' }))).toBe('Not answering');
     expect(sessionTone(session({ silent: true, state: 'connected' }))).toBe('fail');
     expect(devicesWord(english, session({ silent: true }))).toBe('–');
-  });
-
-  it('searches a log ignoring case', () => {
-    expect(matching(['One', 'two'], 'ONE')).toEqual(['One']);
-    expect(matching(['One', 'two'], ' ')).toEqual(['One', 'two']);
   });
 });
 

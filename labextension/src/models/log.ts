@@ -36,7 +36,7 @@ export class Log {
     this._partial = '';
     this._setState('reading');
     try {
-      await this._read(follow, text => this._take(text), stop.signal);
+      await this._read(follow, text => this._take(text, stop.signal), stop.signal);
     } catch (error) {
       if (!stop.signal.aborted) {
         this.problem = asProblem(error);
@@ -45,7 +45,7 @@ export class Log {
       return;
     }
     if (!stop.signal.aborted) {
-      this._take(this._partial ? '\n' : '');
+      this._take(this._partial ? '\n' : '', stop.signal);
       this._setState('ended');
     }
   }
@@ -59,7 +59,11 @@ export class Log {
     return this.lines.map(line => line + '\n').join('');
   }
 
-  private _take(text: string): void {
+  private _take(text: string, signal: AbortSignal): void {
+    if (signal.aborted) {
+      // It had arrived when the reading was ended, and is not part of the next one.
+      return;
+    }
     const parts = (this._partial + text).split('\n');
     this._partial = parts.pop() ?? '';
     const lines = [...this.lines, ...parts];
