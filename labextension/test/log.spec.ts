@@ -1,4 +1,5 @@
-import { Log, matching } from '../src/models/log';
+import { Log, logKey, LogSource, matching } from '../src/models/log';
+import { SCOPE } from './rows';
 
 describe('Log', () => {
   it('takes nothing of a reading that has been ended', async () => {
@@ -15,6 +16,21 @@ describe('Log', () => {
     chunks[1]('one\n');
     expect(log.lines).toEqual(['one']);
     await Promise.resolve();
+  });
+});
+
+describe('logKey', () => {
+  it('differs for whatever differs', () => {
+    const scope = { ...SCOPE, namespace: 'other' };
+    const sources: LogSource[] = [
+      { pod: 'x', scope: SCOPE },
+      { pod: 'x', scope },
+      { job: 'x', scope },
+      { run: 'x', host: '0-0' },
+      { run: 'x', host: '0-1' }
+    ];
+    expect(new Set(sources.map(logKey)).size).toBe(sources.length);
+    expect(logKey({ pod: 'x', scope: { ...SCOPE } })).toBe(logKey(sources[0]));
   });
 });
 

@@ -6,6 +6,7 @@ import { DrillAction } from './drill';
 import { english, ITrans } from './trans';
 import { JobAction } from './joblist';
 import { IField } from './line';
+import { LogSource } from './log';
 import { IProblem, ISaid, problemOf, sentenceOf } from './sentences';
 import { RunAction } from './hostsruns';
 import { IScope } from './scope';
@@ -135,41 +136,15 @@ export class Api {
     return this._ask(`runs/${encodeURIComponent(run)}/${action}`, 'POST');
   }
 
-  /** Call `take` with each chunk of a pod's log, until the log ends or `signal` is aborted. */
-  async log(
-    scope: IScope,
-    pod: string,
-    follow: boolean,
-    take: (text: string) => void,
-    signal: AbortSignal
-  ): Promise<void> {
-    await this._stream('logs' + query({ ...scope, pod, follow }), take, signal);
-  }
-
-  /** The same for the log of a job's program. */
-  async jobLog(
-    scope: IScope,
-    job: string,
-    follow: boolean,
-    take: (text: string) => void,
-    signal: AbortSignal
-  ): Promise<void> {
-    await this._stream(`jobs/${encodeURIComponent(job)}/logs` + query({ ...scope, follow }), take, signal);
-  }
-
-  /** The same for what one host of a run has written. */
-  async runLog(
-    run: string,
-    host: string,
-    follow: boolean,
-    take: (text: string) => void,
-    signal: AbortSignal
-  ): Promise<void> {
-    await this._stream(`runs/${encodeURIComponent(run)}/logs` + query({ host, follow }), take, signal);
-  }
-
-  private async _stream(path: string, take: (text: string) => void, signal: AbortSignal): Promise<void> {
-    const response = await this._send(path, { method: 'GET', signal });
+  /** Call `take` with each chunk of a log, until the log ends or `signal` is aborted. */
+  async log(source: LogSource, follow: boolean, take: (text: string) => void, signal: AbortSignal): Promise<void> {
+    const [path, values] =
+      'pod' in source
+        ? ['logs', { ...source.scope, pod: source.pod }]
+        : 'job' in source
+          ? [`jobs/${encodeURIComponent(source.job)}/logs`, source.scope]
+          : [`runs/${encodeURIComponent(source.run)}/logs`, { host: source.host }];
+    const response = await this._send(path + query({ ...values, follow }), { method: 'GET', signal });
     const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
     for (let chunk = await reader?.read(); chunk && !chunk.done; chunk = await reader?.read()) {
       take(chunk.value);

@@ -1,7 +1,28 @@
-/** A log as it grows, and the search in it. */
+/** Whose log it is, a log as it grows, and the search in it. */
 import { ISignal, Signal } from '@lumino/signaling';
 
 import { asProblem, Problem } from './api';
+import { IScope, scopeKey } from './scope';
+
+/** A pod, a job with a program, or one host of a run on many hosts. */
+export type LogSource =
+  | { readonly pod: string; readonly scope: IScope }
+  | { readonly job: string; readonly scope: IScope }
+  | { readonly run: string; readonly host: string };
+
+/** Return a name for a log's title and file. */
+export function logName(source: LogSource): string {
+  return 'pod' in source ? source.pod : 'job' in source ? source.job : `${source.run}-${source.host}`;
+}
+
+/** Return a text that is the same only for the same log. */
+export function logKey(source: LogSource): string {
+  return 'pod' in source
+    ? `${scopeKey(source.scope)}/pod/${source.pod}`
+    : 'job' in source
+      ? `${scopeKey(source.scope)}/job/${source.job}`
+      : `run/${source.run}/${source.host}`;
+}
 
 /** Number of lines kept; a followed log has no end. */
 export const LINES_KEPT = 5000;
@@ -13,7 +34,7 @@ export type ReadLog = (follow: boolean, take: (text: string) => void, signal: Ab
 
 export class Log {
   constructor(
-    /** The pod or the job that wrote it. */
+    /** As {@link logName} says. */
     readonly name: string,
     private readonly _read: ReadLog
   ) {}

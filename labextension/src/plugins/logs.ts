@@ -3,11 +3,12 @@ import { ILabShell, ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } fr
 import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { ReactWidget } from '@jupyterlab/ui-components';
+import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import * as React from 'react';
 
 import { LogView } from '../components/LogView';
-import { Log } from '../models/log';
-import { IScope, scopeKey } from '../models/scope';
+import { Log, logKey, logName, LogSource } from '../models/log';
+import { IScope } from '../models/scope';
 import { pathwaysIcon } from '../icon';
 import { CommandIDs, DOMAIN, IPathways } from '../tokens';
 import { showAgain, showTab } from './tabs';
@@ -27,7 +28,7 @@ export const logs: JupyterFrontEndPlugin<void> = {
   ) => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const tracker = new WidgetTracker<MainAreaWidget>({ namespace: 'pathways-jupyter-logs' });
-    const shown = new WeakMap<MainAreaWidget, { [name: string]: string }>();
+    const shown = new WeakMap<MainAreaWidget, ReadonlyPartialJSONObject>();
     app.commands.addCommand(CommandIDs.openLog, {
       label: trans.__('Open a Pathways Log'),
       describedBy: {
@@ -44,32 +45,32 @@ export const logs: JupyterFrontEndPlugin<void> = {
         }
       },
       execute: async args => {
-        const { pod = '', job = '', run = '', host = '', scope: json, ...rest } = args as ILogArgs;
-        const name = pod || job || (run && `${run}-${host}`);
-        if (!name) {
+        const { pod, job, run, host = '', title, scope: json } = args as ILogArgs;
+        const scope = json ? (JSON.parse(json) as IScope) : pathways.scope;
+        const source: LogSource | undefined = pod
+          ? { pod, scope }
+          : job
+            ? { job, scope }
+            : run
+              ? { run, host }
+              : undefined;
+        if (!source) {
           return;
         }
-        const title = rest.title ?? name;
-        const scope = json ? (JSON.parse(json) as IScope) : pathways.scope;
-        const id = `pathways-jupyter-log-${run ? `run/${name}` : `${scopeKey(scope)}/${pod ? `pod/${pod}` : `job/${job}`}`}`;
+        const name = logName(source);
+        const id = `pathways-jupyter-log-${logKey(source)}`;
         if (showAgain(app, lab, id)) {
           return;
         }
-        const log = new Log(name, (follow, take, signal) =>
-          pod
-            ? pathways.api.log(scope, pod, follow, take, signal)
-            : job
-              ? pathways.api.jobLog(scope, job, follow, take, signal)
-              : pathways.api.runLog(run, host, follow, take, signal)
-        );
+        const log = new Log(name, (follow, take, signal) => pathways.api.log(source, follow, take, signal));
         const content = ReactWidget.create(React.createElement(LogView, { log, trans }));
         content.addClass('jp-Pathways');
         const widget = new MainAreaWidget({ content });
         widget.id = id;
-        widget.title.label = trans.__('Log: %1', title);
+        widget.title.label = trans.__('Log: %1', title ?? name);
         widget.title.caption = name;
         widget.title.icon = pathwaysIcon;
-        shown.set(widget, { pod, job, run, host, title, scope: JSON.stringify(scope) });
+        shown.set(widget, { ...args, scope: JSON.stringify(scope) });
         widget.disposed.connect(() => log.stop());
         showTab(app, lab, widget);
         await tracker.add(widget);
