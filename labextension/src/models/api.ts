@@ -81,17 +81,9 @@ export class Api {
     return this._ask('services' + query(scope));
   }
 
-  disconnect(session: string): Promise<unknown> {
-    return this._ask(`sessions/${encodeURIComponent(session)}/disconnect`, 'POST');
-  }
-
-  reconnect(session: string): Promise<unknown> {
-    return this._ask(`sessions/${encodeURIComponent(session)}/reconnect`, 'POST');
-  }
-
-  /** Count a session as used now, so that it is not suspended soon. */
-  keep(session: string): Promise<unknown> {
-    return this._ask(`sessions/${encodeURIComponent(session)}/keep`, 'POST');
+  /** End a session, get it a new proxy, or count it as used now, so that it is not suspended soon. */
+  actOnSession(session: string, action: 'disconnect' | 'reconnect' | 'keep'): Promise<unknown> {
+    return this._ask(`sessions/${encodeURIComponent(session)}/${action}`, 'POST');
   }
 
   /** Ask for the arrays that a session would lose with its proxy; null if that is not known. */

@@ -59,7 +59,8 @@ export const commands: JupyterFrontEndPlugin<void> = {
       CommandIDs.keep,
       trans.__('Keep This Notebook Connected'),
       session => !!session.suspends_at,
-      session => api.keep(session.id).catch((error: unknown) => notifyFailure(trans, error, CommandIDs.keep))
+      session =>
+        api.actOnSession(session.id, 'keep').catch((error: unknown) => notifyFailure(trans, error, CommandIDs.keep))
     );
     addSessionCommand(
       CommandIDs.openProxyLog,
@@ -151,7 +152,7 @@ async function disconnect(
   }
   await withNotification(
     trans,
-    api.disconnect(session.id),
+    api.actOnSession(session.id, 'disconnect'),
     trans.__('Disconnecting %1…', name(session)),
     trans.__('%1 is disconnected, and its proxy is removed.', name(session))
   );
@@ -175,7 +176,7 @@ async function reconnect(trans: TranslationBundle, app: JupyterFrontEnd, session
   }
   await withNotification(
     trans,
-    api.reconnect(session.id),
+    api.actOnSession(session.id, 'reconnect'),
     trans.__('Reconnecting %1…', name(session)),
     trans.__('%1 has a new proxy.', name(session))
   );
