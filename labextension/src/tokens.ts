@@ -4,12 +4,15 @@ import { Token } from '@lumino/coreutils';
 import { Api } from './models/api';
 import { Model } from './models/model';
 import { IScope } from './models/scope';
+import { ITrans } from './models/trans';
 
-/** The page's model and the client of the server extension. */
+/** The page's model, the client of the server extension, and what all plugins share. */
 export interface IPathways {
   /** Sessions, events and the cluster in view; emits a signal when they change. */
   readonly model: Model;
   readonly api: Api;
+  /** This package's texts in the user's language. */
+  readonly trans: ITrans;
   /** The cluster to show, chosen by the notebook in front and the settings. */
   readonly scope: IScope;
   /** Report whether a view of the cluster is visible; the server watches no cluster while none is. */

@@ -1,14 +1,12 @@
 /** All actions as commands, for the palette, menus and shortcuts. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette, Notification, showErrorMessage } from '@jupyterlab/apputils';
-import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
 import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
-import { Api } from '../models/api';
 import { baseName } from '../models/holdings';
 import { ISession } from '../models/sessionrows';
 import { costSentence, isRenewable, mayHaveArrays } from '../models/words';
-import { CommandIDs, DOMAIN, IPathways } from '../tokens';
+import { CommandIDs, IPathways } from '../tokens';
 import { confirm, failure, notifyFailure, withNotification } from './notify';
 
 export const commands: JupyterFrontEndPlugin<void> = {
@@ -16,15 +14,9 @@ export const commands: JupyterFrontEndPlugin<void> = {
   description: 'Disconnect, reconnect and clean up from the palette.',
   autoStart: true,
   requires: [IPathways],
-  optional: [ICommandPalette, ITranslator],
-  activate: (
-    app: JupyterFrontEnd,
-    pathways: IPathways,
-    palette: ICommandPalette | null,
-    translator: ITranslator | null
-  ) => {
-    const trans = (translator ?? nullTranslator).load(DOMAIN);
-    const { model, api } = pathways;
+  optional: [ICommandPalette],
+  activate: (app: JupyterFrontEnd, pathways: IPathways, palette: ICommandPalette | null) => {
+    const { model, api, trans } = pathways;
     const sessionOf = (args: ReadonlyPartialJSONObject): ISession | null =>
       args.session ? (model.sessions.find(session => session.id === args.session) ?? null) : model.session;
     const addSessionCommand = (
@@ -50,10 +42,10 @@ export const commands: JupyterFrontEndPlugin<void> = {
       CommandIDs.disconnect,
       trans.__('Disconnect This Notebook'),
       session => session.alive,
-      (session, args) => disconnect(trans, app, session, api, args)
+      (session, args) => disconnect(app, pathways, session, args)
     );
     addSessionCommand(CommandIDs.reconnect, trans.__('Reconnect This Notebook'), isRenewable, session =>
-      reconnect(trans, app, session, api)
+      reconnect(app, pathways, session)
     );
     addSessionCommand(
       CommandIDs.keep,
@@ -71,7 +63,7 @@ export const commands: JupyterFrontEndPlugin<void> = {
     app.commands.addCommand(CommandIDs.sweep, {
       label: trans.__('Clean Up Stale Proxies'),
       describedBy: { args: { type: 'object', properties: {} } },
-      execute: () => sweep(trans, pathways)
+      execute: () => sweep(pathways)
     });
     app.commands.addCommand(CommandIDs.startEmbedded, {
       label: trans.__('Start the Embedded Cluster'),
@@ -135,14 +127,14 @@ function name(session: ISession): string {
 
 /** Disconnect, after a question if that costs something: arrays on the TPUs, or the cell that is running. */
 async function disconnect(
-  trans: TranslationBundle,
   app: JupyterFrontEnd,
+  pathways: IPathways,
   session: ISession,
-  api: Api,
   { confirmed, ask }: ReadonlyPartialJSONObject
 ): Promise<void> {
+  const { api, trans } = pathways;
   if (confirmed !== true) {
-    const cost = await costOf(trans, app, session, api);
+    const cost = await costOf(app, pathways, session);
     if (
       (cost || ask === true) &&
       !(await confirm(trans, trans.__('Disconnect %1?', name(session)), cost, trans.__('Disconnect')))
@@ -159,9 +151,10 @@ async function disconnect(
 }
 
 /** Get a new proxy, after a question unless the present one is lost. */
-async function reconnect(trans: TranslationBundle, app: JupyterFrontEnd, session: ISession, api: Api): Promise<void> {
+async function reconnect(app: JupyterFrontEnd, pathways: IPathways, session: ISession): Promise<void> {
+  const { api, trans } = pathways;
   if (mayHaveArrays(session)) {
-    const cost = await costOf(trans, app, session, api);
+    const cost = await costOf(app, pathways, session);
     const body = [
       session.state === 'interrupted'
         ? trans.__('The connection to its proxy is interrupted, and is tried again; its arrays are kept.')
@@ -183,7 +176,7 @@ async function reconnect(trans: TranslationBundle, app: JupyterFrontEnd, session
 }
 
 /** Return what is lost with a session's proxy, as far as that is known now; empty if nothing is. */
-async function costOf(trans: TranslationBundle, app: JupyterFrontEnd, session: ISession, api: Api): Promise<string> {
+async function costOf(app: JupyterFrontEnd, { api, trans }: IPathways, session: ISession): Promise<string> {
   const [busy, arrays] = await Promise.all([
     isBusy(app, session.kernel_id),
     mayHaveArrays(session) ? api.arrays(session.id).catch(() => null) : null
@@ -199,7 +192,7 @@ async function isBusy(app: JupyterFrontEnd, kernelId: string): Promise<boolean> 
 }
 
 /** Remove stale proxies of the cluster in view, which may change before the answer. */
-async function sweep(trans: TranslationBundle, { api, scope }: IPathways): Promise<void> {
+async function sweep({ api, scope, trans }: IPathways): Promise<void> {
   try {
     const { removed } = await api.sweep(scope, true);
     if (!removed.length) {

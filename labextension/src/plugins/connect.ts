@@ -2,7 +2,6 @@
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Dialog, Notification } from '@jupyterlab/apputils';
 import { INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
-import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
 import { ReactWidget } from '@jupyterlab/ui-components';
 import { MessageLoop } from '@lumino/messaging';
 import { Widget } from '@lumino/widgets';
@@ -13,7 +12,7 @@ import { baseName } from '../models/holdings';
 import { connectCell, IChoice, jobConnectCell } from '../models/line';
 import { refusal } from '../models/words';
 import { pathwaysIcon } from '../icon';
-import { CommandIDs, DOMAIN, IPathways } from '../tokens';
+import { CommandIDs, IPathways } from '../tokens';
 
 const INSERT = 'insert';
 /** How long it is shown why a notebook cannot be connected. */
@@ -35,26 +34,20 @@ export const connect: JupyterFrontEndPlugin<void> = {
   description: 'Connect a notebook with a dialog.',
   autoStart: true,
   requires: [IPathways],
-  optional: [INotebookTracker, ITranslator],
-  activate: (
-    app: JupyterFrontEnd,
-    pathways: IPathways,
-    notebooks: INotebookTracker | null,
-    translator: ITranslator | null
-  ) => {
-    const trans = (translator ?? nullTranslator).load(DOMAIN);
+  optional: [INotebookTracker],
+  activate: (app: JupyterFrontEnd, pathways: IPathways, notebooks: INotebookTracker | null) => {
+    const { model, trans } = pathways;
     const ask = async (run: boolean, wait = false) => {
       const panel = notebooks?.currentWidget;
       if (!panel) {
         return;
       }
-      const choice = await dialog(pathways, trans, run, wait);
+      const choice = await dialog(pathways, run, wait);
       if (choice) {
         await (choice.run ? runCell : insertCell)(panel, connectCell(choice.choice));
       }
     };
     const connectJob = async (job: string) => {
-      const { model } = pathways;
       const panel = notebooks?.currentWidget ?? null;
       const refused = refusal(trans, panel, model.session);
       if (refused || !panel) {
@@ -98,7 +91,6 @@ export const connect: JupyterFrontEndPlugin<void> = {
 class Body extends ReactWidget {
   constructor(
     private readonly _pathways: IPathways,
-    private readonly _trans: TranslationBundle,
     wait: boolean
   ) {
     super();
@@ -127,7 +119,7 @@ class Body extends ReactWidget {
   protected override render(): React.JSX.Element {
     return React.createElement(ConnectForm, {
       api: this._pathways.api,
-      trans: this._trans,
+      trans: this._pathways.trans,
       first: this.choice,
       onChange: choice => {
         this.choice = choice;
@@ -139,10 +131,10 @@ class Body extends ReactWidget {
 
 async function dialog(
   pathways: IPathways,
-  trans: TranslationBundle,
   run: boolean,
   wait: boolean
 ): Promise<{ choice: IChoice; run: boolean } | null> {
+  const { model, trans } = pathways;
   const cancel = Dialog.cancelButton({ label: trans.__('Cancel') });
   const insertButton = Dialog.okButton({
     label: trans.__('Insert cell'),
@@ -150,8 +142,8 @@ async function dialog(
     className: run ? 'pw-second' : ''
   });
   const connectButton = Dialog.okButton({ label: trans.__('Connect') });
-  const body = new Body(pathways, trans, wait);
-  const { front } = pathways.model;
+  const body = new Body(pathways, wait);
+  const { front } = model;
   const shown = new Dialog<IChoice>({
     title: front ? trans.__('Connect %1 to TPUs', baseName(front.path)) : trans.__('Connect this notebook to TPUs'),
     body,

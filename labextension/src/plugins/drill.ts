@@ -1,10 +1,9 @@
 /** Fault drill: break a slice of the embedded cluster on purpose, and watch what happens. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
 
 import { BREAK_SECONDS } from '../models/drill';
 import { ISlice } from '../models/wire';
-import { CommandIDs, DOMAIN, IPathways } from '../tokens';
+import { CommandIDs, IPathways } from '../tokens';
 import { confirm, withNotification } from './notify';
 
 const SLICE_ARGS = {
@@ -18,22 +17,17 @@ export const drill: JupyterFrontEndPlugin<void> = {
   description: 'Break slices of the embedded cluster on purpose, and heal them.',
   autoStart: true,
   requires: [IPathways],
-  optional: [ITranslator],
-  activate: (app: JupyterFrontEnd, pathways: IPathways, translator: ITranslator | null) => {
-    const trans = (translator ?? nullTranslator).load(DOMAIN);
+  activate: (app: JupyterFrontEnd, pathways: IPathways) => {
+    const { trans } = pathways;
     const describedBy = { args: SLICE_ARGS };
-    const add = (
-      command: string,
-      label: string,
-      run: (pathways: IPathways, trans: TranslationBundle, slice: ISlice) => Promise<void>
-    ) =>
+    const add = (command: string, label: string, run: (pathways: IPathways, slice: ISlice) => Promise<void>) =>
       app.commands.addCommand(command, {
         label,
         describedBy,
         execute: async args => {
           const slice = pathways.model.cluster?.find('slices', args.slice as string);
           if (slice) {
-            await run(pathways, trans, slice);
+            await run(pathways, slice);
           }
         }
       });
@@ -46,7 +40,7 @@ export const drill: JupyterFrontEndPlugin<void> = {
  * Break a slice once the user has confirmed it: its arrays are lost, also those of other notebooks. The cluster in view
  * may change before the answer.
  */
-async function breakSlice({ api, scope }: IPathways, trans: TranslationBundle, slice: ISlice): Promise<void> {
+async function breakSlice({ api, scope, trans }: IPathways, slice: ISlice): Promise<void> {
   const body = trans.__(
     'Its worker is killed, and the arrays on it are lost. It stays down for %1 s, or until “Heal”.',
     BREAK_SECONDS
@@ -61,7 +55,7 @@ async function breakSlice({ api, scope }: IPathways, trans: TranslationBundle, s
   }
 }
 
-async function healSlice({ api, scope }: IPathways, trans: TranslationBundle, slice: ISlice): Promise<void> {
+async function healSlice({ api, scope, trans }: IPathways, slice: ISlice): Promise<void> {
   await withNotification(
     trans,
     api.drill(scope, slice, 'heal'),

@@ -2,12 +2,11 @@
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { pageClock } from '../models/clock';
 import { IdleGuard } from '../models/idleguard';
 import { ISession } from '../models/sessionrows';
-import { CommandIDs, DOMAIN, IPathways } from '../tokens';
+import { CommandIDs, IPathways } from '../tokens';
 import { followPreferences } from './preferences';
 
 export const idle: JupyterFrontEndPlugin<void> = {
@@ -15,14 +14,8 @@ export const idle: JupyterFrontEndPlugin<void> = {
   description: 'Ask whether to disconnect a session that holds slices while no cell has run for long.',
   autoStart: true,
   requires: [IPathways],
-  optional: [ISettingRegistry, ITranslator],
-  activate: (
-    app: JupyterFrontEnd,
-    { model }: IPathways,
-    registry: ISettingRegistry | null,
-    translator: ITranslator | null
-  ) => {
-    const trans = (translator ?? nullTranslator).load(DOMAIN);
+  optional: [ISettingRegistry],
+  activate: (app: JupyterFrontEnd, { model, trans }: IPathways, registry: ISettingRegistry | null) => {
     const { kernels } = app.serviceManager;
     const disconnect = ({ id }: ISession) => ({
       label: trans.__('Disconnect'),

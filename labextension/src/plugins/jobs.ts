@@ -1,7 +1,6 @@
 /** The actions on jobs: show one in a tab, suspend, resume and delete it. Its log opens like every other one. */
 import { ILabShell, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { MainAreaWidget } from '@jupyterlab/apputils';
-import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
 import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
@@ -9,7 +8,7 @@ import { JobView } from '../components/JobView';
 import { JobAction } from '../models/joblist';
 import { IScope, scopeKey } from '../models/scope';
 import { pathwaysIcon } from '../icon';
-import { CommandIDs, DOMAIN, IPathways } from '../tokens';
+import { CommandIDs, IPathways } from '../tokens';
 import { confirm, withNotification } from './notify';
 import { showAgain, showTab } from './tabs';
 
@@ -24,42 +23,35 @@ export const jobs: JupyterFrontEndPlugin<void> = {
   description: 'Show, suspend, resume and delete jobs.',
   autoStart: true,
   requires: [IPathways],
-  optional: [ILabShell, ITranslator],
-  activate: (app: JupyterFrontEnd, pathways: IPathways, lab: ILabShell | null, translator: ITranslator | null) => {
-    const trans = (translator ?? nullTranslator).load(DOMAIN);
+  optional: [ILabShell],
+  activate: (app: JupyterFrontEnd, pathways: IPathways, lab: ILabShell | null) => {
+    const { trans } = pathways;
     const describedBy = { args: JOB_ARGS };
     app.commands.addCommand(CommandIDs.showJob, {
       label: trans.__('Show a Job'),
       describedBy,
-      execute: args => show(app, lab, pathways, trans, args.job as string)
+      execute: args => show(app, lab, pathways, args.job as string)
     });
     const act = (command: string, label: string, run: (job: string) => Promise<void>) =>
       app.commands.addCommand(command, { label, describedBy, execute: args => run(args.job as string) });
     act(CommandIDs.suspendJob, trans.__('Suspend a Job'), job =>
-      send(pathways, pathways.scope, trans, job, 'suspend', trans.__('Job %1 is suspended.', job))
+      send(pathways, pathways.scope, job, 'suspend', trans.__('Job %1 is suspended.', job))
     );
     act(CommandIDs.resumeJob, trans.__('Resume a Job'), job =>
-      send(pathways, pathways.scope, trans, job, 'resume', trans.__('Job %1 starts again.', job))
+      send(pathways, pathways.scope, job, 'resume', trans.__('Job %1 starts again.', job))
     );
-    act(CommandIDs.deleteJob, trans.__('Delete a Job'), job => remove(pathways, trans, job));
+    act(CommandIDs.deleteJob, trans.__('Delete a Job'), job => remove(pathways, job));
   }
 };
 
-function show(
-  app: JupyterFrontEnd,
-  lab: ILabShell | null,
-  pathways: IPathways,
-  trans: TranslationBundle,
-  job: string
-): void {
-  const scope = pathways.scope;
+function show(app: JupyterFrontEnd, lab: ILabShell | null, { api, scope, trans }: IPathways, job: string): void {
   const id = `pathways-jupyter-job-${scopeKey(scope)}/${job}`;
   if (showAgain(app, lab, id)) {
     return;
   }
   const content = ReactWidget.create(
     React.createElement(JobView, {
-      api: pathways.api,
+      api,
       scope,
       job,
       trans,
@@ -77,19 +69,18 @@ function show(
 }
 
 /** Delete a job once the user has confirmed it: its pods end, and their logs are gone. */
-async function remove(pathways: IPathways, trans: TranslationBundle, job: string): Promise<void> {
+async function remove(pathways: IPathways, job: string): Promise<void> {
   // The one in view now: a session that ends before the answer may change it.
-  const { scope } = pathways;
+  const { scope, trans } = pathways;
   const body = trans.__('Its pods end, and their logs are gone.');
   if (await confirm(trans, trans.__('Delete job %1?', job), body, trans.__('Delete'))) {
-    await send(pathways, scope, trans, job, 'delete', trans.__('Job %1 is deleted.', job));
+    await send(pathways, scope, job, 'delete', trans.__('Job %1 is deleted.', job));
   }
 }
 
 async function send(
-  { api }: IPathways,
+  { api, trans }: IPathways,
   scope: IScope,
-  trans: TranslationBundle,
   job: string,
   action: JobAction,
   done: string

@@ -1,10 +1,9 @@
 /** A launcher card that opens the quickstart notebook. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ILauncher } from '@jupyterlab/launcher';
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { iconUrl, pathwaysIcon } from '../icon';
-import { CommandIDs, DOMAIN, IPathways } from '../tokens';
+import { CommandIDs, IPathways } from '../tokens';
 import { notifyFailure, succeeded } from './notify';
 
 export const launcher: JupyterFrontEndPlugin<void> = {
@@ -12,9 +11,8 @@ export const launcher: JupyterFrontEndPlugin<void> = {
   description: 'Open the quickstart notebook from the launcher.',
   autoStart: true,
   requires: [IPathways],
-  optional: [ILauncher, ITranslator],
-  activate: (app: JupyterFrontEnd, { api }: IPathways, cards: ILauncher | null, translator: ITranslator | null) => {
-    const trans = (translator ?? nullTranslator).load(DOMAIN);
+  optional: [ILauncher],
+  activate: (app: JupyterFrontEnd, { api, trans }: IPathways, cards: ILauncher | null) => {
     app.commands.addCommand(CommandIDs.quickstart, {
       label: args => (args.isLauncher ? trans.__('TPU Quickstart') : trans.__('Open the Pathways Quickstart Notebook')),
       caption: trans.__('A notebook that connects to TPUs and computes on them'),

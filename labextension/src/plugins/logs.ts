@@ -1,7 +1,6 @@
 /** Logs of proxies, workers, resource managers, jobs and runs in tabs, which a reload of the page restores. */
 import { ILabShell, ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { ReactWidget } from '@jupyterlab/ui-components';
 import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import * as React from 'react';
@@ -10,7 +9,7 @@ import { LogView } from '../components/LogView';
 import { Log, logKey, logName, LogSource } from '../models/log';
 import { IScope } from '../models/scope';
 import { pathwaysIcon } from '../icon';
-import { CommandIDs, DOMAIN, IPathways } from '../tokens';
+import { CommandIDs, IPathways } from '../tokens';
 import { showAgain, showTab } from './tabs';
 
 export const logs: JupyterFrontEndPlugin<void> = {
@@ -18,15 +17,9 @@ export const logs: JupyterFrontEndPlugin<void> = {
   description: 'Show the logs of proxies, workers, resource managers, jobs and runs.',
   autoStart: true,
   requires: [IPathways],
-  optional: [ILabShell, ILayoutRestorer, ITranslator],
-  activate: (
-    app: JupyterFrontEnd,
-    pathways: IPathways,
-    lab: ILabShell | null,
-    restorer: ILayoutRestorer | null,
-    translator: ITranslator | null
-  ) => {
-    const trans = (translator ?? nullTranslator).load(DOMAIN);
+  optional: [ILabShell, ILayoutRestorer],
+  activate: (app: JupyterFrontEnd, pathways: IPathways, lab: ILabShell | null, restorer: ILayoutRestorer | null) => {
+    const { trans } = pathways;
     const tracker = new WidgetTracker<MainAreaWidget>({ namespace: 'pathways-jupyter-logs' });
     const shown = new WeakMap<MainAreaWidget, ReadonlyPartialJSONObject>();
     app.commands.addCommand(CommandIDs.openLog, {

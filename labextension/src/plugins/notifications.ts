@@ -2,12 +2,11 @@
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { DrawnNotifier } from '../models/drawnnotifier';
 import { IToast, Toasts } from '../models/toasts';
 import { ISession } from '../models/sessionrows';
-import { CommandIDs, DOMAIN, IPathways } from '../tokens';
+import { CommandIDs, IPathways } from '../tokens';
 import { drawn } from './notify';
 import { followPreferences } from './preferences';
 
@@ -16,14 +15,8 @@ export const notifications: JupyterFrontEndPlugin<void> = {
   description: 'Notify when a slice goes down or recovers, and when a session is lost.',
   autoStart: true,
   requires: [IPathways],
-  optional: [ISettingRegistry, ITranslator],
-  activate: (
-    app: JupyterFrontEnd,
-    { model }: IPathways,
-    registry: ISettingRegistry | null,
-    translator: ITranslator | null
-  ) => {
-    const trans = (translator ?? nullTranslator).load(DOMAIN);
+  optional: [ISettingRegistry],
+  activate: (app: JupyterFrontEnd, { model, trans }: IPathways, registry: ISettingRegistry | null) => {
     const options = (toast: IToast, session: ISession) => {
       const reconnect = {
         label: trans.__('Reconnect'),

@@ -29,7 +29,8 @@ export const pathways: JupyterFrontEndPlugin<IPathways> = {
     translator: ITranslator | null
   ): IPathways => {
     const model = new Model(version);
-    const api = new Api(app.serviceManager.serverSettings, (translator ?? nullTranslator).load(DOMAIN));
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const api = new Api(app.serviceManager.serverSettings, trans);
     const updates = new Updates(model, api);
     let wanted = DEFAULTS;
     let looking = false;
@@ -59,6 +60,7 @@ export const pathways: JupyterFrontEndPlugin<IPathways> = {
     return {
       model,
       api,
+      trans,
       get scope() {
         return scope();
       },

@@ -1,12 +1,11 @@
 /** What a session's chips do: a picture of some seconds. */
 import { ILabShell, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { MainAreaWidget } from '@jupyterlab/apputils';
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
 
 import { baseName } from '../models/holdings';
 import { pathwaysIcon } from '../icon';
-import { CommandIDs, DOMAIN, IPathways } from '../tokens';
+import { CommandIDs, IPathways } from '../tokens';
 import { withNotification } from './notify';
 import { showTab } from './tabs';
 
@@ -18,9 +17,9 @@ export const profile: JupyterFrontEndPlugin<void> = {
   description: 'Trace the chips of a session.',
   autoStart: true,
   requires: [IPathways],
-  optional: [ILabShell, ITranslator],
-  activate: (app: JupyterFrontEnd, pathways: IPathways, lab: ILabShell | null, translator: ITranslator | null) => {
-    const trans = (translator ?? nullTranslator).load(DOMAIN);
+  optional: [ILabShell],
+  activate: (app: JupyterFrontEnd, pathways: IPathways, lab: ILabShell | null) => {
+    const { trans } = pathways;
     const show = (id: string, label: string, content: Widget) => {
       const widget = new MainAreaWidget({ content });
       widget.id = id;

@@ -2,13 +2,12 @@
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { Kernel } from '@jupyterlab/services';
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { Problem } from '../models/api';
 import { baseName } from '../models/holdings';
 import { ITrans } from '../models/trans';
 import { isResumable, size } from '../models/words';
-import { CommandIDs, DOMAIN, IPathways } from '../tokens';
+import { CommandIDs, IPathways } from '../tokens';
 import { withNotification } from './notify';
 
 /** Sets no variable. No cell, which would fail when the notebook is run again from its beginning. */
@@ -19,14 +18,8 @@ export const resume: JupyterFrontEndPlugin<void> = {
   description: 'Resume a suspended session in its kernel.',
   autoStart: true,
   requires: [IPathways],
-  optional: [INotebookTracker, ITranslator],
-  activate: (
-    app: JupyterFrontEnd,
-    { model }: IPathways,
-    notebooks: INotebookTracker | null,
-    translator: ITranslator | null
-  ) => {
-    const trans = (translator ?? nullTranslator).load(DOMAIN);
+  optional: [INotebookTracker],
+  activate: (app: JupyterFrontEnd, { model, trans }: IPathways, notebooks: INotebookTracker | null) => {
     const sessionOf = (id: unknown) => (id ? (model.sessions.find(each => each.id === id) ?? null) : model.session);
     const kernelOf = (id: string) =>
       notebooks?.find(panel => panel.sessionContext.session?.kernel?.id === id)?.sessionContext.session?.kernel;

@@ -1,13 +1,12 @@
 /** A section of the Running panel: the sessions on this machine, each with a button that disconnects it. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { IRunningSessionManagers, IRunningSessions } from '@jupyterlab/running';
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { Signal } from '@lumino/signaling';
 
 import { baseName } from '../models/holdings';
 import { instancesWord, stateWord } from '../models/words';
 import { pathwaysIcon } from '../icon';
-import { CommandIDs, DOMAIN, IPathways } from '../tokens';
+import { CommandIDs, IPathways } from '../tokens';
 
 export const running: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:running',
@@ -15,14 +14,8 @@ export const running: JupyterFrontEndPlugin<void> = {
   autoStart: true,
   requires: [IPathways],
   // Notebook 7 has them only on its first page.
-  optional: [IRunningSessionManagers, ITranslator],
-  activate: (
-    app: JupyterFrontEnd,
-    { model }: IPathways,
-    managers: IRunningSessionManagers | null,
-    translator: ITranslator | null
-  ) => {
-    const trans = (translator ?? nullTranslator).load(DOMAIN);
+  optional: [IRunningSessionManagers],
+  activate: (app: JupyterFrontEnd, { model, trans }: IPathways, managers: IRunningSessionManagers | null) => {
     const end = (session: string, confirmed = false) =>
       void app.commands.execute(CommandIDs.disconnect, { session, confirmed });
     const changed = new Signal<object, void>(model);

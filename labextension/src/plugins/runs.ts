@@ -1,8 +1,7 @@
 /** The actions on runs on many hosts: end one, or ask its hosts for news. A host's log opens like every other one. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
 
-import { CommandIDs, DOMAIN, IPathways } from '../tokens';
+import { CommandIDs, IPathways } from '../tokens';
 import { confirm, withNotification } from './notify';
 
 const RUN_ARGS = {
@@ -16,14 +15,13 @@ export const runs: JupyterFrontEndPlugin<void> = {
   description: 'Stop runs on many hosts, and bring them up to date.',
   autoStart: true,
   requires: [IPathways],
-  optional: [ITranslator],
-  activate: (app: JupyterFrontEnd, pathways: IPathways, translator: ITranslator | null) => {
-    const trans = (translator ?? nullTranslator).load(DOMAIN);
+  activate: (app: JupyterFrontEnd, pathways: IPathways) => {
+    const { trans } = pathways;
     const describedBy = { args: RUN_ARGS };
     app.commands.addCommand(CommandIDs.stopRun, {
       label: trans.__('Stop a Run on Many Hosts'),
       describedBy,
-      execute: args => stop(pathways, trans, args.run as string)
+      execute: args => stop(pathways, args.run as string)
     });
     app.commands.addCommand(CommandIDs.refreshRun, {
       label: trans.__('Ask the Hosts of a Run'),
@@ -43,13 +41,14 @@ export const runs: JupyterFrontEndPlugin<void> = {
 };
 
 /** End a run once the user has confirmed it: what its command has not saved is gone. */
-async function stop(pathways: IPathways, trans: TranslationBundle, run: string): Promise<void> {
+async function stop(pathways: IPathways, run: string): Promise<void> {
+  const { api, trans } = pathways;
   const name = nameOf(pathways, run);
   const body = trans.__('Its command ends on all hosts. The output that it has written stays.');
   if (await confirm(trans, trans.__('Stop run %1?', name), body, trans.__('Stop'))) {
     await withNotification(
       trans,
-      pathways.api.actOnRun(run, 'stop'),
+      api.actOnRun(run, 'stop'),
       trans.__('Stopping run %1…', name),
       trans.__('Run %1 is stopped.', name)
     );

@@ -1,7 +1,6 @@
 /** Adds the panel to the sidebar. */
 import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { IStateDB } from '@jupyterlab/statedb';
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import {
   addIcon,
   CommandToolbarButton,
@@ -28,7 +27,7 @@ import { Model } from '../models/model';
 import { Folding, SliceView } from '../models/remembered';
 import { ITrans } from '../models/trans';
 import { pathwaysIcon } from '../icon';
-import { CommandIDs, DOMAIN, IPathways, PANEL_ID } from '../tokens';
+import { CommandIDs, IPathways, PANEL_ID } from '../tokens';
 import { PathwaysPanel } from '../widgets/panel';
 
 export const sidebar: JupyterFrontEndPlugin<void> = {
@@ -36,15 +35,9 @@ export const sidebar: JupyterFrontEndPlugin<void> = {
   description: 'Show sessions, slices, events, services, jobs and runs in the sidebar.',
   autoStart: true,
   requires: [IPathways],
-  optional: [ILayoutRestorer, IStateDB, ITranslator],
-  activate: (
-    app: JupyterFrontEnd,
-    pathways: IPathways,
-    restorer: ILayoutRestorer | null,
-    state: IStateDB | null,
-    translator: ITranslator | null
-  ) => {
-    const trans = (translator ?? nullTranslator).load(DOMAIN);
+  optional: [ILayoutRestorer, IStateDB],
+  activate: (app: JupyterFrontEnd, pathways: IPathways, restorer: ILayoutRestorer | null, state: IStateDB | null) => {
+    const { model, trans } = pathways;
     const run = (command: string, args: { [name: string]: string } = {}) => void app.commands.execute(command, args);
     const actions: IActions = {
       connect: wait => run(CommandIDs.connect, wait ? { wait: 'yes' } : {}),
@@ -68,7 +61,6 @@ export const sidebar: JupyterFrontEndPlugin<void> = {
       quickstart: () => run(CommandIDs.quickstart),
       retry: () => run(CommandIDs.retry)
     };
-    const { model } = pathways;
     const panel = new PathwaysPanel({
       label: trans.__('Pathways'),
       tools: toolbar(app, trans),

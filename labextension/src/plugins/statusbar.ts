@@ -2,13 +2,12 @@
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { ReactWidget } from '@jupyterlab/ui-components';
 import { Signal } from '@lumino/signaling';
 import * as React from 'react';
 
 import { StatusItem } from '../components/StatusItem';
-import { CommandIDs, DOMAIN, IPathways } from '../tokens';
+import { CommandIDs, IPathways } from '../tokens';
 import { followPreferences } from './preferences';
 
 export const statusbar: JupyterFrontEndPlugin<void> = {
@@ -17,18 +16,16 @@ export const statusbar: JupyterFrontEndPlugin<void> = {
   autoStart: true,
   requires: [IPathways],
   // Notebook 7 has no status bar.
-  optional: [IStatusBar, ISettingRegistry, ITranslator],
+  optional: [IStatusBar, ISettingRegistry],
   activate: (
     app: JupyterFrontEnd,
-    { model }: IPathways,
+    { model, trans }: IPathways,
     bar: IStatusBar | null,
-    registry: ISettingRegistry | null,
-    translator: ITranslator | null
+    registry: ISettingRegistry | null
   ) => {
     if (!bar) {
       return;
     }
-    const trans = (translator ?? nullTranslator).load(DOMAIN);
     const item = ReactWidget.create(
       React.createElement(StatusItem, { model, trans, open: () => void app.commands.execute(CommandIDs.showPanel) })
     );
