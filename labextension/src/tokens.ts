@@ -3,6 +3,7 @@ import { Token } from '@lumino/coreutils';
 
 import { Api } from './models/api';
 import { Model } from './models/model';
+import { IPreferences } from './models/preferences';
 import { IScope } from './models/scope';
 import { ITrans } from './models/trans';
 
@@ -13,6 +14,8 @@ export interface IPathways {
   readonly api: Api;
   /** This package's texts in the user's language. */
   readonly trans: ITrans;
+  /** Call `apply` with the user's settings once they are loaded, and after each change; never where there are none. */
+  readonly followPreferences: (apply: (wanted: IPreferences) => void) => Promise<void>;
   /** The cluster to show, chosen by the notebook in front and the settings. */
   readonly scope: IScope;
   /** Report whether a view of the cluster is visible; the server watches no cluster while none is. */

@@ -1,21 +1,18 @@
 /** Asks about sessions that hold slices while no cell has run for long: to disconnect them, or to keep them connected. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
-import { ISettingRegistry } from '@jupyterlab/settingregistry';
 
 import { pageClock } from '../models/clock';
 import { IdleGuard } from '../models/idleguard';
 import { ISession } from '../models/sessionrows';
 import { CommandIDs, IPathways } from '../tokens';
-import { followPreferences } from './preferences';
 
 export const idle: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:idle',
   description: 'Ask whether to disconnect a session that holds slices while no cell has run for long.',
   autoStart: true,
   requires: [IPathways],
-  optional: [ISettingRegistry],
-  activate: (app: JupyterFrontEnd, { model, trans }: IPathways, registry: ISettingRegistry | null) => {
+  activate: (app: JupyterFrontEnd, { model, trans, followPreferences }: IPathways) => {
     const { kernels } = app.serviceManager;
     const disconnect = ({ id }: ISession) => ({
       label: trans.__('Disconnect'),
@@ -39,7 +36,7 @@ export const idle: JupyterFrontEndPlugin<void> = {
       },
       trans
     );
-    void followPreferences(registry, wanted => {
+    void followPreferences(wanted => {
       guard.minutes = wanted.notifications ? wanted.idleMinutes : 0;
     }).then(() => {
       pageClock.subscribe(() => void guard.check(pageClock.now()));

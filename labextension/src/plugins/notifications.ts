@@ -1,22 +1,19 @@
 /** Notifications about slices that go down and sessions that are lost, also while the sidebar is hidden. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
-import { ISettingRegistry } from '@jupyterlab/settingregistry';
 
 import { DrawnNotifier } from '../models/drawnnotifier';
 import { IToast, Toasts } from '../models/toasts';
 import { ISession } from '../models/sessionrows';
 import { CommandIDs, IPathways } from '../tokens';
 import { drawn } from './notify';
-import { followPreferences } from './preferences';
 
 export const notifications: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:notifications',
   description: 'Notify when a slice goes down or recovers, and when a session is lost.',
   autoStart: true,
   requires: [IPathways],
-  optional: [ISettingRegistry],
-  activate: (app: JupyterFrontEnd, { model, trans }: IPathways, registry: ISettingRegistry | null) => {
+  activate: (app: JupyterFrontEnd, { model, trans, followPreferences }: IPathways) => {
     const options = (toast: IToast, session: ISession) => {
       const reconnect = {
         label: trans.__('Reconnect'),
@@ -34,7 +31,7 @@ export const notifications: JupyterFrontEndPlugin<void> = {
       dismiss: id => Notification.dismiss(id)
     });
     const toasts = new Toasts(model, notifier, trans);
-    void followPreferences(registry, wanted => {
+    void followPreferences(wanted => {
       toasts.wanted = wanted.notifications;
     });
   }

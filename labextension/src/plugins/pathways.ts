@@ -1,4 +1,4 @@
-/** Creates the page's model and keeps it up to date. No other plugin sends requests without a user action. */
+/** Creates what all plugins share, and keeps the page's model up to date. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
 import { Session } from '@jupyterlab/services';
@@ -10,10 +10,9 @@ import { version } from '../../package.json';
 import { Api } from '../models/api';
 import { connects } from '../models/line';
 import { Model } from '../models/model';
-import { DEFAULTS, scopeOf } from '../models/preferences';
+import { DEFAULTS, preferences, scopeOf } from '../models/preferences';
 import { Updates } from '../models/updates';
 import { DOMAIN, IPathways, SETTINGS } from '../tokens';
-import { followPreferences } from './preferences';
 
 export const pathways: JupyterFrontEndPlugin<IPathways> = {
   id: SETTINGS,
@@ -47,9 +46,15 @@ export const pathways: JupyterFrontEndPlugin<IPathways> = {
       followCells(model, notebooks);
     }
     followNames(model, app.serviceManager.sessions, notebooks);
-    void followPreferences(registry, preferences => {
-      wanted = preferences;
-      model.refresh = wanted.refresh;
+    const followPreferences: IPathways['followPreferences'] = async apply => {
+      const settings = await registry?.load(SETTINGS);
+      const read = () => settings && apply(preferences(settings.composite));
+      settings?.changed.connect(read);
+      read();
+    };
+    void followPreferences(chosen => {
+      wanted = chosen;
+      model.refresh = chosen.refresh;
       look();
     });
     void app.restored.then(() => updates.start());
@@ -61,6 +66,7 @@ export const pathways: JupyterFrontEndPlugin<IPathways> = {
       model,
       api,
       trans,
+      followPreferences,
       get scope() {
         return scope();
       },

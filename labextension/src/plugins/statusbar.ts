@@ -1,6 +1,5 @@
 /** Status bar item: the session of the notebook in front; hidden when there is none. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
 import { ReactWidget } from '@jupyterlab/ui-components';
 import { Signal } from '@lumino/signaling';
@@ -8,7 +7,6 @@ import * as React from 'react';
 
 import { StatusItem } from '../components/StatusItem';
 import { CommandIDs, IPathways } from '../tokens';
-import { followPreferences } from './preferences';
 
 export const statusbar: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:statusbar',
@@ -16,13 +14,8 @@ export const statusbar: JupyterFrontEndPlugin<void> = {
   autoStart: true,
   requires: [IPathways],
   // Notebook 7 has no status bar.
-  optional: [IStatusBar, ISettingRegistry],
-  activate: (
-    app: JupyterFrontEnd,
-    { model, trans }: IPathways,
-    bar: IStatusBar | null,
-    registry: ISettingRegistry | null
-  ) => {
+  optional: [IStatusBar],
+  activate: (app: JupyterFrontEnd, { model, trans, followPreferences }: IPathways, bar: IStatusBar | null) => {
     if (!bar) {
       return;
     }
@@ -33,7 +26,7 @@ export const statusbar: JupyterFrontEndPlugin<void> = {
     const changed = new Signal<object, void>(model);
     model.changed.connect(() => changed.emit());
     let wanted = true;
-    void followPreferences(registry, preferences => {
+    void followPreferences(preferences => {
       wanted = preferences.statusBar;
       changed.emit();
     });
