@@ -4,8 +4,6 @@ import {
   age,
   costSentence,
   devicesWord,
-  isRenewable,
-  isResumable,
   savedSentence,
   lostSlices,
   refusal,
@@ -57,34 +55,8 @@ describe('words', () => {
     expect(cost({ state: 'lost' }, null)).toBe('');
   });
 
-  it('offers a new proxy only where there was one', () => {
-    const states = ['starting', 'waiting', 'connected', 'degraded', 'interrupted', 'lost', 'closing'] as const;
-    expect(states.filter(state => isRenewable(session({ state })))).toEqual([
-      'connected',
-      'degraded',
-      'interrupted',
-      'lost'
-    ]);
-    expect(isRenewable(session({ alive: false }))).toBe(false);
-    expect(isRenewable(null)).toBe(false);
-  });
-
-  it('offers to resume a session while its arrays are saved, and a proxy without them only where they are not', () => {
+  it('says what is saved of a suspended session', () => {
     const saved = { count: 3, bytes: 1.2e9, place: 'gs://b/saved/u/suspended-s', at: 0 };
-    const suspended = session({ state: 'suspended', saved });
-    expect(isResumable(suspended)).toBe(true);
-    expect(isRenewable(suspended)).toBe(false);
-    expect(isRenewable({ ...suspended, saved: null })).toBe(true);
-    // It got a proxy in another way, and waits for its arrays.
-    expect(isResumable({ ...suspended, state: 'connected' })).toBe(true);
-    const others = [
-      { saved: null },
-      { state: 'starting' },
-      { state: 'closing' },
-      { alive: false },
-      { silent: true }
-    ] as const;
-    expect(others.filter(some => isResumable({ ...suspended, ...some }))).toEqual([]);
     expect(savedSentence(english, saved).replace(/\u00a0/g, ' ')).toMatch(
       /^3 arrays \(1\.2 GB\) are saved since \d+:00:00\.$/
     );

@@ -10,8 +10,6 @@ import {
   clock,
   devicesWord,
   instancesWord,
-  isRenewable,
-  isResumable,
   lostSlices,
   savedSentence,
   sentence,
@@ -20,6 +18,7 @@ import {
   suspendsSentence
 } from '../models/words';
 import { ISession } from '../models/sessionrows';
+import { canDisconnect, canProfile, canReconnect, canResume, hasLog } from '../models/sessions';
 import { IActions } from './actions';
 import { Button } from './Button';
 import { DragLine } from './DragLine';
@@ -158,7 +157,7 @@ function Session({ session, staleSince, actions, trans }: ISessionProps): React.
             'After the cells that are running, “Resume” gets slices again and puts every array where it was.'
           )}
           action={
-            isResumable(session)
+            canResume(session)
               ? { label: trans.__('Resume'), primary: true, run: () => actions.resume(session) }
               : undefined
           }
@@ -206,24 +205,20 @@ function Buttons({ session, actions, trans }: Pick<ISessionProps, 'session' | 'a
       <Button
         label={trans.__('Disconnect')}
         kind="danger"
-        disabled={!session.alive || session.state === 'closing'}
+        disabled={!canDisconnect(session)}
         run={() => actions.disconnect(session)}
       />
       <Button
         // While its proxy works, a new one costs its arrays, which a question says first.
         label={lost ? trans.__('Reconnect') : trans.__('Reconnect…')}
         kind={lost ? undefined : 'danger'}
-        disabled={!isRenewable(session) || session.silent}
+        disabled={!canReconnect(session)}
         run={() => actions.reconnect(session)}
       />
-      <Button
-        label={trans.__('Profile')}
-        disabled={!session.alive || !['connected', 'degraded'].includes(session.state)}
-        run={() => actions.profile(session)}
-      />
+      <Button label={trans.__('Profile')} disabled={!canProfile(session)} run={() => actions.profile(session)} />
       <Button
         label={trans.__('Logs')}
-        disabled={!session.pod || session.state === 'suspended'}
+        disabled={!hasLog(session)}
         run={() => actions.openLog(session.pod, trans.__('Proxy'))}
       />
     </div>

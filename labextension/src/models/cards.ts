@@ -5,7 +5,7 @@
  * The classes are those of pathways_jupyter/render/parts.py: change both.
  */
 import { ISession } from './sessionrows';
-import { mayHaveArrays } from './words';
+import { mayHaveArrays } from './sessions';
 
 /** The colours of a card's tones. */
 const TONES = { ok: 'ok', wait: 'wait', warn: 'wait', fail: 'fail' } as const;

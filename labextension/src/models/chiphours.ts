@@ -1,7 +1,7 @@
 /** How long a session has held its chips. */
 import { EVENTS_KEPT } from './model';
 import { IEvent, ISession, SessionState } from './sessionrows';
-import { mayHaveArrays } from './words';
+import { mayHaveArrays } from './sessions';
 
 /**
  * Return the hours for which `session` has held its slices, times their chips; null if its events do not say.

@@ -6,10 +6,10 @@
  * change of state at that time. Whether the TPUs compute is not known here: a thread of the kernel may use them without
  * a cell. So what is said is that no cell has run, and the user decides.
  */
-import { baseName } from './holdings';
 import { Model } from './model';
 import { ITrans } from './trans';
 import { ISession } from './sessionrows';
+import { isConnected, sessionName } from './sessions';
 import { clock } from './words';
 
 /** A kernel as the Jupyter server reports it. */
@@ -34,12 +34,9 @@ export interface IIdleAsker {
   dismiss(id: string): void;
 }
 
-/** States in which a session holds slices that could be used. */
-const HOLDING: ReadonlySet<string> = new Set(['connected', 'degraded']);
-
 /** Return since when a session holds slices while no cell ran, in seconds since the epoch; null if a cell may run. */
 export function idleSince(session: ISession, kernels: Iterable<IKernel>): number | null {
-  if (!session.alive || !HOLDING.has(session.state) || !session.kernel_id) {
+  if (!session.alive || !isConnected(session) || !session.kernel_id) {
     return null;
   }
   const kernel = [...kernels].find(each => each.id === session.kernel_id);
@@ -118,7 +115,7 @@ export class IdleGuard {
   }
 
   private _text(session: ISession, since: number): string {
-    const name = baseName(session.notebook) || session.id;
+    const name = sessionName(session);
     if (session.suspends_at > 0) {
       return this._trans.__(
         '%1: nothing is computed. At %2 its arrays are saved and its slices freed.',

@@ -7,6 +7,7 @@ import { Model } from './model';
 import { sentenceOf } from './sentences';
 import { ITrans } from './trans';
 import { IEvent, ISession } from './sessionrows';
+import { sessionName } from './sessions';
 
 /** Content of a notification. */
 export interface IToast {
@@ -85,10 +86,7 @@ export class Toasts {
   /** Announce the end of a wait for slices: the user may be doing something else by now. */
   private _announce(session: ISession): void {
     if (this.wanted) {
-      const text = this._trans.__(
-        '%1 is connected: the slices it waited for became free.',
-        baseName(session.notebook) || session.id
-      );
+      const text = this._trans.__('%1 is connected: the slices it waited for became free.', sessionName(session));
       this._notifier.emit({ type: 'success', text, action: 'show', autoClose: false }, session);
     }
   }

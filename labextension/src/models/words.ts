@@ -3,6 +3,7 @@ import { TICK_SECONDS } from './clock';
 import { Holdings, IHolding, ownerWord, sliceName } from './holdings';
 import { ITrans } from './trans';
 import { IArrays, ISaved, ISession, SessionState } from './sessionrows';
+import { mayHaveArrays } from './sessions';
 import { Availability, Health, IReclaimable, ISlice } from './wire';
 
 /** The color and the mark beside a word; never the only sign of a state. */
@@ -61,31 +62,6 @@ export function refusal(
         hint: trans.__('“Disconnect” ends it; “Reconnect” gets a new proxy.')
       }
     : null;
-}
-
-/** States in which a session has a proxy, and arrays that would be lost with it. */
-const WITH_ARRAYS: ReadonlySet<SessionState> = new Set(['connected', 'degraded', 'interrupted']);
-
-/** Whether a session may have arrays: not before it is connected, and not once its proxy is lost. */
-export function mayHaveArrays(session: Pick<ISession, 'state'>): boolean {
-  return WITH_ARRAYS.has(session.state);
-}
-
-/** Whether a session can get a new proxy now. */
-export function isRenewable(session: Pick<ISession, 'state' | 'alive' | 'saved'> | null): boolean {
-  return !!session?.alive && (isWithout(session) || mayHaveArrays(session));
-}
-
-/** Whether a session has no proxy, and no saved arrays that only a resume would restore. */
-function isWithout(session: Pick<ISession, 'state' | 'saved'>): boolean {
-  return session.state === 'lost' || (session.state === 'suspended' && !session.saved);
-}
-
-/** Whether a session's saved arrays can be restored now: it is suspended, or has a proxy again and not them. */
-export function isResumable(session: Pick<ISession, 'state' | 'alive' | 'silent' | 'saved'> | null): boolean {
-  return (
-    !!session?.alive && !session.silent && !!session.saved && (session.state === 'suspended' || mayHaveArrays(session))
-  );
 }
 
 /** Say how many arrays of a suspended session are saved, and since when. */
@@ -177,7 +153,7 @@ export function healthWord(trans: ITrans, health: Health): string {
 
 /** Devices available to the notebook: "8", "4 of 8" while a slice is down, or a dash without a proxy. */
 export function devicesWord(trans: ITrans, session: ISession): string {
-  if (!session.alive || session.silent || !['connected', 'degraded', 'interrupted'].includes(session.state)) {
+  if (!session.alive || session.silent || !mayHaveArrays(session)) {
     return '–';
   }
   const up = session.slices.filter(each => each.up).length;

@@ -3,9 +3,9 @@ import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application'
 import { ICommandPalette, Notification, showErrorMessage } from '@jupyterlab/apputils';
 import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
-import { baseName } from '../models/holdings';
 import { ISession } from '../models/sessionrows';
-import { costSentence, isRenewable, mayHaveArrays } from '../models/words';
+import { canDisconnect, canReconnect, hasLog, mayHaveArrays, sessionName } from '../models/sessions';
+import { costSentence } from '../models/words';
 import { CommandIDs, IPathways } from '../tokens';
 import { confirm, failure, notifyFailure, withNotification } from './notify';
 
@@ -38,13 +38,10 @@ export const commands: JupyterFrontEndPlugin<void> = {
         }
       });
 
-    addSessionCommand(
-      CommandIDs.disconnect,
-      trans.__('Disconnect This Notebook'),
-      session => session.alive,
-      (session, args) => disconnect(app, pathways, session, args)
+    addSessionCommand(CommandIDs.disconnect, trans.__('Disconnect This Notebook'), canDisconnect, (session, args) =>
+      disconnect(app, pathways, session, args)
     );
-    addSessionCommand(CommandIDs.reconnect, trans.__('Reconnect This Notebook'), isRenewable, session =>
+    addSessionCommand(CommandIDs.reconnect, trans.__('Reconnect This Notebook'), canReconnect, session =>
       reconnect(app, pathways, session)
     );
     addSessionCommand(
@@ -54,11 +51,8 @@ export const commands: JupyterFrontEndPlugin<void> = {
       session =>
         api.actOnSession(session.id, 'keep').catch((error: unknown) => notifyFailure(trans, error, CommandIDs.keep))
     );
-    addSessionCommand(
-      CommandIDs.openProxyLog,
-      trans.__('Log of This Notebook’s Proxy'),
-      session => !!session.pod,
-      ({ pod }) => app.commands.execute(CommandIDs.openLog, { pod, title: trans.__('Proxy') })
+    addSessionCommand(CommandIDs.openProxyLog, trans.__('Log of This Notebook’s Proxy'), hasLog, ({ pod }) =>
+      app.commands.execute(CommandIDs.openLog, { pod, title: trans.__('Proxy') })
     );
     app.commands.addCommand(CommandIDs.sweep, {
       label: trans.__('Clean Up Stale Proxies'),
@@ -121,10 +115,6 @@ const IN_PALETTE = [
   CommandIDs.retry
 ];
 
-function name(session: ISession): string {
-  return baseName(session.notebook) || session.id;
-}
-
 /** Disconnect, after a question if that costs something: arrays on the TPUs, or the cell that is running. */
 async function disconnect(
   app: JupyterFrontEnd,
@@ -137,7 +127,7 @@ async function disconnect(
     const cost = await costOf(app, pathways, session);
     if (
       (cost || ask === true) &&
-      !(await confirm(trans, trans.__('Disconnect %1?', name(session)), cost, trans.__('Disconnect')))
+      !(await confirm(trans, trans.__('Disconnect %1?', sessionName(session)), cost, trans.__('Disconnect')))
     ) {
       return;
     }
@@ -145,8 +135,8 @@ async function disconnect(
   await withNotification(
     trans,
     api.actOnSession(session.id, 'disconnect'),
-    trans.__('Disconnecting %1…', name(session)),
-    trans.__('%1 is disconnected, and its proxy is removed.', name(session))
+    trans.__('Disconnecting %1…', sessionName(session)),
+    trans.__('%1 is disconnected, and its proxy is removed.', sessionName(session))
   );
 }
 
@@ -162,7 +152,12 @@ async function reconnect(app: JupyterFrontEnd, pathways: IPathways, session: ISe
       cost || trans.__('It has no arrays on its TPUs.')
     ];
     if (
-      !(await confirm(trans, trans.__('Reconnect %1?', name(session)), body.join(' '), trans.__('Get a new proxy')))
+      !(await confirm(
+        trans,
+        trans.__('Reconnect %1?', sessionName(session)),
+        body.join(' '),
+        trans.__('Get a new proxy')
+      ))
     ) {
       return;
     }
@@ -170,8 +165,8 @@ async function reconnect(app: JupyterFrontEnd, pathways: IPathways, session: ISe
   await withNotification(
     trans,
     api.actOnSession(session.id, 'reconnect'),
-    trans.__('Reconnecting %1…', name(session)),
-    trans.__('%1 has a new proxy.', name(session))
+    trans.__('Reconnecting %1…', sessionName(session)),
+    trans.__('%1 has a new proxy.', sessionName(session))
   );
 }
 

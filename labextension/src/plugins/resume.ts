@@ -4,9 +4,9 @@ import { INotebookTracker } from '@jupyterlab/notebook';
 import { Kernel } from '@jupyterlab/services';
 
 import { Problem } from '../models/api';
-import { baseName } from '../models/holdings';
 import { ITrans } from '../models/trans';
-import { isResumable, size } from '../models/words';
+import { canResume, sessionName } from '../models/sessions';
+import { size } from '../models/words';
 import { CommandIDs, IPathways } from '../tokens';
 import { withNotification } from './notify';
 
@@ -33,14 +33,17 @@ export const resume: JupyterFrontEndPlugin<void> = {
           properties: { session: { type: 'string', description: 'Id of a session; default: of the notebook in front' } }
         }
       },
-      isEnabled: args => isResumable(sessionOf(args.session)),
+      isEnabled: args => {
+        const session = sessionOf(args.session);
+        return !!session && canResume(session);
+      },
       execute: async args => {
         const session = sessionOf(args.session);
         if (!session?.saved || resuming.has(session.id)) {
           return;
         }
         resuming.add(session.id);
-        const name = baseName(session.notebook) || session.id;
+        const name = sessionName(session);
         const { count, bytes } = session.saved;
         await withNotification(
           trans,

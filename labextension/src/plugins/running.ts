@@ -3,7 +3,7 @@ import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application'
 import { IRunningSessionManagers, IRunningSessions } from '@jupyterlab/running';
 import { Signal } from '@lumino/signaling';
 
-import { baseName } from '../models/holdings';
+import { sessionName } from '../models/sessions';
 import { instancesWord, stateWord } from '../models/words';
 import { pathwaysIcon } from '../icon';
 import { CommandIDs, IPathways } from '../tokens';
@@ -26,7 +26,7 @@ export const running: JupyterFrontEndPlugin<void> = {
       running: (): IRunningSessions.IRunningItem[] =>
         model.sessions.map(session => ({
           icon: () => pathwaysIcon,
-          label: () => baseName(session.notebook) || session.id,
+          label: () => sessionName(session),
           labelTitle: () => trans.__('Session %1: %2', session.id, instancesWord(session.instances)),
           detail: () => stateWord(trans, session),
           open: () => void app.commands.execute(CommandIDs.showPanel),
