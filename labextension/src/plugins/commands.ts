@@ -8,6 +8,7 @@ import { canDisconnect, canReconnect, hasLog, mayHaveArrays, sessionName } from 
 import { costSentence } from '../models/words';
 import { CommandIDs, IPathways } from '../tokens';
 import { confirm, failure, notifyFailure, withNotification } from './notify';
+import { addSessionCommand } from './sessioncommand';
 
 export const commands: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:commands',
@@ -17,43 +18,28 @@ export const commands: JupyterFrontEndPlugin<void> = {
   optional: [ICommandPalette],
   activate: (app: JupyterFrontEnd, pathways: IPathways, palette: ICommandPalette | null) => {
     const { model, api, trans } = pathways;
-    const sessionOf = (args: ReadonlyPartialJSONObject): ISession | null =>
-      args.session ? (model.sessions.find(session => session.id === args.session) ?? null) : model.session;
-    const addSessionCommand = (
-      id: string,
-      label: string,
-      suits: (session: ISession) => boolean,
-      run: (session: ISession, args: ReadonlyPartialJSONObject) => Promise<unknown>
-    ) =>
-      app.commands.addCommand(id, {
-        label,
-        describedBy: { args: SESSION_ARGS },
-        isEnabled: args => {
-          const session = sessionOf(args);
-          return !!session && suits(session);
-        },
-        execute: args => {
-          const session = sessionOf(args);
-          return session && run(session, args);
-        }
-      });
-
-    addSessionCommand(CommandIDs.disconnect, trans.__('Disconnect This Notebook'), canDisconnect, (session, args) =>
-      disconnect(app, pathways, session, args)
-    );
-    addSessionCommand(CommandIDs.reconnect, trans.__('Reconnect This Notebook'), canReconnect, session =>
-      reconnect(app, pathways, session)
-    );
-    addSessionCommand(
-      CommandIDs.keep,
-      trans.__('Keep This Notebook Connected'),
-      session => !!session.suspends_at,
-      session =>
+    addSessionCommand(app, model, CommandIDs.disconnect, {
+      label: trans.__('Disconnect This Notebook'),
+      can: canDisconnect,
+      run: (session, args) => disconnect(app, pathways, session, args),
+      args: DISCONNECT_ARGS
+    });
+    addSessionCommand(app, model, CommandIDs.reconnect, {
+      label: trans.__('Reconnect This Notebook'),
+      can: canReconnect,
+      run: session => reconnect(app, pathways, session)
+    });
+    addSessionCommand(app, model, CommandIDs.keep, {
+      label: trans.__('Keep This Notebook Connected'),
+      can: session => !!session.suspends_at,
+      run: session =>
         api.actOnSession(session.id, 'keep').catch((error: unknown) => notifyFailure(trans, error, CommandIDs.keep))
-    );
-    addSessionCommand(CommandIDs.openProxyLog, trans.__('Log of This Notebook’s Proxy'), hasLog, ({ pod }) =>
-      app.commands.execute(CommandIDs.openLog, { pod, title: trans.__('Proxy') })
-    );
+    });
+    addSessionCommand(app, model, CommandIDs.openProxyLog, {
+      label: trans.__('Log of This Notebook’s Proxy'),
+      can: hasLog,
+      run: ({ pod }) => app.commands.execute(CommandIDs.openLog, { pod, title: trans.__('Proxy') })
+    });
     app.commands.addCommand(CommandIDs.sweep, {
       label: trans.__('Clean Up Stale Proxies'),
       describedBy: { args: { type: 'object', properties: {} } },
@@ -90,13 +76,9 @@ export const commands: JupyterFrontEndPlugin<void> = {
   }
 };
 
-const SESSION_ARGS = {
-  type: 'object',
-  properties: {
-    session: { type: 'string', description: 'Id of a session; default: the session of the notebook in front' },
-    confirmed: { type: 'boolean', description: 'Whether the user has already confirmed' },
-    ask: { type: 'boolean', description: 'Whether to ask also if nothing would be lost' }
-  }
+const DISCONNECT_ARGS = {
+  confirmed: { type: 'boolean', description: 'Whether the user has already confirmed' },
+  ask: { type: 'boolean', description: 'Whether to ask also if nothing would be lost' }
 } as const;
 
 const IN_PALETTE = [

@@ -3,10 +3,11 @@ import { ILabShell, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/a
 import { MainAreaWidget } from '@jupyterlab/apputils';
 import { Widget } from '@lumino/widgets';
 
-import { baseName } from '../models/holdings';
+import { canProfile, sessionName } from '../models/sessions';
 import { pathwaysIcon } from '../icon';
 import { CommandIDs, IPathways } from '../tokens';
 import { withNotification } from './notify';
+import { addSessionCommand } from './sessioncommand';
 import { showTab } from './tabs';
 
 /** How long a session is traced from the sidebar. */
@@ -18,8 +19,7 @@ export const profile: JupyterFrontEndPlugin<void> = {
   autoStart: true,
   requires: [IPathways],
   optional: [ILabShell],
-  activate: (app: JupyterFrontEnd, pathways: IPathways, lab: ILabShell | null) => {
-    const { trans } = pathways;
+  activate: (app: JupyterFrontEnd, { model, api, trans }: IPathways, lab: ILabShell | null) => {
     const show = (id: string, label: string, content: Widget) => {
       const widget = new MainAreaWidget({ content });
       widget.id = id;
@@ -27,35 +27,24 @@ export const profile: JupyterFrontEndPlugin<void> = {
       widget.title.icon = pathwaysIcon;
       showTab(app, lab, widget);
     };
-    app.commands.addCommand(CommandIDs.profile, {
+    addSessionCommand(app, model, CommandIDs.profile, {
       label: trans.__('Profile the Chips of a Session'),
-      describedBy: {
-        args: {
-          type: 'object',
-          properties: { session: { type: 'string', description: 'Id of a session; default: of the notebook in front' } }
-        }
-      },
-      isEnabled: args => !!args.session || !!pathways.model.session?.alive,
-      execute: async args => {
-        const session = (args.session as string | undefined) ?? pathways.model.session?.id;
-        const traced =
-          session &&
-          (await withNotification(
-            trans,
-            pathways.api.profile(session, SECONDS),
-            trans.__('Tracing the chips for %1 s…', SECONDS),
-            ({ location }) => trans.__('The trace is in %1.', location),
-            `${CommandIDs.profile} ${session}`
-          ));
+      can: canProfile,
+      run: async session => {
+        const traced = await withNotification(
+          trans,
+          api.profile(session.id, SECONDS),
+          trans.__('Tracing the chips for %1 s…', SECONDS),
+          ({ location }) => trans.__('The trace is in %1.', location),
+          `${CommandIDs.profile} ${session.id}`
+        );
         if (traced) {
           const picture = new Widget();
           picture.addClass('jp-Pathways');
           picture.addClass('pw-profile');
           // The server's own, which escapes what a program has named.
           picture.node.innerHTML = traced.html;
-          const { notebook = '' } = pathways.model.sessions.find(each => each.id === session) ?? {};
-          const name = baseName(notebook) || session;
-          show(`pathways-jupyter-profile-${traced.location}`, trans.__('Profile: %1', name), picture);
+          show(`pathways-jupyter-profile-${traced.location}`, trans.__('Profile: %1', sessionName(session)), picture);
         }
       }
     });

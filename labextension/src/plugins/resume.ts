@@ -9,6 +9,7 @@ import { canResume, sessionName } from '../models/sessions';
 import { size } from '../models/words';
 import { CommandIDs, IPathways } from '../tokens';
 import { withNotification } from './notify';
+import { addSessionCommand } from './sessioncommand';
 
 /** Sets no variable. No cell, which would fail when the notebook is run again from its beginning. */
 const CODE = '__import__("pathways_jupyter").current_session().resume()';
@@ -20,26 +21,15 @@ export const resume: JupyterFrontEndPlugin<void> = {
   requires: [IPathways],
   optional: [INotebookTracker],
   activate: (app: JupyterFrontEnd, { model, trans }: IPathways, notebooks: INotebookTracker | null) => {
-    const sessionOf = (id: unknown) => (id ? (model.sessions.find(each => each.id === id) ?? null) : model.session);
     const kernelOf = (id: string) =>
       notebooks?.find(panel => panel.sessionContext.session?.kernel?.id === id)?.sessionContext.session?.kernel;
     /** Sessions whose kernel has not answered yet: behind other cells, and a second request would fail. */
     const resuming = new Set<string>();
-    app.commands.addCommand(CommandIDs.resume, {
+    addSessionCommand(app, model, CommandIDs.resume, {
       label: trans.__('Resume This Notebook'),
-      describedBy: {
-        args: {
-          type: 'object',
-          properties: { session: { type: 'string', description: 'Id of a session; default: of the notebook in front' } }
-        }
-      },
-      isEnabled: args => {
-        const session = sessionOf(args.session);
-        return !!session && canResume(session);
-      },
-      execute: async args => {
-        const session = sessionOf(args.session);
-        if (!session?.saved || resuming.has(session.id)) {
+      can: canResume,
+      run: async session => {
+        if (!session.saved || resuming.has(session.id)) {
           return;
         }
         resuming.add(session.id);
