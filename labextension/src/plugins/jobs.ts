@@ -1,16 +1,14 @@
 /** The actions on jobs: show one in a tab, suspend, resume and delete it. Its log opens like every other one. */
 import { ILabShell, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { MainAreaWidget } from '@jupyterlab/apputils';
 import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import { JobView } from '../components/JobView';
 import { JobAction } from '../models/joblist';
 import { IScope, scopeKey } from '../models/scope';
-import { pathwaysIcon } from '../icon';
 import { CommandIDs, IPathways } from '../tokens';
 import { confirm, withNotification } from './notify';
-import { showAgain, showTab } from './tabs';
+import { openTab, showAgain } from './tabs';
 
 const JOB_ARGS = {
   type: 'object',
@@ -60,12 +58,7 @@ function show(app: JupyterFrontEnd, lab: ILabShell | null, { api, scope, trans }
       isVisible: () => content.isVisible && !document.hidden
     })
   );
-  content.addClass('jp-Pathways');
-  const widget = new MainAreaWidget({ content });
-  widget.id = id;
-  widget.title.label = trans.__('Job: %1', job);
-  widget.title.icon = pathwaysIcon;
-  showTab(app, lab, widget);
+  openTab(app, lab, id, trans.__('Job: %1', job), content);
 }
 
 /** Delete a job once the user has confirmed it: its pods end, and their logs are gone. */

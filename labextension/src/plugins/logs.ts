@@ -8,9 +8,8 @@ import * as React from 'react';
 import { LogView } from '../components/LogView';
 import { Log, logKey, logName, LogSource } from '../models/log';
 import { IScope } from '../models/scope';
-import { pathwaysIcon } from '../icon';
 import { CommandIDs, IPathways } from '../tokens';
-import { showAgain, showTab } from './tabs';
+import { openTab, showAgain } from './tabs';
 
 export const logs: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:logs',
@@ -57,15 +56,10 @@ export const logs: JupyterFrontEndPlugin<void> = {
         }
         const log = new Log(name, (follow, take, signal) => pathways.api.log(source, follow, take, signal));
         const content = ReactWidget.create(React.createElement(LogView, { log, trans }));
-        content.addClass('jp-Pathways');
-        const widget = new MainAreaWidget({ content });
-        widget.id = id;
-        widget.title.label = trans.__('Log: %1', title ?? name);
+        const widget = openTab(app, lab, id, trans.__('Log: %1', title ?? name), content);
         widget.title.caption = name;
-        widget.title.icon = pathwaysIcon;
         shown.set(widget, { ...args, scope: JSON.stringify(scope) });
         widget.disposed.connect(() => log.stop());
-        showTab(app, lab, widget);
         await tracker.add(widget);
       }
     });

@@ -1,14 +1,12 @@
 /** What a session's chips do: a picture of some seconds. */
 import { ILabShell, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { MainAreaWidget } from '@jupyterlab/apputils';
 import { Widget } from '@lumino/widgets';
 
 import { canProfile, sessionName } from '../models/sessions';
-import { pathwaysIcon } from '../icon';
 import { CommandIDs, IPathways } from '../tokens';
 import { withNotification } from './notify';
 import { addSessionCommand } from './sessioncommand';
-import { showTab } from './tabs';
+import { openTab } from './tabs';
 
 /** How long a session is traced from the sidebar. */
 const SECONDS = 5;
@@ -20,13 +18,6 @@ export const profile: JupyterFrontEndPlugin<void> = {
   requires: [IPathways],
   optional: [ILabShell],
   activate: (app: JupyterFrontEnd, { model, api, trans }: IPathways, lab: ILabShell | null) => {
-    const show = (id: string, label: string, content: Widget) => {
-      const widget = new MainAreaWidget({ content });
-      widget.id = id;
-      widget.title.label = label;
-      widget.title.icon = pathwaysIcon;
-      showTab(app, lab, widget);
-    };
     addSessionCommand(app, model, CommandIDs.profile, {
       label: trans.__('Profile the Chips of a Session'),
       can: canProfile,
@@ -40,11 +31,11 @@ export const profile: JupyterFrontEndPlugin<void> = {
         );
         if (traced) {
           const picture = new Widget();
-          picture.addClass('jp-Pathways');
           picture.addClass('pw-profile');
           // The server's own, which escapes what a program has named.
           picture.node.innerHTML = traced.html;
-          show(`pathways-jupyter-profile-${traced.location}`, trans.__('Profile: %1', sessionName(session)), picture);
+          const title = trans.__('Profile: %1', sessionName(session));
+          openTab(app, lab, `pathways-jupyter-profile-${traced.location}`, title, picture);
         }
       }
     });

@@ -1,9 +1,12 @@
 /**
- * Tabs for logs and jobs. Notebook 7 shows one document a page: what is added to its main area is never shown, so that
+ * Tabs for logs, jobs and profiles. Notebook 7 shows one document a page: what is added to its main area is never shown, so that
  * tabs are below the document there.
  */
 import { ILabShell, JupyterFrontEnd } from '@jupyterlab/application';
+import { MainAreaWidget } from '@jupyterlab/apputils';
 import { Widget } from '@lumino/widgets';
+
+import { pathwaysIcon } from '../icon';
 
 const AREA_OF_NOTEBOOK_7 = 'down';
 
@@ -16,9 +19,22 @@ export function showAgain(app: JupyterFrontEnd, lab: ILabShell | null, id: strin
   return open;
 }
 
-export function showTab(app: JupyterFrontEnd, lab: ILabShell | null, widget: Widget): void {
+/** Open a tab with this content, and return it. */
+export function openTab(
+  app: JupyterFrontEnd,
+  lab: ILabShell | null,
+  id: string,
+  label: string,
+  content: Widget
+): MainAreaWidget {
+  content.addClass('jp-Pathways');
+  const widget = new MainAreaWidget({ content });
+  widget.id = id;
+  widget.title.label = label;
+  widget.title.icon = pathwaysIcon;
   app.shell.add(widget, area(lab));
-  app.shell.activateById(widget.id);
+  app.shell.activateById(id);
+  return widget;
 }
 
 function area(lab: ILabShell | null): string {
