@@ -44,6 +44,20 @@ describe('Model', () => {
     expect(made.session).toBeNull();
   });
 
+  it('knows who holds slices, also at an earlier time, and whether a notebook is in front', () => {
+    const made = model();
+    const then = { sessions: [session({ id: 'a', kernel_id: 'k' })], proxies: [] };
+    const held = (id: string) => {
+      const holder = { session: id, user: 'u', notebook: '', since: 0, mine: true, reclaimable: null };
+      return slice({ holder });
+    };
+    expect(made.holdings(then).hasFront).toBe(false);
+    made.setFront({ path: 'x.ipynb', kernelId: 'k' });
+    expect(made.holdings(then).hasFront).toBe(true);
+    expect(made.holdings(then).of(held('a')).owner).toBe('this');
+    expect(made.holdings().of(held('a')).owner).toBe('mine');
+  });
+
   it('knows that a cell connects the notebook in front', () => {
     const made = model();
     let reported = 0;

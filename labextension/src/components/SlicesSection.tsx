@@ -40,9 +40,7 @@ export function SlicesSection(props: ISlicesSectionProps): React.JSX.Element {
   // Null if it has been forgotten by now, or was of another cluster.
   const past = replayed === null ? null : history.at(replayed);
   const slices = past?.slices ?? model.cluster?.rows('slices') ?? [];
-  const holdings = past
-    ? new Holdings(model.sessionOfFront(past.sessions), past.sessions, past.proxies)
-    : model.holdings;
+  const holdings = model.holdings(past);
   const many = slices.length >= MANY_SLICES;
   const shown = many ? filtered(look.filter, slices, holdings, trans) : slices;
   // The same groups while nothing has changed, so that their maps need not be laid out again.

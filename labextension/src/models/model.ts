@@ -8,7 +8,7 @@ import { Cluster } from './cluster';
 import { IScope, sameScope } from './scope';
 import { Holdings } from './holdings';
 import { IElasticRun, IEvent, ISession } from './sessionrows';
-import { IHostsRun, Message } from './wire';
+import { IHostsRun, IProxy, Message } from './wire';
 
 /** The state of the connection between this page and the server. */
 export type Link =
@@ -67,11 +67,10 @@ export class Model {
 
   /** The session of the notebook in front. */
   get session(): ISession | null {
-    return this.sessionOfFront(this.sessions);
+    return this._ofFront(this.sessions);
   }
 
-  /** The session of the notebook in front among `sessions`, which may be those of an earlier time. */
-  sessionOfFront(sessions: readonly ISession[]): ISession | null {
+  private _ofFront(sessions: readonly ISession[]): ISession | null {
     const front = this.front;
     if (!front) {
       return null;
@@ -126,9 +125,13 @@ export class Model {
     return this.linked && this.cluster?.watch === 'live';
   }
 
-  /** The holders of the slices of the cluster in view. */
-  get holdings(): Holdings {
-    return new Holdings(this.session, this.sessions, this.cluster?.rows('proxies') ?? [], !!this.front);
+  /** The holders of the slices of the cluster in view, now or as they were when it had these sessions and proxies. */
+  holdings(
+    then: { readonly sessions: readonly ISession[]; readonly proxies: readonly IProxy[] } | null = null
+  ): Holdings {
+    const sessions = then?.sessions ?? this.sessions;
+    const proxies = then?.proxies ?? this.cluster?.rows('proxies') ?? [];
+    return new Holdings(this._ofFront(sessions), sessions, proxies, !!this.front);
   }
 
   events(session: string): readonly IEvent[] {
