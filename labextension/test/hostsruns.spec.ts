@@ -85,6 +85,6 @@ describe('Model', () => {
     ]);
     send(true, []);
     expect(model.hostsRuns).toEqual([]);
-    expect(changes).toEqual(['multihost', 'multihost', 'multihost']);
+    expect(changes).toEqual(['runs', 'runs', 'runs']);
   });
 });

@@ -12,10 +12,10 @@ import { Notice } from './Notice';
 import { Training } from './Training';
 
 export function EventsSection({ model, trans }: { model: Model; trans: ITrans }): React.JSX.Element {
-  useModel(model, 'events', 'sessions', 'front', 'runs');
+  useModel(model, 'events', 'sessions', 'front', 'training');
   const ended = model.endedSession;
   const session = model.session ?? ended;
-  const run = session && model.run(session.id);
+  const run = session && model.training(session.id);
   const events = session ? model.events(session.id) : [];
   if (!session || !events.length) {
     return (

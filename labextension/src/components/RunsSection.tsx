@@ -13,7 +13,7 @@ import { Toned } from './Toned';
 
 export function RunsSection(props: { model: Model; actions: IActions; trans: ITrans }): React.JSX.Element {
   const { model, actions, trans } = props;
-  useModel(model, 'multihost', 'link');
+  useModel(model, 'runs', 'link');
   return (
     <ul className={`pw-list${model.linked ? '' : ' pw-stale'}`} aria-label={trans.__('Runs on many hosts')}>
       {model.hostsRuns.map(run => (

@@ -34,7 +34,7 @@ export interface IFront {
 }
 
 /** The part of the model that changed, so that a view renders only for what it shows. */
-export type Facet = 'link' | 'sessions' | 'events' | 'runs' | 'multihost' | 'cluster' | 'front';
+export type Facet = 'link' | 'sessions' | 'events' | 'training' | 'runs' | 'cluster' | 'front';
 
 export class Model {
   constructor(readonly version: string) {}
@@ -139,8 +139,8 @@ export class Model {
   }
 
   /** The newest training run of a session; null if it had none. */
-  run(session: string): IElasticRun | null {
-    return this._runs.get(session) ?? null;
+  training(session: string): IElasticRun | null {
+    return this._trainings.get(session) ?? null;
   }
 
   /** The runs on many hosts, the newest first. */
@@ -222,12 +222,12 @@ export class Model {
         this._addEvents(message);
         break;
       case 'elastic':
-        this._runs.set(message.session, message.run);
-        this._changed.emit('runs');
+        this._trainings.set(message.session, message.run);
+        this._changed.emit('training');
         break;
       case 'multihost':
         this._hostsRuns = merged(message.reset ? [] : this._hostsRuns, message.put, message.drop);
-        this._changed.emit('multihost');
+        this._changed.emit('runs');
         break;
       case 'watch':
         if (this.cluster && sameScope(message.scope, this.cluster.scope)) {
@@ -279,9 +279,9 @@ export class Model {
         this._events.delete(id);
       }
     }
-    for (const id of this._runs.keys()) {
+    for (const id of this._trainings.keys()) {
       if (!ids.has(id)) {
-        this._runs.delete(id);
+        this._trainings.delete(id);
       }
     }
     this._changed.emit('sessions');
@@ -305,7 +305,7 @@ export class Model {
   private _emitted = 0;
   private _emitting: ReturnType<typeof setTimeout> | undefined;
   private readonly _events = new Map<string, readonly IEvent[]>();
-  private readonly _runs = new Map<string, IElasticRun>();
+  private readonly _trainings = new Map<string, IElasticRun>();
   private readonly _changed = new Signal<this, Facet>(this);
   private readonly _happened = new Signal<this, { session: ISession; event: IEvent }>(this);
 }
