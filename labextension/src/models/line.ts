@@ -32,30 +32,34 @@ export interface IField {
 const LOAD = '%load_ext pathways_jupyter';
 
 export function connectLine(choice: IChoice): string {
-  const words = ['%pathways connect'];
-  const option = (name: string, value: string) => value && words.push(`--${name} ${quoted(value)}`);
-  if (choice.local) {
-    words.push('--local');
-  } else {
-    option('context', choice.context);
-  }
-  option('namespace', choice.namespace);
-  option('service', choice.service);
-  option('tpu', choice.instanceType && `${choice.instanceType}=${choice.count}`);
-  option('profile', choice.profile);
-  if (choice.wait) {
-    words.push('--wait');
-  }
-  for (const field of choice.fields ?? []) {
-    const value = (choice.more?.[field.option] ?? '').trim();
-    for (const each of field.list ? value.split(/\s+/) : [value]) {
-      if (each) {
-        // With "=", because a value may begin with dashes.
-        words.push(`--${field.option}=${quoted(each)}`);
-      }
-    }
-  }
-  return words.join(' ');
+  return [
+    '%pathways connect',
+    ...placeOptions(choice),
+    ...option('service', choice.service),
+    ...option('tpu', choice.instanceType && `${choice.instanceType}=${choice.count}`),
+    ...option('profile', choice.profile),
+    ...(choice.wait ? ['--wait'] : []),
+    ...(choice.fields ?? []).flatMap(field => fieldOptions(field, choice.more?.[field.option] ?? ''))
+  ].join(' ');
+}
+
+function placeOptions({ local, context, namespace }: Omit<IScope, 'session'>): readonly string[] {
+  return [...(local ? ['--local'] : option('context', context)), ...option('namespace', namespace)];
+}
+
+function option(name: string, value: string): readonly string[] {
+  return value ? [`--${name} ${quoted(value)}`] : [];
+}
+
+function fieldOptions(field: IField, text: string): readonly string[] {
+  const values = field.list ? text.split(/\s+/) : [text.trim()];
+  // With "=", because a value may begin with dashes.
+  return values.filter(Boolean).map(value => `--${field.option}=${quoted(value)}`);
+}
+
+/** Whether a line can name a cluster, by explicit names as the server has resolved it. */
+function canBeNamed(scope: IScope): boolean {
+  return !scope.session && (scope.local || !!scope.context);
 }
 
 /** Return a complete cell, which also works in a fresh kernel. */
@@ -65,14 +69,9 @@ export function connectCell(choice: IChoice): string {
 
 /** Return a cell that attaches a notebook to a headless job; null for a cluster that a line cannot name. */
 export function jobConnectCell(scope: IScope, job: string): string | null {
-  if (scope.session || !(scope.local || scope.context)) {
-    return null;
-  }
-  const words = [`%pathways connect --job ${job}`, scope.local ? '--local' : `--context ${quoted(scope.context)}`];
-  if (scope.namespace) {
-    words.push(`--namespace ${quoted(scope.namespace)}`);
-  }
-  return `${LOAD}\n${words.join(' ')}`;
+  return canBeNamed(scope)
+    ? `${LOAD}\n${['%pathways connect', `--job ${job}`, ...placeOptions(scope)].join(' ')}`
+    : null;
 }
 
 /** Whether running this cell connects its notebook, or gives it a new proxy. */
@@ -115,8 +114,7 @@ export function suggestedSlices(services: readonly Pick<IService, 'name' | 'capa
 export function suggestion(scope: IScope, services: readonly IService[]): IChoice | null {
   const isFree = services.some(each => each.capacity.some(capacity => capacity.free > 0));
   const slices = isFree ? suggestedSlices(services) : null;
-  // A cluster that only a session knows cannot be named in a line.
-  if (!slices || scope.session || !(scope.local || scope.context)) {
+  if (!slices || !canBeNamed(scope)) {
     return null;
   }
   const { local, context, namespace } = scope;
