@@ -3,9 +3,11 @@ import {
   connectCell,
   connectLine,
   connects,
+  EMBEDDED,
   IChoice,
   jobConnectCell,
   missing,
+  placed,
   suggestedSlices,
   suggestion
 } from '../src/models/line';
@@ -111,6 +113,12 @@ describe('suggestion', () => {
     expect(connectLine(suggestion({ ...SCOPE, context: '', local: true }, [service('a', 1)])!)).toContain('--local');
   });
 
+  it('names no context for the cluster around the server', () => {
+    expect(connectLine(suggestion({ ...SCOPE, context: '', namespace: 'n' }, [service('a', 2)])!)).toBe(
+      '%pathways connect --namespace n --tpu tpuv6e:2x2=2'
+    );
+  });
+
   it('leaves most slices of a large service to others', () => {
     expect(suggestion(SCOPE, [service('a', 757)])!.count).toBe(2);
   });
@@ -130,7 +138,27 @@ describe('suggestion', () => {
     expect(suggestion(SCOPE, [service('a', 0)])).toBeNull();
     expect(suggestion(SCOPE, [])).toBeNull();
     expect(suggestion({ ...SCOPE, session: 'x' }, [service('a', 1)])).toBeNull();
-    expect(suggestion({ ...SCOPE, context: '' }, [service('a', 1)])).toBeNull();
+  });
+});
+
+describe('placed', () => {
+  const choice = (local: boolean, context: string) => ({ ...CHOICE, local, context });
+  const places = { contexts: ['a', 'b'], current: 'b', local: true, in_cluster: false };
+  const inPod = { contexts: [], current: '', local: false, in_cluster: true };
+  const embedded = { local: true, context: '' };
+
+  it('leaves a cluster that is there', () => {
+    expect(placed(choice(false, 'a'), places)).toEqual({});
+    expect(placed(choice(false, ''), inPod)).toEqual({});
+    expect(placed(choice(true, ''), places)).toEqual(embedded);
+  });
+
+  it('chooses the current context, the cluster around the server, or the embedded one, which it starts', () => {
+    expect(placed(choice(false, 'gone'), places)).toEqual({ context: 'b' });
+    expect(placed(choice(false, 'gone'), inPod)).toEqual({ context: '' });
+    expect(placed(choice(false, ''), { ...places, current: '' })).toEqual(embedded);
+    expect(placed(choice(false, ''), { ...inPod, in_cluster: false })).toEqual({ ...embedded, ...EMBEDDED });
+    expect(placed(choice(true, ''), inPod)).toEqual({ ...embedded, ...EMBEDDED });
   });
 });
 
@@ -144,9 +172,14 @@ describe('jobConnectCell', () => {
     expect(jobConnectCell({ ...scope, context: 'my cluster' }, 'lab')).toContain('lab --context "my cluster"');
   });
 
+  it('names no context for the cluster around the server', () => {
+    expect(jobConnectCell({ ...scope, namespace: 'n' }, 'lab')).toBe(
+      '%load_ext pathways_jupyter\n%pathways connect --job lab --namespace n'
+    );
+  });
+
   it('is nothing for a cluster that a line cannot name', () => {
     expect(jobConnectCell({ ...scope, session: 's' }, 'lab')).toBe(null);
-    expect(jobConnectCell(scope, 'lab')).toBe(null);
   });
 });
 

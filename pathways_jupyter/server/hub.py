@@ -256,7 +256,7 @@ class Hub:
 
 async def _prepare() -> None:
     choices = await asyncio.to_thread(contexts)
-    if choices["contexts"] or choices["local"]:
+    if choices["contexts"] or choices["local"] or choices["in_cluster"]:
         await asyncio.to_thread(preload)
 
 
@@ -275,6 +275,7 @@ def contexts() -> dict[str, Any]:
         "contexts": names,
         "current": current,
         "local": scopes.embedded_cluster_runs(),
+        "in_cluster": scopes.in_cluster(),
         "profiles": profiles,
         "problem": problem,
         "more": [

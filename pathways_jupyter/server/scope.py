@@ -170,6 +170,14 @@ def embedded_cluster_runs() -> bool:
     return cluster.find() is not None
 
 
+def in_cluster() -> bool:
+    """Return whether this server runs in a pod of a cluster, which is used where there is no kubeconfig."""
+    try:
+        return load().name == _IN_CLUSTER
+    except ConfigError:
+        return False
+
+
 def _find(scope: Scope) -> ResolvedScope:
     from pathways_jupyter.local import cluster
 

@@ -8,7 +8,9 @@ import pytest
 from kubeconfigs import write
 
 from pathways_jupyter.base.errors import ConfigError, LocalClusterError
+from pathways_jupyter.kube import auth
 from pathways_jupyter.server import scope as scopes
+from pathways_jupyter.server.hub import contexts
 from pathways_jupyter.server.scope import Scope
 from pathways_jupyter.session.registry import SessionRecord
 
@@ -125,6 +127,19 @@ def test_what_a_page_gets_is_what_it_may_send():
     scope = scopes.of_record(record(config={"kubeconfig": "/x"}))
     assert scopes.parse(dataclasses.asdict(scope)) == scope
     assert {field.name for field in dataclasses.fields(Scope)} == {"context", "namespace", "session", "local"}
+
+
+async def test_the_dialog_offers_the_cluster_around_the_servers_pod_unless_a_kubeconfig_names_others(home, monkeypatch):
+    around = auth.load(str(kubeconfig(home / "elsewhere" / "config", "x")))
+    assert contexts()["in_cluster"] is False
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    assert contexts()["in_cluster"] is False, "the pod has no service account"
+    monkeypatch.setattr(auth, "in_cluster", lambda environ: dataclasses.replace(around, name="in-cluster"))
+    assert contexts()["in_cluster"] is True
+    # As a page gets it, and as the lines that it writes name it: by nothing.
+    assert (await scopes.resolve(Scope())).scope == Scope()
+    kubeconfig(home / ".kube" / "config", "mine")
+    assert contexts()["in_cluster"] is False
 
 
 def test_a_kubeconfig_that_was_written_is_noticed(home):

@@ -2,7 +2,7 @@
 import * as React from 'react';
 
 import { Api, asProblem, IContexts, IOffer } from '../models/api';
-import { connectLine, EMBEDDED, IChoice, missing, suggestedSlices } from '../models/line';
+import { connectLine, EMBEDDED, IChoice, missing, placed, suggestedSlices } from '../models/line';
 import { ITrans } from '../models/trans';
 import { IScope } from '../models/scope';
 import { IProblem } from '../models/sentences';
@@ -35,14 +35,10 @@ export function ConnectForm({ api, trans, first, onChange, onRendered }: IConnec
     void api.contexts().then(
       found => {
         setPlaces(found);
-        const unknown = !initial.local && !found.contexts.includes(initial.context);
-        if (unknown && found.current) {
-          choose({ context: found.current });
-        } else if (unknown || initial.local) {
-          choose({ local: true, context: '', ...(found.local ? {} : EMBEDDED) });
-        }
+        choose(placed(initial, found));
       },
-      () => setPlaces({ contexts: [], current: '', local: false, profiles: [], problem: null, more: [] })
+      () =>
+        setPlaces({ contexts: [], current: '', local: false, in_cluster: false, profiles: [], problem: null, more: [] })
     );
   }, [api, initial, choose]);
 
@@ -66,6 +62,9 @@ export function ConnectForm({ api, trans, first, onChange, onRendered }: IConnec
         value={choice.local ? LOCAL : choice.context}
         options={[
           ...(places?.contexts ?? []).map(context => ({ value: context, label: context })),
+          ...(places?.in_cluster
+            ? [{ value: '', label: trans.__('The cluster in which the Jupyter server runs') }]
+            : []),
           {
             value: LOCAL,
             label: places?.local
@@ -208,7 +207,7 @@ const ASKING: IOffers = { offers: [], problem: null, asking: true };
 /** Load the services of the chosen place; again whenever the place changes. */
 function useOffers(api: Api, trans: ITrans, choice: IChoice, places: IContexts | null): IOffers {
   const { local, context, namespace } = choice;
-  const askable = !!places && (local ? places.local : !!context);
+  const askable = !!places && (local ? places.local : !!context || places.in_cluster);
   const place = JSON.stringify([local, context, namespace]);
   // Keep the place with the answer: between a change of place and the next effect, the answer is another cluster's.
   const [found, setFound] = React.useState({ place: '', answer: NO_OFFERS });

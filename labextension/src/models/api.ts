@@ -5,7 +5,7 @@ import { ServerConnection } from '@jupyterlab/services';
 import { DrillAction } from './drill';
 import { english, ITrans } from './trans';
 import { JobAction } from './joblist';
-import { IField } from './line';
+import { IField, IPlaces } from './line';
 import { LogSource } from './log';
 import { IProblem, ISaid, problemOf, sentenceOf } from './sentences';
 import { RunAction } from './hostsruns';
@@ -35,11 +35,7 @@ export function asProblem(error: unknown, trans: ITrans = english): Problem {
 type IServedField = Omit<IField, 'label'> & { readonly label: ISaid };
 
 /** What a user can choose in the connect dialog. */
-export interface IContexts {
-  readonly contexts: readonly string[];
-  readonly current: string;
-  /** Whether the embedded cluster runs. */
-  readonly local: boolean;
+export interface IContexts extends IPlaces {
   readonly profiles: readonly string[];
   readonly problem: IProblem | null;
   /** The further fields of the dialog. */

@@ -57,21 +57,19 @@ function fieldOptions(field: IField, text: string): readonly string[] {
   return values.filter(Boolean).map(value => `--${field.option}=${quoted(value)}`);
 }
 
-/** Whether a line can name a cluster, by explicit names as the server has resolved it. */
-function canBeNamed(scope: IScope): boolean {
-  return !scope.session && (scope.local || !!scope.context);
-}
-
 /** Return a complete cell, which also works in a fresh kernel. */
 export function connectCell(choice: IChoice): string {
   return `${LOAD}\n${connectLine(choice)}`;
 }
 
-/** Return a cell that attaches a notebook to a headless job; null for a cluster that a line cannot name. */
+/**
+ * Return a cell that attaches a notebook to a headless job; null for a cluster that only a session knows.
+ *
+ * @param scope Where the job is, as the server has resolved it: without a context it is the cluster around the server.
+ */
 export function jobConnectCell(scope: IScope, job: string): string | null {
-  return canBeNamed(scope)
-    ? `${LOAD}\n${['%pathways connect', `--job ${job}`, ...placeOptions(scope)].join(' ')}`
-    : null;
+  const line = ['%pathways connect', `--job ${job}`, ...placeOptions(scope)].join(' ');
+  return scope.session ? null : `${LOAD}\n${line}`;
 }
 
 /** Whether running this cell connects its notebook, or gives it a new proxy. */
@@ -95,6 +93,30 @@ type Slices = Pick<IChoice, 'service' | 'instanceType' | 'count'>;
 /** What the embedded cluster is started with. */
 export const EMBEDDED: Slices = { service: '', instanceType: 'tpuv6e:2x2', count: 2 };
 
+/** The clusters that can be chosen. */
+export interface IPlaces {
+  readonly contexts: readonly string[];
+  readonly current: string;
+  /** Whether the embedded cluster runs. */
+  readonly local: boolean;
+  /** Whether the server runs in a pod of a cluster, which is used without a context. */
+  readonly in_cluster: boolean;
+}
+
+/**
+ * Return what to change of a choice whose cluster cannot be chosen: to the current context's, else to the one around the
+ * server, else to the embedded one.
+ */
+export function placed({ local, context }: IChoice, places: IPlaces): Partial<IChoice> {
+  if (!local && (places.contexts.includes(context) || (places.in_cluster && !context))) {
+    return {};
+  }
+  if (!local && (places.current || places.in_cluster)) {
+    return { context: places.current };
+  }
+  return { local: true, context: '', ...(places.local ? {} : EMBEDDED) };
+}
+
 /** Suggest free slices of one type, from the first service that has any; one slice to wait for if none has. */
 export function suggestedSlices(services: readonly Pick<IService, 'name' | 'capacity'>[]): Slices | null {
   const service =
@@ -110,11 +132,15 @@ export function suggestedSlices(services: readonly Pick<IService, 'name' | 'capa
     : null;
 }
 
-/** Suggest a choice in the cluster in view; null if no slice is free. */
+/**
+ * Suggest a choice in the cluster in view; null if no slice is free, or if only a session knows the cluster.
+ *
+ * @param scope The cluster, as the server has resolved it: without a context it is the one around the server.
+ */
 export function suggestion(scope: IScope, services: readonly IService[]): IChoice | null {
   const isFree = services.some(each => each.capacity.some(capacity => capacity.free > 0));
   const slices = isFree ? suggestedSlices(services) : null;
-  if (!slices || !canBeNamed(scope)) {
+  if (!slices || scope.session) {
     return null;
   }
   const { local, context, namespace } = scope;
