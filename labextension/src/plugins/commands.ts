@@ -1,13 +1,13 @@
 /** All actions as commands, for the palette, menus and shortcuts. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { ICommandPalette, Notification, showErrorMessage } from '@jupyterlab/apputils';
+import { ICommandPalette, Notification } from '@jupyterlab/apputils';
 import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
 import { ISession } from '../models/sessionrows';
 import { canDisconnect, canReconnect, hasLog, mayHaveArrays, sessionName } from '../models/sessions';
 import { costSentence } from '../models/words';
 import { CommandIDs, IPathways } from '../tokens';
-import { confirm, failure, notifyFailure, withNotification } from './notify';
+import { confirm, notifyFailure, succeeded, withNotification } from './notify';
 import { addSessionCommand } from './sessioncommand';
 
 export const commands: JupyterFrontEndPlugin<void> = {
@@ -172,6 +172,7 @@ async function isBusy(app: JupyterFrontEnd, kernelId: string): Promise<boolean> 
 async function sweep({ api, scope, trans }: IPathways): Promise<void> {
   try {
     const { removed } = await api.sweep(scope, true);
+    succeeded(CommandIDs.sweep);
     if (!removed.length) {
       Notification.info(trans.__('You have no stale proxies.'), { autoClose: 4000 });
       return;
@@ -182,6 +183,6 @@ async function sweep({ api, scope, trans }: IPathways): Promise<void> {
       Notification.success(trans.__('Removed: %1', done.removed.join(', ') || '–'), { autoClose: 4000 });
     }
   } catch (error) {
-    await showErrorMessage(trans.__('Cleaning up failed'), failure(trans, error));
+    notifyFailure(trans, error, CommandIDs.sweep);
   }
 }

@@ -68,7 +68,7 @@ export function succeeded(action: string): void {
 }
 
 /** Return what failed, and what to do next, in one line. */
-export function failure(trans: ITrans, error: unknown): string {
+function failure(trans: ITrans, error: unknown): string {
   const { message, hint } = asProblem(error, trans);
   return `${message} ${hint}`.trim();
 }

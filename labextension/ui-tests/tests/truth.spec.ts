@@ -153,7 +153,8 @@ test('every action that fails says so where the user looks, and spins no more', 
     ['refresh', () => run('refresh-run', { run: 'shown' })],
     ['stop', () => run('stop-run', { run: 'shown' })],
     ['break', () => run('break-slice', { slice: sliceId })],
-    ['heal', () => run('heal-slice', { slice: sliceId })]
+    ['heal', () => run('heal-slice', { slice: sliceId })],
+    ['sweep', () => run('clean-up')]
   ];
   let broken = '';
   await page.route(/\/pathways-jupyter\//, route => {
