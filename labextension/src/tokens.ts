@@ -53,6 +53,9 @@ export enum CommandIDs {
   retry = 'pathways-jupyter:retry'
 }
 
+/** Describes commands without arguments. */
+export const WITHOUT_ARGS = { args: { type: 'object', properties: {} } } as const;
+
 /** The settings' plugin; its schema is schema/plugin.json. */
 export const SETTINGS = 'pathways-jupyter:plugin';
 /** The name under which this package's texts are translated. */

@@ -1,4 +1,4 @@
-/** The models use neither the browser nor React and are tested as plain modules. ts-jest checks their types. */
+/** The models, and what of the views needs no browser, are tested as plain modules. ts-jest checks their types. */
 const esModules = ['@jupyterlab', '@jupyter', '@lumino', 'lib0', 'y-protocols', 'yjs', 'nanoid'].join('|');
 
 module.exports = {

@@ -182,8 +182,8 @@ export class Model {
   }
 
   /** Note that the user has started the embedded cluster, or that it runs or has failed to. */
-  setStarting(starting: boolean): void {
-    this.embeddedStarts = starting;
+  setEmbeddedStarts(starts: boolean): void {
+    this.embeddedStarts = starts;
     this._changed.emit('cluster');
   }
 

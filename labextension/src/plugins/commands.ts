@@ -6,7 +6,7 @@ import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { ISession } from '../models/sessionrows';
 import { canDisconnect, canReconnect, hasLog, mayHaveArrays, sessionName } from '../models/sessions';
 import { costSentence } from '../models/words';
-import { CommandIDs, IPathways } from '../tokens';
+import { CommandIDs, IPathways, WITHOUT_ARGS } from '../tokens';
 import { confirm, notifyFailure, succeeded, withNotification } from './notify';
 import { addSessionCommand } from './sessioncommand';
 
@@ -42,27 +42,27 @@ export const commands: JupyterFrontEndPlugin<void> = {
     });
     app.commands.addCommand(CommandIDs.sweep, {
       label: trans.__('Clean Up Stale Proxies'),
-      describedBy: { args: { type: 'object', properties: {} } },
+      describedBy: WITHOUT_ARGS,
       execute: () => sweep(pathways)
     });
     app.commands.addCommand(CommandIDs.startEmbedded, {
       label: trans.__('Start the Embedded Cluster'),
-      describedBy: { args: { type: 'object', properties: {} } },
+      describedBy: WITHOUT_ARGS,
       isEnabled: () => !model.embeddedStarts,
       execute: async () => {
-        model.setStarting(true);
+        model.setEmbeddedStarts(true);
         await withNotification(
           trans,
           api.startEmbedded(),
           trans.__('Starting the embedded cluster…'),
           trans.__('The embedded cluster runs. It ends when it has not been used for half an hour.')
         );
-        model.setStarting(false);
+        model.setEmbeddedStarts(false);
       }
     });
     app.commands.addCommand(CommandIDs.retry, {
       label: trans.__('Reconnect the Sidebar to the Server'),
-      describedBy: { args: { type: 'object', properties: {} } },
+      describedBy: WITHOUT_ARGS,
       execute: () => pathways.retry()
     });
     model.changed.connect((_, facet) => {

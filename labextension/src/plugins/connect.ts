@@ -12,7 +12,7 @@ import { baseName } from '../models/holdings';
 import { connectCell, IChoice, jobConnectCell } from '../models/line';
 import { refusal } from '../models/words';
 import { pathwaysIcon } from '../icon';
-import { CommandIDs, IPathways } from '../tokens';
+import { CommandIDs, IPathways, WITHOUT_ARGS } from '../tokens';
 
 const INSERT = 'insert';
 /** How long it is shown why a notebook cannot be connected. */
@@ -20,7 +20,7 @@ const REFUSAL_MILLISECONDS = 8000;
 
 const CONNECT_ARGS = {
   type: 'object',
-  properties: { wait: { type: 'string', description: 'Not empty: wait for slices that are taken' } }
+  properties: { wait: { type: 'boolean', description: 'Whether to wait for slices that are taken' } }
 } as const;
 
 const JOB_ARGS = {
@@ -65,17 +65,16 @@ export const connect: JupyterFrontEndPlugin<void> = {
       await runCell(panel, cell);
     };
     const isEnabled = () => !!notebooks?.currentWidget;
-    const describedBy = { args: { type: 'object', properties: {} } } as const;
     app.commands.addCommand(CommandIDs.connect, {
       label: trans.__('Connect This Notebook to TPUs…'),
       icon: pathwaysIcon,
       describedBy: { args: CONNECT_ARGS },
       isEnabled,
-      execute: args => ask(true, !!args.wait)
+      execute: args => ask(true, args.wait === true)
     });
     app.commands.addCommand(CommandIDs.insertConnect, {
       label: trans.__('Insert a Connect Cell…'),
-      describedBy,
+      describedBy: WITHOUT_ARGS,
       isEnabled,
       execute: () => ask(false)
     });

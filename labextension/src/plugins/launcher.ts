@@ -3,7 +3,7 @@ import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application'
 import { ILauncher } from '@jupyterlab/launcher';
 
 import { iconUrl, pathwaysIcon } from '../icon';
-import { CommandIDs, IPathways } from '../tokens';
+import { CommandIDs, IPathways, WITHOUT_ARGS } from '../tokens';
 import { notifyFailure, succeeded } from './notify';
 
 export const launcher: JupyterFrontEndPlugin<void> = {
@@ -17,7 +17,7 @@ export const launcher: JupyterFrontEndPlugin<void> = {
       label: args => (args.isLauncher ? trans.__('TPU Quickstart') : trans.__('Open the Pathways Quickstart Notebook')),
       caption: trans.__('A notebook that connects to TPUs and computes on them'),
       icon: pathwaysIcon,
-      describedBy: { args: { type: 'object', properties: {} } },
+      describedBy: WITHOUT_ARGS,
       execute: async () => {
         try {
           const { path } = await api.quickstart();

@@ -9,6 +9,7 @@ import {
   refreshIcon,
   settingsIcon
 } from '@jupyterlab/ui-components';
+import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { Widget } from '@lumino/widgets';
 import * as React from 'react';
 
@@ -27,7 +28,7 @@ import { Model } from '../models/model';
 import { Folding, SliceView } from '../models/remembered';
 import { ITrans } from '../models/trans';
 import { pathwaysIcon } from '../icon';
-import { CommandIDs, IPathways, PANEL_ID } from '../tokens';
+import { CommandIDs, IPathways, PANEL_ID, WITHOUT_ARGS } from '../tokens';
 import { PathwaysPanel } from '../widgets/panel';
 
 export const sidebar: JupyterFrontEndPlugin<void> = {
@@ -38,9 +39,9 @@ export const sidebar: JupyterFrontEndPlugin<void> = {
   optional: [ILayoutRestorer, IStateDB],
   activate: (app: JupyterFrontEnd, pathways: IPathways, restorer: ILayoutRestorer | null, state: IStateDB | null) => {
     const { model, trans } = pathways;
-    const run = (command: string, args: { [name: string]: string } = {}) => void app.commands.execute(command, args);
+    const run = (command: string, args: ReadonlyPartialJSONObject = {}) => void app.commands.execute(command, args);
     const actions: IActions = {
-      connect: wait => run(CommandIDs.connect, wait ? { wait: 'yes' } : {}),
+      connect: wait => run(CommandIDs.connect, { wait }),
       disconnect: session => run(CommandIDs.disconnect, { session: session.id }),
       reconnect: session => run(CommandIDs.reconnect, { session: session.id }),
       resume: session => run(CommandIDs.resume, { session: session.id }),
@@ -82,7 +83,7 @@ export const sidebar: JupyterFrontEndPlugin<void> = {
     app.commands.addCommand(CommandIDs.showPanel, {
       label: trans.__('Show Pathways'),
       icon: pathwaysIcon,
-      describedBy: { args: { type: 'object', properties: {} } },
+      describedBy: WITHOUT_ARGS,
       execute: () => app.shell.activateById(PANEL_ID)
     });
   }
