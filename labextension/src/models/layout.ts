@@ -38,12 +38,15 @@ const SMALL: IShape = { chip: 3, gap: 1, space: 2, padding: 2, label: 0, margin:
 /** In pixels; a host with smaller chips is drawn as one large chip, because their holes and lines would run together. */
 const SMALLEST_CHIP = 5;
 
+/** From this number of slices on, a map has a filter and two sizes. */
+export const MANY_SLICES = 25;
+
 /** `chips` draws each slice with its number and large chips; `compact` only a few slices. */
 export type Zoom = 'compact' | 'chips';
 
 /** Return the sizes for a map of `count` slices, before any filter: slices keep their size while the user types one. */
 export function shapeOf(count: number, zoom: Zoom): IShape {
-  return zoom === 'chips' || count <= 24 ? LARGE : count <= 200 ? MEDIUM : SMALL;
+  return zoom === 'chips' || count < MANY_SLICES ? LARGE : count <= 200 ? MEDIUM : SMALL;
 }
 
 /** Place all slices in a grid. All columns are as wide as the widest slice, so that slices line up. */

@@ -75,9 +75,6 @@ function foldingOf(saved: unknown): IFolding {
   return Array.isArray(folded) ? { folded: folded.map(String) } : FIRST;
 }
 
-/** From this number of slices on, a map has a filter and two sizes. */
-export const MANY_SLICES = 25;
-
 export type ISliceView = {
   readonly list: boolean;
   readonly zoom: Zoom;
