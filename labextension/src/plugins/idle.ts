@@ -1,11 +1,11 @@
 /** Asks about sessions that hold slices while no cell has run for long: to disconnect them, or to keep them connected. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { Notification } from '@jupyterlab/apputils';
 
 import { pageClock } from '../models/clock';
 import { IdleGuard } from '../models/idleguard';
 import { ISession } from '../models/sessionrows';
 import { CommandIDs, IPathways } from '../tokens';
+import { labNotifications } from './notify';
 
 export const idle: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:idle',
@@ -28,11 +28,13 @@ export const idle: JupyterFrontEndPlugin<void> = {
       { running: () => kernels.running(), refresh: () => kernels.refreshRunning() },
       {
         ask: (text, session) =>
-          Notification.emit(text, 'warning', {
+          labNotifications.emit({
+            message: text,
+            type: 'warning',
             autoClose: false,
             actions: session.suspends_at > 0 ? [keep(session)] : [disconnect(session), keep(session)]
           }),
-        dismiss: id => Notification.dismiss(id)
+        dismiss: id => labNotifications.dismiss(id)
       },
       trans
     );

@@ -2,10 +2,28 @@
 import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 
 import { asProblem } from '../models/api';
+import { DrawnNotifications } from '../models/drawnnotifications';
 import { ITrans } from '../models/trans';
 
 /** How long the notification of a success is shown. */
 const SUCCESS_MILLISECONDS = 4000;
+
+export interface IContent {
+  readonly message: string;
+  readonly type: Notification.TypeOptions;
+  /** Milliseconds until it closes; false keeps it open. */
+  readonly autoClose: number | false;
+  readonly actions?: Notification.IAction[];
+}
+
+/** JupyterLab's notifications, changed only once they are drawn. */
+export const labNotifications = new DrawnNotifications<IContent>({
+  emit: ({ message, type, ...options }) => Notification.emit(message, type, options),
+  update: (id, content) => Notification.update({ id, ...content }),
+  dismiss: id => Notification.dismiss(id),
+  has: id => Notification.manager.has(id),
+  drawn
+});
 
 /** The open notifications of actions that have failed, by the action. */
 const failed = new Map<string, string>();
@@ -30,24 +48,17 @@ export async function withNotification<T>(
   after: string | ((result: T) => string),
   action = during
 ): Promise<T | null> {
-  const id = Notification.emit(during, 'in-progress', { autoClose: false });
-  // Before it is drawn, JupyterLab drops changes.
-  const isDrawn = drawn(id);
-  const finish = async (message: string, type: 'success' | 'error', autoClose: number | false) => {
-    await isDrawn;
-    succeeded(action);
-    if (type === 'error') {
-      failed.set(action, id);
-    }
-    Notification.update({ id, message, type, autoClose });
-  };
+  const id = labNotifications.emit({ message: during, type: 'in-progress', autoClose: false });
   try {
     const result = await work;
-    void finish(typeof after === 'string' ? after : after(result), 'success', SUCCESS_MILLISECONDS);
+    succeeded(action);
+    const message = typeof after === 'string' ? after : after(result);
+    labNotifications.update(id, { message, type: 'success', autoClose: SUCCESS_MILLISECONDS });
     return result;
   } catch (error) {
-    // Open until the user closes it, or the action succeeds. Not 0: JupyterLab would change it in the list of notifications only.
-    void finish(failure(trans, error), 'error', false);
+    succeeded(action);
+    failed.set(action, id);
+    labNotifications.update(id, failure(trans, error));
     return null;
   }
 }
@@ -55,7 +66,7 @@ export async function withNotification<T>(
 /** Show that an action failed, until the user closes it or the action succeeds. */
 export function notifyFailure(trans: ITrans, error: unknown, action: string): void {
   succeeded(action);
-  failed.set(action, Notification.error(failure(trans, error), { autoClose: false }));
+  failed.set(action, labNotifications.emit(failure(trans, error)));
 }
 
 /** Close the error of an action, which no longer holds. */
@@ -63,14 +74,15 @@ export function succeeded(action: string): void {
   const id = failed.get(action);
   if (id !== undefined) {
     failed.delete(action);
-    Notification.dismiss(id);
+    labNotifications.dismiss(id);
   }
 }
 
-/** Return what failed, and what to do next, in one line. */
-function failure(trans: ITrans, error: unknown): string {
+/** Return what failed, and what to do next, as a notification that is open until the user or a success closes it. */
+function failure(trans: ITrans, error: unknown): IContent {
   const { message, hint } = asProblem(error, trans);
-  return `${message} ${hint}`.trim();
+  // Not 0: JupyterLab would change it in the list of notifications only.
+  return { message: `${message} ${hint}`.trim(), type: 'error', autoClose: false };
 }
 
 /** How long to wait for a notification that is perhaps never drawn: the user may have switched them off. */
@@ -83,7 +95,7 @@ const EFFECTS_MILLISECONDS = 200;
  * Resolve when changes of the notification take effect. JupyterLab loads the library that draws notifications with the
  * first one, which takes a second or more over a slow connection; until then it drops changes.
  */
-export function drawn(id: string): Promise<void> {
+function drawn(id: string): Promise<void> {
   return new Promise(done => {
     const observer = new MutationObserver(look);
     const giveUp = setTimeout(finish, LONGEST_MILLISECONDS);

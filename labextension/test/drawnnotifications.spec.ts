@@ -1,23 +1,19 @@
-import { DrawnNotifier, IOpenNotifier } from '../src/models/drawnnotifier';
-import { IToast } from '../src/models/toasts';
-import { session } from './rows';
+import { DrawnNotifications, INotifications } from '../src/models/drawnnotifications';
 
 const DRAWN_MILLISECONDS = 5000;
 
-const toast = (text: string): IToast => ({ type: 'warning', text, action: 'show', autoClose: false });
-
 /** JupyterLab's notifications: what is shown follows only the changes after the notification was drawn. */
-class Lab implements IOpenNotifier {
+class Lab implements INotifications<string> {
   readonly shown = new Map<string, string>();
   readonly open = new Set<string>();
-  emit(made: IToast): string {
+  emit(text: string): string {
     const id = `n${this.open.size}`;
     this.open.add(id);
     this._drawn.set(
       id,
       new Promise(done =>
         setTimeout(() => {
-          this.shown.set(id, made.text);
+          this.shown.set(id, text);
           done();
         }, DRAWN_MILLISECONDS)
       )
@@ -30,11 +26,10 @@ class Lab implements IOpenNotifier {
   has(id: string): boolean {
     return this.open.has(id);
   }
-  update(id: string, made: IToast): boolean {
+  update(id: string, text: string): void {
     if (this.shown.has(id)) {
-      this.shown.set(id, made.text);
+      this.shown.set(id, text);
     }
-    return this.open.has(id);
   }
   dismiss(id: string): void {
     this.shown.delete(id);
@@ -43,32 +38,32 @@ class Lab implements IOpenNotifier {
   private readonly _drawn = new Map<string, Promise<void>>();
 }
 
-describe('DrawnNotifier', () => {
+describe('DrawnNotifications', () => {
   beforeEach(() => jest.useFakeTimers());
   afterEach(() => jest.useRealTimers());
 
-  it('shows a change that comes before the notification is drawn', async () => {
+  it('show a change that comes before the notification is drawn', async () => {
     const lab = new Lab();
-    const notifier = new DrawnNotifier(lab);
-    const id = notifier.emit(toast('down'), session({}));
-    expect(notifier.update(id, toast('recovered'), session({}))).toBe(true);
+    const notifications = new DrawnNotifications(lab);
+    const id = notifications.emit('down');
+    expect(notifications.update(id, 'recovered')).toBe(true);
     await jest.advanceTimersByTimeAsync(DRAWN_MILLISECONDS);
     expect([...lab.shown.values()]).toEqual(['recovered']);
   });
 
-  it('closes a notification that is dismissed before it is drawn', async () => {
+  it('close one that is dismissed before it is drawn', async () => {
     const lab = new Lab();
-    const notifier = new DrawnNotifier(lab);
-    notifier.dismiss(notifier.emit(toast('down'), session({})));
+    const notifications = new DrawnNotifications(lab);
+    notifications.dismiss(notifications.emit('down'));
     await jest.advanceTimersByTimeAsync(DRAWN_MILLISECONDS);
     expect([...lab.shown.values()]).toEqual([]);
   });
 
-  it('changes nothing that the user has closed', () => {
+  it('change nothing that the user has closed', () => {
     const lab = new Lab();
-    const notifier = new DrawnNotifier(lab);
-    const id = notifier.emit(toast('down'), session({}));
+    const notifications = new DrawnNotifications(lab);
+    const id = notifications.emit('down');
     lab.dismiss(id);
-    expect(notifier.update(id, toast('recovered'), session({}))).toBe(false);
+    expect(notifications.update(id, 'recovered')).toBe(false);
   });
 });
