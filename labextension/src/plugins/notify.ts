@@ -78,11 +78,23 @@ export function succeeded(action: string): void {
   }
 }
 
+/** JupyterLab cuts a notification after so many characters, and shows the rest nowhere: often, what to do next. */
+const SHOWN_CHARACTERS = 140;
+
 /** Return what failed, and what to do next, as a notification that is open until the user or a success closes it. */
 function failure(trans: ITrans, error: unknown): IContent {
   const { message, hint } = asProblem(error, trans);
+  const text = `${message} ${hint}`.trim();
+  const details = {
+    label: trans.__('Details'),
+    callback: (event: MouseEvent) => {
+      // It stays open.
+      event.preventDefault();
+      void showDialog({ title: trans.__('Details'), body: text, buttons: [Dialog.okButton()] });
+    }
+  };
   // Not 0: JupyterLab would change it in the list of notifications only.
-  return { message: `${message} ${hint}`.trim(), type: 'error', autoClose: false };
+  return { message: text, type: 'error', autoClose: false, actions: text.length > SHOWN_CHARACTERS ? [details] : [] };
 }
 
 /** How long to wait for a notification that is perhaps never drawn: the user may have switched them off. */

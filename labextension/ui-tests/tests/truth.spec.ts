@@ -19,7 +19,10 @@ import {
 } from './helpers';
 
 const CONNECT = '%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2';
-const FAULT = { message: 'The Jupyter server failed to do this (ValueError: a fault).', hint: 'See its log.' };
+const FAULT = {
+  message: 'The Jupyter server failed to do this (ValueError: a fault).',
+  hint: `It did it ${'again and '.repeat(10)}again. See its log.`
+};
 
 /** Return what the card of a session shows beside its id, and the colour of its edge. */
 function look(card: Locator): Promise<[string, string]> {
@@ -176,6 +179,11 @@ test('every action that fails says so where the user looks, and spins no more', 
     await expect(page.locator('.Toastify__spinner')).toHaveCount(0);
     if (path === 'disconnect') {
       await picture(page, 'truth-failed');
+      // JupyterLab cuts a long text, which here says what to do.
+      await expect(failed).not.toContainText('See its log.');
+      await failed.getByRole('button', { name: 'Details' }).click();
+      await expect(page.getByRole('dialog')).toContainText('See its log.');
+      await page.getByRole('dialog').getByRole('button').last().click();
     }
     await failed.locator('.jp-Notification-Toast-Close').click();
     await expect(toasts).toHaveCount(0);
