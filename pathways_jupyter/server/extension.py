@@ -29,7 +29,7 @@ class PathwaysJupyter(Configurable):
     )
 
 
-def load(app: Any) -> Hub:
+def load(app: Any) -> None:
     """Add the routes to `app`, and subscribe to the end of its kernels to clean up after them."""
     if kubeconfig := PathwaysJupyter(parent=app).kubeconfig:
         # The environment of this process, which its kernels inherit, so that the sidebar and `connect` agree.
@@ -43,11 +43,9 @@ def load(app: Any) -> Hub:
     ]
     handlers.append((url_path_join(base, ROOT, "updates"), UpdatesHandler, {"hub": hub}))
     app.web_app.add_handlers(".*$", handlers)
-    app.web_app.settings["pathways_jupyter_hub"] = hub
 
     async def kernel_acted(logger: Any, schema_id: str, data: dict[str, Any]) -> None:
         if data.get("action") in {"shutdown", "restart"} and data.get("kernel_id"):
             hub.spawn(hub.kernel_ended(str(data["kernel_id"])))
 
     app.event_logger.add_listener(schema_id=KERNEL_ACTIONS, listener=kernel_acted)
-    return hub
