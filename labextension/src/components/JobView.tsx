@@ -29,7 +29,11 @@ export function JobView({ api, scope, job, trans, openLog, isVisible }: IJobView
     <div className="pw-job">
       {problem && <Notice tone="fail" title={problem.message} hint={problem.hint} />}
       {!picture && !problem && <Notice title={trans.__('Loading from the cluster…')} />}
-      {picture && <Picture picture={picture} trans={trans} openLog={openLog} />}
+      {picture && (
+        <div className={problem ? 'pw-stale' : ''}>
+          <Picture picture={picture} trans={trans} openLog={openLog} />
+        </div>
+      )}
     </div>
   );
 }

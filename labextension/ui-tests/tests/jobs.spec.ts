@@ -69,6 +69,8 @@ test('a job is shown, read, suspended, resumed and deleted from its row', async 
   await action('Delete').click();
   await dialog.getByRole('button', { name: 'Delete' }).click();
   await expect(panel.getByRole('button', { name: 'Jobs', exact: true })).toHaveCount(0);
+  // What its tab shows was true before, and looks so.
+  await expect(page.locator('.pw-job .pw-stale')).toContainText('1 × tpuv6e:2x2');
 });
 
 test('what the user confirms is done where the question was asked, also if another cluster is in view by then', async ({
