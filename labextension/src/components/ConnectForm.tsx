@@ -11,6 +11,16 @@ import { Options } from './DragLine';
 import { Field, Select } from './Field';
 import { Notice } from './Notice';
 
+const NO_PLACES: IContexts = {
+  contexts: [],
+  current: '',
+  local: false,
+  in_cluster: false,
+  profiles: [],
+  problem: null,
+  more: []
+};
+
 /** The value of the embedded cluster in the list of contexts; no context can have this name. */
 const LOCAL = '\u0000local';
 
@@ -37,10 +47,9 @@ export function ConnectForm({ api, trans, first, onChange, onRendered }: IConnec
         setPlaces(found);
         choose(placed(initial, found));
       },
-      () =>
-        setPlaces({ contexts: [], current: '', local: false, in_cluster: false, profiles: [], problem: null, more: [] })
+      (error: unknown) => setPlaces({ ...NO_PLACES, problem: asProblem(error, trans) })
     );
-  }, [api, initial, choose]);
+  }, [api, trans, initial, choose]);
 
   const offer = offers.find(each => each.name === choice.service) ?? offers.at(0);
   const capacity = offer?.capacity.find(each => each.instance_type === choice.instanceType);

@@ -10,6 +10,7 @@ import {
   openPanel,
   proxies,
   section,
+  setSetting,
   slice,
   test,
   unfold,
@@ -101,6 +102,15 @@ test('Connect never closes the dialog without an effect', async ({ page }) => {
   await expect(dialog).toBeVisible();
   await dialog.getByLabel('Slice type').fill('tpuv6e:2x2');
   await expect(buttons[0]).toBeEnabled();
+  await dialog.getByRole('button', { name: 'Cancel' }).click();
+
+  // Without an answer from the server, the dialog says so, beside the cluster that it was to connect to.
+  await page.route(/pathways-jupyter\/contexts/, route =>
+    route.fulfill({ status: 500, json: { message: 'A fault.' } })
+  );
+  await setSetting(page, 'local', false);
+  await section(panel, 'session').getByRole('button', { name: 'Connect…' }).click();
+  await expect(dialog).toContainText('A fault.');
   await dialog.getByRole('button', { name: 'Cancel' }).click();
 });
 
