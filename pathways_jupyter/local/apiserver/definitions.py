@@ -6,7 +6,7 @@ another manifest; Kueue, which may change where the pods of a suspended one go).
 
 Of Kueue the part is served that :mod:`~pathways_jupyter.local.controllers.kueue` evaluates. Another field is refused: a
 queue that ignored it would admit other jobs than a real one. Both versions that Kueue serves are served: those fields
-are the same in them, but for the class of a Workload's priority, of which each has its own.
+are the same in them.
 """
 
 from __future__ import annotations
@@ -178,11 +178,9 @@ _JOBSET_COLUMNS = (
 
 # Kueue.
 
-GROUP, VERSION = "kueue.x-k8s.io", "v1beta2"
-
 
 def _kueue(kind: str, plural: str, *, namespaced: bool = False, has_status: bool = True) -> ResourceType:
-    return ResourceType(GROUP, VERSION, kind, plural, namespaced, has_status=has_status, custom=True)
+    return ResourceType("kueue.x-k8s.io", "v1beta2", kind, plural, namespaced, has_status=has_status, custom=True)
 
 
 LOCAL_QUEUES = _kueue("LocalQueue", "localqueues", namespaced=True)
@@ -218,9 +216,6 @@ _WORKLOAD = _object(
     queueName=_STRING,
     podSets=_list(_ANY),
     priority={"type": "integer"},
-    priorityClassName=_STRING,
-    priorityClassSource=_STRING,
-    priorityClassRef=_ANY_OBJECT,
     active={"type": "boolean", "default": True},
 )
 _in_both = partial(_definition, deprecated=("v1beta1",))

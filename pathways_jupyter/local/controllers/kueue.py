@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from pathways_jupyter.local.apiserver.definitions import (
     CLUSTER_QUEUES,
     FLAVORS,
-    GROUP,
     LOCAL_QUEUES,
     PRIORITIES,
     WORKLOADS,
@@ -83,13 +82,8 @@ class KueueController(Reconciler):
         found = self._store.find(WORKLOADS, metadata["namespace"], name)
         if found is None:
             spec: Object = {"queueName": marks[names.QUEUE_LABEL], "podSets": _pod_sets(job), "priority": 0}
-            if priority := marks.get(names.PRIORITY_LABEL):
-                value = (self._store.find(PRIORITIES, "", priority) or {"value": 0})["value"]
-                spec |= {
-                    "priority": value,
-                    "priorityClassRef": {"group": GROUP, "kind": PRIORITIES.kind, "name": priority},
-                }
-                spec |= {"priorityClassName": priority, "priorityClassSource": f"{GROUP}/workloadpriorityclass"}
+            if priority := self._store.find(PRIORITIES, "", marks.get(names.PRIORITY_LABEL, "")):
+                spec["priority"] = priority["value"]
             marked = {names.QUEUED_UID_LABEL: metadata["uid"]}
             about = {"name": name, "labels": marked, "ownerReferences": [reference_to(job)]}
             found = self._store.create(WORKLOADS, {"metadata": about, "spec": spec}, namespace=metadata["namespace"])
@@ -150,7 +144,6 @@ class KueueController(Reconciler):
         status: Object = {
             "conditions": clone((queue.get("status") or {}).get("conditions") or []),
             "pendingWorkloads": sum(map(waits, own)),
-            "reservingWorkloads": len(held),
             "admittedWorkloads": len(held),
             "flavorsReservation": [{"name": flavor, "resources": resources}] if flavor else [],
         }
@@ -215,8 +208,8 @@ def _refuse(workload: Object, message: str, reason: str = "Inadmissible") -> Non
 
 
 def _reserve(workload: Object, queue: str) -> None:
-    status, sets = workload["status"], [{"name": each["name"]} for each in workload["spec"]["podSets"]]
-    status["admission"] = {"clusterQueue": queue, "podSetAssignments": sets}
+    status = workload["status"]
+    status["admission"] = {"clusterQueue": queue}
     set_condition(status, "QuotaReserved", True, message=f"Quota reserved in ClusterQueue {queue}")
     set_condition(status, "Admitted", True, message="The workload is admitted")
     for kind in ("Evicted", "Preempted"):
