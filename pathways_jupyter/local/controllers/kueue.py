@@ -55,7 +55,7 @@ class KueueController(Reconciler):
             (kind, job)
             for kind in (JOBS, JOBSETS)
             for job in self._store.list(kind)
-            if names.QUEUE_LABEL in labels_of(job) and "deletionTimestamp" not in job["metadata"]
+            if names.QUEUE_LABEL in labels_of(job) and job.get("spec") and "deletionTimestamp" not in job["metadata"]
         ]
         # Their status is changed in place, and written at the end.
         workloads = [self._workload(kind, job) for kind, job in jobs]
@@ -222,9 +222,10 @@ def _pod_sets(job: Object) -> list[Object]:
     """Return the pods of a Job, or of each replicated job of a JobSet."""
     found = []
     for part in job["spec"].get("replicatedJobs") or [{"name": "main", "template": job}]:
-        spec = part["template"]["spec"]
+        # A JobSet is taken whose template is empty: its Jobs are refused.
+        spec = part["template"].get("spec") or {}
         count = part.get("replicas", 1) * pods_at_once(spec)
-        found.append({"name": part["name"], "count": count, "template": spec["template"]})
+        found.append({"name": part["name"], "count": count, "template": spec.get("template") or {}})
     return found
 
 
@@ -232,8 +233,8 @@ def _requests(pod_sets: Iterable[Object]) -> Amounts:
     """Return the sum of what the pods request."""
     total = Amounts()
     for pod_set in pod_sets:
-        pod = pod_set["template"]["spec"]
-        for container in (*sidecars(pod), *pod["containers"]):
+        pod = pod_set["template"].get("spec") or {}
+        for container in (*sidecars(pod), *(pod.get("containers") or ())):
             resources = container.get("resources") or {}
             for name, amount in {**(resources.get("limits") or {}), **(resources.get("requests") or {})}.items():
                 total[name] += pod_set["count"] * _amount(amount)

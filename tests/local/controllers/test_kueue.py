@@ -156,6 +156,14 @@ async def test_a_job_that_can_never_be_admitted_says_why(queues, given, why):
     assert why in (await queues.until("stuck", "QuotaReserved", "False"))["message"]
 
 
+@pytest.mark.parametrize("spec", [None, {}, {"replicatedJobs": [{"name": "only", "template": {}}]}])
+async def test_a_job_that_can_have_no_pods_does_not_keep_others_from_being_admitted(queues, spec):
+    body = {} if spec is None else {"spec": spec}
+    queues.machine.create(JOBSETS, "empty", metadata={"labels": {"kueue.x-k8s.io/queue-name": "team"}}, **body)
+    queues.submit("fine")
+    await queues.until("fine", "Admitted")
+
+
 async def test_the_queues_count_what_is_in_them(queues):
     queues.submit("first", cpu="1500m")
     await queues.until("first", "Admitted")
