@@ -78,9 +78,10 @@ class _Held:
 class DeviceQueue:
     """Launches and waits for one list of devices."""
 
-    def __init__(self, name: str, devices: Sequence[int] = (), held: _Held | None = None) -> None:
+    def __init__(self, devices: Sequence[int], held: _Held) -> None:
+        name = ",".join(map(str, devices))
         self._devices = frozenset(devices)
-        self._held = held or _Held()
+        self._held = held
         self._launches = JobQueue(f"launch {name}")
         self._waits = JobQueue(f"wait {name}")
         self._room = threading.Semaphore(_IN_FLIGHT)
@@ -150,7 +151,7 @@ class DeviceQueues:
         key = tuple(device_ids)
         found = self._queues.get(key)
         if found is None:
-            found = self._queues.setdefault(key, DeviceQueue(",".join(map(str, key)), key, self._held))
+            found = self._queues.setdefault(key, DeviceQueue(key, self._held))
         return found
 
 

@@ -6,7 +6,7 @@ import itertools
 import threading
 
 from pathways_jupyter.local.pathways.ifrt import promises, session_arrays, statuses
-from pathways_jupyter.local.pathways.ifrt.device_queues import DeviceQueue, DeviceQueues
+from pathways_jupyter.local.pathways.ifrt.device_queues import DeviceQueues
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
 from pathways_jupyter.local.pathways.ifrt.values import Strings
@@ -22,7 +22,7 @@ def _array(value: object = None) -> Array:
     return array
 
 
-def test_a_cell_is_settled_once():
+def test_a_promise_is_settled_once():
     promise = Promise()
     promise.settle(1)
     promise.settle(2)
@@ -30,7 +30,7 @@ def test_a_cell_is_settled_once():
     assert promise.get() == 1
 
 
-def test_a_lost_value_is_an_error_for_all_who_ask_from_then_on():
+def test_a_lost_value_is_an_error_for_all_later_reads():
     promise = promises.settled(1)
     promise.lose(ERROR)
     assert promise.error is ERROR
@@ -39,7 +39,7 @@ def test_a_lost_value_is_an_error_for_all_who_ask_from_then_on():
     assert seen == [ERROR]
 
 
-def test_a_chain_of_ten_thousand_cells_settles_without_nesting():
+def test_a_chain_of_ten_thousand_promises_settles_without_nesting():
     chain = [Promise() for _ in range(10_000)]
     for one, other in itertools.pairwise(chain):
         one.then(lambda one=one, other=other: other.settle(one.get() + 1))
@@ -62,7 +62,7 @@ def test_an_error_passes_through_what_is_made_of_it():
     assert str(last.promise.error) == str(ERROR)
 
 
-def test_who_consumes_an_array_waits_for_who_reads_it():
+def test_what_consumes_an_array_waits_for_what_reads_it():
     order: list[str] = []
     shared, missing = _array("value"), _array()
     session_arrays.launch(lambda found: (order.append("read") or [], None), [shared, missing], [])
@@ -72,7 +72,7 @@ def test_who_consumes_an_array_waits_for_who_reads_it():
     assert order == ["read", "consume"]
 
 
-def test_an_output_that_is_deleted_before_it_is_made_still_reaches_who_asked_for_it():
+def test_an_output_that_is_deleted_before_it_is_made_is_still_an_input_of_what_was_launched_with_it():
     source, made, last = _array(), _array(), _array()
     session_arrays.launch(lambda found: (found, None), [source], [made])
     session_arrays.launch(lambda found: (found, None), [made], [last])
@@ -83,14 +83,14 @@ def test_an_output_that_is_deleted_before_it_is_made_still_reaches_who_asked_for
 
 def test_a_lost_array_notifies_waiting_callbacks():
     array = _array()
-    ready = array.ready(lambda ids: DeviceQueue("unused"))
+    ready = array.ready(DeviceQueues().of)
     assert not ready.settled
     array.lose(ERROR)
     assert ready.error is ERROR
 
 
 def test_strings_are_ready_when_they_are_there():
-    assert _array(Strings(((b"a",),))).ready(lambda ids: DeviceQueue("unused")).settled
+    assert _array(Strings(((b"a",),))).ready(DeviceQueues().of).settled
 
 
 class _Computation:
@@ -103,8 +103,8 @@ class _Computation:
         assert self.over.wait(DEADLINE)
 
 
-def test_a_quiet_lane_runs_jobs_where_they_are_launched_and_a_full_one_elsewhere_in_order():
-    queue = DeviceQueue("test")
+def test_an_idle_queue_runs_jobs_where_they_are_launched_and_a_full_one_elsewhere_in_order():
+    queue = DeviceQueues().of([0])
     where: list[threading.Thread] = []
     running = [_Computation() for _ in range(20)]
     started = [threading.Event() for _ in running]
@@ -138,7 +138,7 @@ def test_a_computation_that_fails_is_reported_to_waiting_callbacks():
 
     shown = threading.Event()
     errors: list[BaseException | None] = []
-    DeviceQueue("test").wait(Failing(), lambda error: (errors.append(error), shown.set()))
+    DeviceQueues().of([0]).wait(Failing(), lambda error: (errors.append(error), shown.set()))
     assert shown.wait(DEADLINE)
     assert "broken" in str(errors[0])
 
