@@ -55,11 +55,11 @@ def split_address(address: str) -> tuple[str, int]:
     """Split ``host:port``.
 
     Raises:
-      ValueError: It is not of that form.
+      ConfigError: It is not of that form.
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
-        raise ValueError(f"{address!r} is not of the form HOST:PORT")
+        raise ConfigError(f"{address!r} is not of the form HOST:PORT.", hint="For example: pathways-head:29001.")
     return host, int(port)
 
 

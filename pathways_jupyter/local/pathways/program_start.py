@@ -20,6 +20,11 @@ from pathways_jupyter.base.tpu import InstanceType
 _COLLECTIVE_TIMEOUT_SECONDS = 24 * 60 * 60
 
 
+def refusal(error: ConfigError) -> str:
+    """Return the error of a wrong flag for the log, with what to write instead."""
+    return f"{error} {error.hint}".rstrip()
+
+
 class Flags(argparse.ArgumentParser):
     """Argument parser that raises where argparse would exit, and accepts unknown flags."""
 
@@ -55,7 +60,7 @@ def instance_list(text: str) -> list[InstanceType]:
     """
     found = [tpu.parse_instance_type(each) for each in text.split(",") if each.strip()]
     if not found:
-        raise ConfigError("no slices were requested", hint="For example: --virtual_slices=tpuv6e:2x2,tpuv6e:2x2")
+        raise ConfigError("No slices were requested.", hint="For example: --virtual_slices=tpuv6e:2x2,tpuv6e:2x2")
     return found
 
 

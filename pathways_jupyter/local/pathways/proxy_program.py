@@ -52,8 +52,8 @@ def main(argv: Sequence[str]) -> int:
             if values.virtual_slices
             else asyncio.run(inventory(values.resource_manager_address))
         )
-    except (ConfigError, ValueError) as error:
-        _log.error("FAILED_PRECONDITION: %s", error)
+    except ConfigError as error:
+        _log.error("FAILED_PRECONDITION: %s", program_start.refusal(error))
         return 2
     return ProxyServer(instance_types, sidecars=bool(values.sidecar_name)).run(
         values.server_port, values.resource_manager_address

@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
         if len(counts) != len(kinds):
             raise ConfigError("--instance_type and --instance_count must have the same number of entries.")
     except ConfigError as error:
-        _log.error("%s %s", error, error.hint)
+        _log.error("%s", program_start.refusal(error))
         return 2
     instances = [kind for kind, count in zip(kinds, counts, strict=True) for _ in range(count)]
     asyncio.run(ResourceManager(instances).serve(values.server_port))

@@ -40,8 +40,8 @@ def main(argv: Sequence[str]) -> int:
     try:
         values = flags.read(argv)
         links.split_address(values.resource_manager_address)
-    except (ConfigError, ValueError) as error:
-        _log.error("%s", error)
+    except ConfigError as error:
+        _log.error("%s", program_start.refusal(error))
         return 2
     return asyncio.run(_run(values.server_port, values.resource_manager_address))
 

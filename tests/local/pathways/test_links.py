@@ -65,7 +65,7 @@ def test_a_name_is_resolved_to_the_socket_of_its_pod(sockets):
 
 @pytest.mark.parametrize("address", ["", "host", "host:", ":1", "host:x", "host:-1"])
 def test_an_address_is_a_host_and_a_port(address):
-    with pytest.raises(ValueError, match="is not of the form HOST:PORT"):
+    with pytest.raises(ConfigError, match="is not of the form HOST:PORT"):
         links.split_address(address)
 
 

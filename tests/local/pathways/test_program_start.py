@@ -41,7 +41,7 @@ def test_a_wrong_flag_is_an_error_that_names_the_program(argv, said):
 
 def test_slices_are_listed_one_by_one():
     assert [str(each) for each in instance_list("tpuv6e:2x2, tpuv6e:2x4,")] == ["tpuv6e:2x2", "tpuv6e:2x4"]
-    with pytest.raises(ConfigError, match="no slices were requested"):
+    with pytest.raises(ConfigError, match="No slices were requested"):
         instance_list(" , ")
 
 

@@ -77,6 +77,21 @@ def test_bad_flags_are_refused_in_one_line(fresh):
     proxy.log.wait("resource_manager_address")
 
 
+@pytest.mark.parametrize(
+    ("program", "flags", "said"),
+    [
+        ("worker", ["--resource_manager_address=head"], "'head' is not of the form HOST:PORT. For example: "),
+        ("proxy_program", ["--resource_manager_address=head"], "'head' is not of the form HOST:PORT. For example: "),
+        ("proxy_program", ["--resource_manager_address=rm:1", "oops"], "'oops' is not a flag. Write flags as"),
+        ("resource_manager", ["--instance_type="], "No slices were requested. For example: "),
+    ],
+)
+def test_a_wrong_value_is_refused_with_an_example(fresh, program, flags, said):
+    started = fresh.start(program, "broken", ["--server_port=29000", *flags])
+    assert started.process.wait(60) == 2
+    started.log.wait(said)
+
+
 def test_a_worker_that_dies_and_its_replacement_are_reported_to_the_holder_of_the_slice(fresh):
     fresh.worker(0)
     doomed = fresh.worker(1)
