@@ -50,7 +50,7 @@ class Outage:
         self._streams.add(stream)
 
     def end(self, stream: object) -> None:
-        """Note that `stream` has a carrier again, or needs none any more."""
+        """Note that `stream` has a carrier again."""
         if stream not in self._streams:
             return
         self._streams.discard(stream)
@@ -63,7 +63,7 @@ class Outage:
                 self._restored(seconds)
 
     def lose(self, stream: object) -> None:
-        """Note that `stream` will have no carrier any more: its session is lost, and not restored."""
+        """Note that `stream` will have no carrier any more: it is lost or was closed, and not restored."""
         self._streams.discard(stream)
         if not self._streams:
             self.close()

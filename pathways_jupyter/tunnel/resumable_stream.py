@@ -188,7 +188,8 @@ class ResumableStream:
         try:
             while True:
                 try:
-                    return await self._attach()
+                    attached = await self._attach()
+                    break
                 except (StreamLost, TooManyStreams):
                     raise
                 except ClusterError as error:
@@ -203,11 +204,12 @@ class ResumableStream:
                         raise ConnectionLost(f"The proxy could not be reached for {seconds}: {error}") from error
                     await self._relay.outage.attempt_failed(error)
                 await backoff.wait()
-        except ClusterError:
+        except BaseException:
+            # Also when the tunnel is closed meanwhile, for example by a reconnect: that restores nothing.
             self._relay.outage.lose(self)
             raise
-        finally:
-            self._relay.outage.end(self)
+        self._relay.outage.end(self)
+        return attached
 
     async def _attach(self) -> AttachedCarrier:
         """Make one attempt to reach the relay.

@@ -165,6 +165,18 @@ async def test_a_stream_that_is_opened_during_an_interruption_waits_for_its_end(
     assert len(pod.restored) == len(pod.interrupted) == 1
 
 
+async def test_a_tunnel_that_is_closed_during_an_interruption_is_not_said_to_be_restored(pod):
+    """As by a reconnect: the arrays are lost with the proxy, and not kept."""
+    await pod.start()
+    relay = pod.relay()
+    await pod.opened(relay)
+    await pod.bench.server.stop()
+    await pod.is_interrupted.wait()
+    await relay.close()
+    assert pod.restored == []
+    await pod.bench.server.start()
+
+
 async def test_a_carrier_that_waits_for_the_local_program_is_not_taken_for_a_dead_one(pod, monkeypatch):
     """More than is kept has arrived before there is a program: nothing is read, so no ping is answered."""
     monkeypatch.setattr(resumable_stream, "PING_SECONDS", 0.1)
