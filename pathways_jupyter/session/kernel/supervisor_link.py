@@ -219,12 +219,11 @@ class SupervisorLink:
     def _end(self) -> None:
         """Handle the end of the connection."""
         if self._process is not None:
-            died = self._process.wait() != 0
+            ended_well = self._process.wait() == 0
         else:
-            # Without having cleaned up, unless it was asked to, or has said so.
-            closing = self._closing and registry.read(self.session) is None
-            died = self.state is not SessionState.CLOSED and not closing
-        if died:
+            ended_well = self._closing and registry.read(self.session) is None
+        # However its process has ended: when it says that it is closed, nothing is left.
+        if died := not ended_well and self.state is not SessionState.CLOSED:
             # In one step with the end: a caller that reconnects on this event must not ask the dead supervisor.
             about = {"state": SessionState.LOST}
             lost = Event(EventKind.SUPERVISOR_LOST, "The session's supervisor is gone.", time.time(), about)

@@ -3,6 +3,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 
 import psutil
@@ -168,3 +170,13 @@ def test_when_the_loss_of_the_supervisor_is_published_the_link_has_ended():
     peer.close()
     list(link.watch())
     assert ended == [True]
+
+
+def test_a_supervisor_that_is_closed_is_not_lost_however_its_process_ends():
+    ended = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+    link, peer = pair(process=ended, orphaned=lambda: pytest.fail("nothing is left to clean up"))
+    send(peer, state(SessionState.CLOSED))
+    peer.close()
+    assert link.close(patience=DEADLINE)
+    assert link.state is SessionState.CLOSED
+    assert EventKind.SUPERVISOR_LOST not in [event.kind for event in link.events()]
