@@ -139,7 +139,7 @@ class Attachment:
         lost = {"count": len(arrays), "bytes": sum(each.nbytes for each in arrays)}
         message = say("Lost arrays: {count}, {size}.", count=lost["count"], size=size(lost["bytes"]))
         event = Event(EventKind.ARRAYS_LOST, message, data=lost)
-        self.link.forget(self.link.ask(Method.RECORD, events=[event.to_json()]))
+        self.link.notify(Method.RECORD, events=[event.to_json()])
 
     def forget(self, variables: Variables | None) -> tuple[NamedArray, ...]:
         """Restore JAX, and leave the supervisor alone; return the arrays that became unusable."""
@@ -248,11 +248,9 @@ class AttachedSession:
         link = self._attachment.link
         if link.ended:
             return self.record
-        number = link.ask(Method.STATUS)
         try:
-            return SessionRecord.from_json(link.answer(number, patience=client.ANSWER_SECONDS))
+            return SessionRecord.from_json(link.request(Method.STATUS, patience=client.ANSWER_SECONDS))
         except SessionError:
-            link.forget(number)
             if link.ended:
                 return self.record
             raise client.silent(self.record, Method.STATUS, client.ANSWER_SECONDS) from None
@@ -328,7 +326,7 @@ def finish(link: SupervisorLink) -> str:
     patience = CLEANUP_SECONDS
     try:
         try:
-            return str(link.answer(link.ask(Method.DISCONNECT), patience=CLEANUP_SECONDS)["left"])
+            return str(link.request(Method.DISCONNECT, patience=CLEANUP_SECONDS)["left"])
         except SessionError:
             # The supervisor has ended, or is still working; the check below decides which.
             pass

@@ -189,14 +189,13 @@ class ConnectionAttempt(Generic[S]):
             link = attachment.link
             if not link.ended:
                 self._link, since = link, link.count
-                replaced = link.state.is_connected and link.generation > attachment.generation
-                # Kept before it is sent, so that an Interrupt in between leaves no answer that is never read.
-                self._request = link.number()
-                if replaced:
-                    return link, link.ask(Method.STATUS, number=self._request), since
-                # They may be others than when it was connected.
-                changes = without_infinity({"wait": self._config.wait, "instances": self._config.instances})
-                return link, link.ask(Method.RECONNECT, number=self._request, **changes), since
+                if link.state.is_connected and link.generation > attachment.generation:
+                    self._request = link.ask(Method.STATUS)
+                else:
+                    # They may be others than when it was connected.
+                    changes = without_infinity({"wait": self._config.wait, "instances": self._config.instances})
+                    self._request = link.ask(Method.RECONNECT, **changes)
+                return link, self._request, since
             # Wait for the sweep after the dead supervisor: its proxy holds the slices that the new one needs.
             link.close(patience=CLEANUP_SECONDS)
         self._link = spawn.supervisor()
@@ -238,14 +237,10 @@ class ConnectionAttempt(Generic[S]):
         """Take back the request for a new proxy; no-op if there was none, or it has been answered."""
         if not self._request:
             return
-        cancelling = link.number()
         try:
             # The supervisor may be gone, or be busy; it removes what it has made in any case.
             with contextlib.suppress(PathwaysError):
-                link.answer(link.ask(Method.CANCEL, number=cancelling), patience=CLEANUP_SECONDS)
-        except BaseException:
-            link.forget(cancelling)
-            raise
+                link.request(Method.CANCEL, patience=CLEANUP_SECONDS)
         finally:
             link.forget(self._request)
 

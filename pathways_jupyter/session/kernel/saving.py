@@ -96,8 +96,7 @@ class SavingSession(AttachedSession):
 
     def keep(self) -> None:
         """Count as used now, so that it is not suspended soon because nothing is computed; does not wait."""
-        link = self._attachment.link
-        link.forget(link.ask(Method.KEEP))
+        self._attachment.link.notify(Method.KEEP)
 
     def suspension(self, variables: MutableMapping[str, Any] | None = None) -> Suspension:
         """Return what :meth:`suspend` would save, and what it could not; changes nothing.
@@ -140,9 +139,9 @@ class SavingSession(AttachedSession):
             report("remove the proxy", "")
         # Before the proxy is removed: an Interrupt from here on may leave either, and resume works after both.
         self._suspension = suspension
-        link = self._attachment.link
-        saved = link.ask(Method.SUSPEND, count=suspension.count, bytes=suspension.nbytes, place=suspension.place)
-        self._attachment.remember(link.answer(saved))
+        count, nbytes, place = suspension.count, suspension.nbytes, suspension.place
+        answer = self._attachment.link.request(Method.SUSPEND, count=count, bytes=nbytes, place=place)
+        self._attachment.remember(answer)
         self._attachment.empty({})
         return suspension
 
@@ -158,10 +157,9 @@ class SavingSession(AttachedSession):
             suspension.require(len(slices))
         suspension.restore(slices, report)
         self._suspension = None
-        link = self._attachment.link
         # A supervisor that has just died is reported by what needs it; the arrays are back.
         with contextlib.suppress(PathwaysError):
-            self._attachment.remember(link.answer(link.ask(Method.RESTORED)))
+            self._attachment.remember(self._attachment.link.request(Method.RESTORED))
         suspension.forget()
         return suspension
 

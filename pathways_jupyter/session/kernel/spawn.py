@@ -89,7 +89,7 @@ def attach(record: SessionRecord) -> SupervisorLink | None:
         return None
     link = SupervisorLink(connection, record.id, orphaned=lambda: after_supervisor(record.id))
     try:
-        link.answer(link.ask(Method.ATTACH), patience=_ATTACH_SECONDS)
+        link.request(Method.ATTACH, patience=_ATTACH_SECONDS)
     except SessionError:
         link.close()
         return None

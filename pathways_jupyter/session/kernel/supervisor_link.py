@@ -80,8 +80,9 @@ class SupervisorLink:
         self._orphaned = orphaned
         self._changed = Changes()
         self._ids = itertools.count(1)
+        # Requests whose answer is still to be read, and the answers to them.
+        self._open: set[int] = set()
         self._answers: dict[int, Response] = {}
-        self._unwanted: set[int] = set()
         self._events: list[Event] = []
         self._dropped = 0
         self.state = SessionState.STARTING
@@ -90,7 +91,6 @@ class SupervisorLink:
         self.suspends_at = 0.0
         self.of_proxy: Mapping[str, Any] = {}
         self.ended = False
-        self._is_read = False
         self._closing = False
         _links.add(self)
         # The thread holds a weak reference only. An Interrupt may hit after this constructor and before the caller has
@@ -123,18 +123,28 @@ class SupervisorLink:
         with self._changed.lock:
             return self._events[max(0, since - self._dropped) :]
 
-    def number(self) -> int:
-        """Return a number for :meth:`ask`: for a request that has to be known also where :meth:`ask` is interrupted."""
-        return next(self._ids)
+    def request(self, method: Method, *, patience: float | None = None, **params: Any) -> Any:
+        """Send a request, and return its result; an answer that comes after this was interrupted is dropped.
 
-    def ask(self, method: Method, *, number: int | None = None, **params: Any) -> int:
+        Raises: As :meth:`answer`.
+        """
+        number = self.ask(method, **params)
+        try:
+            return self.answer(number, patience=patience)
+        finally:
+            self.forget(number)
+
+    def notify(self, method: Method, **params: Any) -> None:
+        """Send a request whose answer does not matter, and do not wait."""
+        self.forget(self.ask(method, **params))
+
+    def ask(self, method: Method, **params: Any) -> int:
         """Send a request, and return its number for :meth:`answer`, which raises if the supervisor is gone.
 
-        Args:
-          number: One of :meth:`number`; a new one when left out.
-          params: The request's.
+        For a caller that watches what happens until then; others call :meth:`request`.
         """
-        number = next(self._ids) if number is None else number
+        number = next(self._ids)
+        self._open.add(number)
         # A send error is not raised here: the reader thread may still have to read why the supervisor ended.
         with contextlib.suppress(OSError):
             self._socket.sendall(protocol.encode(Request(number, method, params)))
@@ -155,9 +165,11 @@ class SupervisorLink:
         )
         # The answer takes precedence over the end: a supervisor may answer and exit before this thread wakes.
         answer = self._answers.pop(number, None)
-        if answer is None and not done:
+        if answer is not None:
+            self._open.discard(number)
+        elif not done:
             raise SessionError("The supervisor is still working.", hint=advice("{status} shows how far it is."))
-        if answer is None:
+        else:
             raise SessionError(
                 "The session's supervisor is gone.", hint=advice("{reconnect} starts a new one with the same settings.")
             )
@@ -168,8 +180,8 @@ class SupervisorLink:
     def forget(self, number: int) -> None:
         """Drop the answer to request `number`, also one that is still to come; no-op if it has been read."""
         with self._changed.lock:
-            if self._answers.pop(number, None) is None:
-                self._unwanted.add(number)
+            self._open.discard(number)
+            self._answers.pop(number, None)
 
     def watch(self, since: int = 0, *, until: int | None = None) -> Iterator[Event]:
         """Yield events from number `since` on as they arrive.
@@ -213,8 +225,7 @@ class SupervisorLink:
         # Only the sending side: the supervisor sees the end, and what it still reports while cleaning up is received.
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
-        # The second where this link is garbage that is being finalized, or a forked child's.
-        return self._changed.wait_for(lambda: self._is_read or self._reader.ended, timeout=patience)
+        return self._changed.wait_for(lambda: self._reader.ended, timeout=patience)
 
     def _end(self) -> None:
         """Handle the end of the connection."""
@@ -238,7 +249,7 @@ class SupervisorLink:
                 self._take(Event(EventKind.WARNING, self._orphaned(), time.time()))
         finally:
             with self._changed.lock:
-                self._is_read = True
+                self._reader.ended = True
                 self._changed.notify_all()
 
     def _take(self, message: protocol.Message, *, last: bool = False) -> None:
@@ -253,10 +264,9 @@ class SupervisorLink:
             return
         with self._changed.lock:
             self.ended = self.ended or last
-            if isinstance(message, Response) and message.id in self._unwanted:
-                self._unwanted.remove(message.id)
-            elif isinstance(message, Response):
-                self._answers[message.id] = message
+            if isinstance(message, Response):
+                if message.id in self._open:
+                    self._answers[message.id] = message
             elif isinstance(message, Event):
                 self._events.append(message)
                 if len(self._events) > _REMEMBERED:

@@ -186,8 +186,8 @@ class ProgramSession:
         if self.record.direct:
             return True
         try:
-            number = self._link.ask(Method.STATUS)
-            return SessionRecord.from_json(self._link.answer(number, patience=client.ANSWER_SECONDS)).sent > 0
+            answer = self._link.request(Method.STATUS, patience=client.ANSWER_SECONDS)
+            return SessionRecord.from_json(answer).sent > 0
         except SessionError:
             return True
 

@@ -180,3 +180,21 @@ def test_a_supervisor_that_is_closed_is_not_lost_however_its_process_ends():
     assert link.close(patience=DEADLINE)
     assert link.state is SessionState.CLOSED
     assert EventKind.SUPERVISOR_LOST not in [event.kind for event in link.events()]
+
+
+def test_an_answer_that_nothing_waits_for_any_more_is_not_kept():
+    link, peer = pair()
+    with pytest.raises(SessionError, match="still working"):
+        link.request(Method.STATUS, patience=0.01)
+    link.notify(Method.KEEP)
+    asked = [protocol.decode(line) for line in peer.recv(1000).splitlines()]
+    assert [each.method for each in asked] == [Method.STATUS, Method.KEEP]
+    last = link.ask(Method.STATUS)
+    for number in (*(each.id for each in asked), last):
+        send(peer, Response(number, result=number))
+    assert link.answer(last, patience=DEADLINE) == last
+    # What has been read is forgotten too.
+    link.forget(last)
+    assert not link._answers
+    assert not link._open
+    peer.close()
