@@ -1,9 +1,9 @@
 """A byte stream that continues on another connection where the last one broke: the protocol, without any I/O.
 
-Two ends keep one :class:`StreamEnd` each: the session's supervisor, and the relay beside the proxy. What connects them at
-the moment is a *carrier*; there is one at a time, and any number one after the other. Each piece of data says at which
-position of the stream it begins, so bytes that arrive twice are dropped, and none can be missed unnoticed. A sender
-keeps what the other end has not acknowledged. When its buffer is full the caller has to wait, as with TCP.
+Two ends keep one :class:`StreamEnd` each: the session's supervisor, and the relay beside the proxy. What connects them
+at the moment is a *carrier*; there is one at a time, and any number one after the other. Each piece of data says at
+which position of the stream it begins, so bytes that arrive twice are dropped, and none can be missed unnoticed. A
+sender keeps what the other end has not acknowledged. When its buffer is full the caller has to wait, as with TCP.
 
 A carrier begins with the supervisor's :class:`Hello`, which the relay answers with a :class:`Welcome`; each says how
 much it has received, and the other end continues from there. Then come frames: a header of 13 bytes, and the data.
