@@ -166,11 +166,11 @@ class NotebookSession:
         from pathways_jupyter.render import arrays
 
         lines = arrays.switched(switched.unusable, switched.left)
-        what = "The session was ended from outside; JAX is as it was before."
-        if session.state in ("lost", "suspended"):
-            # A notice reported the loss when it happened.
-            what = ""
-        elif process.session() is session:
+        # A notice has reported the loss of a proxy when it happened.
+        what = ""
+        if process.session() is not session:
+            what = "The session was ended from outside; JAX is as it was before."
+        elif session.has_devices:
             what = "JAX uses the new proxy of the session now."
             self.watch(session)
             if session.is_suspended:

@@ -128,7 +128,7 @@ class Attachment:
         """Delete the arrays on a lost proxy; None when that was done before."""
         switched = self.switch.empty(self._searched(variables))
         # Those of a suspended session are saved.
-        if switched is not None and self.link.state is SessionState.LOST:
+        if switched is not None and self.link.state is not SessionState.SUSPENDED:
             self._record_lost(switched.unusable)
         return switched
 

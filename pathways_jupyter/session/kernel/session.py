@@ -117,7 +117,7 @@ class Session(SavingSession):
         """Apply to JAX what happened to the session from outside; to be called between cells.
 
         If the sidebar or the command line disconnected it, JAX is restored; if they reconnected it, JAX is pointed at
-        the new proxy; if its proxy was lost, the arrays on it are deleted.
+        the new proxy; if its proxy was lost, or is being replaced, the arrays on it are deleted.
 
         Returns:
           What happened to the user's arrays; None when nothing had to be done.
@@ -127,10 +127,10 @@ class Session(SavingSession):
             return None
         if self.state is SessionState.CLOSED:
             return Switched(unusable=attachment.forget(variables))
-        if self.state in {SessionState.LOST, SessionState.SUSPENDED}:
+        if not self.state.is_connected:
             return attachment.empty(variables)
         # Also where JAX has no devices of the session, because a switch was interrupted.
-        if self.state.is_connected and attachment.link.generation > attachment.generation:
+        if attachment.link.generation > attachment.generation:
             return attachment.adopt(attachment.link, self.status(), variables)
         return None
 

@@ -26,9 +26,6 @@ from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.protocol import Method, Request, Response
 
 _REMEMBERED = 10_000
-_UNUSABLE = frozenset(
-    {SessionState.LOST, SessionState.SUSPENDED, SessionState.CLOSING, SessionState.CLOSED, SessionState.FAILED}
-)
 
 
 @dataclass
@@ -46,7 +43,7 @@ class SupervisorLink:
     """The connection of a kernel to the supervisor of its session.
 
     Attributes:
-      on_lost: Called on the reader thread, with the reason, when the proxy has become unusable.
+      on_lost: Called on the reader thread, with the reason, when the proxy has become unusable, also by a reconnect.
       asked: What answers the supervisor's requests, on the reader thread: called with their parameters. None is the
         answer where there is nothing.
       state: The session's state, as last reported.
@@ -280,7 +277,10 @@ class SupervisorLink:
                 if "generation" in message.data:
                     self.of_proxy = {name: message.data[name] for name in protocol.OF_PROXY if name in message.data}
             self._changed.notify_all()
-        if isinstance(message, Event) and message.data.get("state") in _UNUSABLE and self.on_lost is not None:
+        if not isinstance(message, Event) or self.on_lost is None:
+            return
+        # While another proxy is made too, as by the sidebar's Reconnect during a cell: the one that JAX has is gone.
+        if "state" in message.data and not self.state.is_connected:
             self.on_lost(message.message)
 
 

@@ -98,6 +98,7 @@ class ProxyCycle:
             # between the two lines, because there is no await between them.
             await self._reconnect_requested.wait()
             self._reconnect_requested.clear()
+            self._connect_again()
 
     async def outcome(self) -> Mapping[str, Any]:
         """Wait for the current attempt; return the session's record."""
@@ -202,8 +203,6 @@ class ProxyCycle:
             return await self._brought_up()
 
     async def _brought_up(self) -> Proxy:
-        if self._record.generation:
-            self._session_log.enter(SessionState.STARTING, say("Connecting again."))
         self._session_log.update(generation=self._record.generation + 1)
         client = await self._reach()
         if self._proxy is not None and self._record.job:
@@ -297,11 +296,16 @@ class ProxyCycle:
         elif lost is not None:
             reason = lost.result()
         else:
+            # Before the proxy is removed, so that no client takes it for usable meanwhile.
+            self._connect_again()
             return
         # This event carries the state as well: a cell that starts between this event and the next one must already see
         # that the proxy is lost.
         self._session_log.report(EventKind.PROXY_LOST, reason, pod=self._record.pod, state=SessionState.LOST)
         self._session_log.enter(SessionState.LOST, say("{reason} Its arrays are lost.", reason=reason))
+
+    def _connect_again(self) -> None:
+        self._session_log.enter(SessionState.STARTING, say("Connecting again."))
 
     async def _tidy(self) -> None:
         assert self._client is not None

@@ -23,7 +23,7 @@ import pytest
 from benchmarks.link import Link
 from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import CapacityError, ServiceError, SessionError
-from pathways_jupyter.base.events import EventKind, SessionState
+from pathways_jupyter.base.events import Event, EventKind, SessionState
 from pathways_jupyter.service.names import JOB_INDEX_LABEL, PROXY_CONTAINER, REPLICATED_JOB_LABEL
 from pathways_jupyter.session import client, protocol, registry
 from pathways_jupyter.session.kernel import device_puts, session
@@ -352,6 +352,20 @@ def test_what_the_sidebar_reconnects_is_taken_between_cells(connected):
     assert connected.settle(variables).unusable == ()
     assert jax.numpy.ones(4).sum() == 4
     assert connected.settle() is None
+
+
+def test_while_the_sidebar_replaces_a_proxy_its_devices_take_nothing_and_its_arrays_are_deleted(connected):
+    """The cell that runs meanwhile would abort the kernel with what it puts there, and the next one too."""
+    variables = {"x": jnp.ones(3)}
+    connecting = Event(EventKind.STATE, "Connecting again.", data={"state": SessionState.STARTING})
+    connected._attachment.link._take(connecting)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="belongs to a proxy that is gone"):
+        jax.device_put(np.ones(3), connected.devices()[0])
+    assert [each.name for each in connected.settle(variables).unusable] == ["x"]
+    assert variables["x"].is_deleted()
+    assert connected.settle(variables) is None
+    connected.reconnect()
+    assert float(jnp.ones(4).sum()) == 4
 
 
 def test_slices_that_are_taken_are_named_with_who_holds_them(config, hold, gone):

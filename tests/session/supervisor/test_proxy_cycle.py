@@ -21,6 +21,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, LEASES, PODS
 from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.supervisor.early_connections import EarlyConnections
+from pathways_jupyter.session.supervisor.own_proxy import OwnProxy
 from pathways_jupyter.session.supervisor.proxy_cycle import ProxyCycle
 from pathways_jupyter.session.supervisor.session_log import SessionLog
 
@@ -184,6 +185,21 @@ async def test_a_lost_proxy_is_removed_and_replaced_when_that_is_asked_for(cycle
             second = await objects.find(client, PODS, made.log.record.pod, namespace=first.namespace)
             assert second["metadata"]["uid"] != pod["metadata"]["uid"]
             assert await objects.find(client, PODS, first.pod, namespace=first.namespace) is None
+
+
+async def test_a_proxy_that_is_replaced_is_not_said_to_be_connected_while_it_is_removed(cycles, monkeypatch):
+    states, remove = [], OwnProxy.remove
+
+    async def watched(self) -> None:
+        states.append(made.log.record.state)
+        await remove(self)
+
+    monkeypatch.setattr(OwnProxy, "remove", watched)
+    async with cycles() as made:
+        await made.cycle.outcome()
+        made.cycle.reconnect({})
+        await made.cycle.outcome()
+        assert states == [SessionState.STARTING]
 
 
 @pytest.mark.parametrize("resource", [JOBS, LEASES], ids=lambda each: each.kind)
