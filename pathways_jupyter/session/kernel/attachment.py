@@ -158,7 +158,11 @@ class Attachment:
                 unusable = self.switch.deactivate(self._searched(variables)).unusable
                 self._record_lost(unusable)
                 return Ended(unusable, finish(self.link))
-        except KeyboardInterrupt:
+        except BaseException as error:
+            # Also where the supervisor was not asked yet: the proxy would hold slices that nothing uses.
+            finish(self.link, patience=0.0)
+            if not isinstance(error, KeyboardInterrupt):
+                raise
             # Without the stack of what was waited for, which says nothing to the user.
             raise KeyboardInterrupt(
                 f"Interrupted. JAX is as it was before; the proxy of session {self.link.session} goes on being removed."
@@ -321,12 +325,15 @@ class AttachedSession:
         return Trace(self._require_devices()[0].client, Options(to or scratch(self.bucket), device, host))
 
 
-def finish(link: SupervisorLink) -> str:
-    """End the session of `link`; return what could not be removed, or an empty string."""
-    patience = CLEANUP_SECONDS
+def finish(link: SupervisorLink, *, patience: float = CLEANUP_SECONDS) -> str:
+    """End the session of `link`; return what could not be removed, or an empty string.
+
+    Args:
+      patience: Longest wait in seconds; the supervisor continues on its own.
+    """
     try:
         try:
-            return str(link.request(Method.DISCONNECT, patience=CLEANUP_SECONDS)["left"])
+            return str(link.request(Method.DISCONNECT, patience=patience)["left"])
         except SessionError:
             # The supervisor has ended, or is still working; the check below decides which.
             pass

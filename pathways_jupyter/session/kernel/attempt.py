@@ -69,12 +69,12 @@ class ConnectionAttempt(Generic[S]):
         self._connected = connected
         self._revive = revive
         self._before = attachment
-        # For a first connect it is set before the switch of JAX begins, so that a failure in the middle is undone.
-        self._attachment = attachment
+        # That of a first connect, once the switch of JAX begins, so that a failure in the middle is undone.
+        self._attachment: Attachment | None = None
         # The connection to the supervisor that was asked for a proxy; not the attachment's own while a dead supervisor
         # is being replaced.
         self._link: SupervisorLink | None = None
-        # The number of the request for a new proxy to the session's own supervisor.
+        # The number of the request to the session's own supervisor for a new proxy.
         self._request = 0
         self._session: S | None = None
         self._done = False
@@ -140,7 +140,9 @@ class ConnectionAttempt(Generic[S]):
             record = SessionRecord.from_json(link.answer(request))
             yield _stage("Switching JAX to the proxy.", began)
             import_jax().wait()
-            self._attachment = attachment = before or Attachment(link)
+            attachment = before
+            if attachment is None:
+                attachment = self._attachment = Attachment(link)
             self.switched = attachment.adopt(link, record, self._variables)
             session = self._connected(attachment)
             slices = attachment.switch.slices()
@@ -179,7 +181,7 @@ class ConnectionAttempt(Generic[S]):
           The link, the number of the request that is answered with the session's record, and the number of the first
           event to report.
         """
-        attachment = self._attachment
+        attachment = self._before
         if attachment is None:
             self._link = _lingering(self._config)
             if self._link is not None:
@@ -216,33 +218,22 @@ class ConnectionAttempt(Generic[S]):
     def _undo(self) -> None:
         self._done = True
         link, before = self._link, self._before
-        if link is not None and (before is None or link is not before.link):
-            link.end_unless_begun()
-        if before is not None:
-            if link is not None and link is before.link:
-                self._withdraw(link)
-            elif link is not None:
-                # A new supervisor, which JAX does not use yet. The session keeps the dead one, as before.
-                finish(link)
+        if link is None:
             return
-        try:
-            if self._attachment is not None:
-                self._attachment.disconnect()
-        finally:
-            # Also when JAX cannot be restored: otherwise the proxy would hold slices that nothing uses.
-            if link is not None:
-                self._left = finish(link)
-
-    def _withdraw(self, link: SupervisorLink) -> None:
-        """Take back the request for a new proxy; no-op if there was none, or it has been answered."""
-        if not self._request:
+        if before is not None and link is before.link:
+            try:
+                # The supervisor may be gone, or be busy; it removes what it has made in any case.
+                with contextlib.suppress(PathwaysError):
+                    link.request(Method.CANCEL, patience=CLEANUP_SECONDS)
+            finally:
+                link.forget(self._request)
             return
-        try:
-            # The supervisor may be gone, or be busy; it removes what it has made in any case.
-            with contextlib.suppress(PathwaysError):
-                link.request(Method.CANCEL, patience=CLEANUP_SECONDS)
-        finally:
-            link.forget(self._request)
+        link.end_unless_begun()
+        if self._attachment is not None:
+            self._left = self._attachment.disconnect().left
+        else:
+            # JAX does not use its proxy yet. A session that was being reconnected keeps its dead supervisor, as before.
+            self._left = finish(link)
 
 
 def import_jax() -> interrupts.InterruptibleEvent:

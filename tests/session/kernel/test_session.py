@@ -26,7 +26,7 @@ from pathways_jupyter.base.errors import CapacityError, ServiceError, SessionErr
 from pathways_jupyter.base.events import Event, EventKind, SessionState
 from pathways_jupyter.service.names import JOB_INDEX_LABEL, PROXY_CONTAINER, REPLICATED_JOB_LABEL
 from pathways_jupyter.session import client, protocol, registry
-from pathways_jupyter.session.kernel import device_puts, session
+from pathways_jupyter.session.kernel import device_puts, jax_switch, session
 from pathways_jupyter.session.protocol import Method
 
 DEADLINE = 60.0
@@ -90,6 +90,23 @@ def test_connecting_reports_each_stage_and_gives_devices_by_slice_and_disconnect
 def test_a_block_disconnects_at_its_end_also_when_it_fails(config, gone):
     with pytest.raises(ZeroDivisionError), session.connect(config(1)) as made:
         _ = 1 / 0
+    assert session.current() is None
+    gone(made.id)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_a_disconnect_that_ends_before_it_has_asked_the_supervisor_leaves_nothing(config, gone, monkeypatch, error):
+    made = session.connect(config(1, linger=DEADLINE))
+    deactivate, errors = jax_switch.JaxSwitch.deactivate, [error]
+
+    def failing(self, namespace=None):
+        if errors:
+            raise errors.pop()
+        return deactivate(self, namespace)
+
+    monkeypatch.setattr(jax_switch.JaxSwitch, "deactivate", failing)
+    with pytest.raises(error):
+        made.disconnect()
     assert session.current() is None
     gone(made.id)
 
