@@ -70,7 +70,6 @@ class Attachment:
       switch: What points JAX at the proxy.
       children: What points the processes that this one starts at the proxy.
       asked: What answers the supervisor's requests; see :attr:`.SupervisorLink.asked`.
-      generation: The number of the proxy that JAX was pointed at last; 0 before the first.
       undone: Whether JAX was restored for good.
     """
 
@@ -80,8 +79,10 @@ class Attachment:
         self.children = ChildEnvironment()
         self.asked: dict[Method, Callable[..., Any]] = {Method.ARRAYS: self.switch.count_arrays}
         self._storage = KernelStorage()
-        self.generation = 0
         self.undone = False
+        # The session and the generation of the proxy that JAX was pointed at last. A supervisor that has replaced a dead
+        # one has another session, and counts from 1 again.
+        self._adopted = ("", 0)
         self._process = os.getpid()
         self._record: SessionRecord | None = None
 
@@ -97,6 +98,11 @@ class Attachment:
         link = self.link
         present: dict[str, Any] = {"state": link.state, "state_since": link.state_since, "slices": link.slices}
         return replace(self._record, **present, suspends_at=link.suspends_at, **link.of_proxy)
+
+    @property
+    def has_newest(self) -> bool:
+        """Return whether the proxy that JAX was pointed at last is the session's newest."""
+        return self._adopted == (self.link.session, self.link.generation)
 
     def adopt(self, link: SupervisorLink, record: SessionRecord, variables: Variables | None) -> Switched:
         """Point JAX at the proxy of `record`.
@@ -117,7 +123,7 @@ class Attachment:
         self._storage.adopt(record)
         self.children.follow(record)
         # Last, so that after an interrupt anywhere above, the same proxy can be adopted once more.
-        self.generation = record.generation
+        self._adopted = (record.id, record.generation)
         return switched
 
     def remember(self, answer: Mapping[str, Any]) -> None:
@@ -280,8 +286,7 @@ class AttachedSession:
     def has_devices(self) -> bool:
         """Return whether its proxy can be used, and is the one whose devices JAX has."""
         attachment = self._attachment
-        is_newest = attachment.generation == attachment.link.generation
-        return self.state.is_connected and attachment.switch.active and is_newest
+        return self.state.is_connected and attachment.switch.active and attachment.has_newest
 
     def _require_devices(self) -> tuple[jax.Device, ...]:
         if not self.has_devices:

@@ -191,7 +191,7 @@ class ConnectionAttempt(Generic[S]):
             link = attachment.link
             if not link.ended:
                 self._link, since = link, link.count
-                if link.state.is_connected and link.generation > attachment.generation:
+                if link.state.is_connected and not attachment.has_newest:
                     self._request = link.ask(Method.STATUS)
                 else:
                     # They may be others than when it was connected.

@@ -130,7 +130,7 @@ class Session(SavingSession):
         if not self.state.is_connected:
             return attachment.empty(variables)
         # Also where JAX has no devices of the session, because a switch was interrupted.
-        if attachment.link.generation > attachment.generation:
+        if not attachment.has_newest:
             return attachment.adopt(attachment.link, self.status(), variables)
         return None
 

@@ -59,6 +59,30 @@ def test_an_interrupt_at_any_line_leaves_a_session_that_can_be_reconnected(confi
     gone(made.id)
 
 
+def test_a_switch_that_is_interrupted_when_a_dead_supervisor_was_replaced_is_made_before_the_next_cell(
+    config, gone, monkeypatch
+):
+    """The new supervisor counts its proxies from 1, as the dead one did."""
+    made = session.connect(config(1))
+    since = made.event_count
+    os.kill(made.record.pid, signal.SIGKILL)
+    until(made, SessionState.LOST, since)
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(jax_switch.JaxSwitch, "activate", interrupted)
+        with pytest.raises(KeyboardInterrupt, match="has a new proxy, which JAX does not use yet"):
+            made.reconnect()
+    assert (made.state, made.has_devices) == (SessionState.CONNECTED, False)
+    assert made.settle() is not None
+    assert made.has_devices
+    assert sum_of_ones() == 3
+    made.disconnect()
+    gone(made.id)
+
+
 def test_a_reconnect_that_waits_for_slices_is_stopped_and_can_be_tried_again(config, hold, counted, gone):
     made = session.connect(config(2, wait=DEADLINE))
     since = made.event_count
