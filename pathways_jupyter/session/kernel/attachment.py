@@ -80,8 +80,8 @@ class Attachment:
         self.asked: dict[Method, Callable[..., Any]] = {Method.ARRAYS: self.switch.count_arrays}
         self._storage = KernelStorage()
         self.undone = False
-        # The session and the generation of the proxy that JAX was pointed at last. A supervisor that has replaced a dead
-        # one has another session, and counts from 1 again.
+        # Session and generation of the proxy that JAX was pointed at last. A supervisor that has replaced a dead one
+        # has another session, and counts from 1 again.
         self._adopted = ("", 0)
         self._process = os.getpid()
         self._record: SessionRecord | None = None

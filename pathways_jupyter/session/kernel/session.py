@@ -23,6 +23,9 @@ from pathways_jupyter.session.kernel.attempt import ConnectionAttempt, Revive
 from pathways_jupyter.session.kernel.jax_switch import Switched
 from pathways_jupyter.session.kernel.saving import SavingSession, suspended
 
+_OVER = frozenset({SessionState.CLOSING, SessionState.CLOSED})
+"""States that do not lead back. A session stays in the first where something of it could not be removed."""
+
 
 class Session(SavingSession):
     """A connection of this process to its own proxy; returned by :func:`pathways_jupyter.connect`.
@@ -125,7 +128,7 @@ class Session(SavingSession):
         attachment = self._attachment
         if self._is_over:
             return None
-        if self.state is SessionState.CLOSED:
+        if self.state in _OVER:
             return Switched(unusable=attachment.forget(variables))
         if not self.state.is_connected:
             return attachment.empty(variables)
@@ -149,7 +152,7 @@ class Session(SavingSession):
         attachment = self._attachment
         if attachment.is_inherited:
             raise SessionError(f"Session {self.id} belongs to the process that this one was forked from.")
-        if self.state in {SessionState.CLOSING, SessionState.CLOSED} or current() is not self:
+        if self.state in _OVER or current() is not self:
             raise SessionError(
                 f"Session {self.id} was disconnected and cannot be reconnected.",
                 hint=advice("{connect} makes a new one."),

@@ -358,6 +358,21 @@ def test_what_the_sidebar_disconnects_is_put_back_between_cells(config, gone):
     gone(made.id)
 
 
+def test_jax_is_put_back_also_where_the_sidebars_disconnect_cannot_remove_the_proxy(config, cluster, tmp_path, gone):
+    before = jax.devices()
+    with Link(cluster.kubeconfig) as link:
+        made = session.connect(config(1, kubeconfig=str(link.write(tmp_path / "kubeconfig"))))
+        link.cut()
+        with pytest.raises(SessionError, match="did not answer disconnect"):
+            client.request(made.record, Method.DISCONNECT, patience=0.5)
+        until(made, SessionState.CLOSING, 0)
+        assert made.settle({}) is not None
+        assert session.current() is None
+        assert jax.devices() == before
+        link.open()
+        gone(made.id)
+
+
 def test_what_the_sidebar_reconnects_is_taken_between_cells(connected):
     import jax
 
