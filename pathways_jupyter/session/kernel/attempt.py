@@ -186,7 +186,10 @@ class ConnectionAttempt(Generic[S]):
             self._link = _lingering(self._config)
             if self._link is not None:
                 import_jax()
-                return self._link, self._link.ask(Method.STATUS), 0
+                if self._link.state.is_connected:
+                    return self._link, self._link.ask(Method.STATUS), 0
+                # Its proxy was lost while there was no kernel, or is being replaced.
+                return self._link, self._link.ask(Method.RECONNECT), self._link.count
         else:
             link = attachment.link
             if not link.ended:

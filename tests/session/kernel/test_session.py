@@ -542,6 +542,23 @@ def test_a_session_that_lingers_is_taken_over_by_the_kernel_that_follows(config,
     gone(second.id)
 
 
+def test_a_session_that_has_lost_its_proxy_while_it_lingered_gets_a_new_one(config, cluster, monkeypatch, gone):
+    monkeypatch.setenv("JPY_SESSION_NAME", "work/lost.ipynb")
+    settings = config(1, linger=DEADLINE)
+    first = session.connect(settings)
+    first._attachment.forget({})
+    first._attachment.link.close()
+    asyncio.run(event_with(first.record, "lingers"))
+    kubectl(cluster, "delete", "pod", first.record.pod, "--wait=false")
+    asyncio.run(event_with(first.record, "Its arrays are lost"))
+    session._current = None
+    second = session.connect(settings)
+    assert (second.id, second.record.generation) == (first.id, 2)
+    assert float(jnp.ones(3).sum()) == 3
+    second.disconnect()
+    gone(second.id)
+
+
 @pytest.mark.timeout(400)
 @pytest.mark.soak
 def test_connections_in_one_process_leave_no_thread_descriptor_or_child(config):
