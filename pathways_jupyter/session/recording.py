@@ -29,7 +29,7 @@ DATA_BYTES = {EventKind.ELASTIC: 2 << 10, EventKind.ELASTIC_RUN: 16 << 10, Event
 _SENTENCE_BYTES = 2 << 10
 _RESERVED = frozenset({"state", "stage", "slice", "number", "generation", "suspends_at"})
 _FUTURE_SECONDS = 60.0
-_HINT = "See docs/session-protocol.md."
+HINT = "See docs/session-protocol.md."
 
 
 def record(to: SessionRecord, events: Sequence[Event]) -> None:
@@ -50,7 +50,7 @@ def checked(params: Mapping[str, Any]) -> list[Event]:
     """
     values = params.get("events")
     if not isinstance(values, list) or not 0 < len(values) <= MOST_EVENTS:
-        raise ConfigError(f"A request records 1 to {MOST_EVENTS} events.", hint=_HINT)
+        raise ConfigError(f"A request records 1 to {MOST_EVENTS} events.", hint=HINT)
     return [_event(value) for value in values]
 
 
@@ -59,16 +59,16 @@ def _event(value: Any) -> Event:
         event = Event.from_json(value)
         size = len(json.dumps(dict(event.data), allow_nan=False))
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError, RecursionError) as error:
-        raise ConfigError(f"Not an event: {str(value)[:80]}", hint=_HINT) from error
+        raise ConfigError(f"Not an event: {str(value)[:80]}", hint=HINT) from error
     if event.kind not in DATA_BYTES:
-        raise ConfigError(f"An event of kind {event.kind} cannot be recorded.", hint=_HINT)
+        raise ConfigError(f"An event of kind {event.kind} cannot be recorded.", hint=HINT)
     if size > (most := DATA_BYTES[event.kind]):
-        raise ConfigError(f"The event's data has {size} bytes; at most {most} are recorded.", hint=_HINT)
+        raise ConfigError(f"The event's data has {size} bytes; at most {most} are recorded.", hint=HINT)
     if reserved := sorted(_RESERVED & set(event.data)):
-        raise ConfigError(f"A recorded event's data may not have {', '.join(reserved)}.", hint=_HINT)
+        raise ConfigError(f"A recorded event's data may not have {', '.join(reserved)}.", hint=HINT)
     # Not NaN and not a time that would sort behind everything that is still to come.
     if not math.isfinite(event.at) or not 0 <= event.at <= time.time() + _FUTURE_SECONDS:
-        raise ConfigError(f"{event.at} is not a time of the past.", hint=_HINT)
+        raise ConfigError(f"{event.at} is not a time of the past.", hint=HINT)
     line = one_line(event.message)
     if line == event.message and len(json.dumps(sentences.to_json(event.message))) <= _SENTENCE_BYTES:
         # As it is, with the template by which pages translate it.

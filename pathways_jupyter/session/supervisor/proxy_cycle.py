@@ -30,6 +30,7 @@ _LOOK_SECONDS = 1.0
 """Pause between two looks whether the embedded cluster has ended."""
 _OLD_PROXY_GRACE_SECONDS = 1.0
 """Longest wait for the previous proxy's removal once another proxy is requested."""
+_SAVED = advice("Its arrays are saved: {resume} brings them back.")
 
 
 class ProxyCycle:
@@ -58,16 +59,12 @@ class ProxyCycle:
         # What is saved, once a request asks to suspend; answered when the proxy is removed or lost.
         self._saved: asyncio.Future[SavedArrays] = asyncio.get_running_loop().create_future()
         self._suspended: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
-        self._without_proxy = SessionState.LOST
         # Set by a request to cancel a reconnect; cleared when that attempt ends.
         self._cancel_requested = asyncio.Event()
 
-    async def run(self, ending: asyncio.Event) -> None:
-        """Bring up one proxy after the other, a new one for each reconnect; return when the first one failed.
-
-        Never ends by itself otherwise: the caller cancels it once `ending` is set.
-        """
-        while not ending.is_set():
+    async def run(self) -> None:
+        """Bring up one proxy after the other, a new one for each reconnect, until cancelled or the first one failed."""
+        while True:
             try:
                 connected, _ = await tasks.first_done(self._bring_up(), self._cancel_requested.wait())
                 self._cancel_requested.clear()
@@ -75,7 +72,8 @@ class ProxyCycle:
                     raise SessionError("Reconnecting was interrupted.", hint=advice("{reconnect} tries again."))
                 proxy: Proxy = connected.result()
             except PathwaysError as error:
-                state = self._without_proxy if self._was_connected else SessionState.FAILED
+                without = SessionState.SUSPENDED if self._record.saved is not None else SessionState.LOST
+                state = without if self._was_connected else SessionState.FAILED
                 self._session_log.enter(state, error.sentence, hint=str(error.hint))
                 self.refuse(error)
                 if not self._was_connected:
@@ -88,7 +86,6 @@ class ProxyCycle:
                     self._attempt.set_result(self._record.to_json())
                 self._saved = asyncio.get_running_loop().create_future()
                 self._suspended = asyncio.get_running_loop().create_future()
-                self._without_proxy = SessionState.LOST
                 await self._keep(proxy)
             # Remove the old proxy before the next one is made: both have the same name in the cluster.
             await self._discard()
@@ -123,12 +120,14 @@ class ProxyCycle:
           SessionError: There is no proxy, or it was lost meanwhile.
         """
         if not self._record.state.is_connected or not self._attempt.done():
-            raise SessionError(f"Session {self._record.id} has no proxy to suspend: it is {self._record.state}.")
+            raise SessionError(
+                f"Session {self._record.id} has no proxy to suspend: it is {self._record.state}.", hint=_SAVED
+            )
         if not self._saved.done():
             self._saved.set_result(saved)
         record = await asyncio.shield(self._suspended)
         if record["state"] != SessionState.SUSPENDED:
-            raise SessionError(f"The proxy of session {self._record.id} was lost while it was suspended.")
+            raise SessionError(f"The proxy of session {self._record.id} was lost while it was suspended.", hint=_SAVED)
         return record
 
     async def cancel(self) -> None:
@@ -279,7 +278,6 @@ class ProxyCycle:
         finally:
             tidying.cancel()
         if saved is not None and lost is None:
-            self._without_proxy = SessionState.SUSPENDED
             arrays = self._saved.result()
             self._session_log.update(saved=arrays)
             message = say(

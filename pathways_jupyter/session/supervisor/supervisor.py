@@ -58,7 +58,6 @@ class Supervisor:
         self._server: asyncio.Server | None = None
         self._ending = asyncio.Event()
         self._why_ended: str = say("The session has ended.")
-        self._over = False
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._owner: ControlConnection | None = owner
         self._lifeline = Lifeline(record.kernel_pid, self._owner_gone)
@@ -68,23 +67,23 @@ class Supervisor:
     async def run(self) -> None:
         """Connect, keep the session alive, and return when it is cleaned up."""
         # The cycle has ended before cleaning up begins, because it may create objects.
-        cycle, *_ = await tasks.first_done(
-            self._proxies.run(self._ending), self._ending.wait(), self._suspend_guard.run()
-        )
-        if cycle is not None and not cycle.cancelled() and (problem := cycle.exception()) is not None:
-            logger.error("the session failed", exc_info=problem)
-            failure = f"The supervisor failed: {type(problem).__name__}: {problem}"
-            self._proxies.refuse(SessionError(failure, hint=control_socket.BUG_HINT))
-        # From here on handle() refuses to reconnect: no attempt would ever answer the request.
-        self._over = True
+        *work, _ = await tasks.first_done(self._proxies.run(), self._suspend_guard.run(), self._ending.wait())
+        for each in work:
+            if each is not None and not each.cancelled() and (problem := each.exception()) is not None:
+                logger.error("the session failed", exc_info=problem)
+                failure = f"The supervisor failed: {type(problem).__name__}: {problem}"
+                self._proxies.refuse(SessionError(failure, hint=control_socket.BUG_HINT))
         why = f" {self._why_ended}" if self._ending.is_set() else ""
-        self._proxies.refuse(SessionError(f"The session ended before it was connected.{why}", hint="Connect again."))
         # If it ends by itself, that is the reason, whatever is asked for while it cleans up.
         self._ending.set()
+        self._proxies.refuse(SessionError(f"The session ended before it was connected.{why}", hint="Connect again."))
         await self._clean_up()
 
     async def handle(self, request: Request, connection: ControlConnection) -> Any:
         """Answer one request; see :class:`~pathways_jupyter.session.protocol.Method`."""
+        if request.method in {Method.ATTACH, Method.RECONNECT} and self._ending.is_set():
+            # There is nothing to take over, and no attempt would ever answer.
+            raise SessionError(f"Session {self._record.id} is ending.", hint="Connect again once it has ended.")
         if request.method is Method.STATUS:
             return self._proxies.present().to_json()
         if request.method is Method.EVENTS:
@@ -119,9 +118,9 @@ class Supervisor:
             await self._proxies.cancel()
             return self._record.to_json()
         if request.method is Method.RECONNECT:
-            if self._over:
-                raise SessionError(f"Session {self._record.id} is ending.", hint="Connect again once it has ended.")
             self._proxies.reconnect(_changes(request.params))
+        elif request.method is not Method.START:
+            raise SessionError(f"A supervisor asks {request.method}, and does not answer it.", hint=recording.HINT)
         return await self._proxies.outcome()
 
     async def _ask_owner(self, method: Method, **params: Any) -> Any:

@@ -158,3 +158,19 @@ async def test_a_session_that_ends_refuses_what_would_make_a_proxy(sessions, hol
         await made.running
         with pytest.raises(SessionError, match="is ending"):
             await made.supervisor.handle(Request(2, Method.RECONNECT, {}), made._owner)
+
+
+async def test_a_session_that_ends_is_not_taken_over(sessions):
+    async with sessions(linger=DEADLINE) as made:
+        await made.first
+        await made.leave()
+        made.supervisor.end("the test is over")
+        with pytest.raises(SessionError, match="is ending"):
+            await made.supervisor.handle(Request(2, Method.ATTACH, {}), made._owner)
+
+
+async def test_what_only_a_kernel_answers_is_refused(sessions):
+    async with sessions() as made:
+        await made.first
+        with pytest.raises(SessionError, match="A supervisor asks idle"):
+            await made.ask(Method.IDLE)

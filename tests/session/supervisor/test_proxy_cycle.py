@@ -45,7 +45,7 @@ async def test_the_end_waits_for_a_request_to_create_the_proxy_and_then_removes_
     log = SessionLog(new_record(config=protocol.config_to_json(asked)), asked)
     cycle = ProxyCycle(log, listen, EarlyConnections())
     async with asyncio.timeout(DEADLINE):
-        running = asyncio.create_task(cycle.run(asyncio.Event()))
+        running = asyncio.create_task(cycle.run())
         await begun.wait()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -72,7 +72,7 @@ class Cycle:
         _, self._writer = await asyncio.open_connection(sock=near)
         self._reader, self._other = await asyncio.open_connection(sock=far)
         self.log.history.listen(self._writer)
-        self._running = asyncio.create_task(self.cycle.run(asyncio.Event()))
+        self._running = asyncio.create_task(self.cycle.run())
 
     async def _listen(self) -> None:
         """Have no listener."""
