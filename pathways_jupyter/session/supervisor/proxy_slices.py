@@ -145,19 +145,20 @@ class ProxySlices:
             self._session_log.waits(message)
 
     def _take(self, service: ServiceInfo, number: int) -> None:
-        if number >= self._requested:
-            return
-        (kind,) = self.instances
-        message = say(
-            "Taking {number} of {wanted} slices of {type}: the others of {service} are not free.",
-            number=number,
-            wanted=self._requested,
-            type=kind,
-            service=service.name,
-        )
-        self.instances = {kind: number}
-        self._session_log.update(instances=self.instances)
-        self._session_log.report(EventKind.WARNING, message)
+        if number < self._requested:
+            (kind,) = self.instances
+            message = say(
+                "Taking {number} of {wanted} slices of {type}: the others of {service} are not free.",
+                number=number,
+                wanted=self._requested,
+                type=kind,
+                service=service.name,
+            )
+            self.instances = {kind: number}
+            self._session_log.report(EventKind.WARNING, message)
+        # Also where it takes them all: the session's previous proxy may have taken fewer.
+        if self.instances != self._session_log.record.instances:
+            self._session_log.update(instances=dict(self.instances))
 
     async def wait(
         self, service: ServiceInfo, lost: asyncio.Future[str], ended: Callable[[], Awaitable[PathwaysError]]

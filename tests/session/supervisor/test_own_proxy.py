@@ -186,6 +186,19 @@ async def test_fewer_are_taken_where_that_was_allowed(choosing, hold):
     assert "Taking 1 of 2 slices" in warning
 
 
+async def test_a_session_that_took_fewer_is_not_said_to_have_fewer_once_it_has_all(choosing, hold, client):
+    holder = await asyncio.to_thread(hold, 1)
+    slices, log = choosing(2, at_least=1)
+    await slices.choose(*await slices.look("default"))
+    assert log.record.instances == {TYPE: 1}
+    assert await asyncio.to_thread(lambda: holder.close(patience=DEADLINE))
+    while log.record.instances != {TYPE: 2}:
+        # As a reconnect does; the cluster takes a moment to free the slice.
+        again = ProxySlices(client, log, lambda *_, **__: None)
+        await again.choose(*await again.look("default"))
+        assert log.record.instances == again.instances
+
+
 async def test_who_holds_them_is_named_where_too_few_are_free(choosing, hold):
     await asyncio.to_thread(hold, 1)
     slices, _ = choosing(2)
