@@ -180,7 +180,7 @@ class JaxSwitch:
             device_puts.forbid(client)
 
     def empty(self, namespace: Mapping[str, Any] | None = None) -> Switched | None:
-        """Delete the arrays of a lost proxy; its devices stay JAX's default ones, and fail when used.
+        """Invalidate the arrays and devices of a lost proxy; they stay JAX's default ones, and fail when used.
 
         Returns:
           What happened to the user's arrays; None if it was done before.
@@ -188,7 +188,7 @@ class JaxSwitch:
         if self._client is None or self._emptied:
             return None
         switched = Switched(unusable=self._all_arrays(namespace))
-        _delete_arrays(self._client)
+        _invalidate(self._client)
         self._emptied = True
         return switched
 
@@ -221,13 +221,16 @@ class JaxSwitch:
         self._client, self._silenced, self._emptied = None, None, False
         if client is None or silence is None:
             return lambda: None
-        _delete_arrays(client)
-        device_puts.forbid(client)
+        _invalidate(client)
         return lambda: silence.end(client)
 
 
-def _delete_arrays(client: Any) -> None:
-    """Delete every array on devices of `client`, or a program that is passed one may compute with another one."""
+def _invalidate(client: Any) -> None:
+    """Delete every array on devices of `client`, and put none there any more.
+
+    A program that is passed one may compute with another proxy's, or abort the kernel.
+    """
+    device_puts.forbid(client)
     for array in client.live_arrays():
         # It may raise because the connection is closed; the array is deleted anyway.
         with contextlib.suppress(Exception):
