@@ -8,6 +8,7 @@ JAX, and undoes both. A process has one session at a time, because it has one JA
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
@@ -46,7 +47,8 @@ class Session(SavingSession):
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.disconnect()
+        if left := self.disconnect().left:
+            warnings.warn(f"Not everything of session {self.id} could be removed: {left}", stacklevel=2)
 
     def resume(
         self,

@@ -26,7 +26,7 @@ from pathways_jupyter.base.errors import CapacityError, ServiceError, SessionErr
 from pathways_jupyter.base.events import Event, EventKind, SessionState
 from pathways_jupyter.service.names import JOB_INDEX_LABEL, PROXY_CONTAINER, REPLICATED_JOB_LABEL
 from pathways_jupyter.session import client, protocol, registry
-from pathways_jupyter.session.kernel import device_puts, jax_switch, session
+from pathways_jupyter.session.kernel import attachment, device_puts, jax_switch, session
 from pathways_jupyter.session.protocol import Method
 
 DEADLINE = 60.0
@@ -91,6 +91,16 @@ def test_a_block_disconnects_at_its_end_also_when_it_fails(config, gone):
     with pytest.raises(ZeroDivisionError), session.connect(config(1)) as made:
         _ = 1 / 0
     assert session.current() is None
+    gone(made.id)
+
+
+def test_a_block_warns_of_what_it_could_not_remove(config, gone, monkeypatch):
+    with monkeypatch.context() as patch:
+        made = session.connect(config(1))
+        finish = attachment.finish
+        patch.setattr(attachment, "finish", lambda link: finish(link) or "The proxy is still there.")
+        with pytest.warns(UserWarning, match=f"of session {made.id} could be removed: The proxy is still there"), made:
+            pass
     gone(made.id)
 
 
