@@ -129,9 +129,15 @@ class Saves:
             data = tasks.abandonable(write, name="pathways-save")
             if time.time() - began > _LONGEST_SAVE_SECONDS:
                 # Perhaps the machine was asleep; a sweep may have taken the files for abandoned soon.
-                raise PathwaysError(f"{name} cannot be saved: it took longer than 12 hours.")
+                raise PathwaysError(
+                    f"{name} cannot be saved: it took longer than 12 hours.",
+                    hint="Save it again, on a machine that does not sleep meanwhile.",
+                )
             if len(data) > _LARGEST_INDEX_BYTES:
-                raise PathwaysError(f"{name} cannot be saved: what is not on TPUs is larger than 48 MB.")
+                raise PathwaysError(
+                    f"{name} cannot be saved: what is not on TPUs is larger than 48 MB.",
+                    hint="Put large arrays on TPUs with jax.device_put, or save fewer variables.",
+                )
             bucket = open_bucket()
             bucket.pipe_file(f"{directory}/{_INDEX}", data)
             self._remove(directory, keep=(f"{directory}/{content}/", f"{directory}/{_INDEX}"))
@@ -182,7 +188,7 @@ class Saves:
             index = self._index(name)
             content = f"{directory}/{index['content']}"
             if _files(content) != index["files"]:
-                raise PathwaysError(f"{name} is damaged: its files are not those that were saved.")
+                raise _damaged(name, "its files are not those that were saved")
             described = dict(enumerate(resize.described(each) if resize else each for each in index["arrays"]))
             arrays: dict[int, Any] = dict.fromkeys(described)
             fitting = {number: each for number, each in described.items() if each is not None}
@@ -320,7 +326,10 @@ def _parsed(name: str, data: bytes) -> dict[str, Any]:
     try:
         index = json.loads(data) if len(data) <= _LARGEST_INDEX_BYTES else None
         if isinstance(index, dict) and isinstance(index["format"], int) and index["format"] != _FORMAT:
-            raise PathwaysError(f"{name} was saved in format {index['format']}, and this version reads {_FORMAT}.")
+            raise PathwaysError(
+                f"{name} was saved in format {index['format']}, and this version reads {_FORMAT}.",
+                hint="Load it with the version of pathways_jupyter that saved it, or a later one.",
+            )
         if (
             isinstance(index, dict)
             and isinstance(index["arrays"], list)
@@ -333,7 +342,11 @@ def _parsed(name: str, data: bytes) -> dict[str, Any]:
             return index
     except (LookupError, TypeError, ValueError, RecursionError):
         pass
-    raise PathwaysError(f"{name} is damaged: its index cannot be read.")
+    raise _damaged(name, "its index cannot be read")
+
+
+def _damaged(name: str, why: str) -> PathwaysError:
+    return PathwaysError(f"{name} is damaged: {why}.", hint=advice("{saved:delete {name}} removes it.", name=name))
 
 
 def _described(name: str, index: Mapping[str, Any], unkept: tuple[str, ...] = ()) -> Save:

@@ -7,6 +7,7 @@ import gc
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
+from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import array_type, count, size, some
@@ -131,7 +132,9 @@ class Suspension:
         if left := self.misfits(len(slices)):
             self.left = f"{some(left)}; saved as {self.name}"
         move = resize.mover(self._devices, devices)
-        places.replace(self._variables, lambda value: new[id(value)] if id(value) in new else move(value))
+        # Not some of the variables: names of one array would become names of two when it is tried again.
+        with interrupts.defer_sigint():
+            places.replace(self._variables, lambda value: new[id(value)] if id(value) in new else move(value))
 
     def forget(self) -> None:
         """Delete what was saved, if all of it is back; a failure leaves it in the list of saves."""

@@ -15,12 +15,15 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from sigint_tracer import sigint_at
 
 from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.base.google import open_bucket
+from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.colocated import loss
 from pathways_jupyter.colocated.errors import CheckError
 from pathways_jupyter.saved import arrays as stored
+from pathways_jupyter.saved import places
 from pathways_jupyter.saved import saves as module
 from pathways_jupyter.saved.values import UnsavableError
 from pathways_jupyter.session import client
@@ -180,6 +183,9 @@ def test_a_damaged_a_hostile_and_a_newer_save_are_one_sentence(session):
         session.load("odd")
     (listed,) = [each for each in session.saves.list() if each.name == "odd"]
     assert "index cannot be read" in listed.unkept[0]
+    with pytest.raises(PathwaysError) as caught:
+        session.load("odd")
+    assert caught.value.advice(Face.NOTEBOOK) == "%pathways saved delete odd removes it."
     bucket.pipe_file(path, json.dumps(index).encode())
     np.testing.assert_array_equal(session.load("odd")["x"], np.arange(8.0))
     chunk = next(each for each in bucket.find(place) if each.endswith("/0/0"))
@@ -270,6 +276,21 @@ def test_every_place_holds_the_same_array_again(session):
     assert variables["mine"] == 3
     assert float(jax.jit(jnp.sum)(variables["w"])) == total
     assert not [each for each in session.saves.list() if each.name.startswith("suspended")]
+
+
+def test_an_interrupt_while_arrays_are_put_back_comes_when_all_of_them_are(session):
+    x = jax.device_put(np.arange(4.0), session.devices()[1])
+    variables = {"x": x, "others": [jax.device_put(np.full(3, n), session.devices()[n]) for n in range(4)], "same": x}
+    del x
+    session.suspend(variables)
+    with pytest.raises(KeyboardInterrupt), sigint_at(60, places) as tracer:
+        session.resume()
+    assert tracer.raised == 1
+    assert variables["x"] is variables["same"]
+    assert not any(each.is_deleted() for each in (variables["x"], *variables["others"]))
+    session.resume()
+    assert not session.is_suspended
+    assert np.asarray(variables["same"]).tolist() == [0, 1, 2, 3]
 
 
 def test_what_only_a_generator_holds_is_named_and_asked_for(session):
