@@ -57,10 +57,6 @@ class AttachedProxy(Proxy):
         # Also from a pod: no NetworkPolicy can be added for a proxy that is there already.
         await self._open_tunnel(pod, found.port)
 
-    async def remove(self) -> None:
-        """Let go of the proxy; the job stays."""
-        await self.close()
-
     async def _why_gone(self, reason: str) -> str:
         assert self._found is not None
         return await headless.why_gone(self._client, self._found, reason, seconds=_WHY_SECONDS)

@@ -21,8 +21,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, NETWORK_POLICIES, Object
 from pathways_jupyter.service import discovery, leases, names, networkpolicy, proxy_job, queues
 from pathways_jupyter.service.discovery import ServiceInfo
-from pathways_jupyter.session import clusters, sweep
-from pathways_jupyter.session.clusters import Embedded
+from pathways_jupyter.session import clusters
 from pathways_jupyter.session.registry import ALTS, INSECURE
 from pathways_jupyter.session.supervisor import direct, proxy_end
 from pathways_jupyter.session.supervisor.direct import DataPath
@@ -70,15 +69,11 @@ class OwnProxy(Proxy):
     Args:
       client: The cluster's client; the caller closes it.
       session_log: Receives all events.
-      embedded: The cluster, where it is the embedded one.
       relay: Put a relay beside the proxy, unless JAX connects to it directly.
     """
 
-    def __init__(
-        self, client: Client, session_log: SessionLog, embedded: Embedded | None = None, *, relay: bool = False
-    ) -> None:
+    def __init__(self, client: Client, session_log: SessionLog, *, relay: bool = False) -> None:
         super().__init__(client, session_log)
-        self._embedded = embedded
         self._wants_relay = relay
         self._creations: list[asyncio.Task[Any]] = []
         self._lease: LeaseKeeper | None = None
@@ -88,7 +83,7 @@ class OwnProxy(Proxy):
 
         Raises:
           CapacityError: The slices are taken, and `config.wait` is over.
-          PathwaysError: Any other failure. Objects that were created stay until :meth:`remove`.
+          PathwaysError: Any other failure. Objects that were created stay.
         """
         record = self._session_log.record
         self._stage(Stage.DISCOVER, say("Looking for the service."))
@@ -118,19 +113,6 @@ class OwnProxy(Proxy):
         """Close the proxy, and wait for the requests that may still create something."""
         await super().close()
         await asyncio.gather(*self._creations, return_exceptions=True)
-
-    async def remove(self) -> None:
-        """Close the proxy, and delete its objects in the cluster.
-
-        Raises:
-          SessionError: Something in the cluster could not be removed.
-        """
-        await self.close()
-        record = self._session_log.record
-        waiting = self._session_log.cleanup_waits
-        await sweep.remove(
-            self._client, record.namespace, record.id, job=self.job, waiting=waiting, embedded=self._embedded
-        )
 
     async def _why_gone(self, reason: str) -> str:
         return await proxy_end.why_gone(self._client, self._session_log.record, reason, self._lease)
@@ -192,7 +174,7 @@ class OwnProxy(Proxy):
 
         The cluster removes what a deleted Job owns in its own time, and the Job itself after its pod if that was
         demanded. Each request is shielded from cancellation, because the object may exist once it is sent:
-        :meth:`close` waits for it, so that :meth:`remove` never lists objects while such a request is in flight.
+        :meth:`close` waits for it, so that a removal never lists objects while such a request is in flight.
         """
         attempts = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=_PREVIOUS_SECONDS)
         while True:

@@ -57,15 +57,7 @@ class Proxy(abc.ABC):
         """Get the proxy, and return when JAX can connect to it.
 
         Raises:
-          PathwaysError: It did not start. What there is in the cluster stays until :meth:`remove`.
-        """
-
-    @abc.abstractmethod
-    async def remove(self) -> None:
-        """Close the proxy, and delete what the session has in the cluster.
-
-        Raises:
-          SessionError: Something could not be removed.
+          PathwaysError: It did not start. What there is in the cluster stays; :class:`.ProxyCycle` removes it.
         """
 
     @property

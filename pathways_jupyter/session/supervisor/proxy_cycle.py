@@ -166,31 +166,15 @@ class ProxyCycle:
 
     async def end(self) -> str:
         """Remove the session's objects from the cluster; return what is left and why, or an empty string."""
-        if self._proxy is not None:
-            try:
-                await self._proxy.close()
-            except Exception:
-                # The local end is closed with this process anyway; the objects in the cluster must still be removed.
-                logger.exception("the tunnel and its watches could not be closed")
-        if self._client is None:
-            return ""
-        record, waiting = self._record, self._session_log.cleanup_waits
         try:
-            if record.job:
-                await sweep.remove(
-                    self._client,
-                    record.namespace,
-                    record.id,
-                    job=self._proxy.job if self._proxy is not None else None,
-                    waiting=waiting,
-                    embedded=self._embedded,
-                )
+            await self._remove()
         except PathwaysError as error:
             left = f"{error} {error.hint}".strip()
             self._session_log.report(EventKind.WARNING, left)
             return left
         finally:
-            self._client.close()
+            if self._client is not None:
+                self._client.close()
         return ""
 
     @property
@@ -204,14 +188,12 @@ class ProxyCycle:
     async def _brought_up(self) -> Proxy:
         self._session_log.update(generation=self._record.generation + 1)
         client = await self._reach()
-        if self._proxy is not None and self._record.job:
-            # _discard() could not remove the old proxy. The new one would collide with it, because its Job has the
-            # same name.
-            try:
-                await sweep.remove(client, self._record.namespace, self._record.id, patience=0)
-            except SessionError as error:
-                # Report the cause only: the user asked to reconnect, not to remove anything.
-                raise error.__cause__ if isinstance(error.__cause__, PathwaysError) else error from None
+        try:
+            # Where _discard() could not: the new proxy would collide with the old one, whose Job has the same name.
+            await self._remove(patience=0)
+        except SessionError as error:
+            # Report the cause only: the user asked to reconnect, not to remove anything.
+            raise error.__cause__ if isinstance(error.__cause__, PathwaysError) else error from None
         relay = self._session_log.config.relay
         if relay is None:
             # There is no network between this process and the embedded cluster.
@@ -221,8 +203,7 @@ class ProxyCycle:
         try:
             return await self._start(client, relay=True)
         except RelayRefused as error:
-            assert self._proxy is not None
-            await self._proxy.remove()
+            await self._remove()
             proxy = await self._start(client, relay=False)
             # Once, and not for a reason that would also have kept the proxy without a relay from starting.
             self._relay_refused = True
@@ -238,7 +219,7 @@ class ProxyCycle:
         if self._session_log.config.job:
             self._proxy = AttachedProxy(client, self._session_log)
         else:
-            self._proxy = OwnProxy(client, self._session_log, self._embedded, relay=relay)
+            self._proxy = OwnProxy(client, self._session_log, relay=relay)
         await self._proxy.start()
         return self._proxy
 
@@ -321,8 +302,6 @@ class ProxyCycle:
         Stops waiting for the removal shortly after a reconnect was requested, because the API server may be unreachable
         for minutes; :meth:`_bring_up` then tries again, and reports the failure to the user who is waiting.
         """
-        if self._proxy is None:
-            return
 
         async def grace_over() -> None:
             await self._reconnect_requested.wait()
@@ -330,10 +309,38 @@ class ProxyCycle:
 
         try:
             # A removal that is cancelled deletes nothing of the next proxy, which has the same labels.
-            removed, _ = await tasks.first_done(self._proxy.remove(), grace_over())
+            removed, _ = await tasks.first_done(self._remove(), grace_over())
             if removed is not None:
                 removed.result()
-                # Only after a successful removal: a proxy that is still set makes _bring_up() try again.
-                self._proxy = None
         except PathwaysError as error:
             self._session_log.report(EventKind.WARNING, f"{error} {error.hint}".strip())
+
+    async def _remove(self, *, patience: float = sweep.PATIENCE_SECONDS) -> None:
+        """Close the proxy, if there is one, and delete what it has in the cluster; that of a job has nothing there.
+
+        Args:
+          patience: Seconds to retry while the API server is unreachable.
+
+        Raises:
+          SessionError: Something could not be removed, and the proxy is still to be removed.
+        """
+        proxy, record = self._proxy, self._record
+        if proxy is None:
+            return
+        try:
+            await proxy.close()
+        except Exception:
+            # The local end is closed with this process anyway; the objects in the cluster must still be removed.
+            logger.exception("the tunnel and its watches could not be closed")
+        if record.job:
+            assert self._client is not None
+            await sweep.remove(
+                self._client,
+                record.namespace,
+                record.id,
+                job=proxy.job,
+                patience=patience,
+                waiting=self._session_log.cleanup_waits,
+                embedded=self._embedded,
+            )
+        self._proxy = None

@@ -20,7 +20,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, LEASES, PODS
 from pathways_jupyter.kube.watch import ChangeType, until_gone, watch
 from pathways_jupyter.service import discovery, leases, names
-from pathways_jupyter.session import protocol, registry
+from pathways_jupyter.session import protocol, registry, sweep
 from pathways_jupyter.session.supervisor.own_proxy import OwnProxy
 from pathways_jupyter.session.supervisor.proxy_slices import ProxySlices
 from pathways_jupyter.session.supervisor.session_log import SessionLog
@@ -61,7 +61,8 @@ def proxies(client, config, gone) -> Callable[..., Any]:
             await proxy.start()
             yield proxy, log
         finally:
-            await proxy.remove()
+            await proxy.close()
+            await sweep.remove(client, "default", log.record.id, job=proxy.job)
             registry.remove(log.record)
             await asyncio.to_thread(gone, log.record.id)
 

@@ -188,13 +188,13 @@ async def test_a_lost_proxy_is_removed_and_replaced_when_that_is_asked_for(cycle
 
 
 async def test_a_proxy_that_is_replaced_is_not_said_to_be_connected_while_it_is_removed(cycles, monkeypatch):
-    states, remove = [], OwnProxy.remove
+    states, close = [], OwnProxy.close
 
     async def watched(self) -> None:
         states.append(made.log.record.state)
-        await remove(self)
+        await close(self)
 
-    monkeypatch.setattr(OwnProxy, "remove", watched)
+    monkeypatch.setattr(OwnProxy, "close", watched)
     async with cycles() as made:
         await made.cycle.outcome()
         made.cycle.reconnect({})
