@@ -226,7 +226,7 @@ def test_ctrl_c_while_connecting_shows_the_scripts_own_lines(alone, tmp_path, im
 @pytest.mark.parametrize(
     ("program", "said"),
     [
-        (ENDING, "goes on being removed."),
+        (ENDING, "is still being removed."),
         (ABANDONED, "is still being removed; pathways-jupyter sessions lists it until it is gone."),
     ],
     ids=["disconnecting", "connecting"],

@@ -152,11 +152,8 @@ def disconnect(connection: NotebookSession, values: Values) -> View:
         watched.end_maps()
     try:
         ended = current.disconnect(process.variables())
-    except KeyboardInterrupt:
-        raise SessionError(
-            f"Interrupted. JAX is as it was before; the proxy of session {current.id} is still being removed.",
-            hint="%pathways sessions lists it until it is gone.",
-        ) from None
+    except KeyboardInterrupt as interrupt:
+        raise SessionError(str(interrupt), hint="%pathways sessions lists it until it is gone.") from None
     finally:
         connection.trace = None
     connection.draw()

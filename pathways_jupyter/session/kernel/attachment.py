@@ -69,7 +69,7 @@ class Attachment:
       link: The connection to the supervisor; another one once a dead supervisor has been replaced.
       switch: What points JAX at the proxy.
       children: What points the processes that this one starts at the proxy.
-      asked: What answers the supervisor's requests; see :attr:`.SupervisorLink.asked`.
+      handlers: Those of the supervisor's requests; see :attr:`.SupervisorLink.handlers`.
       undone: Whether JAX was restored for good.
     """
 
@@ -77,7 +77,7 @@ class Attachment:
         self.link = link
         self.switch = JaxSwitch()
         self.children = ChildEnvironment()
-        self.asked: dict[Method, Callable[..., Any]] = {Method.ARRAYS: self.switch.count_arrays}
+        self.handlers: dict[Method, Callable[..., Any]] = {Method.ARRAYS: self.switch.count_arrays}
         self._storage = KernelStorage()
         self.undone = False
         # Session and generation of the proxy that JAX was pointed at last. A supervisor that has replaced a dead one
@@ -111,7 +111,7 @@ class Attachment:
           SessionError: The proxy is lost already.
         """
         self.link, self._record = link, record
-        link.on_lost, link.asked = self.switch.lost, self.asked
+        link.on_lost, link.handlers = self.switch.lost, self.handlers
         if not link.state.is_connected:
             raise SessionError("The proxy was lost before JAX had connected to it.", hint="Try again.")
         switched = self.switch.activate(
@@ -170,8 +170,9 @@ class Attachment:
             if not isinstance(error, KeyboardInterrupt):
                 raise
             # Without the stack of what was waited for, which says nothing to the user.
+            session = self.link.session
             raise KeyboardInterrupt(
-                f"Interrupted. JAX is as it was before; the proxy of session {self.link.session} goes on being removed."
+                f"Interrupted. JAX is as it was before; the proxy of session {session} is still being removed."
             ) from None
         finally:
             self.forget({})

@@ -92,7 +92,7 @@ class SavingSession(AttachedSession):
           suspend: Has :meth:`suspend` called soon on the thread that runs the user's code, because of ``why``; returns
             whether it will be. Called on another thread.
         """
-        self._attachment.asked |= {Method.IDLE: idle, Method.SUSPEND: suspend}
+        self._attachment.handlers |= {Method.IDLE: idle, Method.SUSPEND: suspend}
 
     def keep(self) -> None:
         """Count as used now, so that it is not suspended soon because nothing is computed; does not wait."""

@@ -44,8 +44,8 @@ class SupervisorLink:
 
     Attributes:
       on_lost: Called on the reader thread, with the reason, when the proxy has become unusable, also by a reconnect.
-      asked: What answers the supervisor's requests, on the reader thread: called with their parameters. None is the
-        answer where there is nothing.
+      handlers: Called on the reader thread with the parameters of the supervisor's requests; each returns the answer,
+        which is None for a method without a handler.
       state: The session's state, as last reported.
       state_since: When that state began, in seconds since the epoch.
       slices: The slices that the session holds, as last reported.
@@ -71,7 +71,7 @@ class SupervisorLink:
     ) -> None:
         self.session = session
         self.on_lost: Callable[[str], None] | None = None
-        self.asked: Mapping[Method, Callable[..., Any]] = {}
+        self.handlers: Mapping[Method, Callable[..., Any]] = {}
         self._socket = connection
         self._process = process
         self._orphaned = orphaned
@@ -251,10 +251,10 @@ class SupervisorLink:
 
     def _take(self, message: protocol.Message, *, last: bool = False) -> None:
         if isinstance(message, Request):
-            answer, answering = None, self.asked.get(message.method)
+            answer, handler = None, self.handlers.get(message.method)
             with contextlib.suppress(Exception):
                 # Whatever JAX says of a client that is going away: this thread reads all that follows.
-                answer = answering(**message.params) if answering is not None else None
+                answer = handler(**message.params) if handler is not None else None
             # Beside what the user's thread sends: a socket takes so short a line as a whole.
             with contextlib.suppress(OSError):
                 self._socket.sendall(protocol.encode(Response(message.id, answer)))
