@@ -138,9 +138,10 @@ class Saves:
                     f"{name} cannot be saved: what is not on TPUs is larger than 48 MB.",
                     hint="Put large arrays on TPUs with jax.device_put, or save fewer variables.",
                 )
-            bucket = open_bucket()
-            bucket.pipe_file(f"{directory}/{_INDEX}", data)
-            self._remove(directory, keep=(f"{directory}/{content}/", f"{directory}/{_INDEX}"))
+            open_bucket().pipe_file(f"{directory}/{_INDEX}", data)
+            # Not what is newer than this save: another kernel may be writing it, under the same name.
+            contents = self._contents(directory).items()
+            _remove([path for (_, each), files in contents if each != content for path in _if_before(began, files)])
         return _described(name, index, tuple(unkept))
 
     def place(self, name: str) -> str:
@@ -242,11 +243,12 @@ class Saves:
         """
         directory = self._directory(name)
         with _explained(f"{name} cannot be deleted"):
-            # First, so that there is never an index without its files.
-            with contextlib.suppress(FileNotFoundError):
-                open_bucket().rm_file(f"{directory}/{_INDEX}")
-            if not self._remove(directory):
+            if not (files := open_bucket().find(directory)):
                 raise FileNotFoundError
+            # First, so that there is never an index without its files.
+            index = f"{directory}/{_INDEX}"
+            _remove([each for each in files if each == index])
+            _remove([each for each in files if each != index])
 
     def sweep(self, *, dry_run: bool = False, at: float | None = None) -> tuple[str, ...]:
         """Remove what saves have left that were cut short; return the places of it.
@@ -260,15 +262,9 @@ class Saves:
         Raises:
           PathwaysError: The bucket failed.
         """
-        left: dict[tuple[str, str], list[tuple[str, float]]] = {}
         before = (time.time() if at is None else at) - _ABANDONED_SECONDS
         with _explained("Saves that were cut short cannot be removed"):
-            bucket = open_bucket()
-            for path, about in bucket.find(self._base, detail=True).items():
-                name, _, rest = path.removeprefix(f"{self._base}/").partition("/")
-                content, _, file = rest.partition("/")
-                if _NAME.fullmatch(name) and _CONTENT.fullmatch(content) and file:
-                    left.setdefault((name, content), []).append((path, about["mtime"].timestamp()))
+            left = self._contents(self._base)
             # Only now, so that a save that became whole meanwhile is named.
             for name in {name for name, _ in left}:
                 with contextlib.suppress(FileNotFoundError):
@@ -277,19 +273,34 @@ class Saves:
                     except PathwaysError:
                         # Damaged, or of another version, which may name any of them.
                         left = {place: files for place, files in left.items() if place[0] != name}
-            abandoned = {place: files for place, files in left.items() if max(at for _, at in files) < before}
-            if abandoned and not dry_run:
-                bucket.rm([path for files in abandoned.values() for path, _ in files])
+            abandoned = {place: paths for place, files in left.items() if (paths := _if_before(before, files))}
+            if not dry_run:
+                _remove([path for paths in abandoned.values() for path in paths])
         return tuple(f"gs://{self._base}/{name}/{content}" for name, content in abandoned)
 
-    @staticmethod
-    def _remove(directory: str, keep: tuple[str, ...] = ()) -> bool:
-        """Remove the files below `directory` but those that begin with `keep`; return whether there were any."""
-        bucket = open_bucket()
-        found = [each for each in bucket.find(directory) if not each.startswith(keep)]
-        if found:
-            bucket.rm(found)
-        return bool(found)
+    def _contents(self, directory: str) -> dict[tuple[str, str], _Files]:
+        """Return the files of arrays below `directory`, by the name of the save and the directory in it."""
+        found: dict[tuple[str, str], _Files] = {}
+        for path, about in open_bucket().find(directory, detail=True).items():
+            name, _, rest = path.removeprefix(f"{self._base}/").partition("/")
+            content, _, file = rest.partition("/")
+            if _NAME.fullmatch(name) and _CONTENT.fullmatch(content) and file:
+                found.setdefault((name, content), {})[path] = about["mtime"].timestamp()
+        return found
+
+
+_Files = dict[str, float]
+"""When each of some files was written, in seconds since 1970."""
+
+
+def _if_before(moment: float, files: _Files) -> list[str]:
+    """Return the paths of `files` if all of them were written before `moment`; otherwise none."""
+    return list(files) if max(files.values()) < moment else []
+
+
+def _remove(paths: Sequence[str]) -> None:
+    if paths:
+        open_bucket().rm(list(paths))
 
 
 def _load(package: str, module: str = "") -> None:

@@ -128,6 +128,29 @@ def test_a_save_replaces_the_one_before_only_when_it_is_whole(session, monkeypat
     assert session.load("model") == {"n": 3}
 
 
+def test_a_save_leaves_alone_what_another_kernel_is_writing_under_its_name(session, monkeypatch):
+    bucket, place, written = open_bucket(), session.saves._base + "/both", stored.write
+    session.save("both", {"x": jax.device_put(np.arange(8.0), session.devices()[0])})
+    other = f"{place}/{'0' * 32}/0/0"
+
+    def meanwhile(location, arrays, done):
+        bucket.pipe_file(other, b"some of it")
+        written(location, arrays, done)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stored, "write", meanwhile)
+        session.save("both", {"n": 2})
+    assert sorted(bucket.find(place)) == [other, f"{place}/index.json"]
+    session.save("both", {"n": 3})
+    assert bucket.find(place) == [f"{place}/index.json"]
+
+
+def test_a_save_without_arrays_is_deleted_without_an_error(session):
+    session.save("number", {"n": 3})
+    session.saves.delete("number")
+    assert "number" not in [each.name for each in session.saves.list()]
+
+
 def test_a_sweep_removes_what_was_cut_short_a_day_ago_and_nothing_else(session, monkeypatch):
     x = {"x": jax.device_put(np.arange(8.0), session.devices()[0])}
     session.save("whole", x)
