@@ -49,7 +49,6 @@ class ProxyCycle:
         self._client: Client | None = None
         self._embedded: clusters.Embedded | None = None
         self._proxy: Proxy | None = None
-        self._was_connected = False
         # Once a relay could not start, the session's next proxies are made without one too.
         self._relay_refused = False
         # The outcome of the current attempt to connect; start and reconnect requests wait for it.
@@ -72,14 +71,14 @@ class ProxyCycle:
                     raise SessionError("Reconnecting was interrupted.", hint=advice("{reconnect} tries again."))
                 proxy: Proxy = connected.result()
             except PathwaysError as error:
-                without = SessionState.SUSPENDED if self._record.saved is not None else SessionState.LOST
-                state = without if self._was_connected else SessionState.FAILED
+                state = SessionState.FAILED
+                if self._record.connected_since:
+                    state = SessionState.SUSPENDED if self._record.saved is not None else SessionState.LOST
                 self._session_log.enter(state, error.sentence, hint=str(error.hint))
                 self.refuse(error)
-                if not self._was_connected:
+                if state is SessionState.FAILED:
                     return
             else:
-                self._was_connected = True
                 # The state before the answer: a client that has its answer must not see an older state.
                 self._session_log.connected()
                 if not self._attempt.done():
@@ -133,7 +132,7 @@ class ProxyCycle:
     async def cancel(self) -> None:
         """Let a reconnect that is under way fail, and wait until it has; no-op if there is none."""
         # The first attempt is not cancelled but ended, by a request to disconnect.
-        if not self._attempt.done() and self._was_connected:
+        if not self._attempt.done() and self._record.connected_since:
             self._cancel_requested.set()
             await asyncio.wait({self._attempt})
 
