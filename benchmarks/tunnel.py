@@ -32,6 +32,7 @@ from pathways_jupyter.base.errors import ClusterError
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.tunnel import portforward
+from pathways_jupyter.tunnel.carrier import PodPort
 from pathways_jupyter.tunnel.outage import Outage
 from pathways_jupyter.tunnel.relay import container
 from pathways_jupyter.tunnel.relay.wire import SECRET_BYTES
@@ -104,7 +105,7 @@ def forward(arguments: list[str]) -> int:
 
     async def serve() -> None:
         async with Client(auth.load(kubeconfig, context)) as client:
-            target = portforward.PodPort(client, _NAMESPACE, _POD, _PORT)
+            target = PodPort(client, _NAMESPACE, _POD, _PORT)
             relayed = RelayClient(
                 replace(target, port=container.port_of(_PORT)), _SECRET, 60.0, Outage(print, print, _no_reload)
             )

@@ -21,8 +21,6 @@ from pathways_jupyter.tunnel.carrier import Carrier, PodPort, PortRefused
 from pathways_jupyter.tunnel.local_connection import LocalConnection
 from pathways_jupyter.tunnel.resumable_stream import ResumableStream
 
-__all__ = ["Forward", "OpenStream", "PodPort", "PortRefused", "Traffic", "listen"]
-
 GREETING_SECONDS = 1.0
 """Longest time that :meth:`Forward.prepare` waits for the first bytes from the pod, or for an error."""
 

@@ -24,6 +24,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS
 from pathways_jupyter.kube.watch import watch
 from pathways_jupyter.tunnel import portforward
+from pathways_jupyter.tunnel.carrier import PodPort
 
 DEADLINE = 60.0
 
@@ -104,7 +105,7 @@ async def _follow(client):
 
 
 async def _forward(client):
-    forward = await portforward.listen(portforward.PodPort(client, "default", "p", 7000))
+    forward = await portforward.listen(PodPort(client, "default", "p", 7000))
     try:
         await forward.prepare()
     finally:

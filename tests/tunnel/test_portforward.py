@@ -17,7 +17,7 @@ from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.kube.credentials import Fixed
 from pathways_jupyter.kube.objects import PODS
 from pathways_jupyter.tunnel import carrier, portforward
-from pathways_jupyter.tunnel.portforward import PodPort, PortRefused
+from pathways_jupyter.tunnel.carrier import PodPort, PortRefused
 
 DEADLINE = 60.0
 

@@ -34,8 +34,8 @@ from pathways_jupyter.service.lab import manifests
 from pathways_jupyter.service.lab.manifests import LabSpec
 from pathways_jupyter.service.podstate import FATAL_REASONS, State, explain, pod_state, waiting
 from pathways_jupyter.tunnel import portforward
-from pathways_jupyter.tunnel.carrier import Carrier
-from pathways_jupyter.tunnel.portforward import Forward, PodPort, PortRefused
+from pathways_jupyter.tunnel.carrier import Carrier, PodPort, PortRefused
+from pathways_jupyter.tunnel.portforward import Forward
 
 START_SECONDS = 600.0
 """Longest wait for a lab's pod: a node may have to be made first, and a large image pulled."""

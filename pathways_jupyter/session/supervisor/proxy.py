@@ -25,7 +25,7 @@ from pathways_jupyter.session.supervisor.pod_watch import PodEnded, PodWatch
 from pathways_jupyter.session.supervisor.proxy_slices import ProxySlices
 from pathways_jupyter.session.supervisor.proxy_tunnel import REASON_SECONDS, ProxyTunnel, RelayKey
 from pathways_jupyter.session.supervisor.session_log import SessionLog
-from pathways_jupyter.tunnel.portforward import PodPort
+from pathways_jupyter.tunnel.carrier import PodPort
 
 
 class Proxy(abc.ABC):

@@ -19,9 +19,10 @@ from pathways_jupyter.session import clusters
 from pathways_jupyter.session.supervisor.session_log import SessionLog
 from pathways_jupyter.tunnel import portforward
 from pathways_jupyter.tunnel.attached_carrier import TooManyStreams
+from pathways_jupyter.tunnel.carrier import PodPort, PortRefused
 from pathways_jupyter.tunnel.grpc_connection import GrpcConnection
 from pathways_jupyter.tunnel.outage import Outage
-from pathways_jupyter.tunnel.portforward import Forward, PodPort, PortRefused
+from pathways_jupyter.tunnel.portforward import Forward
 from pathways_jupyter.tunnel.relay.container import RelaySpec
 from pathways_jupyter.tunnel.relay.container import port_of as relay_port
 from pathways_jupyter.tunnel.relay.wire import SECRET_BYTES
