@@ -153,7 +153,10 @@ class Session(SavingSession):
     def _attempt(self, variables: Variables | None, config: ConnectConfig) -> ConnectionAttempt[Session]:
         attachment = self._attachment
         if attachment.is_inherited:
-            raise SessionError(f"Session {self.id} belongs to the process that this one was forked from.")
+            raise SessionError(
+                f"Session {self.id} belongs to the process that this one was forked from.",
+                hint="Reconnect it there, or start this process anew (spawn) and connect in it.",
+            )
         if self.state in _OVER or current() is not self:
             raise SessionError(
                 f"Session {self.id} was disconnected and cannot be reconnected.",

@@ -41,7 +41,7 @@ _LONGEST_PAUSE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class DataPath:
-    """Ways of JAX to reach the proxy.
+    """The route of JAX to the proxy.
 
     Attributes:
       credentials: Those of a direct connection; empty for the tunnel.

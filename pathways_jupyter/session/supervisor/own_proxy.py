@@ -112,7 +112,9 @@ class OwnProxy(Proxy):
     async def close(self) -> None:
         """Close the proxy, and wait for the requests that may still create something."""
         await super().close()
-        await asyncio.gather(*self._creations, return_exceptions=True)
+        if self._creations:
+            # They go on where this is cancelled, because a reconnect does not wait for long; it closes the proxy again.
+            await asyncio.wait(self._creations)
 
     async def _why_gone(self, reason: str) -> str:
         return await proxy_end.why_gone(self._client, self._session_log.record, reason, self._lease)

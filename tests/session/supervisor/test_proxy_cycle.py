@@ -20,6 +20,7 @@ from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, LEASES, PODS
 from pathways_jupyter.session import protocol, registry
+from pathways_jupyter.session.supervisor import proxy_cycle
 from pathways_jupyter.session.supervisor.early_connections import EarlyConnections
 from pathways_jupyter.session.supervisor.own_proxy import OwnProxy
 from pathways_jupyter.session.supervisor.proxy_cycle import ProxyCycle
@@ -57,6 +58,45 @@ async def test_the_end_waits_for_a_request_to_create_the_proxy_and_then_removes_
         assert await ending == ""
     registry.remove(log.record)
     await asyncio.to_thread(gone, log.record.id)
+
+
+async def test_a_reconnect_waits_for_a_job_that_an_interrupted_one_is_still_creating(cycles, monkeypatch):
+    """Otherwise that Job has the name of the new proxy's, which could not be created for as long as it is there."""
+    begun, arrives, create, close = asyncio.Event(), asyncio.Event(), objects.create, OwnProxy.close
+    asked, late, closed = [], [], []
+
+    async def arrive(*arguments, **options):
+        await arrives.wait()
+        return await create(*arguments, **options)
+
+    async def slow(client, resource, *arguments, **options):
+        asked.extend([resource] * (resource is JOBS))
+        if resource is JOBS and len(asked) == 2:
+            # On its way to the server, where nothing cancels it.
+            late.append(asyncio.create_task(arrive(client, resource, *arguments, **options)))
+            begun.set()
+            return await asyncio.shield(late[0])
+        if resource is JOBS and late:
+            arrives.set()
+            await asyncio.wait(late)
+        return await create(client, resource, *arguments, **options)
+
+    async def closing(self):
+        if len(closed) == 2 and not all(each.done() for each in self._creations):
+            arrives.set()
+        closed.append(self)
+        await close(self)
+
+    monkeypatch.setattr(objects, "create", slow)
+    monkeypatch.setattr(OwnProxy, "close", closing)
+    monkeypatch.setattr(proxy_cycle, "_OLD_PROXY_GRACE_SECONDS", 0.0)
+    async with cycles() as made:
+        await made.cycle.outcome()
+        made.cycle.reconnect({})
+        await begun.wait()
+        await made.cycle.cancel()
+        made.cycle.reconnect({})
+        assert (await made.cycle.outcome())["generation"] == 3
 
 
 class Cycle:
