@@ -290,7 +290,7 @@ class Saves:
 
 
 _Files = dict[str, float]
-"""When each of some files was written, in seconds since 1970."""
+"""Paths of files, and the time of writing of each, in seconds since 1970."""
 
 
 def _if_before(moment: float, files: _Files) -> list[str]:
