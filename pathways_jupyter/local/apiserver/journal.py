@@ -31,15 +31,15 @@ class JournalEntry:
 
 
 class Journal:
-    """The file. Opened by :meth:`read`, which must be called first."""
+    """The file, open for appending; :meth:`read` comes before the first change."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file: BinaryIO
+        self._file = _open(path, "ab")
         self.lines = 0
 
     def read(self) -> tuple[int, list[JournalEntry]]:
-        """Open the file for appending and read its entries.
+        """Read the file, and remove a last line that was cut short.
 
         Returns:
           The revision at which the file begins, i.e. before which nothing is remembered, and its entries in order.
@@ -49,7 +49,6 @@ class Journal:
         """
         entries: list[JournalEntry] = []
         base = good = 0
-        self._file = _open(self._path, "ab")
         data = self._path.read_bytes()
         for number, line in enumerate(data.split(b"\n")[:-1], 1):
             try:

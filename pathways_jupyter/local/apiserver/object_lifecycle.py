@@ -11,12 +11,12 @@ from pathways_jupyter.local.apiserver import strategy
 from pathways_jupyter.local.apiserver.api_errors import StatusError, invalid, not_found
 from pathways_jupyter.local.apiserver.resources import NAMESPACES, PODS, SERVICES, Object, ResourceType
 from pathways_jupyter.local.apiserver.selectors import LABEL_KEY, LABEL_VALUE
+from pathways_jupyter.local.apiserver.workload_strategy import DNS_LABEL
 
 LONGEST_STEM = 58
 """Characters of ``generateName`` that a name begins with; five more follow."""
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _PATH_SEGMENT = re.compile(r"(?!\.\.?$)[^/%]+")
 
 
@@ -42,7 +42,7 @@ def place(
         raise invalid(resource, "", [("metadata.name", "Required value: name or generateName is required")])
     pattern, limit = _SUBDOMAIN, 253
     if resource.key in (NAMESPACES.key, SERVICES.key):
-        pattern, limit = _LABEL, 63
+        pattern, limit = DNS_LABEL, 63
     elif resource.group == "rbac.authorization.k8s.io":
         pattern = _PATH_SEGMENT
     if not isinstance(name, str) or len(name) > limit or not pattern.fullmatch(name):

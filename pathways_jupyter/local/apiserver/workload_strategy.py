@@ -17,7 +17,7 @@ Cause = tuple[str, str]
 
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
-_LABEL = re.compile("[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+DNS_LABEL = re.compile("[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _LABEL_RULE = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-',"
     " and must start and end with an alphanumeric character"
@@ -265,7 +265,7 @@ def _name(name: Any, path: str, names: set[Any]) -> Iterator[Cause]:
         yield path, "Required value"
     elif name in names:
         yield path, f'Duplicate value: "{name}"'
-    elif len(str(name)) > 63 or not _LABEL.fullmatch(str(name)):
+    elif len(str(name)) > 63 or not DNS_LABEL.fullmatch(str(name)):
         yield path, f'Invalid value: "{name}": {_LABEL_RULE}'
     names.add(name)
 
