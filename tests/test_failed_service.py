@@ -48,7 +48,7 @@ def failed(machine):
 def test_the_clusters_status_says_so(machine, failed):
     own, _ = failed
     status = machine.cli("local", "status", **own).stdout
-    assert "Its service pathways-cluster has failed permanently: job pathways-cluster-pathways-head-0 failed;" in status
+    assert "Its service pathways-cluster has failed for good: job pathways-cluster-pathways-head-0 failed;" in status
     assert REMEDY in status
     assert list(json.loads(machine.cli("local", "status", "--json", **own).stdout)["failed"]) == ["pathways-cluster"]
     up = machine.cli("local", "up", "--tpu", "tpuv6e:2x2=1", **own)

@@ -128,7 +128,7 @@ def _view(running: LocalCluster) -> View:
     slices = text.instances(settings.instances)
     lines = [f"The embedded cluster {running.name!r} is up: {slices}, process {running.pid}."]
     for service, why in value["failed"].items():
-        lines.append(f"  Its service {service} has failed permanently: {why}.")
+        lines.append(f"  Its service {service} has failed for good: {why}.")
         lines.append(f"  Restart it: pathways-jupyter local down{name}, then pathways-jupyter local up{name}.")
     if settings.fast_heal:
         lines.append("  It replaces a dead worker at once; a real cluster waits 10, 20, 40 ... seconds.")
