@@ -152,7 +152,7 @@ def _last_seen(event: Object) -> Any:
 def _job_status(job: Object) -> str:
     conditions = (job.get("status") or {}).get("conditions") or ()
     states = {each.get("type") for each in conditions if each.get("status") == "True"}
-    for state in ("Complete", "Failed", "Suspended", "FailureTarget"):
+    for state in ("Complete", "Failed", "Suspended"):
         if state in states:
             return state
     return "Terminating" if job["metadata"].get("deletionTimestamp") else "Running"
@@ -191,7 +191,7 @@ def pod_status(pod: Object) -> str:
     """Return its STATUS column: the phase, or the reason why it does not run."""
     status = pod.get("status") or {}
     if pod["metadata"].get("deletionTimestamp"):
-        return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
+        return "Terminating"
     conditions = {each.get("type"): each.get("status") for each in status.get("conditions") or ()}
     # A sidecar that has ended after the others says nothing about a pod that was initialized.
     if conditions.get("Initialized") != "True" and (initializing := _initializing(pod)):
@@ -203,7 +203,7 @@ def pod_status(pod: Object) -> str:
         if waiting.get("reason"):
             word = str(waiting["reason"])
         elif terminated is not None:
-            word = _ended(terminated)
+            word = str(terminated.get("reason", "Error"))
         elif each.get("ready") and state.get("running") is not None:
             alive = True
     if word == "Completed" and alive:
@@ -226,19 +226,11 @@ def _initializing(pod: Object) -> str:
         if each.get("name") in beside and each.get("started"):
             continue
         if terminated is not None:
-            return f"Init:{_ended(terminated)}"
+            return f"Init:{terminated.get('reason', 'Error')}"
         if waiting.get("reason") not in (None, "", "PodInitializing"):
             return f"Init:{waiting['reason']}"
         return f"Init:{index}/{len(pod['spec'].get('initContainers') or ())}"
     return ""
-
-
-def _ended(terminated: dict[str, Any]) -> str:
-    if terminated.get("reason"):
-        return str(terminated["reason"])
-    if terminated.get("signal"):
-        return f"Signal:{terminated['signal']}"
-    return f"ExitCode:{terminated.get('exitCode')}"
 
 
 _NAME = Column("Name", ".metadata.name")

@@ -244,9 +244,7 @@ class JobController(Reconciler):
         self, job: Object, status: Object, active: Sequence[Object], kind: str, reason: str, message: str
     ) -> None:
         self._clear(active)
-        early = "SuccessCriteriaMet" if kind == "Complete" else "FailureTarget"
-        for each in (early, kind):
-            set_condition(status, each, True, reason=reason, message=message)
+        set_condition(status, kind, True, reason=reason, message=message)
         if kind == "Complete":
             status["completionTime"] = now()
         status.update(active=0, ready=0)

@@ -44,8 +44,6 @@ DONE = {"terminated": {"exitCode": 0, "reason": "Completed"}}
         (pod("Pending", {"waiting": {"reason": "ContainerCreating"}}), "ContainerCreating", "0/1"),
         (pod("Pending", {"waiting": {"reason": "ImagePullBackOff"}}), "ImagePullBackOff", "0/1"),
         (pod("Running", {"waiting": {"reason": "CrashLoopBackOff"}}), "CrashLoopBackOff", "0/1"),
-        (pod("Failed", {"terminated": {"exitCode": 3}}), "ExitCode:3", "0/1"),
-        (pod("Failed", {"terminated": {"exitCode": 137, "signal": 9}}), "Signal:9", "0/1"),
         (pod("Failed", {"terminated": {"exitCode": 1, "reason": "Error"}}), "Error", "0/1"),
         (pod("Succeeded", DONE), "Completed", "0/1"),
         (pod("Running", RUNNING, deleted=True), "Terminating", "1/1"),
