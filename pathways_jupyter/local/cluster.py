@@ -85,7 +85,7 @@ class LocalCluster:
             ) from None
 
     def status(self) -> dict[str, Any]:
-        """Return the daemon's report: ``ready``, ``busy``, ``services``, ``failed``, ``instances``, ``url``...
+        """Return the daemon's report: ``ready``, ``busy``, ``services``, ``failed`` and ``instances``.
 
         ``failed`` maps the name of each service that has failed for good to the reason.
 

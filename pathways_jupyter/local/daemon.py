@@ -210,8 +210,6 @@ class Daemon:
         elif order is DaemonRequest.RESTART_API:
             await self._cluster.restart_api(float(request.get("away", 0.0)))
         return {
-            "pid": os.getpid(),
-            "url": self._cluster.api.url,
             "ready": self._ready.is_set(),
             "busy": self._cluster.busy,
             "services": list(self._cluster.services),
