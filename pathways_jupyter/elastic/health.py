@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.events import LOSSES, SLICE_EVENTS, EventKind
-from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.sentences import advice, say
 from pathways_jupyter.elastic.errors import ProxyLostError, is_slice_down
 from pathways_jupyter.session.kernel import process
 
@@ -189,8 +189,7 @@ class Health:
                 recent = [at for at in state.losses if now - at < _FORGIVE_SECONDS]
                 settle = min(LONGEST_SETTLE_SECONDS, self._settle_seconds * 2 ** max(0, len(recent) - 1))
                 state.losses, state.trusted_from = recent, now + settle
-                often = f" after {len(recent)} losses" if len(recent) > 1 else ""
-                sentence = f"Slice {number} is up again{often}; it is used when it has been up for {settle:g} s."
+                sentence = _up_again(number, len(recent), f"{settle:g}")
             else:
                 state.losses += [] if is_reported else [now]
                 state.unreported = now if is_named else -math.inf
@@ -221,6 +220,21 @@ class Health:
                 self.check()
             except Exception:
                 logger.exception("probing slices")
+
+
+def _up_again(number: str, losses: int, seconds: str) -> str:
+    if losses < 2:
+        return say(
+            "Slice {number} is up again; it is used when it has been up for {seconds} s.",
+            number=number,
+            seconds=seconds,
+        )
+    return say(
+        "Slice {number} is up again after {losses} losses; it is used when it has been up for {seconds} s.",
+        number=number,
+        losses=losses,
+        seconds=seconds,
+    )
 
 
 def by_slice(devices: Sequence[jax.Device]) -> dict[int, tuple[jax.Device, ...]]:

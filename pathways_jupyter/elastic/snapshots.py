@@ -19,6 +19,7 @@ from typing import Any, Literal, get_args
 
 import psutil
 
+from pathways_jupyter.base.sentences import say
 from pathways_jupyter.elastic import reshard
 from pathways_jupyter.elastic.batches import Batches
 from pathways_jupyter.elastic.checkpoints import Checkpoints
@@ -234,7 +235,7 @@ class Snapshots:
         import jax
         import numpy as np
 
-        cost, began = snapshot.cost, time.monotonic()
+        step, cost, began = snapshot.step, snapshot.cost, time.monotonic()
         try:
             # Taken apart while all of it is there.
             pieces = [reshard.Pieces.of(leaf) if isinstance(leaf, jax.Array) else leaf for leaf in copies]
@@ -246,21 +247,23 @@ class Snapshots:
             cost.copied = time.monotonic() - began
             if save and self._checkpoints is not None:
                 try:
-                    cost.writer = self._checkpoints.write(snapshot.step, copies, snapshot.extra)
+                    cost.writer = self._checkpoints.write(step, copies, snapshot.extra)
                 except Exception as error:
-                    said = f"The snapshot before step {snapshot.step} was not written: {error}"
+                    reason = str(error).partition("\n")[0]
+                    said = say("The snapshot before step {step} was not written: {reason}", step=step, reason=reason)
                     logger.warning(said)
                     self.notes.append(said)
+                    hint = "Check that this account may write there, and that there is room."
                     # A loss stays what it is, because a run recovers from it.
                     is_loss = is_slice_down(error) or is_proxy_gone(error)
-                    snapshot.unwritten = error if is_loss else ElasticRuntimeError(said)
+                    snapshot.unwritten = error if is_loss else ElasticRuntimeError(said, hint=hint)
                 else:
                     if cost.writer is not None:
                         cost.written = time.monotonic() - began - cost.copied
                     self._keep(snapshot, proxy, saved=self._checkpoints)
         except Exception as error:
             # A slice was lost while it was copied. The earlier snapshots stay.
-            logger.info("the snapshot before step %d was not completed: %s", snapshot.step, error)
+            logger.info("the snapshot before step %d was not completed: %s", step, error)
             if not snapshot.ready.is_set():
                 snapshot.error = error
         finally:

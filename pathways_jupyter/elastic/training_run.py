@@ -205,7 +205,7 @@ class TrainingRun:
 
         def failed(error: Exception) -> None:
             # It will be compiled when it is needed, and an error that stays is raised there.
-            self.record.add(Kind.RETRY, f"Compiling ahead failed: {error}")
+            self.record.add(Kind.RETRY, say("Compiling ahead failed: {reason}", reason=str(error).partition("\n")[0]))
 
         def rows(leaf: Any) -> jax.ShapeDtypeStruct:
             count = leaf.shape[0] * (len(active) - 1) // len(active) if self.rule == "scale" else leaf.shape[0]
