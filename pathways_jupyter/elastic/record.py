@@ -3,7 +3,8 @@
 The log has a line per step in the form of pathwaysutils' elastic examples
 (``step=12 elastic_manager.elastic_down_event_count=1 elastic_manager.good_slice_count=2``), which their scripts read.
 
-There is one writer, the training's thread; the panel, the session's log and exports read beside it.
+Steps come from the training's thread. Events come also from the threads that watch slices and compile ahead. The panel,
+the session's log and exports read beside them.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from pathways_jupyter.elastic.goodput import Goodput, Spent
 from pathways_jupyter.elastic.manager import Manager
 from pathways_jupyter.elastic.record import Kind, Record, listed
 from pathways_jupyter.elastic.recovery import Recovery, Restored
+from pathways_jupyter.elastic.snapshot import Snapshot
 from pathways_jupyter.elastic.snapshots import Snapshots
 
 if TYPE_CHECKING:
@@ -56,9 +57,10 @@ class TrainingRun:
     Attributes:
       steps: How many steps to do; lowered when the data end.
       next_step: The number of the step to dispatch next.
+      state: The newest state, and `mesh` what it is on; there once the run has begun.
       confirmed: The number of steps that are known to be complete.
       in_flight: A step that was dispatched and is not known to be complete: its number, metrics and slices.
-      snapshot: The snapshot that was taken last.
+      snapshot: The snapshot that was taken last; there once the run has begun.
       resuming: Whether a step after a restore is awaited.
       moved: Whether the state is not what the last step returned, but was put on the mesh since.
     """
@@ -75,12 +77,12 @@ class TrainingRun:
     timeout: float | None
     compiled: CompiledSteps
     steps: int
-    state: Any = None
-    mesh: Any = None
+    state: Any = field(init=False)
+    mesh: jax.sharding.Mesh = field(init=False)
+    snapshot: Snapshot = field(init=False)
     next_step: int = 0
     confirmed: int = 0
     in_flight: tuple[int, Any, int] | None = None
-    snapshot: Any = None
     resuming: bool = False
     moved: bool = True
 
@@ -239,7 +241,7 @@ class TrainingRun:
             said = say("Step {step} is complete on {slices}.", step=number, slices=listed(active))
             self.record.add(Kind.RESUMED, said, step=number + 1, slices=active)
 
-    def _snapshot(self, *, everywhere: bool = False) -> Any:
+    def _snapshot(self, *, everywhere: bool = False) -> Snapshot:
         self._report()
         with self._goodput.during(Spent.CHECKPOINT_SAVE):
             position = self.batches.position()
