@@ -147,13 +147,13 @@ def fetch(
     They go to the chips beside their CPU devices, unless `on_cpu`.
 
     Args:
-      specs: What each host says of them, by its index; see :func:`agree`.
+      specs: What each host says of them, by its index; see :func:`common_specs`.
       what: What the arrays are called together, if hosts do not agree on them.
 
     Raises:
       ColocatedError: Hosts do not agree.
     """
-    agreed = agree(specs, chosen, what)
+    agreed = common_specs(specs, chosen, what)
     groups: dict[frozenset[Any], dict[str, Any]] = {}
     for name, spec in agreed.items():
         groups.setdefault(frozenset(spec.sharding.device_set), {})[name] = spec
@@ -182,7 +182,9 @@ def on_cpus(sharding: Any, chosen: Sequence[Host]) -> Any:
     return _mapped("The sharding", sharding, lambda device: beside.get(device, device))
 
 
-def agree(specs: Mapping[int, Sequence[dict[str, Any]]], chosen: Sequence[Host], what: str = "") -> dict[str, Any]:
+def common_specs(
+    specs: Mapping[int, Sequence[dict[str, Any]]], chosen: Sequence[Host], what: str = ""
+) -> dict[str, Any]:
     """Combine what every host says of its outputs into one spec for each name.
 
     Args:

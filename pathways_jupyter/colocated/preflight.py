@@ -104,10 +104,10 @@ def require_packages(missing: Mapping[int, Sequence[str]], facts: Mapping[int, F
             by_name.setdefault(name, []).append(index)
     if by_name:
         listed = "; ".join(f"{name} is not installed on {name_hosts(indices)}" for name, indices in by_name.items())
-        raise CheckError(f"{listed}. Nothing was run.", hint=advice(list(by_name), next(iter(facts.values()))))
+        raise CheckError(f"{listed}. Nothing was run.", hint=install_hint(list(by_name), next(iter(facts.values()))))
 
 
-def advice(modules: Sequence[str], facts: Facts) -> str:
+def install_hint(modules: Sequence[str], facts: Facts) -> str:
     """Return what to do to have `modules` on hosts: not the same in the embedded cluster as on a real one."""
     # What gives the modules to this process, where it has them; else the same names.
     distributions = metadata.packages_distributions()

@@ -99,11 +99,11 @@ def join(arrays: Mapping[str, jax.Array], answers: Sequence[Answer], *, unpickle
                 hint="Give it one structure on every host; names stay on the hosts meanwhile.",
             )
         found = {key: array for key, array in found.items() if key not in used}
-        found |= agree({name: values})
+        found |= once_or_per_host({name: values})
     return found
 
 
-def agree(values: Mapping[str, Mapping[int, Any]]) -> dict[str, Any]:
+def once_or_per_host(values: Mapping[str, Mapping[int, Any]]) -> dict[str, Any]:
     """Return values by name, from each host's by its index: one where all have the same, else :class:`PerHost`."""
     found = {}
     for name, each in values.items():

@@ -42,16 +42,16 @@ def test_missing_packages_are_reported_with_their_hosts() -> None:
 
 
 def test_on_the_embedded_cluster_a_missing_package_is_installed_in_the_hosts_python() -> None:
-    advice = preflight.advice(["yaml", "not_a_package"], facts())
+    advice = preflight.install_hint(["yaml", "not_a_package"], facts())
     # What gives the module here is what gives it there.
     assert "'/opt/their python/bin/python' -m pip install PyYAML not_a_package" in advice
 
 
 def test_elsewhere_a_missing_package_needs_an_image() -> None:
-    released = preflight.advice(["tiktoken"], facts(embedded=False))
+    released = preflight.install_hint(["tiktoken"], facts(embedded=False))
     assert "requirements.txt" in released
     assert released.endswith("pathways-jupyter sidecar build --jax-version 0.10.0")
-    other = preflight.advice(["tiktoken"], facts(embedded=False, versions={"jax": "0.10.2"}))
+    other = preflight.install_hint(["tiktoken"], facts(embedded=False, versions={"jax": "0.10.2"}))
     assert other.endswith("--jax-version 0.10.2 --base-image IMAGE")
 
 

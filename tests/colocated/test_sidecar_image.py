@@ -223,7 +223,7 @@ def test_the_command_line_writes_the_context_and_reports_what_it_would_run(wante
 def test_the_command_that_a_missing_package_leads_to_runs_as_it_is_printed(jax, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("requirements.txt").write_text("six\n")
-    advice = preflight.advice(["six"], Facts("python", False, {"jax": jax}, 1, "", "", "", frozenset(), ""))
+    advice = preflight.install_hint(["six"], Facts("python", False, {"jax": jax}, 1, "", "", "", frozenset(), ""))
     _, *arguments = shlex.split(advice.rpartition(": ")[2].replace("IMAGE", f"mine/sidecar:1-python_3.12-jax_{jax}"))
     done = CliRunner().invoke(main, [*arguments, "--dry-run"])
     assert done.exit_code == 0, done.output

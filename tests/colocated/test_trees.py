@@ -33,7 +33,7 @@ def test_values_of_hosts_are_compared_as_far_as_that_can_be_known(one, other, sa
 
 
 def test_one_value_is_what_all_hosts_have_and_others_are_listed_by_host() -> None:
-    found = trees.agree({"same": {0: [1], 2: [1]}, "own": {0: "a", 2: "b"}})
+    found = trees.once_or_per_host({"same": {0: [1], 2: [1]}, "own": {0: "a", 2: "b"}})
     assert found == {"same": [1], "own": {0: "a", 2: "b"}}
     assert repr(found["own"]) == "[host 0] 'a'\n[host 2] 'b'"
 
