@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pathways_jupyter.colocated.channel import channel
 from pathways_jupyter.colocated.errors import CheckError, name_hosts
 from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.ship import VERSIONS, VERSIONS_MARK
@@ -108,8 +109,6 @@ def refuse(different: Sequence[Difference], because: Sequence[Difference]) -> Ch
 
 def query_versions(hosts: Sequence[Host]) -> dict[int, dict[str, str]]:
     """Return the versions of hosts that understand no other request, by host index, if they answer."""
-    from pathways_jupyter.colocated.channel import channel
-
     found = {}
     for host in hosts:
         to = channel((host,))

@@ -15,7 +15,7 @@
          |  +-- pack (manifest, gzip)  output (log files)                 +- processes finds and ends processes
     run          all hosts: start on all or none, end all
          |
-    run_actions  start, attach, stop, status, logs  ->  run_events  ->  magics, command line
+    run_actions  start, attach, stop, refresh  ->  run_events  ->  magics, command line
          |
     records      one file per run: what the sidebar, and another process, know of it
 

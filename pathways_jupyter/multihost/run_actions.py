@@ -1,4 +1,4 @@
-"""Commands on runs, for the magics and the command line: start, attach, stop, status, logs."""
+"""Commands on runs, for the magics and the command line: start, attach, stop, refresh."""
 
 from __future__ import annotations
 
