@@ -1,7 +1,8 @@
 """One request to some hosts and their answers, through JAX's own colocated Python.
 
 The programs that JAX compiles for this are few and kept: they depend on the devices and on the arrays that go along,
-not on the user's code, which travels in the request. So a cell costs one execution, and no compilation.
+not on the user's code, which travels in the request. So a cell costs one execution, and another for arrays that come
+back; only arrays of a new shape cost a compilation.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.colocated.errors import CheckError, ColocatedError, LostError
+from pathways_jupyter.colocated.errors import HOST, CheckError, ColocatedError, LostError
 from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.remote import codec
 from pathways_jupyter.colocated.ship import Shipped
@@ -30,7 +31,6 @@ _SMALLEST_REQUEST_BYTES = 4096
 _MAX_ANSWER_BYTES = 1 << 30
 """Longest answer of one host that is fetched: a host may claim any length, and all of it lies in this process."""
 _RAISED = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception)\b.*$", re.MULTILINE)
-_HOST = re.compile(r"\bhost \d+")
 _STATUS_CODE = re.compile(r"^[A-Z_]+: ")
 
 
@@ -143,7 +143,10 @@ class Channel:
         for host, row in zip(self.hosts, rows, strict=True):
             found, parts = codec.decode(row)
             if "broken" in found:
-                raise ColocatedError(f"{host} could not handle the request: {found['broken']}")
+                raise ColocatedError(
+                    f"{host} could not handle the request: {found['broken']}",
+                    hint=advice("{logs:worker 0} shows the sidecar's side."),
+                )
             answers.append(Answer(host, found, parts))
         return tuple(answers)
 
@@ -266,7 +269,7 @@ def explain(error: Exception) -> ColocatedError:
             f"The connection was lost while the call ran: {reason}", hint=advice("{reconnect} gets another.")
         )
     # What a host raised, without its traceback, after the host's name.
-    host, raised = _HOST.search(text), _RAISED.findall(text)
+    host, raised = HOST.search(text), _RAISED.findall(text)
     return ColocatedError(
         f"The hosts could not run the call: {f'{host.group(0)}: {raised[-1]}' if host and raised else first}",
         hint=advice("{logs:worker 0} shows the sidecar's side."),

@@ -17,7 +17,8 @@ _IPYTHONS = {
     "%": "Magics are IPython syntax, and hosts run plain Python: put a cell magic such as %%time above %%colocated.",
 }
 _FRAME = re.compile(r'File "([^"]*)", line (\d+), in (\S+)')
-_HOST = re.compile(r"\bhost \d+")
+HOST = re.compile(r"\bhost \d+")
+"""A host, as the errors of JAX's colocated Python name it."""
 _OTHERS = ("site-packages", "pathways_jupyter", "jax/")
 
 
@@ -142,7 +143,7 @@ def explain_call(error: BaseException) -> list[str]:
     if ELSEWHERE not in said:
         return []
     own = [frame for frame in _FRAME.findall(said) if not any(other in frame[0] for other in _OTHERS)]
-    host, where = _HOST.search(said), f", line {own[-1][1]} in {own[-1][2]}" if own else ""
+    host, where = HOST.search(said), f", line {own[-1][1]} in {own[-1][2]}" if own else ""
     return [
         printable(f"On {host.group(0) if host else 'a host'}{where}: {type(error).__name__}: {ELSEWHERE}."),
         ADVICE,

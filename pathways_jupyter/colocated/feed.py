@@ -168,7 +168,10 @@ def _targets(answers: Sequence[Answer], sharding: Any) -> list[tuple[tuple[int, 
         for answer in answers:
             shapes = [f"{spec['dtype']}{spec['shape']}" for spec in answer.head["outputs"]]
             listed.append(f"{answer.host}: {', '.join(shapes)}")
-        raise ColocatedError(f"Hosts give batches of different shapes: {'; '.join(listed)}.")
+        raise ColocatedError(
+            f"Hosts give batches of different shapes: {'; '.join(listed)}.",
+            hint="Let the iterator give arrays of the same shapes and types on every host.",
+        )
     parts, local = _parts(answers, sharding)
     targets = []
     for spec in first:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pathways_jupyter.base.errors import SessionError
-from pathways_jupyter.base.sentences import say
+from pathways_jupyter.base.sentences import advice, say
 from pathways_jupyter.elastic.errors import (
     ArgumentError,
     ElasticRuntimeError,
@@ -129,7 +129,10 @@ class Manager:
         import jax
 
         if self.session is None:
-            raise SessionError("This process has no session whose proxy could be replaced.")
+            raise SessionError(
+                "This process has no session whose proxy could be replaced.",
+                hint=advice("Connect first, then make the Manager: {connect}."),
+            )
         managed = [device for devices in self.slice_to_devices.values() for device in devices]
         listeners = self.health.listeners
         self.health.close()
@@ -337,7 +340,8 @@ class Manager:
                                     on_elastic_event_callback()
                             if attempt == max_retries or (retry_policy and not retry_policy(attempt, error)):
                                 raise ElasticRuntimeError(
-                                    f"Attempt {attempt} failed, and the retry policy allows no other."
+                                    f"Attempt {attempt} failed, and the retry policy allows no other.",
+                                    hint="Its cause is the error of that attempt.",
                                 ) from error
                         attempt += 1
                 finally:

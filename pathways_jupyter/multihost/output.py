@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.multihost.errors import MultihostError
 
 _LONGEST_LINE = 64 * 1024
@@ -54,7 +55,10 @@ class HostLog:
             try:
                 view = view[self._file.write(view) :]
             except OSError as error:
-                raise MultihostError(f"{self.path} cannot be written: {error.strerror}.") from error
+                raise MultihostError(
+                    f"{self.path} cannot be written: {error.strerror}.",
+                    hint=advice("Free space there, then follow the run again: {multihost_attach}."),
+                ) from error
         self.size += len(data)
         return self._seen(self._lines.add(data))
 

@@ -36,7 +36,10 @@ async def find(
         try:
             info = discovery.read(manifest, own=True) if manifest is not None else None
         except discovery.Unreadable as error:
-            raise ConfigError(f"The JobSet of job {job} cannot be read: {error}.") from error
+            raise ConfigError(
+                f"The JobSet of job {job} cannot be read: {error}.",
+                hint=f"kubectl get jobset {job} -o yaml shows it.",
+            ) from error
         jobset, what = job, f"job {job}"
     else:
         info = await discovery.find(client, namespace, service)

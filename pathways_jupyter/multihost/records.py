@@ -30,6 +30,7 @@ from pathways_jupyter.multihost.targets import Target
 
 _KEEP_SECONDS = 7 * 24 * 3600.0
 _LOCK_ATTEMPTS, _LOCK_PAUSE_SECONDS = 5, 0.01
+_UNWRITABLE = "Free space there, or name another directory with JUPYTER_RUNTIME_DIR."
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _ENDING = re.compile(r"-[0-9a-f]{8}\Z")
 
@@ -103,7 +104,7 @@ class RunRecord:
             scratch.replace(path)
         except OSError as error:
             scratch.unlink(missing_ok=True)
-            raise ConfigError(f"{path} cannot be written: {error.strerror}.") from error
+            raise ConfigError(f"{path} cannot be written: {error.strerror}.", hint=_UNWRITABLE) from error
 
     def with_states(self, hosts: Sequence[HostStatus], **values: Any) -> RunRecord:
         """Write and return the record with the states of its hosts as they are now, and other new `values`.
@@ -130,7 +131,7 @@ class RunRecord:
         try:
             path.touch()
         except OSError as error:
-            raise ConfigError(f"{path} cannot be written: {error.strerror}.") from error
+            raise ConfigError(f"{path} cannot be written: {error.strerror}.", hint=_UNWRITABLE) from error
 
     def forget(self) -> None:
         """Remove the record; what runs on the hosts, and the logs, are not affected."""

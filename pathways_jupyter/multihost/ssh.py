@@ -154,7 +154,10 @@ class SshConnection:
         try:
             process = await self._connection.create_process(shlex.join(command), encoding=None)
         except (OSError, asyncssh.Error) as error:
-            raise HostUnreachable(f"{self._target.name} does not run commands: {error}.") from error
+            raise HostUnreachable(
+                f"{self._target.name} does not run commands: {error}.",
+                hint="Check that the user's login shell there runs one: ssh HOST true.",
+            ) from error
         return SshChannel(self._target, process)
 
     async def close(self) -> None:

@@ -103,7 +103,9 @@ def from_hosts(hosts: str, user: str = "") -> tuple[Target, ...]:
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path} cannot be read: {error}.") from error
+            raise ConfigError(
+                f"{path} cannot be read: {error}.", hint="Name a text file with one host per line: [USER@]HOST[:PORT]."
+            ) from error
         where = str(path)
     elif "/" in hosts:
         raise ConfigError(f"There is no file {hosts}.", hint="Write one host per line, or --hosts HOST,HOST.")
