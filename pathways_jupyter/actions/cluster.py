@@ -176,10 +176,23 @@ def session_of(values: Mapping[str, Any]) -> Any:
     return None if set(named(values)) & (_CLUSTER - {"namespace"}) else process.session()
 
 
+def own_session(values: Mapping[str, Any]) -> SessionRecord | None:
+    """Return the session that a command names, else this process's as :func:`session_of`; None if there is none.
+
+    Raises:
+      SessionError: There is no such session.
+    """
+    if beginning := values.get("session"):
+        return find_session(beginning)
+    current = session_of(values)
+    return current.record if current is not None else None
+
+
 def where(values: Mapping[str, Any], *, others: bool = True) -> ConnectConfig:
     """Return the cluster and service that a command is about, whatever else its values say; starts nothing.
 
-    What they name comes first, then this process's session, then the only session on this machine, then the defaults.
+    A session that they name comes first, then a cluster, then this process's session, then the only session on this
+    machine, then the defaults.
 
     Args:
       others: Whether sessions of other processes count: not for a command that makes or deletes something of its own.
@@ -187,14 +200,13 @@ def where(values: Mapping[str, Any], *, others: bool = True) -> ConnectConfig:
     Raises:
       ConfigError: A value is invalid.
       LocalClusterError: The embedded cluster is requested, but not running.
+      SessionError: There is no such session.
     """
     from pathways_jupyter.session import registry
 
     options = named(values)
-    current = session_of(options)
-    if current is not None:
-        record: SessionRecord = current.record
-    else:
+    record = own_session(values)
+    if record is None:
         records = registry.sessions() if others and not _CLUSTER & set(options) else []
         if len(records) != 1 or not (records[0].service or records[0].pathways_job):
             return locate(resolve(options))

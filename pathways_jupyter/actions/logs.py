@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Shell, Values, not_connected, show_lines
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError, ServiceError, SessionError
 from pathways_jupyter.base.events import SessionSlice
@@ -17,6 +17,7 @@ from pathways_jupyter.base.text import count, parse_whole_number
 from pathways_jupyter.kube import objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS, Object
+from pathways_jupyter.multihost import output
 from pathways_jupyter.service import discovery, jobs, names, status, untrusted
 from pathways_jupyter.session import clusters, registry
 from pathways_jupyter.session.registry import SessionRecord
@@ -37,8 +38,9 @@ def logs(shell: Shell, values: Values) -> None:
     if program in {PROXY, SUPERVISOR}:
         record = where = _session(shell, values, program)
         if program == SUPERVISOR:
-            whole = Path(record.log).read_text(encoding="utf-8", errors="replace").splitlines()
-            show_lines(shell, contextlib.nullcontext(whole[max(0, len(whole) - tail) :]), follow=False, pod="")
+            log = _supervisor_log(record)
+            written = tasks.iterate(lambda: output.lines(log, tail, lambda: follow and registry.is_alive(record)))
+            show_lines(shell, written, follow=follow, pod="")
             return
         if job := record.pathways_job:
             proxy = clusters.stream(
@@ -71,32 +73,45 @@ def _session(shell: Shell, values: Values, program: str) -> SessionRecord:
     Raises:
       SessionError: There is no such session, or this is a notebook, to which no session of another belongs.
     """
-    named, current = values.get("session", ""), cluster.session_of(values)
-    if current is not None and not named:
-        record: SessionRecord = current.record
+    if (record := cluster.own_session(values)) is not None:
         return record
-    if shell.face is Face.NOTEBOOK and not named:
+    if shell.face is Face.NOTEBOOK:
         others = [f"{each.id} ({each.owner})" for each in registry.sessions()]
         hint = advice("{logs:PROGRAM --session ID} shows the log of another: {others}.", others=", ".join(others))
         raise not_connected(hint if others else "")
-    record = cluster.find_session(named)
-    if not named:
-        shell.say(f"The {program} of session {record.id} ({record.owner}):")
+    record = cluster.find_session()
+    shell.say(f"The {program} of session {record.id} ({record.owner}):")
     return record
+
+
+def _supervisor_log(record: SessionRecord) -> Path:
+    """Return the file of a supervisor's log.
+
+    Raises:
+      SessionError: It is not on this machine.
+    """
+    path = Path(record.log)
+    if not path.is_file():
+        place = f"{path} does not exist" if record.is_here else f"it is on {record.host}"
+        raise SessionError(
+            f"The log of session {record.id}'s supervisor cannot be read: {place}.",
+            hint=advice("{sessions} lists the sessions of this machine."),
+        )
+    return path
 
 
 def _service(shell: Shell, values: Values, program: str) -> tuple[ConnectConfig, str]:
     """Return the service that a command is about, and the worker of it that is meant.
 
     Raises:
-      SessionError: It would be that of this notebook's session, which has none.
+      SessionError: It would be that of a session which has none, or there is no such session.
     """
-    where, current, which = cluster.where(values), cluster.session_of(values), values.get("slice") or ""
-    if program == WORKER and current is not None and not values.get("service"):
-        which = _of_session(shell, current.record.slices, which)
-    if not where.service and current is not None and (attached := current.record.pathways_job):
+    where, session, which = cluster.where(values), cluster.own_session(values), values.get("slice") or ""
+    if program == WORKER and session is not None and not values.get("service"):
+        which = _of_session(shell, session.slices, which)
+    if not where.service and session is not None and (attached := session.pathways_job):
         raise SessionError(
-            f"This notebook is attached to job {attached}, which is no service: its slices are its own.",
+            f"Session {session.id} is attached to job {attached}, which is no service: its slices are its own.",
             hint=advice(
                 "{job_show:{attached}} shows them, and {job_logs:{attached} rm} prints the log of its "
                 "resource manager. {service:NAME} names a service.",
@@ -156,7 +171,7 @@ async def find(client: Client, namespace: str, program: str, *, which: str = "",
         labels = f"{names.JOBSET_NAME_LABEL}={found.name},{names.REPLICATED_JOB_LABEL}={names.HEAD_JOB}"
         pod = await newest_pod(client, found.namespace, labels)
         if pod is None:
-            raise ServiceError(f"The resource manager of {found.name} has no pod.", hint="Run doctor to see why.")
+            raise ServiceError(f"The resource manager of {found.name} has no pod.", hint=advice("{doctor} says why."))
         return LogPlace(pod["metadata"]["name"], names.RESOURCE_MANAGER_CONTAINER, found.namespace)
     # The newest pod of a host is in the picture of its slice, and without a pod the reason why.
     (picture,) = await status.fetch(client, found.namespace, found.name, logs=False)
