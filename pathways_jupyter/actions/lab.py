@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Shell, Values
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.setting_values import NAME, QUANTITY, PodFormat
 from pathways_jupyter.base.text import parse_whole_number
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.render.view import View, for_kubectl, said
@@ -13,16 +15,20 @@ from pathways_jupyter.service.lab import lifecycle, manifests
 from pathways_jupyter.service.names import current_user
 from pathways_jupyter.session import clusters
 
+_RESOURCES: Mapping[str, PodFormat] = {"cpu": QUANTITY, "memory": QUANTITY, "volume": QUANTITY, "storage_class": NAME}
+
 
 def up(shell: Shell, values: Values) -> View | None:
     """Start a lab, or find the one that runs, and forward a port to it until interrupted or until the lab has ended.
 
     Raises:
-      ConfigError: A real cluster needs an image, and none is given.
+      ConfigError: A value is invalid, or a real cluster needs an image, and none is given; nothing was done.
       ServiceError: It cannot start.
     """
     name = manifests.lab_name(current_user(), values.get("name", ""))
     port = parse_whole_number("--port", values.get("port", 0), most=65535)
+    # What the cluster refuses only when the rest of the lab is made already.
+    resources = {each: _checked(each, values[each], fits) for each, fits in _RESOURCES.items() if values.get(each)}
     with cluster.Located(cluster.resolve(cluster.named(values))) as where:
         # A lab needs no slices of its own.
         pass
@@ -31,7 +37,6 @@ def up(shell: Shell, values: Values) -> View | None:
         from pathways_jupyter.local.node import programs
 
         image = programs.reference(programs.LAB_IMAGE)
-    resources = {each: values[each] for each in ("cpu", "memory", "volume", "storage_class") if values.get(each)}
     spec = manifests.LabSpec(name=name, namespace="", user=current_user(), image=image, **resources)
     if values.get("dry_run"):
         made = clusters.ask(where, lambda client, namespace: lifecycle.manifests_of(client, spec.within(namespace)))
@@ -53,6 +58,12 @@ def up(shell: Shell, values: Values) -> View | None:
     except KeyboardInterrupt:
         shell.say("The forward has ended; the lab keeps running. Open it again: pathways-jupyter lab up")
     return None
+
+
+def _checked(name: str, value: str, fits: PodFormat) -> str:
+    if problem := fits.problem(value):
+        raise ConfigError(f"{name} cannot be {value!r}: {problem}.", hint="See pathways-jupyter lab up --help.")
+    return value
 
 
 def down(shell: Shell, values: Values) -> View:

@@ -1,0 +1,45 @@
+"""Values that no cluster can take: refused before one is contacted, with what would do."""
+
+import pytest
+from recorded_shell import RecordedShell
+
+from pathways_jupyter.actions import action_of
+from pathways_jupyter.base.errors import ConfigError
+
+JOB = {"name": "train", "tpu": "tpuv6e:2x2=1"}
+SERVICE = {"name": "team", "tpu": "tpuv6e:2x2", "gcs_bucket": "gs://b"}
+
+
+@pytest.fixture(autouse=True)
+def no_cluster(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    ("command", "values", "said", "hint"),
+    [
+        ("job new", {**JOB, "priority": "high"}, "A priority needs a queue", "--queue NAME"),
+        ("job new", {**JOB, "queue": "My Queue"}, "queue cannot be 'My Queue'", "team"),
+        ("service deploy", {**SERVICE, "priority": "high"}, "A priority needs a queue", "--queue NAME"),
+        ("service deploy", {**SERVICE, "queue": "My Queue"}, "queue cannot be 'My Queue'", "team"),
+        ("doctor", {"queue": "My Queue"}, "queue cannot be 'My Queue'", "team"),
+        ("saved", {"gcs_bucket": "my-bucket"}, "'my-bucket' is not a bucket address", "gs://my-bucket"),
+        ("saved delete", {"name": "a", "gcs_bucket": "s3://b"}, "'s3://b' is not a bucket address", "gs://b"),
+        ("lab up", {"image": "lab:1", "cpu": "many"}, "cpu cannot be 'many': it is not a quantity", "lab up --help"),
+        ("lab up", {"image": "lab:1", "memory": "32GB"}, "memory cannot be '32GB'", "lab up --help"),
+        ("lab up", {"image": "lab:1", "volume": "0"}, "volume cannot be '0'", "lab up --help"),
+        ("lab up", {"image": "lab:1", "storage_class": "Fast Disk"}, "storage_class cannot be", "lab up --help"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_before_a_cluster_is_contacted(command, values, said, hint):
+    with pytest.raises(ConfigError) as refused:
+        action_of(command)(RecordedShell(), values)
+    assert said in str(refused.value)
+    assert hint in refused.value.hint
+
+
+def test_a_priority_of_a_job_needs_a_queue():
+    with pytest.raises(ConfigError, match="A priority needs a queue"):
+        action_of("job apply")(RecordedShell(), {"file": "/dev/null", "priority": "high"})
