@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Shell, Values
+from pathways_jupyter.base.config import SETTINGS
 from pathways_jupyter.base.errors import ConfigError, LocalClusterError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.render import arrays as picture
@@ -57,9 +58,10 @@ def _saves(values: Values, *, others: bool = True) -> Iterator[Saves]:
       others: Whether the only session on this machine counts.
 
     Raises:
-      ConfigError: There is none, or a package is missing.
+      ConfigError: There is none, its address is invalid, or a package is missing.
     """
-    bucket = str(values.get("gcs_bucket") or "") or clusters.bucket(cluster.where(values, others=others))
+    named = SETTINGS["gcs_bucket"].check(values.get("gcs_bucket", ""), "gcs_bucket")
+    bucket = named or clusters.bucket(cluster.where(values, others=others))
     if not bucket:
         raise ConfigError(
             "There is no bucket to look in.",
