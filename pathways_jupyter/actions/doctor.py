@@ -12,7 +12,7 @@ from platform import python_version
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Shell, Values
 from pathways_jupyter.base import tasks
-from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.config import SETTINGS, ConnectConfig
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.sentences import advice, worded
 from pathways_jupyter.base.text import last_upload
@@ -84,7 +84,7 @@ def doctor(shell: Shell, values: Values) -> View:
     """Return the findings, with exit code 1 if a problem must be fixed before a notebook can connect."""
     where = cluster.where(values)
     if values.get("queue"):
-        where = dataclasses.replace(where, queue=values["queue"])
+        where = dataclasses.replace(where, queue=SETTINGS["queue"].check(values["queue"], "queue"))
     findings = [
         dataclasses.replace(each, hint=worded(each.hint, shell.face))
         for each in examine(where, **{name: bool(values.get(name)) for name in ("lab", "platform", "faults")})

@@ -32,6 +32,7 @@ def new(shell: Shell, values: Values) -> View | None:
     """
     if not values.get("tpu"):
         raise ConfigError("A job needs slices.", hint=advice("For example: {tpu:tpuv6e:2x2=2}."))
+    queue, priority = queues.requested(values)
     manifest = yaml_text.dump(
         submission.new(
             values["name"],
@@ -41,8 +42,8 @@ def new(shell: Shell, values: Values) -> View | None:
             directory=values.get("gcs_bucket", ""),
             version=values.get("version", ""),
             sidecar_image=values.get("sidecar_image", ""),
-            queue=values.get("queue", ""),
-            priority=values.get("priority", ""),
+            queue=queue,
+            priority=priority,
         )
     )
     path = values.get("output")
@@ -93,8 +94,8 @@ def create(shell: Shell, text: str, values: Values, *, source: str) -> View:
     Raises:
       InvalidJob: The text or the cluster says what is wrong, with the lines.
     """
+    marks = queues.labels(*queues.requested(values))
     where, manifest = cluster.where(values), yaml_text.parse(text)
-    marks = queues.labels(values.get("queue", ""), values.get("priority", ""))
     as_jobset = bool(values.get("as_jobset"))
 
     async def checked(client: Client, namespace: str) -> str:

@@ -24,6 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pathways_jupyter.base import setting_values
 from pathways_jupyter.base.config import ALIASES, ENVIRONMENT_PREFIX, SETTINGS, ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice, option
@@ -60,8 +61,8 @@ def resolve(arguments: Mapping[str, Any], *, environ: Mapping[str, str] | None =
                 hint=advice("Leave out {no_relay} or {it}.", it=option(of_relay[0])),
             )
         config = replace(config, relay=True)
-    if explicit.get("priority") and not config.queue:
-        raise ConfigError("A priority needs a queue.", hint=advice("Add {queue:NAME}, or leave out {priority}."))
+    # In a profile or in the environment it is for those connections that have a queue.
+    setting_values.check_priority(explicit.get("priority", ""), config.queue)
     if config.cluster and not (config.project and config.region):
         raise ConfigError(
             f"Cluster {config.cluster!r} needs its project and region.",

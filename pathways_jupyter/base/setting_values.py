@@ -169,6 +169,12 @@ def bucket_address(text: str) -> None:
         raise ConfigError(f"{text!r} is not a bucket address.", hint=f"Write it as gs://{bucket or 'BUCKET'}.")
 
 
+def check_priority(priority: str, queue: str) -> None:
+    """Refuse a priority without the queue in which it counts."""
+    if priority and not queue:
+        raise ConfigError("A priority needs a queue.", hint=advice("Add {queue:NAME}, or leave out {priority}."))
+
+
 def _name_problem(text: str) -> str:
     return "" if _SUBDOMAIN.fullmatch(text) else "names have lower-case letters, digits, dashes and dots"
 

@@ -84,7 +84,7 @@ def plan(values: Mapping[str, Any], *, jax: str) -> ServiceSpec:
         nodes=tuple(address_range(each) for each in nodes),
         labels={
             names.SERVICE_LABEL: name,
-            **queues.labels(str(values.get("queue") or ""), str(values.get("priority") or "")),
+            **queues.labels(*queues.requested(values)),
         },
         annotations=(
             {names.SUSPEND_AFTER_ANNOTATION: f"{parse_seconds('--suspend-after', idle):.0f}"}

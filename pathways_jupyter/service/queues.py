@@ -18,8 +18,10 @@ from weakref import WeakKeyDictionary
 
 import yaml
 
+from pathways_jupyter.base.config import SETTINGS
 from pathways_jupyter.base.errors import ApiError, ClusterError, ServiceError
 from pathways_jupyter.base.sentences import Sentence, advice, say
+from pathways_jupyter.base.setting_values import check_priority
 from pathways_jupyter.base.text import some
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
@@ -49,6 +51,19 @@ def labels(queue: str, priority: str = "") -> dict[str, str]:
     """Return the labels that put a Job, a JobSet or a PathwaysJob into a queue; none without a queue."""
     marks = {names.QUEUE_LABEL: queue, names.PRIORITY_LABEL: priority}
     return {key: value for key, value in marks.items() if value} if queue else {}
+
+
+def requested(values: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the queue and the priority that the options of a command name; empty where they name none.
+
+    Raises:
+      ConfigError: One cannot be a name, or there is a priority and no queue.
+    """
+    queue, priority = (
+        SETTINGS[name].check(values[name], name) if values.get(name) else "" for name in ("queue", "priority")
+    )
+    check_priority(priority, queue)
+    return queue, priority
 
 
 def queue_of(item: Mapping[str, Any]) -> str:
