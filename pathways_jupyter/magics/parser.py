@@ -102,7 +102,7 @@ def parse(line: str, commands: Mapping[str, Command]) -> ParsedLine:
     if name not in commands:
         raise _unknown(" ".join([name, *rest[:1]]), commands)
     command = commands[name]
-    values = vars(_parser(command).parse_args(list(rest)))
+    values = vars(_parser(command).parse_args(_joined(rest, command)))
     if program:
         values[command.rest] = program
     for word in command.words:
@@ -112,6 +112,22 @@ def parse(line: str, commands: Mapping[str, Command]) -> ParsedLine:
                 hint=f"{_nearest(values[word.name], word.choices)} See {command.name} --help.",
             )
     return ParsedLine(command, values)
+
+
+def _joined(words: Sequence[str], command: Command) -> list[str]:
+    """Return `words` with values such as ``--xla_NAME=VALUE`` joined to their option; argparse takes one for an option.
+
+    Only where the values of an option always begin like this, and never a word that is an option of the command.
+    """
+    takes = {option.flag for option in command.options if option.metavar.startswith("--")}
+    own = {option.flag for option in command.options}
+    joined: list[str] = []
+    for word in words:
+        if joined and joined[-1] in takes and word.startswith("--") and word.partition("=")[0] not in own:
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def divide(line: str, commands: Mapping[str, Command]) -> tuple[str, str]:
@@ -130,7 +146,9 @@ def _words(text: str, *, program: bool = False) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise ConfigError(f"The line cannot be read: {error}.", hint="Close the quotation mark.") from None
+        is_open = "quotation" in str(error)
+        hint = "Close the quotation mark." if is_open else "Remove the backslash at its end, or write it twice."
+        raise ConfigError(f"The line cannot be read: {error}.", hint=hint) from None
 
 
 class _Parser(argparse.ArgumentParser):

@@ -63,7 +63,7 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
         line = self.shell.var_expand(head, 2) + (f" -- {program}" if program else "")
         if cell is None:
             return run(line, MAGIC, "%pathways", self._run, cells=CELLS)
-        name, _, options = line.partition(" ")
+        name, _, options = line.lstrip().partition(" ")
         if name != "profile":
             raise ConfigError("Only profile takes a cell.", hint="%%pathways profile traces it; others have one %.")
         return run_cell(options, PROFILE_CELL, lambda values: self._profile(values, cell))

@@ -97,6 +97,13 @@ def test_an_error_is_two_lines_and_its_traceback_one_command_away(shell):
     assert "Traceback" in full
 
 
+def test_a_cell_magics_command_may_follow_two_spaces(shell):
+    for line in ("%%pathways profile", "%%pathways  profile"):
+        result, shown = run(shell, f"{line}\n1")
+        assert not result.success
+        assert "This notebook is not connected" in shown
+
+
 def test_the_error_of_a_call_names_keywords_and_magics(shell):
     result, shown = run(shell, 'import pathways_jupyter\npathways_jupyter.connect(tpu="tpuv6e:2x2=1", wait="soon")')
     assert not result.success

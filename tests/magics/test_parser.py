@@ -68,6 +68,16 @@ def test_a_repeated_option_is_a_list():
     assert parse(line, MAGIC).values["proxy_options"] == ["--xla_a=1", "--xla_b=2"]
 
 
+def test_a_value_that_begins_with_dashes_may_follow_its_option_as_help_shows_it():
+    line = "connect --proxy-xla-flags --xla_a=1 --proxy-xla-flags=--xla_b=2 --local"
+    assert parse(line, MAGIC).values == {"proxy_xla_flags": ["--xla_a=1", "--xla_b=2"], "local": True}
+    deploy = "service deploy mine --tpu tpuv5e:4x4 --worker-options"
+    assert parse(f"{deploy} --x=1 --dry-run", MAGIC).values["worker_options"] == ["--x=1"]
+    # An option of the command is never a value.
+    with pytest.raises(ConfigError, match="--worker-options: expected one argument"):
+        parse(f"{deploy} --dry-run", MAGIC)
+
+
 @pytest.mark.parametrize(
     "written", ['{"tpuv6e:2x2": 2}', "'{\"tpuv6e:2x2\": 2}'", "{'tpuv6e:2x2': 2}", "\"{'tpuv6e:2x2': 2}\""]
 )
@@ -105,6 +115,7 @@ def test_every_command_has_help(name):
         ("connect --cont my-gke", "'--cont'", "--context"),
         ("connect --tpu", "--tpu", "connect --help"),
         ("connect 'open", "quotation", "Close"),
+        ("logs rm \\", "No escaped character", "backslash"),
         ("connect stray", "'stray'", "connect --help"),
         ("logs wroker", "wroker", "logs --help"),
     ],
