@@ -13,7 +13,7 @@ import click
 
 from pathways_jupyter.base import process_setup
 from pathways_jupyter.base.errors import PathwaysError
-from pathways_jupyter.base.sentences import Face
+from pathways_jupyter.base.sentences import Face, worded
 from pathways_jupyter.cli.terminal import colours
 from pathways_jupyter.commands.session import RUN
 from pathways_jupyter.commands.tables import GROUPS, MAGIC, TERMINAL
@@ -91,7 +91,9 @@ class _Commands(click.Group):
                 raise
             from pathways_jupyter.actions.shell import Contradiction
 
-            raise click.UsageError(str(error)) if isinstance(error, Contradiction) else CliError(error) from error
+            if not isinstance(error, Contradiction):
+                raise CliError(error) from error
+            raise click.UsageError(f"{error} {worded(error.hint, Face.TERMINAL)}".rstrip()) from error
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

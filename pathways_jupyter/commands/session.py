@@ -129,7 +129,12 @@ COMMANDS = (
         },
         in_terminal='With --json each line is an object with "pod" and "line".',
     ),
-    Command("events", "The events of this session: stages, slices down and healed, proxy lost.", only=Face.NOTEBOOK),
+    Command(
+        "events",
+        "The events of this session: stages, slices down and healed, proxy lost.",
+        in_terminal="A script says session.events().",
+        only=Face.NOTEBOOK,
+    ),
     Command("sessions", "Sessions of all notebooks and scripts on this machine.", examples={"sessions": "all of them"}),
     Command(
         "sessions disconnect",
@@ -147,6 +152,7 @@ COMMANDS = (
         "The environment variables by which %%bash, !python and other processes share this session.",
         options=(Option("--set", "set them for every process that this notebook starts from now on", ValueKind.FLAG),),
         examples={"env": "to copy into a terminal", "env --set": "then: !python train.py"},
+        in_terminal="A script says session.environment(); pathways-jupyter run gives a program a proxy of its own.",
         only=Face.NOTEBOOK,
     ),
     Command(
@@ -158,5 +164,10 @@ COMMANDS = (
         in_terminal="Exit code 1 if something could not be removed.",
         only=Face.TERMINAL,
     ),
-    Command("traceback", "The full traceback of the last Pathways error.", only=Face.NOTEBOOK),
+    Command(
+        "traceback",
+        "The full traceback of the last Pathways error.",
+        in_terminal="Here, pathways-jupyter --debug COMMAND shows that of its own.",
+        only=Face.NOTEBOOK,
+    ),
 )

@@ -43,7 +43,10 @@ class ColocatedMagics(Magics):  # type: ignore[misc]
         names = _names(values.get("inputs", ""))
         absent = [name for name in names if name not in self.shell.user_ns]
         if absent:
-            raise ConfigError(f"--in names {', '.join(absent)}, which this notebook does not have.")
+            raise ConfigError(
+                f"--in names {', '.join(absent)}, which this notebook does not have.",
+                hint="Run the cell that defines it first, or leave it out.",
+            )
         quiet = bool(values.get("quiet"))
         follower = live_output.LogFollower(_write) if not quiet and not values.get("collapse") else None
 

@@ -96,6 +96,25 @@ def test_an_error_has_the_exit_code_of_its_kind(error, code, monkeypatch):
     assert (failed.exit_code, "Error" in failed.output) == (code, True)
 
 
+def test_a_contradiction_says_what_to_do_about_it(monkeypatch):
+    def fail(*_):
+        raise Contradiction("One excludes the other.", hint=advice("Leave out {wait}, or see {job_list}."))
+
+    monkeypatch.setattr("pathways_jupyter.actions.sessions.ACTIONS", {"clean": fail})
+    said = " ".join(CliRunner().invoke(main, ["clean"]).output.split())
+    assert "One excludes the other. Leave out --wait, or see pathways-jupyter job list." in said
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [("events", "session.events()"), ("env", "session.environment()"), ("traceback", "pathways-jupyter --debug")],
+)
+def test_a_command_of_notebooks_names_what_does_the_same_elsewhere(name, instead):
+    said = " ".join(CliRunner().invoke(main, [name]).output.split())
+    assert f"{name} works in notebooks only: %pathways {name}." in said
+    assert instead in said
+
+
 def test_every_declared_command_has_an_action_and_is_listed():
     from pathways_jupyter.actions import action_of
 
