@@ -75,13 +75,22 @@ def plan(
 
 
 def write(planned: Plan) -> list[Path]:
-    """Write the build context; return its files."""
-    planned.folder.mkdir(parents=True, exist_ok=True)
+    """Write the build context; return its files.
+
+    Raises:
+      ConfigError: The folder cannot be written.
+    """
     written = []
-    for name, text in planned.files.items():
-        path = planned.folder / name
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        written.append(path)
+    try:
+        planned.folder.mkdir(parents=True, exist_ok=True)
+        for name, text in planned.files.items():
+            path = planned.folder / name
+            path.write_bytes(text if isinstance(text, bytes) else text.encode())
+            written.append(path)
+    except OSError as error:
+        raise ConfigError(
+            f"{planned.folder} cannot be written: {error.strerror}.", hint="Name another directory with --folder."
+        ) from error
     return written
 
 

@@ -176,7 +176,7 @@ def image(base: str, folder: Path, *, push: str = "", wheel: Path | None = None)
       wheel: The package's own wheel; by default its release of the version that is installed here.
 
     Raises:
-      ConfigError: The wheel cannot be read.
+      ConfigError: The wheel cannot be read, or is none.
     """
     version = metadata.version(_PACKAGE)
     files: dict[str, str | bytes] = {"requirements.txt": "".join(f"{each}\n" for each in requirements())}
@@ -188,7 +188,10 @@ def image(base: str, folder: Path, *, push: str = "", wheel: Path | None = None)
             raise ConfigError(
                 f"{wheel} cannot be read: {error.strerror}.", hint="Build one: pip wheel --no-deps ."
             ) from error
-        source, version = f"/build/{wheel.name}", wheel.name.split("-")[1]
+        _, separator, rest = wheel.name.partition("-")
+        if not separator or not wheel.name.endswith(".whl"):
+            raise ConfigError(f"{wheel} is not named as a wheel is.", hint="Build one: pip wheel --no-deps .")
+        source, version = f"/build/{wheel.name}", rest.partition("-")[0]
     files["Dockerfile"] = "\n".join(
         (
             f"FROM {base}",
