@@ -29,7 +29,8 @@ def up(shell: Shell, values: Values) -> View:
     """Start the cluster, or add the slices that it lacks, and wait until its service is ready."""
     slices, spare = values.get("tpu", "tpuv6e:2x2"), values.get("spare")
     instances = tpu.parse_instances(slices)
-    if "=" not in slices:
+    if not any(sign in slices for sign in "={"):
+        # Types without a number, written out neither as TYPE=COUNT nor as a dictionary.
         instances = dict.fromkeys(instances, 2)
     running = cluster.up(
         instances,
