@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pathways_jupyter.actions.shell import Action, Contradiction, Shell, Values
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.base.text import parse_whole_number
+from pathways_jupyter.base.text import parse_path, parse_whole_number
 from pathways_jupyter.colocated import sidecar_image
 from pathways_jupyter.render.view import View, for_kubectl, preformatted
 from pathways_jupyter.service import image_build
@@ -34,7 +34,7 @@ def sidecar(shell: Shell, values: Values) -> View:
         jax,
         push=values.get("push", ""),
         base=base,
-        netrc=Path(values["netrc"]).expanduser() if values.get("netrc") else None,
+        netrc=parse_path(values["netrc"]) if values.get("netrc") else None,
         folder=Path(values.get("folder", "sidecar-image")),
     )
     use = f"Use it as the image of the container colocated-python-sidecar: {planned.image}"
@@ -88,7 +88,7 @@ def manifests(shell: Shell, values: Values) -> View:
     if part not in {"", "operator"}:
         raise ConfigError(f"There is no part {part}.", hint="There are: definition, operator.")
     if not values.get("image"):
-        raise Contradiction("The operator needs an image: --image.", hint="operator image builds one.")
+        raise Contradiction("The operator needs an image: --image.", hint="pathways-jupyter operator image builds one.")
     replicas = parse_whole_number("--replicas", values.get("replicas", installation.REPLICAS))
     if not replicas:
         raise ConfigError("There must be at least one replica.", hint="One leads, and the others wait.")

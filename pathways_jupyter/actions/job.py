@@ -6,7 +6,6 @@ import dataclasses
 import sys
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, CommandInterrupted, Shell, Values, show_lines
@@ -14,7 +13,7 @@ from pathways_jupyter.base import tpu
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.base.text import parse_whole_number
+from pathways_jupyter.base.text import parse_path, parse_whole_number
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.render import jobs as picture
 from pathways_jupyter.render.view import View, preformatted, said
@@ -51,7 +50,7 @@ def new(shell: Shell, values: Values) -> View | None:
         return preformatted(manifest)
     try:
         # Never over a file that exists: it may have been edited.
-        with Path(path).expanduser().open("x", encoding="utf-8") as written:
+        with parse_path(path).open("x", encoding="utf-8") as written:
             written.write(manifest)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}.", hint="Choose another file.") from None
@@ -75,9 +74,9 @@ def apply(shell: Shell, values: Values) -> View:
         if path == "-":
             text = sys.stdin.read(yaml_text.MOST + 1)
         else:
-            with Path(path).expanduser().open(encoding="utf-8") as manifest:
+            with parse_path(path).open(encoding="utf-8") as manifest:
                 text = manifest.read(yaml_text.MOST + 1)
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise ConfigError(f"{path} cannot be read: {why}.", hint="Check the path.") from None
     if len(text) > yaml_text.MOST:
@@ -138,7 +137,7 @@ def _follow(shell: Shell, where: ConnectConfig, name: str) -> str:
     except KeyboardInterrupt:
         raise CommandInterrupted(f"No longer following; job {name} stays as it is.") from None
     if jobs.idles(info):
-        shell.say(f"It is headless, so it does not end by itself: job delete {name} ends it.")
+        shell.say(advice("It is headless, so it does not end by itself: {job_delete:{name}} ends it.", name=name))
     return info.state
 
 
@@ -157,7 +156,9 @@ def show(shell: Shell, values: Values) -> View:
 
 def logs(shell: Shell, values: Values) -> None:
     """Show the log of a container of a job."""
-    follow, tail = bool(values.get("follow")), values.get("tail")
+    follow = bool(values.get("follow"))
+    # Before the cluster is contacted.
+    tail = parse_whole_number("--tail", values["tail"]) if values.get("tail") else None
     lines = clusters.stream(
         cluster.where(values),
         lambda client, namespace: jobs.log(
@@ -167,7 +168,7 @@ def logs(shell: Shell, values: Values) -> None:
             container=values.get("container") or job_parts.MAIN,
             which=values.get("slice") or "",
             follow=follow,
-            tail=parse_whole_number("--tail", tail) if tail else None,
+            tail=tail,
         ),
     )
     show_lines(shell, lines, follow=follow)

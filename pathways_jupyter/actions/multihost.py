@@ -14,7 +14,7 @@ from pathways_jupyter.actions.shell import Action, LiveDisplay, Shell, Values
 from pathways_jupyter.base import outgoing, tasks
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.base.text import parse_seconds, parse_whole_number
+from pathways_jupyter.base.text import parse_path, parse_seconds, parse_whole_number
 from pathways_jupyter.multihost import host_connections, output, queued_resources, records, run_actions, targets
 from pathways_jupyter.multihost.errors import MultihostError, UnknownRun
 from pathways_jupyter.multihost.pack import pack
@@ -57,8 +57,8 @@ def start(shell: Shell, values: Values, command: str) -> View | None:
       PathwaysError: It could not start, or a host failed.
     """
     if values.get("dry_run"):
-        logs = Path(values.get("logs") or LOG_FOLDER).expanduser()
-        return picture.content(pack(outgoing.directory(values.get("directory", "")), _excluded(values), [logs]))
+        directory = outgoing.directory(values.get("directory", ""))
+        return picture.content(pack(directory, _excluded(values), [_log_folder(values)]))
     request = _request(values, command)
     connections = host_connections.here()
 
@@ -177,11 +177,11 @@ def runs(shell: Shell, values: Values) -> View:
 
 def logs(shell: Shell, values: Values) -> None:
     """Show the output of one host of a run, or of all."""
-    record, host = _record(values), values.get("host")
+    record, host, lines = _record(values), values.get("host"), parse_whole_number("--tail", values.get("tail", 100))
     chosen = (targets.choose(record.targets, host),) if host else record.targets
     tasks.run(run_actions.refresh(record))
     for target in chosen:
-        for line in output.tail(record.log(target), parse_whole_number("--tail", values.get("tail", 100))):
+        for line in output.tail(record.log(target), lines):
             shell.line(line if len(chosen) == 1 else f"[{target.label}] {line}", host=target.label, line=line)
 
 
@@ -271,12 +271,16 @@ def _request(values: Values, command: str) -> RunRequest:
         name=str(values.get("name") or ""),
         exclude=_excluded(values),
         send=not values.get("existing"),
-        logs=Path(values.get("logs") or LOG_FOLDER).expanduser(),
+        logs=_log_folder(values),
         keep_going=bool(values.get("keep_going")),
         detach=bool(values.get("detach")),
         free_chips=bool(values.get("free_chips")),
         grace=parse_seconds("--grace", values.get("grace", 10)),
     )
+
+
+def _log_folder(values: Values) -> Path:
+    return parse_path(values.get("logs") or LOG_FOLDER)
 
 
 def _excluded(values: Values) -> tuple[str, ...]:

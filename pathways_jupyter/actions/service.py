@@ -73,6 +73,7 @@ def deploy(shell: Shell, values: Values) -> View:
     """
     # From the metadata, because importing JAX takes seconds.
     spec = deployment.plan(values, jax=version("jax"))
+    seconds = parse_seconds("--timeout", values.get("timeout", rollout.TIMEOUT_SECONDS))
     if values.get("dry_run"):
         return for_kubectl(deployment.manifests(replace(spec, namespace=_namespace(values))))
     where = cluster.where(values, others=False)
@@ -83,7 +84,7 @@ def deploy(shell: Shell, values: Values) -> View:
             replace(spec, namespace=namespace),
             skip_checks=bool(values.get("skip_checks")),
             follow=not values.get("no_wait"),
-            seconds=parse_seconds("--timeout", values.get("timeout", rollout.TIMEOUT_SECONDS)),
+            seconds=seconds,
         ),
     )
     _follow(shell, steps, spec.name)

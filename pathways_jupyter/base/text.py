@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.base.errors import ConfigError
@@ -162,6 +164,12 @@ def seconds_in(text: str) -> float:
     except ValueError:
         return math.nan
     return sum((float(part) * _UNITS[unit] for part, unit in _PART.findall(text)), 0.0) if text else math.nan
+
+
+def parse_path(text: str) -> Path:
+    """Return a path that a user has written; ``~NAME`` of a user who does not exist stays, and is not found."""
+    # Path.expanduser() would raise for such a user.
+    return Path(os.path.expanduser(text))
 
 
 def parse_ranges(text: str) -> set[int]:

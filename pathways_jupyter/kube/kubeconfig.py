@@ -16,6 +16,7 @@ from typing import Any
 
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.text import parse_path
 
 REFETCH = "Fetch the credentials of the cluster again, e.g. gcloud container clusters get-credentials."
 """Hint for a kubeconfig that cannot be used."""
@@ -167,13 +168,13 @@ def paths(kubeconfig: str = "", *, environ: Mapping[str, str] | None = None) -> 
     """
     environ = os.environ if environ is None else environ
     if kubeconfig:
-        path = Path(kubeconfig).expanduser()
+        path = parse_path(kubeconfig)
         if not path.is_file():
             raise ConfigError(
                 f"There is no kubeconfig {kubeconfig}.", hint=advice("Check {kubeconfig}, or leave it out.")
             )
         return (path.absolute(),)
-    listed = [Path(part).expanduser() for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    listed = [parse_path(part) for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     if not listed:
         listed = [Path(environ.get("HOME", "~")).expanduser() / ".kube" / "config"]
     return tuple(path.absolute() for path in listed if path.is_file())
@@ -238,7 +239,7 @@ def _entries(content: Mapping[str, Any], section: str, file: Path) -> list[tuple
     for _, fields in named:
         for key in _PATHS & fields.keys():
             if fields[key] and isinstance(fields[key], str):
-                fields[key] = str(file.parent / Path(fields[key]).expanduser())
+                fields[key] = str(file.parent / parse_path(fields[key]))
     return [(name, KubeconfigEntry(file, f"{kind} {name!r}", fields)) for name, fields in named]
 
 

@@ -9,12 +9,12 @@ import contextlib
 import itertools
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.actions import completion_values
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.base.text import parse_path
 from pathways_jupyter.commands.declaration import Command, Option, Source, ValueKind, group, split
 from pathways_jupyter.session.kernel import process
 
@@ -115,7 +115,7 @@ def _instances(fragment: str) -> list[str]:
 def _files(fragment: str) -> list[str]:
     """Files and directories whose path begins with `fragment`, in the same spelling."""
     directory, _, beginning = fragment.rpartition("/")
-    place = Path(f"{directory}/" if "/" in fragment else ".").expanduser()
+    place = parse_path(f"{directory}/" if "/" in fragment else ".")
     with contextlib.suppress(OSError):
         found = sorted(entry for entry in place.iterdir() if entry.name.startswith(beginning))
         visible = [entry for entry in found if beginning or not entry.name.startswith(".")]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.actions import elastic as actions
 from pathways_jupyter.actions.shell import Contradiction, Values
 from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.base.events import SessionState
-from pathways_jupyter.base.text import parse_seconds, parse_whole_number
+from pathways_jupyter.base.text import parse_path, parse_seconds, parse_whole_number
 from pathways_jupyter.elastic import export as exporting
 from pathways_jupyter.elastic import fault_targets
 from pathways_jupyter.elastic.faults import Fault
@@ -82,7 +81,7 @@ def export(connection: NotebookSession, values: Values) -> View:
     shown = RUNS.shown()
     if shown is None:
         raise SessionError("No elastic training has run in this notebook yet.", hint="See help(elastic.train_loop).")
-    path = Path(values.get("file") or "elastic.json").expanduser()
+    path = parse_path(values.get("file") or "elastic.json")
     convert = exporting.to_trace if path.name.endswith(".trace.json") else exporting.to_json
     try:
         path.write_text(convert(shown), encoding="utf-8")

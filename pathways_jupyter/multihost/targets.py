@@ -7,10 +7,10 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.text import parse_path
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def from_hosts(hosts: str, user: str = "") -> tuple[Target, ...]:
     Raises:
       ConfigError: A line cannot be read, two hosts have the same number, or there is none.
     """
-    path = Path(hosts).expanduser()
+    path = parse_path(hosts)
     # Not Path.is_file(), which raises for a list that is longer than the name of a file can be.
     is_file = os.path.isfile(path)
     if is_file:

@@ -1,9 +1,11 @@
-"""Numbers and times of command lines, and the reason in a failed program's output."""
+"""Numbers, times and paths of command lines, and the reason in a failed program's output."""
+
+from pathlib import Path
 
 import pytest
 
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.base.text import parse_ranges, parse_seconds, parse_whole_number, ranges, reason
+from pathways_jupyter.base.text import parse_path, parse_ranges, parse_seconds, parse_whole_number, ranges, reason
 
 
 @pytest.mark.parametrize(
@@ -40,6 +42,12 @@ def test_a_time_outside_of_its_range_is_refused_with_the_range():
         parse_seconds("--interval", "0.5", least=1, most=60)
     with pytest.raises(ConfigError, match=r"--since must be a time from 1 to 2147483647 seconds, not 0\."):
         parse_seconds("--since", "0", least=1)
+
+
+def test_a_path_of_a_user_who_does_not_exist_is_one_that_is_not_found():
+    assert parse_path("~/x") == Path.home() / "x"
+    assert parse_path("~no-such-user/x") == Path("~no-such-user/x")
+    assert parse_path("a/b") == Path("a/b")
 
 
 def test_ranges_are_read_as_they_are_written():
