@@ -12,6 +12,7 @@ from pathways_jupyter.local.pathways.ifrt.devices import MEMORY_KINDS
 from pathways_jupyter.local.pathways.ifrt.machine import Machine
 from pathways_jupyter.local.pathways.ifrt.promises import Promise
 from pathways_jupyter.local.pathways.ifrt.session_arrays import Array
+from pathways_jupyter.local.pathways.ifrt.shardings import Sharding
 from pathways_jupyter.local.pathways.ifrt.stablehlo import read_program
 from pathways_jupyter.local.pathways.ifrt.values import ArraySpec
 
@@ -78,51 +79,18 @@ class XlaExecutable:
         program = read_program(artifact)
         requested = messages.XlaCompileOptions.FromString(options).compile_options
         self.name = program.name
-        # In the order in which an array's shards lie on them: replica by replica.
-        self.device_ids: tuple[int, ...] = (0,)
-        if requested.executable_build_options.HasField("device_assignment"):
-            assignment = requested.executable_build_options.device_assignment
-            self.device_ids = tuple(
-                computation.replica_device_ids[replica]
-                for replica in range(assignment.replica_count)
-                for computation in assignment.computation_devices
-            )
-        compile_options = xc.CompileOptions.ParseFromString(requested.SerializeToString())
-        overrides = compile_options.env_option_overrides
-        if dropped := sorted(name for name, _ in overrides if name.startswith(_TPU_OPTIONS)):
-            _log.info("Left out compiler options that only TPUs have: %s", ", ".join(dropped))
-            overrides = [each for each in overrides if each[0] not in dropped]
-        compile_options.env_option_overrides = [_NO_CHAINS, *overrides]
+        self.device_ids = _device_ids(requested.executable_build_options)
         places = xc.DeviceList(tuple(machine.devices.jax_devices[each] for each in self.device_ids))
-        executable = machine.devices.client.compile_and_load(program.code, places, compile_options)
-        # The arguments whose memory becomes a result's.
-        self._donated: list[int] = []
-        if program.offered:
-            # Which of them XLA reuses is in the first line of the module's text (its proto copies all constants), as in
-            # ``input_output_alias={ {0}: (1, {}, may-alias) }``, where 1 is the argument; or, when all arguments are
-            # one tuple, ``(0, {1}, may-alias)``.
-            (module,) = executable.hlo_modules()
-            aliases = _ALIAS.findall(module.to_string().partition("\n")[0])
-            self._donated = sorted({int(place or argument) for argument, place in aliases})
+        executable = machine.devices.client.compile_and_load(program.code, places, _compile_options(requested))
         self._executable = executable
         self._machine = machine
-        count = len(program.results)
+        # The arguments whose memory becomes a result's.
+        self._donated = _donated(executable) if program.offered else []
         # The memory of each result, for the one program that there is.
-        (self._memory_kinds,) = executable.get_output_memory_kinds() or [[MEMORY_KINDS[0]] * count]
-        result_shardings = [machine.shardings.single(self.device_ids[0], each) for each in self._memory_kinds]
-        if len(self.device_ids) > 1:
-            found = executable.get_output_shardings()
-            if found is None:
-                replicated = xc.OpSharding()
-                replicated.type = xc.OpSharding.Type.REPLICATED
-                found = [replicated] * count
-            # XLA has one for the empty tuple that a program without results returns.
-            result_shardings = [
-                machine.shardings.partitioned(self.device_ids, each.SerializeToString(), memory_kind)
-                for each, memory_kind in zip(found[:count], self._memory_kinds, strict=True)
-            ]
+        (self._memory_kinds,) = executable.get_output_memory_kinds() or [[MEMORY_KINDS[0]] * len(program.results)]
         self._results = [
-            ArraySpec(kind, shape, each) for (kind, shape), each in zip(program.results, result_shardings, strict=True)
+            ArraySpec(kind, shape, each)
+            for (kind, shape), each in zip(program.results, self._result_shardings(), strict=True)
         ]
         # Make arrays of the results. Those of jaxlib itself take other arguments from 0.12 on.
         self._handlers = [
@@ -199,6 +167,59 @@ class XlaExecutable:
 
     def release(self) -> None:
         """Release nothing: XLA's program goes with this object."""
+
+    def _result_shardings(self) -> list[Sharding]:
+        from jax._src.lib import xla_client as xc
+
+        shardings, kinds = self._machine.shardings, self._memory_kinds
+        if len(self.device_ids) < 2:
+            return [shardings.single(self.device_ids[0], each) for each in kinds]
+        found = self._executable.get_output_shardings()
+        if found is None:
+            replicated = xc.OpSharding()
+            replicated.type = xc.OpSharding.Type.REPLICATED
+            found = [replicated] * len(kinds)
+        # XLA has one for the empty tuple that a program without results returns.
+        return [
+            shardings.partitioned(self.device_ids, each.SerializeToString(), kind)
+            for each, kind in zip(found[: len(kinds)], kinds, strict=True)
+        ]
+
+
+def _device_ids(options: Any) -> tuple[int, ...]:
+    """Return the devices of a program in the order in which an array's shards lie on them: replica by replica."""
+    if not options.HasField("device_assignment"):
+        return (0,)
+    assignment = options.device_assignment
+    return tuple(
+        computation.replica_device_ids[replica]
+        for replica in range(assignment.replica_count)
+        for computation in assignment.computation_devices
+    )
+
+
+def _compile_options(requested: Any) -> Any:
+    """Return XLA's options, without those that only TPUs have."""
+    from jax._src.lib import xla_client as xc
+
+    options = xc.CompileOptions.ParseFromString(requested.SerializeToString())
+    overrides = options.env_option_overrides
+    if dropped := sorted(name for name, _ in overrides if name.startswith(_TPU_OPTIONS)):
+        _log.info("Left out compiler options that only TPUs have: %s", ", ".join(dropped))
+        overrides = [each for each in overrides if each[0] not in dropped]
+    options.env_option_overrides = [_NO_CHAINS, *overrides]
+    return options
+
+
+def _donated(executable: Any) -> list[int]:
+    """Return the arguments whose memory XLA reuses for results.
+
+    They are in the first line of the module's text (its proto copies all constants), as in ``input_output_alias={ {0}:
+    (1, {}, may-alias) }``, where 1 is the argument; or, when all arguments are one tuple, ``(0, {1}, may-alias)``.
+    """
+    (module,) = executable.hlo_modules()
+    aliases = _ALIAS.findall(module.to_string().partition("\n")[0])
+    return sorted({int(place or argument) for argument, place in aliases})
 
 
 class OpaqueExecutable:
