@@ -28,7 +28,7 @@ from pathways_jupyter.operator.election import (
     identity,
 )
 from pathways_jupyter.operator.job_controller import PathwaysJobController, Reconciles
-from pathways_jupyter.operator.sweeper import INTERVAL_SECONDS, Sweeper, in_words
+from pathways_jupyter.operator.sweeper import INTERVAL_SECONDS, Sweeper
 from pathways_jupyter.service import abandoned
 
 
@@ -184,7 +184,7 @@ async def _main(options: argparse.Namespace) -> int:
         if options.once:
             swept = await abandoned.sweep(client, options.namespace)
             for each in swept:
-                report(in_words(each))
+                report(str(each))
             return int(any(each.error for each in swept))
         informers = Informers(client)
         operator = Operator(informers, options)

@@ -49,12 +49,6 @@ class _Lease:
         return cls(whose, leases.end(lease, now), leases.kept_until(lease, now))
 
 
-def in_words(swept: abandoned.Swept) -> str:
-    """Return what a sweep has done to a proxy, as a line of the log."""
-    about = f"{swept.kind} {swept.namespace}/{swept.job} (session {swept.session} of {swept.user or 'unknown'})"
-    return f"cannot delete {about}: {swept.error}" if swept.error else f"deleted {about}: {swept.reason}"
-
-
 class Sweeper:
     """Sweeps one namespace, or all of them.
 
@@ -120,7 +114,7 @@ class Sweeper:
             return
         self._report_trouble(None)
         for each in swept:
-            self._say(in_words(each))
+            self._say(str(each))
 
     async def _pause(self, stopping: asyncio.Task[bool]) -> None:
         """Wait until the next lease may have ended."""

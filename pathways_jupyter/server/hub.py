@@ -245,7 +245,7 @@ class Hub:
                 async with Client(watch.cluster) as kube:
                     namespace = watch.cluster.namespace
                     for each in await abandoned.sweep(kube, namespace, user=label_value(current_user())):
-                        logger.info("removed %s: %s %s", each.job, each.reason, each.error)
+                        logger.info("%s", each)
             except PathwaysError as error:
                 logger.info("could not sweep %s: %s", watch.cluster.name, error)
             except Exception:

@@ -48,6 +48,11 @@ class Swept:
     kept: bool = False
     kind: str = JOBS.kind
 
+    def __str__(self) -> str:
+        """Return what was done, as a line of a log."""
+        about = f"{self.kind} {self.namespace}/{self.job} (session {self.session} of {self.user or 'unknown'})"
+        return f"cannot delete {about}: {self.error}" if self.error else f"deleted {about}: {self.reason}"
+
 
 async def sweep(
     client: Client,

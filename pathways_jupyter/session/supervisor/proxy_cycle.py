@@ -290,8 +290,8 @@ class ProxyCycle:
         try:
             for session in await sweep.sweep_dead():
                 logger.info("swept session %s, whose supervisor had died", session)
-            for gone in await abandoned.sweep(self._client, self._record.namespace):
-                logger.info("swept proxy %s: %s %s", gone.job, gone.reason, gone.error)
+            for each in await abandoned.sweep(self._client, self._record.namespace):
+                logger.info("%s", each)
         except PathwaysError as error:
             logger.info("could not sweep: %s", error)
 
