@@ -268,7 +268,7 @@ class ClusterWatch(Feed):
                             self._dirty.set()
                 return
             except PathwaysError as error:
-                # Until the log can be read, the slices of this proxy are drawn as unknown.
+                # Until the log can be read, the slices of this proxy are drawn as unknown, or as it said last.
                 logger.info("log of %s: %s", pod, error)
                 if isinstance(error, ApiError) and error.status in {401, 403, 404}:
                     return
