@@ -182,8 +182,8 @@ async def if_allowed(changes: AsyncGenerator[Change, None]) -> AsyncGenerator[Ch
 class WatchGroup:
     """The changes of several watches as they come; use it as an async context manager.
 
-    Each watch is read in a task: one that is read with a timeout, or beside something else, would end with the first
-    wait that does.
+    Each watch is read in a task of its own: a generator ends when a wait for its next value is cancelled, as a timeout
+    does, or something else that is waited for at the same time.
 
     Args:
       watches: By what they are of; they are closed at the end. One may end by itself.

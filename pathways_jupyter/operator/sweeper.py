@@ -128,6 +128,7 @@ class Sweeper:
                 return
             ends = (at for each in self._leases.values() for at in (each.end, each.kept_until))
             due = min((at for at in ends if at > self._handled_until), default=float("inf")) - now
+            # Not at once: those that end in the same moment are one sweep.
             left = min(deadline - loop.time(), max(due, _SHORTEST_PAUSE_SECONDS))
             if left <= 0:
                 return
