@@ -23,6 +23,7 @@ from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.supervisor import proxy_cycle
 from pathways_jupyter.session.supervisor.early_connections import EarlyConnections
 from pathways_jupyter.session.supervisor.own_proxy import OwnProxy
+from pathways_jupyter.session.supervisor.proxy import Proxy
 from pathways_jupyter.session.supervisor.proxy_cycle import ProxyCycle
 from pathways_jupyter.session.supervisor.session_log import SessionLog
 
@@ -62,7 +63,8 @@ async def test_the_end_waits_for_a_request_to_create_the_proxy_and_then_removes_
 
 async def test_a_reconnect_waits_for_a_job_that_an_interrupted_one_is_still_creating(cycles, monkeypatch):
     """Otherwise that Job has the name of the new proxy's, which could not be created for as long as it is there."""
-    begun, arrives, create, close = asyncio.Event(), asyncio.Event(), objects.create, OwnProxy.close
+    begun, arrives, waits = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    create, close = objects.create, Proxy.close
     asked, late, closed = [], [], []
 
     async def arrive(*arguments, **options):
@@ -82,19 +84,23 @@ async def test_a_reconnect_waits_for_a_job_that_an_interrupted_one_is_still_crea
         return await create(client, resource, *arguments, **options)
 
     async def closing(self):
-        if len(closed) == 2 and not all(each.done() for each in self._creations):
-            arrives.set()
-        closed.append(self)
+        """Close what is not the request, for which the proxy waits next."""
         await close(self)
+        closed.append(self)
+        if len(closed) == 2:
+            waits.set()
+        elif len(closed) == 3 and not all(each.done() for each in self._creations):
+            arrives.set()
 
     monkeypatch.setattr(objects, "create", slow)
-    monkeypatch.setattr(OwnProxy, "close", closing)
+    monkeypatch.setattr(Proxy, "close", closing)
     monkeypatch.setattr(proxy_cycle, "_OLD_PROXY_GRACE_SECONDS", 0.0)
     async with cycles() as made:
         await made.cycle.outcome()
         made.cycle.reconnect({})
         await begun.wait()
         await made.cycle.cancel()
+        await waits.wait()
         made.cycle.reconnect({})
         assert (await made.cycle.outcome())["generation"] == 3
 
