@@ -213,7 +213,7 @@ def parse_count(count: str | int, name: str) -> int:
     number = int(text) if text.isdecimal() and len(text) <= len(str(LARGEST_NUMBER)) else 0
     if isinstance(count, bool) or not 1 <= number <= LARGEST_NUMBER:
         raise ConfigError(
-            f"{name}={count}: the number of slices must be a whole number from 1 to {LARGEST_NUMBER}.",
+            f"{name}={count}: the number of slices must be a whole number of at least 1, at most {LARGEST_NUMBER}.",
             hint=f"For example: {name}=2.",
         )
     return number

@@ -66,7 +66,7 @@ def test_instances_replace_a_profiles_tpu(profiles_file):
         ({"local": "perhaps"}, "true or false"),
         ({"tpu": 5}, "tpu must be instance types"),
         ({"tpu": {"tpuv6e:2x2": 1, "v6e-4": 2}}, "tpuv6e:2x2 occurs twice"),
-        ({"tpu": {"tpuv6e:2x2": "9" * 5000}}, "must be a whole number from 1 to 2147483647"),
+        ({"tpu": {"tpuv6e:2x2": "9" * 5000}}, "must be a whole number of at least 1, at most 2147483647"),
         ({"at_least": "9" * 5000}, "at_least must be a whole number of at least 1, not '999"),
         ({"at_least": 0}, "at_least must be a whole number of at least 1, not 0"),
         ({"context": ["a"]}, "context must be a string, not ['a']"),
