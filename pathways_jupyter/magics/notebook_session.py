@@ -88,6 +88,11 @@ class NotebookSession:
         self._announced = session.event_count
         self._notices = Notices(session.follow(self._announced), self.screen, self.draw, lambda: self._cells)
 
+    def close(self) -> None:
+        """Show nothing more of what happens to the session, which stays."""
+        if self._notices is not None:
+            self._notices.close()
+
     def card(self, record: SessionRecord | None = None) -> View:
         """Return the session's state and latest events: by `record`, or as last known, without a request."""
         return card_of(self._watched, self._devices, record=record)

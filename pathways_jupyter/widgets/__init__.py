@@ -1,4 +1,4 @@
-"""Live pictures in a notebook: the slice map and the timeline of events.
+"""Live pictures in a notebook: of slices, events, a job and an elastic training run; and a panel of buttons.
 
 An output always holds HTML and text, and is updated in place (Jupyter's display ids) while a session lives. So every
 program that shows notebooks can show the saved picture, even if the kernel was killed. JupyterLab and nbconvert would

@@ -36,6 +36,7 @@ class Place:
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._id = uuid.uuid4().hex
+        self._lock = threading.Lock()
         self.drawn = False
 
     def draw(self, view: View) -> None:
@@ -43,8 +44,11 @@ class Place:
 
         The first call creates the output below the cell that runs, or ran last.
         """
-        self._shell.display_pub.publish(view._repr_mimebundle_(), transient={"display_id": self._id}, update=self.drawn)
-        self.drawn = True
+        bundle, transient = view._repr_mimebundle_(), {"display_id": self._id}
+        # Two threads that both drew for the first time would make two outputs, one of which is never updated.
+        with self._lock:
+            self._shell.display_pub.publish(bundle, transient=transient, update=self.drawn)
+            self.drawn = True
 
 
 class Live(ABC):

@@ -1,15 +1,19 @@
 """%load_ext pathways_jupyter in a plain IPython: what is there before any cluster is."""
 
 import dataclasses
+import queue
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import yaml
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
+from pathways_jupyter.base.events import Event, EventKind
 from pathways_jupyter.commands.tables import MAGIC
+from pathways_jupyter.magics import extension
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +144,26 @@ def test_the_magics_own_documentation_shows_how_to_begin(shell):
     lines = [line.split()[1:2] for line in shown.splitlines() if line.strip().startswith("%pathways ")]
     assert len(lines) >= 5
     assert {name for (name,) in lines} <= {*MAGIC, "COMMAND"}
+
+
+def test_an_extension_that_is_loaded_again_shows_each_notice_once(shell, capsys):
+    events = queue.SimpleQueue()
+    session = SimpleNamespace(
+        slices=dict,
+        events=list,
+        event_count=0,
+        follow=lambda since: iter(events.get, None),
+        record=SimpleNamespace(suspends_at=0.0),
+    )
+    unloaded = extension.load(shell).magics.connection
+    unloaded.watch(session)
+    shell.run_cell("%reload_ext pathways_jupyter")
+    events.put(Event(EventKind.SLICE_DOWN, "Slice 1 is down.", data={"slice": 1, "number": 1}))
+    events.put(None)
+    unloaded._notices._thread.join(timeout=60)
+    capsys.readouterr()
+    unloaded.end_cell()
+    assert capsys.readouterr().out == ""
 
 
 def test_without_a_session_status_says_how_to_get_one(shell):
