@@ -77,12 +77,32 @@ def card(
     may_end = record.state.is_connected and tone is not Tone.FAIL
     then = f"was {state} at {text.moment(at)}"
     news = [event for event in events[:listed] if event.kind in _NEWS][-_RECENT:]
-    job, is_known = record.pathways_job, not record.supervisor
-    about = [
+    advice = _advice(record, at)
+    lines = [*map(timeline.event_line, news), *([line(advice)] if advice else [])]
+    has_map = devices and not record.supervisor and record.state.is_connected
+    shown = [
+        head(
+            f"Session {record.id}",
+            parts.once(tone, state, then) if may_end else toned(tone, state),
+            _when(record, events, at),
+            mark=tone.mark,
+        ),
+        fields(_facts(record, devices)),
+        slicemap.picture(_boxes(record, devices)) if has_map else Part("", ""),
+        *map(indented, lines),
+    ]
+    alive = record.id if may_end and live else ""
+    return drawn(record, parts.card(Tone.NONE if may_end and not live else tone, *shown, live=alive))
+
+
+def _facts(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> list[tuple[str, str]]:
+    """Return the rows of a card: names, and values that are empty where there is nothing to say."""
+    job = record.pathways_job
+    return [
         ("service", record.service),
         ("attached to", f"job {job}, which stays when this session ends" if job else ""),
         ("slices", text.instances(record.instances) if record.instances else ""),
-        ("devices", _devices(record, devices) if is_known else ""),
+        ("devices", "" if record.supervisor else _devices(record, devices)),
         # While it is replaced, the pod is still the previous one's.
         ("proxy", record.job if record.state in _CONNECTING else record.pod or record.job),
         ("cluster", record.context),
@@ -91,28 +111,21 @@ def card(
         ("saved", "" if record.saved is None or record.state.is_connected else str(record.saved)),
         ("distance", record.distance if record.state.is_connected else ""),
     ]
-    advice = (_JOB_ADVICE if job else _ADVICE).get(record.state, "")
+
+
+def _advice(record: SessionRecord, at: float) -> str:
+    """Return what the session's state means for the user, and what to do about it; empty where nothing is to be done.
+
+    Args:
+      at: When the card is drawn, in seconds since the epoch.
+    """
     if record.supervisor == registry.SILENT:
-        advice = _SILENT.format(pid=record.pid)
-    elif _is_useless(record):
-        advice = "All arrays on TPUs are lost. New workers restore the slices."
-    elif record.suspends_at:
-        advice = f"Nothing is computed: suspends at {text.later(record.suspends_at, at)}, unless a cell runs before."
-    has_map = devices and is_known and record.state.is_connected
-    lines = [*map(timeline.event_line, news), *([line(advice)] if advice else [])]
-    shown = [
-        head(
-            f"Session {record.id}",
-            parts.once(tone, state, then) if may_end else toned(tone, state),
-            _when(record, events, at),
-            mark=tone.mark,
-        ),
-        fields(about),
-        slicemap.picture(_boxes(record, devices)) if has_map else Part("", ""),
-        *map(indented, lines),
-    ]
-    alive = record.id if may_end and live else ""
-    return drawn(record, parts.card(Tone.NONE if may_end and not live else tone, *shown, live=alive))
+        return _SILENT.format(pid=record.pid)
+    if _is_useless(record):
+        return "All arrays on TPUs are lost. New workers restore the slices."
+    if record.suspends_at:
+        return f"Nothing is computed: suspends at {text.later(record.suspends_at, at)}, unless a cell runs before."
+    return (_JOB_ADVICE if record.pathways_job else _ADVICE).get(record.state, "")
 
 
 def no_session() -> View:
