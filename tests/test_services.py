@@ -189,7 +189,7 @@ def test_the_magics_do_the_same(machine, home, open_notebook):
     assert "tpuv6e-2x4" in notebook.run("%pathways services --local").text
     deployed = notebook.run("%pathways service deploy noted --tpu tpuv5e:4x4 --local")
     assert "✓ Service noted is ready" in deployed.text
-    assert "%pathways connect --namespace default --service noted --tpu tpuv5e:4x4=1" in deployed.text
+    assert "%pathways connect --namespace default --service noted --tpu tpuv5e:4x4=1 --local" in deployed.text
     request = notebook.client.execute("%pathways service delete noted --local", allow_stdin=False)
     unanswered = notebook.finish(request)
     assert (unanswered.error, "add --yes" in unanswered.shown) == ("ConfigError", True)

@@ -7,6 +7,7 @@ running and fills in its kubeconfig and context. From there on it is a cluster l
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -214,6 +215,14 @@ def where(values: Mapping[str, Any], *, others: bool = True) -> ConnectConfig:
     namespace = options.get("namespace") or record.namespace
     service = options.get("service") or (record.service if namespace == record.namespace else "")
     return dataclasses.replace(of_session(record), namespace=namespace, service=service)
+
+
+def options_of(where: ConnectConfig) -> str:
+    """Return the options by which a command names the cluster of `where`; empty for the one that needs none."""
+    if where.local:
+        return "--local"
+    given = ("cluster", "project", "region") if where.cluster else ("kubeconfig", "context")
+    return " ".join(f"--{name} {shlex.quote(getattr(where, name))}" for name in given if getattr(where, name))
 
 
 def of_session(record: SessionRecord) -> ConnectConfig:

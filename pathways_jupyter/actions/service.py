@@ -148,7 +148,7 @@ def print_roles(shell: Shell, values: Values) -> View:
 
 def _details(where: ConnectConfig, name: str) -> View:
     (found,) = clusters.ask(where, lambda client, namespace: status.overviews(client, namespace, name))
-    return picture.details(found)
+    return picture.details(found, cluster.options_of(where))
 
 
 def _follow(shell: Shell, start: AbstractContextManager[Iterable[Any]], name: str) -> None:

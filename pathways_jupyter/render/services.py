@@ -69,8 +69,12 @@ def view(services: Sequence[Overview]) -> View:
     )
 
 
-def details(service: Overview) -> View:
-    """One service in full, and the line that connects to it."""
+def details(service: Overview, cluster: str = "") -> View:
+    """One service in full, and the line that connects to it.
+
+    Args:
+      cluster: The options that select its cluster.
+    """
     now = time.time()
     hosts = text.count(service.hosts_per_slice, "host")
     pairs = [
@@ -87,7 +91,7 @@ def details(service: Overview) -> View:
     tone = TONES[service.state]
     state = f"{service.state}{f' ({service.reason})' if service.reason else ''}"
     kind = f" --tpu {service.instance_type}=1" if service.instance_type else ""
-    connect = f"%pathways connect --namespace {service.namespace} --service {service.name}{kind}"
+    connect = f"%pathways connect --namespace {service.namespace} --service {service.name}{kind} {cluster}".rstrip()
     shown = card(
         tone,
         head(service.name, toned(tone, state), mark=tone.mark),

@@ -97,6 +97,20 @@ def test_the_context_of_a_session_is_that_of_its_start(config, context, expected
     assert cluster.of_session(session(config=config, context=context)).context == expected
 
 
+@pytest.mark.parametrize(
+    ("where", "options"),
+    [
+        (ConnectConfig(), ""),
+        (ConnectConfig(local=True, kubeconfig="/k", context="pathways-local"), "--local"),
+        (ConnectConfig(context="my gke", namespace="research"), "--context 'my gke'"),
+        (ConnectConfig(kubeconfig="/k"), "--kubeconfig /k"),
+        (ConnectConfig(cluster="c", project="p", region="r"), "--cluster c --project p --region r"),
+    ],
+)
+def test_a_cluster_is_named_by_the_options_that_lead_to_it(where, options):
+    assert cluster.options_of(where) == options
+
+
 def test_the_settings_of_other_options_and_aliases_name_no_cluster():
     assert cluster.named({"pathways_service": "s", "tpu": "x", "namespace": "", "follow": True}) == {"service": "s"}
 
