@@ -163,6 +163,7 @@ def delete(session: IfrtSession, message: Any, body: Any) -> Promise:
     for array in message.array_handle:
         session.arrays[array].delete()
     body.deletion_future_handle = session.new_handle()
+    # The client checks it outside of what it numbers, too.
     session.futures[body.deletion_future_handle] = UNCOUNTED
     return UNCOUNTED
 
@@ -196,7 +197,7 @@ def _from_host(
     session: IfrtSession, handles: list[int], spec: ArraySpec, parts: Sequence[tuple[Any, Any, Any]]
 ) -> list[int]:
     """Make an array of host buffers: for each its description, the shards it is for, and its shape."""
-    names, arrays = session.bind_new(handles, [spec])
+    bound, arrays = session.bind_new(handles, [spec])
     buffers = [session.buffers.take(buffer.host_buffer_handle) for buffer, _, _ in parts]
     devices = session.machine.devices
 
@@ -211,7 +212,7 @@ def _from_host(
         return [values.from_host(spec, shards, [devices.jax_devices[each] for each in spec.sharding.device_ids])], None
 
     session_arrays.launch(work, [], arrays, after=buffers)
-    return names
+    return bound
 
 
 def _launch_each(
