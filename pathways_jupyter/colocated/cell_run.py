@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.colocated import array_moves, preflight, results, trees, value_reader
 from pathways_jupyter.colocated.channel import Answer, channel
-from pathways_jupyter.colocated.errors import CellSyntaxError, name_hosts, printable
+from pathways_jupyter.colocated.errors import CellSyntaxError, LostError, name_hosts, printable
 from pathways_jupyter.colocated.host import Host, choose, hosts
 from pathways_jupyter.colocated.loss import wait_for_hosts
 from pathways_jupyter.colocated.memory import MEMORY
@@ -157,6 +157,11 @@ def ask(
             stop,
             lambda answers: _interrupted(answers, to.hosts),
         )
+    except LostError:
+        # Hosts that are left may not have read the request; to release an object twice does nothing.
+        for key in head["released"]:
+            MEMORY.release(key, [host.index for host in to.hosts])
+        raise
     finally:
         if following is not None:
             following.close()

@@ -9,7 +9,9 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from pathways_jupyter import colocated
-from pathways_jupyter.colocated.errors import CheckError, ColocatedError, HostError
+from pathways_jupyter.colocated.channel import Channel
+from pathways_jupyter.colocated.errors import CheckError, ColocatedError, HostError, LostError
+from pathways_jupyter.colocated.memory import MEMORY
 
 pytestmark = pytest.mark.usefixtures("connection")
 
@@ -189,6 +191,22 @@ def test_an_object_goes_from_every_host_also_if_the_next_call_is_for_one_of_them
     gc.collect()
     assert colocated.function(hosts=[0])(gone).on_each() == {0: 1}
     assert colocated.function(gone).on_each() == {0: 1, 1: 1, 2: 1, 3: 1}
+
+
+def test_what_a_call_was_to_release_is_released_by_the_next_if_that_call_is_lost(monkeypatch) -> None:
+    ask, (first, second, *_) = Channel.ask, colocated.hosts()
+
+    def lose(self, head, *more):
+        if head["op"] == "cell":
+            raise LostError("mine")
+        return ask(self, head, *more)
+
+    monkeypatch.setattr(Channel, "ask", lose)
+    MEMORY.release("gone", [first.index, second.index])
+    with pytest.raises(LostError, match="mine"):
+        colocated.run_cell("1", hosts=[first.index])
+    assert MEMORY.take_released([first]) == MEMORY.take_released([second]) == ["gone"]
+    assert MEMORY.take_released([first, second]) == []
 
 
 def test_a_dict_may_have_another_order_on_another_host(x) -> None:
