@@ -224,7 +224,7 @@ def test_a_job_is_suspended_and_resumed(machine, cluster):
     (machine.directory / "idle.yaml").write_text(yaml.safe_dump(headless("idle")))
     applied = machine.cli("job", "apply", "idle.yaml", "--wait", "--local")
     assert applied.returncode == 0
-    assert "does not end by itself: job delete idle ends it." in applied.stderr
+    assert "does not end by itself: pathways-jupyter job delete idle ends it." in applied.stderr
     assert "is suspended" in machine.cli("job", "suspend", "idle", "--local").stdout
     assert "is resumed" in machine.cli("job", "resume", "idle", "--local").stdout
     machine.cli("job", "delete", "idle", "--yes", "--local")
