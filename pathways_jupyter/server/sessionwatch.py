@@ -12,6 +12,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from pathways_jupyter.base import runtime_files, tpu
@@ -37,6 +38,23 @@ MAX_ENDED = 20
 logger = logging.getLogger(__name__)
 
 
+@dataclass
+class _Followed:
+    """Reports of a session's supervisor, beside the record.
+
+    Attributes:
+      events: The newest, as JSON values.
+      run: The elastic training run as it is now; empty without one.
+      silent: Whether the supervisor does not answer.
+      round_trip: Seconds to the cluster and back; 0 while not known.
+    """
+
+    events: list[dict[str, Any]] = field(default_factory=list)
+    run: dict[str, Any] = field(default_factory=dict)
+    silent: bool = False
+    round_trip: float = 0.0
+
+
 class SessionWatch(PolledFeed):
     """Publishes sessions and their events to listeners."""
 
@@ -48,22 +66,20 @@ class SessionWatch(PolledFeed):
         # None until the first look.
         self._rows: list[dict[str, Any]] | None = None
         self._ended: dict[str, dict[str, Any]] = {}
-        self._events: dict[str, list[dict[str, Any]]] = {}
-        self._runs: dict[str, dict[str, Any]] = {}
-        self._silent: set[str] = set()
-        self._round_trips: dict[str, float] = {}
+        self._followed: dict[str, _Followed] = {}
 
     def _snapshot(self) -> Iterator[Message]:
         if self._rows is not None:
             yield self._sessions()
-            yield from [_message(session, events, reset=True) for session, events in self._events.items()]
-            yield from [_elastic(session, run) for session, run in self._runs.items()]
+            for session, followed in list(self._followed.items()):
+                yield _message(session, followed.events, reset=True)
+                if followed.run:
+                    yield _elastic(session, followed.run)
 
     def stop(self) -> list[asyncio.Task[None]]:
         """Stop watching, and forget all but what has ended: a page that is reloaded leaves for a moment."""
         self._rows = None
-        self._events = {session: events for session, events in self._events.items() if session in self._ended}
-        self._runs = {session: run for session, run in self._runs.items() if session in self._ended}
+        self._followed = {session: each for session, each in self._followed.items() if session in self._ended}
         return super().stop()
 
     async def _fingerprint(self) -> object:
@@ -76,14 +92,10 @@ class SessionWatch(PolledFeed):
         for record, living in zip(records, alive, strict=True):
             if living and record.id not in self._followers:
                 # Known before the follower runs: a page that was here before takes what it replays for new otherwise.
-                self._events.setdefault(record.id, [])
-                self._followers[record.id] = asyncio.create_task(self._follow(record))
+                followed = self._followed.setdefault(record.id, _Followed())
+                self._followers[record.id] = asyncio.create_task(self._follow(record, followed))
         rows = [
-            _row(
-                dataclasses.replace(record, round_trip=self._round_trips.get(record.id, 0.0)),
-                living,
-                silent=record.id in self._silent,
-            )
+            _row(record, living, self._followed.get(record.id, _Followed()))
             for record, living in zip(records, alive, strict=True)
         ]
         ended = self._keep_ended({record.id for record in records})
@@ -96,24 +108,23 @@ class SessionWatch(PolledFeed):
 
     def _keep_ended(self, present: set[str]) -> bool:
         """Move sessions that are not `present` any more to the ended ones; return whether there were any."""
-        gone = [row for row in self._rows or () if row["id"] not in present and row["id"] in self._events]
+        gone = [row for row in self._rows or () if row["id"] not in present and row["id"] in self._followed]
         for each in gone:
             over = {"state": SessionState.CLOSED, "state_since": time.time(), "alive": False, "slices": []}
             self._ended[each["id"]] = {**each, **over}
         for session in list(self._ended)[:-MAX_ENDED]:
             del self._ended[session]
-            self._events.pop(session, None)
-            self._runs.pop(session, None)
+            self._followed.pop(session, None)
         return bool(gone)
 
-    async def _follow(self, record: SessionRecord) -> None:
+    async def _follow(self, record: SessionRecord, followed: _Followed) -> None:
         """Follow a session's events until its supervisor ends; reconnect when only the connection breaks."""
         since = time.time()
-        polling = asyncio.create_task(self._poll_status(record))
+        polling = asyncio.create_task(self._poll_status(record, followed))
         try:
             async for _ in Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS):
                 try:
-                    await self._follow_once(record, since)
+                    await self._follow_once(record, followed, since)
                 except PathwaysError as error:
                     logger.info("events of session %s: %s", record.id, error)
                 except Exception:
@@ -122,37 +133,35 @@ class SessionWatch(PolledFeed):
                     break
         finally:
             polling.cancel()
-            self._silent.discard(record.id)
-            self._round_trips.pop(record.id, None)
+            followed.silent, followed.round_trip = False, 0.0
             # This task may have been cancelled by stop() and replaced after a new start: remove only the own entry.
             if self._followers.get(record.id) is asyncio.current_task():
                 del self._followers[record.id]
             # Make the next look read the records again, though no file has changed: the supervisor has ended.
             self._seen = None
 
-    async def _poll_status(self, record: SessionRecord) -> None:
+    async def _poll_status(self, record: SessionRecord, followed: _Followed) -> None:
         """Find out when the supervisor does not answer, and when it does again."""
         while True:
-            was = record.id in self._silent, self._round_trips.get(record.id)
+            was = followed.silent, followed.round_trip
             found = await client.present([record])
-            silent = any(each.supervisor == registry.SILENT for each in found)
-            (self._silent.add if silent else self._silent.discard)(record.id)
+            followed.silent = any(each.supervisor == registry.SILENT for each in found)
             # With two digits, as every other value is news for all pages.
-            self._round_trips[record.id] = float(f"{max((each.round_trip for each in found), default=0.0):.2g}")
-            if (silent, self._round_trips[record.id]) != was:
+            followed.round_trip = float(f"{max((each.round_trip for each in found), default=0.0):.2g}")
+            if (followed.silent, followed.round_trip) != was:
                 # As in _follow(): no file has changed.
                 self._seen = None
             await asyncio.sleep(STATUS_SECONDS)
 
-    async def _follow_once(self, record: SessionRecord, since: float) -> None:
-        events = self._events.setdefault(record.id, [])
+    async def _follow_once(self, record: SessionRecord, followed: _Followed, since: float) -> None:
+        events = followed.events
         # A supervisor first replays its past events; after a reconnect, most of them were read already.
         read = list(events)
         async with contextlib.aclosing(client.follow(record)) as history:
             async for event in history:
                 value = event.to_json()
                 if event.kind is EventKind.ELASTIC_RUN:
-                    self._runs[record.id] = value["data"]
+                    followed.run = value["data"]
                     self.publish(_elastic(record.id, value["data"]))
                     continue
                 if value in read:
@@ -174,7 +183,7 @@ def _elastic(session: str, run: dict[str, Any]) -> dict[str, Any]:
     return {"type": "elastic", "session": session, "run": run}
 
 
-def _row(record: SessionRecord, alive: bool, *, silent: bool) -> dict[str, Any]:
+def _row(record: SessionRecord, alive: bool, followed: _Followed) -> dict[str, Any]:
     """Return the JSON values of a session for a page."""
     return {
         "id": record.id,
@@ -182,7 +191,7 @@ def _row(record: SessionRecord, alive: bool, *, silent: bool) -> dict[str, Any]:
         "state_since": record.since,
         "slices": [dataclasses.asdict(each) for each in record.slices],
         "alive": alive,
-        "silent": silent,
+        "silent": followed.silent,
         "pid": record.pid,
         "kernel_id": record.kernel_id,
         "notebook": record.notebook,
@@ -194,7 +203,7 @@ def _row(record: SessionRecord, alive: bool, *, silent: bool) -> dict[str, Any]:
         "devices": sum(count * sum(tpu.chips_of_hosts(name)) for name, count in record.instances.items()),
         "job": record.job,
         "pod": record.pod,
-        "round_trip": record.round_trip,
+        "round_trip": followed.round_trip,
         "suspend_after": record.suspend_after,
         "suspends_at": record.suspends_at,
         "saved": dataclasses.asdict(record.saved) if record.saved is not None else None,
