@@ -267,7 +267,7 @@ export async function connect(page: IJupyterLabPageFixture, panel: Locator, slic
 
 /** Disconnect the notebook in front, so that its slices are free for the next test. */
 export async function disconnect(
-  page: IJupyterLabPageFixture,
+  page: Pick<Page, 'getByRole'>,
   panel: Locator,
   options: { busy?: boolean } = {}
 ): Promise<void> {

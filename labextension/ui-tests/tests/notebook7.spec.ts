@@ -2,7 +2,7 @@
 import { galata } from '@jupyterlab/galata';
 import { expect, test } from '@playwright/test';
 
-import { LOCAL, openPanel, section, slice } from './helpers';
+import { disconnect, LOCAL, openPanel, section, slice } from './helpers';
 
 const NOTEBOOK = 'seven.ipynb';
 const CONTENT = {
@@ -38,7 +38,6 @@ test('a notebook in Notebook 7 is connected, followed and disconnected from its 
   await session.getByRole('button', { name: 'Logs' }).click();
   await expect(page.locator('.pw-log pre')).not.toBeEmpty();
 
-  await panel.getByRole('button', { name: 'Disconnect' }).click();
-  await expect(session).toHaveCount(0);
+  await disconnect(page, panel);
   await expect(section(panel, 'events')).toContainText(/Session \w+ has ended/);
 });
