@@ -3,16 +3,24 @@ const { execFileSync } = require('child_process');
 
 const base = require('@jupyterlab/galata/lib/playwright-config');
 
-// Free ports, so that several runs on one machine never share a server. The workers inherit the choice.
-const given = process.env.PATHWAYS_UI_PORT;
-process.env.PATHWAYS_UI_PORT ||= execFileSync(process.execPath, [require.resolve('./free-ports.js'), '4'], {
-  encoding: 'utf-8'
-}).trim();
-const PORT = Number(process.env.PATHWAYS_UI_PORT);
 const kind =
   ['bench', 'pictures', 'installed'].find(each =>
     [each, `--project=${each}`].some(word => process.argv.includes(word))
   ) ?? '';
+/** Files that are tested at a time, each with servers and clusters of its own: a test mostly waits. */
+const WORKERS = kind ? 1 : 2;
+const PORTS_OF_A_WORKER = 4;
+// Free ports, so that several runs on one machine never share a server. The workers inherit the choice.
+const given = process.env.PATHWAYS_UI_PORT;
+process.env.PATHWAYS_UI_PORT ||= execFileSync(
+  process.execPath,
+  [require.resolve('./free-ports.js'), String(WORKERS * PORTS_OF_A_WORKER)],
+  { encoding: 'utf-8' }
+).trim();
+const portOf = worker => Number(process.env.PATHWAYS_UI_PORT) + worker * PORTS_OF_A_WORKER;
+// Playwright loads this file again in each worker, where it has set the worker's number.
+const PORT = portOf(Number(process.env.TEST_PARALLEL_INDEX ?? 0));
+process.env.PATHWAYS_UI_OWN_PORT = String(PORT);
 const flags = [
   '--no-sandbox',
   '--disable-gpu',
@@ -32,14 +40,14 @@ const server = (port, what, env = {}) => ({
   gracefulShutdown: { signal: 'SIGTERM', timeout: 20_000 }
 });
 
-const usual = [server(PORT, ''), server(PORT + 1, 'without'), server(PORT + 2, 'bare')];
+const usual = port => [server(port, ''), server(port + 1, 'without'), server(port + 2, 'bare')];
 
 module.exports = {
   ...base,
   timeout: 240_000,
   expect: { timeout: 60_000 },
   retries: 0,
-  workers: 1,
+  workers: WORKERS,
   reporter: [['list']],
   use: {
     ...base.use,
@@ -60,7 +68,7 @@ module.exports = {
     // Of whatever environment is first on the PATH, with the sidebar that was installed there.
     installed: [{ ...server(PORT, ''), command: 'python -m jupyterlab --config jupyter_server_config.py' }],
     // Its cluster has a node for each of so many slices, but no processes.
-    pictures: [...usual, server(PORT + 3, 'bench', { PATHWAYS_UI_SLICES: '1000' })],
-    '': usual
+    pictures: [...usual(PORT), server(PORT + 3, 'bench', { PATHWAYS_UI_SLICES: '1000' })],
+    '': Array.from({ length: WORKERS }, (_, worker) => usual(portOf(worker))).flat()
   }[kind]
 };

@@ -29,7 +29,8 @@ export const THEMES = [
   ['JupyterLab Dark High Contrast', 'contrast']
 ] as const;
 
-export const PORT = Number(process.env.PATHWAYS_UI_PORT);
+/** The first of this worker's ports, at which playwright.config.js starts its servers. */
+export const PORT = Number(process.env.PATHWAYS_UI_OWN_PORT);
 /** The themes in which every state is visited: a picture of each is for people who review them. */
 export const VISITED = process.env.PATHWAYS_UI_IMAGES ? THEMES.slice(0, 2) : THEMES.slice(0, 1);
 /** Directory of the pictures. */

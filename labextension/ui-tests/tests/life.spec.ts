@@ -106,6 +106,9 @@ function faults(panel: Locator): Promise<string[]> {
   });
 }
 
+// Each begins and ends without a cluster, so that the workers share them.
+base.describe.configure({ mode: 'parallel' });
+
 for (const width of [250, 400]) {
   for (const height of [600, 900]) {
     base.describe(`In ${width} x ${height} pixels`, () => {

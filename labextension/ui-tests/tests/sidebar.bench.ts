@@ -8,12 +8,11 @@ import * as path from 'path';
 
 import { IJupyterLabPageFixture } from '@jupyterlab/galata';
 
-import { expect, kubectl, test } from './helpers';
+import { expect, kubectl, PORT, test } from './helpers';
 
 const SLICES = Number(process.env.PATHWAYS_UI_SLICES || 2);
 const ROUNDS = 15;
 const UPDATES = 5;
-const PORT = process.env.PATHWAYS_UI_PORT!;
 
 /** The server's private memory, in MB. */
 function memory(): number {
