@@ -4,6 +4,7 @@ The libraries that read and run notebooks are imported where they are used: ever
 file, and they take seconds.
 """
 
+import ast
 import re
 import sys
 import tomllib
@@ -219,7 +220,10 @@ def test_06_profile_is_true(executed):
     assert "sort" in most_expensive(cells["first"])
     assert "sort" not in text(cells["second"])
     assert "waiting for the host" in text(cells["looking"])
-    assert text(cells["python"]).count("jit(step)") == 3
+    # Operations that XLA has added, such as the all-reduce in which chips wait for each other, have its name.
+    operations = ast.literal_eval(text(cells["python"]))
+    assert operations[0][0].startswith("jit(step)/")
+    assert len([name for name, _ in operations if name]) == 3
     for name in ("first", "second", "looking"):
         assert "Profile of 8 chips" in text(cells[name])
 
