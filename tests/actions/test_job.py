@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import re
+import shlex
 
 import yaml
 from pathways_jobs import headless, training
@@ -31,12 +32,18 @@ def test_new_writes_the_manifest_of_a_program(machine):
     assert (again.returncode, "cannot be written" in again.stderr) == (1, True)
 
 
-def test_a_job_from_apply_to_delete(machine, cluster):
+def test_a_job_from_apply_to_delete(machine, cluster, tmp_path):
     # It has its slice before it answers, so the resource manager is up by then; without, the job may end before it is.
-    answer = "import jax, pathwaysutils; pathwaysutils.initialize(); jax.devices(); print('the answer is', 42)"
+    answered = tmp_path / "answered"
+    answer = (
+        "import jax, pathwaysutils; pathwaysutils.initialize(); jax.devices(); print('the answer is', 42); "
+        f"open({str(answered)!r}, 'w')"
+    )
     job = training("answering", "python", "-c", answer)
     template = job["spec"]["controller"]["template"]["spec"]
-    template["containers"].append({"name": "helper", "image": "any", "command": ["echo", "from the helper"]})
+    # It runs as long as the other: with a container that has ended the head is not ready, and workers wait for that.
+    helper = f"echo from the helper; until [ -e {shlex.quote(str(answered))} ]; do sleep 0.1; done"
+    template["containers"].append({"name": "helper", "image": "any", "command": ["sh", "-c", helper]})
     template["initContainers"] = [{"name": "data", "image": "any", "command": ["echo", "from the data"]}]
     (machine.directory / "answering.yaml").write_text(yaml.safe_dump(job))
     applied = machine.cli("job", "apply", "answering.yaml", "--wait", "--json", "--local")
