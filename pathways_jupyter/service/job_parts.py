@@ -50,13 +50,17 @@ class JobParts:
         return frozenset(_uid(each) for each in found)
 
     @property
+    def lacks_jobs(self) -> bool:
+        """Return whether there is a JobSet that has not made all of its Jobs."""
+        parts = self.jobset["spec"].get("replicatedJobs") or () if self.jobset is not None else ()
+        return len(self.jobs) < sum(int(each.get("replicas", 1)) for each in parts)
+
+    @property
     def lacking(self) -> Mapping[str, float]:
         """The uids of those that lack parts which they should make, and when each made its last part; 0 for none."""
         if self.jobset is None:
             return {_uid(self.manifest): 0.0}
-        parts = self.jobset["spec"].get("replicatedJobs") or ()
-        lack = len(self.jobs) < sum(int(each.get("replicas", 1)) for each in parts)
-        found = {_uid(self.jobset): max(map(objects.created, self.jobs), default=0.0)} if lack else {}
+        found = {_uid(self.jobset): max(map(objects.created, self.jobs), default=0.0)} if self.lacks_jobs else {}
         for job in self.jobs:
             status, own = job.get("status") or {}, [each for each in self.pods if _owner(each) == _uid(job)]
             there = int(status.get("active") or 0) + int(status.get("succeeded") or 0)

@@ -123,6 +123,8 @@ async def picture(client: Client, name: str, *, namespace: str, events: bool = T
     info, waits = job_info(manifest), ""
     if info.state in {conditions.PENDING, conditions.RUNNING}:
         waits = description.stuck(parts.pods) or description.refused([each for _, each in found], parts.lacking)
+        if not waits and parts.lacks_jobs:
+            waits = description.unready(parts.pods)
         info = replace(info, reason=waits or info.reason)
     elif info.state == conditions.FAILED:
         info = replace(info, reason=await _failure(client, info, parts))

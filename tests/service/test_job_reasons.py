@@ -144,6 +144,15 @@ def test_a_job_whose_pods_all_succeeded_or_are_gone_has_no_failed_container():
     assert description.failure([], "DeadlineExceeded", main="main") is None
 
 
+def test_a_container_of_the_head_that_has_ended_keeps_the_workers_waiting():
+    head = pod("pathways-head", init=[("data", 0, "01")], main=[("helper", 0, "02")], phase="Running")
+    head["status"]["containerStatuses"].append({"name": "main", "state": {"running": {}}})
+    assert description.unready([head]).startswith("head: helper has ended, and workers wait until all")
+    head["status"]["containerStatuses"].pop(0)
+    assert description.unready([head]) == ""
+    assert description.unready([pod("pathways-head", main=[("main", 0, "01")], phase="Succeeded")]) == ""
+
+
 def test_the_most_serious_reason_of_waiting_pods_is_shown_with_their_number():
     def waiting(role, reason, message=""):
         container = {"name": "c", "state": {"waiting": {"reason": reason, "message": message}}}

@@ -237,6 +237,21 @@ def refused(events: Sequence[Mapping[str, Any]], lacking: Mapping[str, float]) -
     return ""
 
 
+def unready(pods: Iterable[Mapping[str, Any]]) -> str:
+    """Return why a job's workers are not made: a container of the head has ended; empty if none has.
+
+    They are made once the head is ready, as a pod is while all of its containers run.
+    """
+    for pod in pods:
+        status = pod.get("status") or {}
+        states = {str(each.get("name")): each.get("state") or {} for each in status.get("containerStatuses") or ()}
+        ended = [name for name, state in states.items() if state.get("terminated")]
+        if role(pod) == "head" and status.get("phase") == "Running" and ended:
+            which = f"{text.some(ended)} {'has' if len(ended) == 1 else 'have'} ended"
+            return f"head: {which}, and workers wait until all of its containers run; initContainers may end before"
+    return ""
+
+
 @dataclass(frozen=True)
 class ContainerFailure:
     """The container that made a job fail.
