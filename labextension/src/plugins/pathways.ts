@@ -1,7 +1,7 @@
 /** Creates what all plugins share, and keeps the page's model up to date. */
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
-import { Session } from '@jupyterlab/services';
+import { KernelMessage, Session } from '@jupyterlab/services';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { IDisposable } from '@lumino/disposable';
@@ -143,8 +143,16 @@ function followCells(model: Model, notebooks: INotebookTracker): void {
       if (['restarting', 'autorestarting', 'terminating', 'dead', 'unknown'].includes(status)) {
         // A cell of a kernel that ends may never be reported as executed.
         forget((_, each) => each === panel);
-      } else if (status === 'idle') {
-        // Nor is one that was deleted while it ran; the others may be scheduled still.
+      }
+    });
+    panel.sessionContext.iopubMessage.connect((_, message) => {
+      if (
+        KernelMessage.isStatusMsg(message) &&
+        message.content.execution_state === 'idle' &&
+        (message.parent_header as KernelMessage.IHeader).msg_type === 'execute_request'
+      ) {
+        // Nor is one that was deleted while it ran; the others may be scheduled still. The session's status does not say
+        // it: after a request of the debugger's it is idle already while a cell runs.
         forget((cell, each) => each === panel && cell.isDisposed);
       }
     });
