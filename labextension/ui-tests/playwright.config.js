@@ -8,7 +8,7 @@ const kind =
     [each, `--project=${each}`].some(word => process.argv.includes(word))
   ) ?? '';
 /** Files that are tested at a time, each with servers and clusters of its own: a test mostly waits. */
-const WORKERS = kind ? 1 : 2;
+const WORKERS = kind ? 1 : Number(process.env.PATHWAYS_UI_WORKERS ?? 2);
 const PORTS_OF_A_WORKER = 4;
 // Free ports, so that several runs on one machine never share a server. The workers inherit the choice.
 const given = process.env.PATHWAYS_UI_PORT;

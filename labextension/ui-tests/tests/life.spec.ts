@@ -32,6 +32,7 @@ const WAYS: { readonly [way: string]: (page: IJupyterLabPageFixture, panel: Loca
     await expect(panel.getByRole('button', { name: 'Start the embedded cluster' })).toBeDisabled();
     const said = await listen(page);
     await expect(panel.locator('.pw-session')).toHaveAttribute('data-state', 'connected');
+    await expect(section(panel, 'events')).toContainText('Connected in');
     const texts = await said();
     // The first where the cell starts the cluster for longer than the panel needs to draw; a connect that takes less
     // than a second may be over before.
