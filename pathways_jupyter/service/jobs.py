@@ -19,7 +19,8 @@ from pathways_jupyter.base.text import clock
 from pathways_jupyter.kube import objects, pods
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import EVENTS, JOBSETS, PATHWAYS_JOBS, PODS, Object, Resource
-from pathways_jupyter.kube.watch import Change, ChangeType, WatchGroup, if_allowed, watch
+from pathways_jupyter.kube.watch import Change, ChangeType, watch
+from pathways_jupyter.kube.watch_group import WatchGroup, if_allowed
 from pathways_jupyter.service import job_parts, names, queues
 from pathways_jupyter.service.job_parts import JobParts
 from pathways_jupyter.service.pathwaysjob import conditions, definition, description

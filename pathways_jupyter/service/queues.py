@@ -26,7 +26,8 @@ from pathways_jupyter.base.text import some
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, Object, Resource
-from pathways_jupyter.kube.watch import ChangeType, WatchGroup, watch
+from pathways_jupyter.kube.watch import ChangeType, watch
+from pathways_jupyter.kube.watch_group import WatchGroup
 from pathways_jupyter.service import names, untrusted
 
 GROUP = "kueue.x-k8s.io"

@@ -20,7 +20,8 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import EVENTS, JOBSETS, PODS, Object, Resource
 from pathways_jupyter.kube.pods import logs
-from pathways_jupyter.kube.watch import Change, ChangeType, WatchGroup, if_allowed, watch
+from pathways_jupyter.kube.watch import Change, ChangeType, watch
+from pathways_jupyter.kube.watch_group import WatchGroup, if_allowed
 from pathways_jupyter.service import discovery, names, queues
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Service, SliceHost

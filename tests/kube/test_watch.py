@@ -13,11 +13,10 @@ from pathways_jupyter.kube.watch import (
     SERVER_SECONDS,
     ChangeType,
     KnownObjects,
-    WatchGroup,
-    if_allowed,
     only_identity,
     watch,
 )
+from pathways_jupyter.kube.watch_group import WatchGroup, if_allowed
 
 ADDED, MODIFIED, DELETED = ChangeType.ADDED, ChangeType.MODIFIED, ChangeType.DELETED
 SYNCED, LOST = ChangeType.SYNCED, ChangeType.LOST
