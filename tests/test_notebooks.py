@@ -213,11 +213,11 @@ def test_05_multihost_is_true(executed):
 def test_06_profile_is_true(executed):
     cells = executed("06-profile.ipynb")
 
-    def most_expensive(cell):
-        return re.search(r"^[\d.]+%  .*$", text(cell), re.MULTILINE)[0]
-
-    assert "scale" in most_expensive(cells["first"])
-    assert "sort" in most_expensive(cells["first"])
+    table = re.findall(r"^[\d.]+%  .*$", text(cells["first"]), re.MULTILINE)
+    # How long chips wait for each other in it depends on the machine, and the notebook says so.
+    computed = [line for line in table if "all-reduce" not in line]
+    assert len(computed) == len(table) - 1
+    assert "(scale)/jit(sort)/sort" in computed[0]
     assert "sort" not in text(cells["second"])
     assert "waiting for the host" in text(cells["looking"])
     # Operations that XLA has added, such as the all-reduce in which chips wait for each other, have its name.
