@@ -230,5 +230,5 @@ def test_a_dead_session_that_another_process_cleans_up_meanwhile_leaves_no_log(m
         return open_log(session)
 
     monkeypatch.setattr(spawn, "_log", after_the_other)
-    spawn.after_supervisor(session)
+    spawn.after_supervisor(session)()
     assert list(runtime_dir().iterdir()) == []

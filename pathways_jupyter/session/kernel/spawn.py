@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.session import orphan_files, registry
@@ -126,32 +127,41 @@ def _start(*options: str) -> SupervisorLink:
     return SupervisorLink(ours, session, process=process, orphaned=lambda: after_supervisor(session))
 
 
-def after_supervisor(session: str) -> str:
-    """Sweep a dead supervisor's session in a separate process, and return the outcome as a sentence."""
+def after_supervisor(session: str) -> Callable[[], str]:
+    """Begin to sweep a dead supervisor's session in a process of its own; return what waits for it, and its outcome."""
     if registry.read(session) is None:
         words = ""
         with contextlib.suppress(OSError):
             whole = registry.log_path(session).read_text(encoding="utf-8", errors="replace")
             words = whole[-_LOG_TAIL_CHARACTERS:].strip()
         _remove_orphan_files(session)
-        return f"It ended before the session was started{f': {words}' if words else '.'}"
-    try:
+        return lambda: f"It ended before the session was started{f': {words}' if words else '.'}"
+    sweep = _begin_sweep(session)
+
+    def outcome() -> str:
+        is_swept = sweep is not None and sweep.wait() == 0
+        # Another process may have removed the record, and the files that it knew, before the log was opened again.
+        _remove_orphan_files(session)
+        if is_swept:
+            return "Its objects in the cluster were removed."
+        return "Its objects in the cluster could not be removed yet: pathways-jupyter clean tries again."
+
+    return outcome
+
+
+def _begin_sweep(session: str) -> subprocess.Popen[bytes] | None:
+    """Start a sweep of `session`; None if this machine cannot start it."""
+    with contextlib.suppress(OSError):
         try:
             log = _log(session)
         except SessionError:
             # The disk is full: sweep without a log.
             log = os.open(os.devnull, os.O_WRONLY)
         try:
-            status = _detached(SWEEP, session, stdin=subprocess.DEVNULL, log=log).wait()
+            return _detached(SWEEP, session, stdin=subprocess.DEVNULL, log=log)
         finally:
             os.close(log)
-    except OSError:
-        status = 1
-    # Another process may have removed the record, and the files that it knew, before the log was opened again.
-    _remove_orphan_files(session)
-    if status == 0:
-        return "Its objects in the cluster were removed."
-    return "Its objects in the cluster could not be removed yet: pathways-jupyter clean tries again."
+    return None
 
 
 def _remove_orphan_files(session: str) -> None:

@@ -57,8 +57,9 @@ class SupervisorLink:
       connection: A connected socket; the link owns it from now on.
       session: The session's id.
       process: The supervisor, if this process started it; reaped when it ends.
-      orphaned: Called on the reader thread when the supervisor has died without announcing its end. Its return
-        value is added as one more event.
+      orphaned: Called on the reader thread when the supervisor has died without announcing its end, before anything is
+        reported: the process may end on that. What it returns is called after it, may take minutes, and returns a
+        sentence, which is added as one more event.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class SupervisorLink:
         session: str,
         *,
         process: subprocess.Popen[bytes] | None = None,
-        orphaned: Callable[[], str] | None = None,
+        orphaned: Callable[[], Callable[[], str]] | None = None,
     ) -> None:
         self.session = session
         self.on_lost: Callable[[str], None] | None = None
@@ -231,7 +232,9 @@ class SupervisorLink:
         else:
             ended_well = self._closing and registry.read(self.session) is None
         # However its process has ended: when it says that it is closed, nothing is left.
-        if died := not ended_well and self.state is not SessionState.CLOSED:
+        outcome = None
+        if not ended_well and self.state is not SessionState.CLOSED:
+            outcome = self._orphaned() if self._orphaned is not None else None
             # In one step with the end: a caller that reconnects on this event must not ask the dead supervisor.
             about = {"state": SessionState.LOST}
             lost = Event(EventKind.SUPERVISOR_LOST, "The session's supervisor is gone.", time.time(), about)
@@ -241,9 +244,8 @@ class SupervisorLink:
             self._changed.notify_all()
         _links.discard(self)
         try:
-            # After the waiters were woken, because sweeping may take minutes.
-            if died and self._orphaned is not None:
-                self._take(Event(EventKind.WARNING, self._orphaned(), time.time()))
+            if outcome is not None:
+                self._take(Event(EventKind.WARNING, outcome(), time.time()))
         finally:
             with self._changed.lock:
                 self._reader.ended = True

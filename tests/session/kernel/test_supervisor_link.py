@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 
 import psutil
 import pytest
@@ -66,9 +67,10 @@ def test_a_supervisor_that_lives_is_waited_for_whatever_python_says_of_the_threa
 def test_an_end_that_was_not_announced_is_reported_and_cleaned_up_after():
     called = []
 
-    def orphaned() -> str:
-        called.append(True)
-        return "swept"
+    def orphaned() -> Callable[[], str]:
+        # A process that ends when it hears of the end must not end the thread that is to clean up after it.
+        called.append(EventKind.SUPERVISOR_LOST not in [event.kind for event in link.events()])
+        return lambda: "swept"
 
     link, peer = pair(orphaned=orphaned)
     number = link.ask(Method.STATUS)
@@ -164,7 +166,7 @@ def test_a_supervisor_that_is_killed_leaves_no_zombie():
 
 def test_when_the_loss_of_the_supervisor_is_published_the_link_has_ended():
     """A reconnect that this event starts would otherwise ask the dead supervisor."""
-    link, peer = pair(orphaned=lambda: "swept")
+    link, peer = pair(orphaned=lambda: lambda: "swept")
     ended = []
     link.on_lost = lambda reason: ended.append(link.ended)
     peer.close()

@@ -79,6 +79,8 @@ async def opened(link: Link) -> EarlyConnections:
     early.open()
     # A handshake and a request on each.
     await asyncio.to_thread(wait_until, lambda: len(traffic.exchanges) == 2 * CONNECTIONS)
+    # Only then can each be used again: the client has read the answers.
+    await asyncio.to_thread(wait_until, lambda: not early._client._in_use)
     return early
 
 
