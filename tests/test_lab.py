@@ -22,7 +22,7 @@ from pathways_jupyter.service import names
 from pathways_jupyter.service.lab import lifecycle, manifests
 
 DEADLINE = 100.0
-NAME = "pathways-lab-jane"
+NAME = manifests.lab_name(names.current_user(), "jane")
 CELL = """
 import pathways_jupyter, jax, jax.numpy as jnp
 session = pathways_jupyter.connect(tpu="tpuv6e:2x2=1", wait=90)
@@ -153,7 +153,7 @@ async def test_a_lab_that_cannot_start_says_why(machine, admin):
     assert up.returncode == 1
     assert "its image cannot be pulled (nowhere/lab:7)" in up.stderr
     await asyncio.to_thread(machine.cli, "lab", "down", "--local", "--name", "broken", "--delete-volume")
-    assert "pathways-lab-broken" not in str(await everything(admin))
+    assert "-broken" not in str(await everything(admin))
 
 
 async def test_a_dry_run_prints_what_would_be_made_and_makes_nothing(machine, admin):
@@ -168,7 +168,7 @@ async def test_a_dry_run_prints_what_would_be_made_and_makes_nothing(machine, ad
     assert container["resources"]["limits"] == {"cpu": "8", "memory": "32G"}
     # Only the API server's forward leads to it.
     assert "--ip=127.0.0.1" in container["args"]
-    assert "pathways-lab-dry" not in str(await everything(admin))
+    assert "-dry" not in str(await everything(admin))
 
 
 def grants(rules):
@@ -190,6 +190,12 @@ def test_a_lab_gets_the_documented_role_and_no_more():
 
 def test_a_lab_is_named_after_its_user():
     assert manifests.lab_name("Jane.Doe@example.com") == "pathways-lab-jane-doe"
-    assert manifests.lab_name("jane", "big") == "pathways-lab-big"
+    assert manifests.lab_name("jane", "big") == "pathways-lab-jane-big"
+    # Another user's lab has another name, also where both are cut off.
+    long = [manifests.lab_name(user * 60, name) for user in "ab" for name in ("", "big", "x" * 24)]
+    assert len(set(long)) == 6
+    assert max(map(len, long)) <= names.MAX_JOB_NAME
     with pytest.raises(ConfigError, match="cannot be called"):
         manifests.lab_name("jane", "Not A Name")
+    with pytest.raises(ConfigError, match="cannot be called"):
+        manifests.lab_name("jane", "x" * 25)

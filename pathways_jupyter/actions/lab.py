@@ -56,7 +56,8 @@ def up(shell: Shell, values: Values) -> View | None:
     try:
         clusters.ask(where, forward)
     except KeyboardInterrupt:
-        shell.say("The forward has ended; the lab keeps running. Open it again: pathways-jupyter lab up")
+        again = " ".join(["pathways-jupyter lab up", *(["--name", values["name"]] if values.get("name") else [])])
+        shell.say(f"The forward has ended; the lab keeps running. Open it again: {again}")
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.commands.declaration import CLUSTER, Command, Option, ValueKind
 
-_NAME = Option("--name", "distinguishes several labs of yours", default="your user name")
+_NAME = Option("--name", "distinguishes several labs of yours", default="the one without a name")
 COMMANDS = (
     Command(
         "lab up",

@@ -34,6 +34,7 @@ HOME = "/home/jovyan"
 TOKEN_KEY = "token"
 
 _PREFIX = "pathways-lab"
+_LONGEST_NAME = 24
 _USER_ID = 1000
 _GRACE_SECONDS = 30
 _RESTARTS = 1000
@@ -76,10 +77,13 @@ def lab_name(user: str, name: str = "") -> str:
     Raises:
       ConfigError: `name` cannot be part of an object's name.
     """
-    if name and name_part(name, MAX_JOB_NAME) != name:
-        raise ConfigError(f"A lab cannot be called {name!r}.", hint="Use lower-case letters, digits and dashes.")
-    part = name or name_part(user.partition("@")[0], MAX_JOB_NAME - len(_PREFIX) - 1)
-    return f"{_PREFIX}-{part}"[:MAX_JOB_NAME].rstrip("-")
+    if name and name_part(name, _LONGEST_NAME) != name:
+        raise ConfigError(
+            f"A lab cannot be called {name!r}.",
+            hint=f"Use at most {_LONGEST_NAME} lower-case letters, digits and dashes.",
+        )
+    room = MAX_JOB_NAME - len(f"{_PREFIX}--{name}")
+    return "-".join(part for part in (_PREFIX, name_part(user.partition("@")[0], room), name) if part)
 
 
 def service_account(spec: LabSpec) -> Object:
