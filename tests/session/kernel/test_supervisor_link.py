@@ -68,7 +68,7 @@ def test_an_end_that_was_not_announced_is_reported_and_cleaned_up_after():
     called = []
 
     def orphaned() -> Callable[[], str]:
-        # A process that ends when it hears of the end must not end the thread that is to clean up after it.
+        # A process that ends on that event must not end the thread that is to clean up after it.
         called.append(EventKind.SUPERVISOR_LOST not in [event.kind for event in link.events()])
         return lambda: "swept"
 
