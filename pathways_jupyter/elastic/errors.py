@@ -19,6 +19,8 @@ _SLICE_DOWN = ("DATA_LOSS", "DEADLINE_EXCEEDED", "NOT_FOUND", "INTERNAL")
 """The last three Pathways may answer while it notices that a worker is gone; pathwaysutils reads them as a loss too."""
 _NAMED = re.compile(r"\bworkers? of slices? (\d+(?:(?:, | and |, and )\d+)*)\b")
 _PROXY_GONE = ("UNAVAILABLE", "Connection to IFRT proxy server was terminated")
+_SIDECAR_GONE = re.compile(r"\bUNAVAILABLE: the sidecar of host \d+\b")
+"""The embedded cluster's proxy is there to answer this, perhaps a moment before it notices that the worker is gone."""
 
 
 class ElasticRuntimeError(PathwaysError, RuntimeError):
@@ -60,7 +62,9 @@ def is_slice_down(error: BaseException) -> bool:
     """Return whether `error` is JAX's, and means (or may mean) that a slice is gone."""
     import jax
 
-    return isinstance(error, jax.errors.JaxRuntimeError) and any(kind in str(error) for kind in _SLICE_DOWN)
+    if not isinstance(error, jax.errors.JaxRuntimeError):
+        return False
+    return any(kind in str(error) for kind in _SLICE_DOWN) or _SIDECAR_GONE.search(str(error)) is not None
 
 
 def slices_named(error: BaseException) -> frozenset[int]:
@@ -74,7 +78,9 @@ def is_proxy_gone(error: BaseException) -> bool:
     """Return whether `error` is JAX's, and means that the proxy is gone, and all arrays with it."""
     import jax
 
-    return isinstance(error, jax.errors.JaxRuntimeError) and any(kind in str(error) for kind in _PROXY_GONE)
+    if not isinstance(error, jax.errors.JaxRuntimeError):
+        return False
+    return any(kind in str(error) for kind in _PROXY_GONE) and _SIDECAR_GONE.search(str(error)) is None
 
 
 def check_whole(name: str, value: Any, *, at_least: int) -> None:

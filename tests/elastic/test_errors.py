@@ -15,6 +15,8 @@ Lost = jax.errors.JaxRuntimeError
     [
         (Lost("DATA_LOSS: slice 1 is gone"), True, False),
         (Lost("UNAVAILABLE: connection closed"), False, True),
+        # The proxy says so: perhaps a moment before it notices that the worker beside it is gone too.
+        (Lost("UNAVAILABLE: the sidecar of host 1 is gone: its process ended"), True, False),
         (Lost("INVALID_ARGUMENT: shapes differ"), False, False),
         # The program's own, whatever it says.
         (RuntimeError("DATA_LOSS UNAVAILABLE"), False, False),
