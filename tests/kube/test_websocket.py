@@ -71,6 +71,7 @@ async def test_a_goodbye_ends_the_messages(monkeypatch):
         assert [message async for message in messages] == [b"last"]
         with pytest.raises(ConnectionLost):
             await messages.send(b"late")
+        messages.close()
 
 
 async def test_a_bad_goodbye_is_reported_with_its_code_and_reason():
@@ -83,6 +84,7 @@ async def test_a_bad_goodbye_is_reported_with_its_code_and_reason():
         messages = await client.websocket("/ws", protocols=("v4.test",))
         with pytest.raises(ConnectionLost, match="1011 out of order"):
             await anext(aiter(messages))
+        messages.close()
 
 
 async def test_a_message_in_fragments_is_put_together_and_frames_in_between_do_no_harm():
@@ -114,6 +116,7 @@ async def test_a_frame_that_no_server_may_send_ends_the_connection(frame):
         messages = await client.websocket("/ws", protocols=("v4.test",))
         with pytest.raises(ConnectionLost, match="an invalid frame"):
             await anext(aiter(messages))
+        messages.close()
 
 
 async def test_a_server_that_stops_answering_is_noticed(monkeypatch):
@@ -132,10 +135,11 @@ async def test_a_server_that_stops_answering_is_noticed(monkeypatch):
 
         async with await asyncio.start_server(mute, "127.0.0.1", 0) as relay:
             url = f"http://127.0.0.1:{relay.sockets[0].getsockname()[1]}"
-            client = Client(Cluster("ws", url, "default", Fixed(hint="none")))
-            messages = await client.websocket("/ws", protocols=("v4.test",))
-            with pytest.raises(ConnectionLost, match="stopped answering"):
-                await anext(aiter(messages))
+            async with Client(Cluster("ws", url, "default", Fixed(hint="none"))) as client:
+                messages = await client.websocket("/ws", protocols=("v4.test",))
+                with pytest.raises(ConnectionLost, match="stopped answering"):
+                    await anext(aiter(messages))
+                messages.close()
 
 
 async def test_a_server_that_takes_data_slowly_is_not_dead(monkeypatch):
@@ -232,6 +236,7 @@ async def test_a_slow_reader_makes_the_server_wait():
                 await half_sent.wait()
         for _ in range(199):
             assert len(await anext(iterator)) == 262_144
+        messages.close()
 
 
 async def test_a_paused_reader_is_not_taken_for_a_dead_server(monkeypatch):
@@ -289,9 +294,9 @@ async def test_an_answer_to_another_upgrade_is_rejected():
 
     async with await asyncio.start_server(forge, "127.0.0.1", 0) as forger:
         url = f"http://127.0.0.1:{forger.sockets[0].getsockname()[1]}"
-        client = Client(Cluster("ws", url, "default", Fixed(hint="none")), patience=0)
-        with pytest.raises(ConnectionLost, match="invalid challenge response"):
-            await client.websocket("/ws", protocols=("v4.test",))
+        async with Client(Cluster("ws", url, "default", Fixed(hint="none")), patience=0) as client:
+            with pytest.raises(ConnectionLost, match="invalid challenge response"):
+                await client.websocket("/ws", protocols=("v4.test",))
 
 
 def test_bytes_that_wait_longer_are_no_progress():
