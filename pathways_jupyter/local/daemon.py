@@ -134,6 +134,11 @@ class Daemon:
         try:
             request = json_lines.decode(await reader.readline())
             order = DaemonRequest(request["order"])
+        except (ValueError, KeyError, TypeError):
+            await _send(writer, {"error": f"Unknown request; the daemon serves {', '.join(DaemonRequest)}."})
+            writer.close()
+            return
+        try:
             if order is DaemonRequest.STOP:
                 # Left open on purpose: it closes with this process, which is how the client sees that it has ended.
                 self._stop_requests.append(writer)
@@ -150,10 +155,14 @@ class Daemon:
                     return
                 waited.result()
             answer = await self._answer(order, request)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            answer = {"error": f"Unknown request; the daemon serves {', '.join(DaemonRequest)}."}
         except PathwaysError as error:
             answer = {"error": str(error), "hint": error.hint}
+        except Exception as error:
+            _log.exception("The request %s failed.", order.value)
+            answer = {
+                "error": f"The request {order.value} of the embedded cluster failed: {type(error).__name__}: {error}.",
+                "hint": "Its daemon.log has the details.",
+            }
         await _send(writer, answer)
         writer.close()
 

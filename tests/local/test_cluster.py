@@ -402,6 +402,15 @@ async def test_a_client_that_gives_up_waiting_keeps_no_cluster(name, monkeypatch
     assert not place.path.exists()
 
 
+def test_a_request_that_fails_is_not_called_unknown(shared):
+    path = ClusterDirectory(shared.name).read().control
+    with pytest.raises(LocalClusterError, match="restart-api of the embedded cluster failed: ValueError") as failed:
+        control.ask(path, DaemonRequest.RESTART_API, timeout=DEADLINE, away="soon")
+    assert "daemon.log" in failed.value.hint
+    with pytest.raises(LocalClusterError, match="Unknown request; the daemon serves status, wait"):
+        control.ask(path, "dance", timeout=DEADLINE)
+
+
 @kubectl_needed
 def test_a_watch_and_a_job_keep_a_cluster(name):
     running = cluster.up({"tpuv6e:2x2": 1}, name=name, idle_seconds=3, wait=False)
