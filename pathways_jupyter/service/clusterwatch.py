@@ -28,7 +28,7 @@ from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.kube.watch import ChangeType, KnownObjects, Pulse, only_identity, watch
 from pathways_jupyter.service import discovery, names
 from pathways_jupyter.service.feed import Feed, Message
-from pathways_jupyter.service.leasewatch import LeaseWatch
+from pathways_jupyter.service.leases import LeaseWatch
 from pathways_jupyter.service.model import Service
 from pathways_jupyter.service.names import current_user, label_value
 from pathways_jupyter.service.namespacestate import RESOURCES, NamespaceState

@@ -8,7 +8,6 @@ from pathways_jupyter.base.text import stamp
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.objects import JOBS, LEASES, PODS
 from pathways_jupyter.service import abandoned, leases, names
-from pathways_jupyter.service.leasewatch import LeaseWatch
 from pathways_jupyter.tunnel.relay.container import RelaySpec
 
 DEADLINE = 60.0
@@ -282,7 +281,7 @@ async def test_a_watch_of_leases_notices_silence_and_return(bench):
         job = await bench.proxy(client, "s1", relay=RelaySpec("00" * 32))
         name, changed = job["metadata"]["name"], asyncio.Event()
         await leases.create(client, job, seconds=1, keep=900)
-        watch = LeaseWatch(changed.set)
+        watch = leases.LeaseWatch(changed.set)
         running = asyncio.create_task(watch.run(client, "default"))
         watch.follow([job])
         async with asyncio.timeout(DEADLINE):
