@@ -24,7 +24,7 @@ from pathways_jupyter.render.parts import (
     table,
     toned,
 )
-from pathways_jupyter.render.slicemap import TONES
+from pathways_jupyter.render.slices import TONES
 from pathways_jupyter.render.view import View, drawn, listing
 from pathways_jupyter.service import names
 from pathways_jupyter.service.checks import Finding

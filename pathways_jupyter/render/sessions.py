@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.events import Event, EventKind, SessionSlice, SessionState
 from pathways_jupyter.render import events as timeline
-from pathways_jupyter.render import parts, slicemap, text
+from pathways_jupyter.render import parts, text
 from pathways_jupyter.render.parts import Part, Tone, code, fields, head, indented, line, muted, toned
-from pathways_jupyter.render.slicemap import THIS_NOTEBOOK, Box, Owner
+from pathways_jupyter.render.slices import THIS_NOTEBOOK, Box, Owner, map_of
 from pathways_jupyter.render.view import View, drawn, listing
 from pathways_jupyter.service import names
 from pathways_jupyter.service.podstate import State
@@ -88,7 +88,7 @@ def card(
             mark=tone.mark,
         ),
         fields(_facts(record, devices)),
-        slicemap.picture(_boxes(record, devices)) if has_map else Part("", ""),
+        map_of(_boxes(record, devices)) if has_map else Part("", ""),
         *map(indented, lines),
     ]
     alive = record.id if may_end and live else ""

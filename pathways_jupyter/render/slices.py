@@ -1,22 +1,69 @@
-"""Services with their slices: what is ready, starting or down, and who holds what since when."""
+"""Services with their slices: what is ready, starting or down, and who holds what since when.
+
+In HTML slices are a map: a box for each, with its hosts and their chips inside. The colour is the health of the slice,
+and a word beside it says the same. A blue frame and a filled star mark what this notebook has, a grey frame and a
+hollow star what others have. The chips of a held slice are filled, those of a free one are hollow, and those of a slice
+that is kept for a silent session are half filled. While a slice starts its chips are dashed; if it is down they are
+crossed. The sidebar draws slices likewise, and so does a session's card.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from html import escape
 
-from pathways_jupyter.render import slicemap, text
-from pathways_jupyter.render.parts import Part, Tone, card, code, head, once, remarks, spaced, toned
-from pathways_jupyter.render.slicemap import THIS_NOTEBOOK, TONES, Box, Owner
+from pathways_jupyter.base import tpu
+from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.text import count
+from pathways_jupyter.render import text
+from pathways_jupyter.render.parts import Part, Tone, card, code, head, line, muted, once, remarks, spaced, toned
 from pathways_jupyter.render.view import View, listing
 from pathways_jupyter.service.model import Availability, Holder, Service, Slice
 from pathways_jupyter.service.names import short_path
 from pathways_jupyter.service.podstate import State
 
+TONES = {State.READY: Tone.OK, State.STARTING: Tone.WAIT, State.DOWN: Tone.FAIL}
+"""The tones of health."""
+THIS_NOTEBOOK = "this notebook"
+"""The word for a slice that the notebook which shows it has."""
+
 _HEADERS = ("", "slice", "state", "since", "hosts")
 _SHOWN_HOLDERS = 20
+_MANY_HOSTS = 16
+_MOST_SLICES = 128
 _WHAT_RECLAIMABLE_MEANS = "Reclaimable: the session is silent; its slices are kept until someone needs them."
+
+
+class Owner(StrEnum):
+    """Holder of a slice, or one that has lost it and waits for it; the value is the mark beside its number."""
+
+    NONE = ""
+    THIS = "★"
+    OTHER = "☆"
+
+
+@dataclass(frozen=True)
+class Box:
+    """One slice to draw.
+
+    Attributes:
+      word: What one can do with it, in a word or two.
+      reclaimable: Whether the session that holds it is silent.
+      detail: Its holder, or what it waits for.
+      down: Indices of hosts that do not run.
+    """
+
+    index: int
+    instance_type: str
+    health: State
+    word: str
+    owner: Owner = Owner.NONE
+    reclaimable: bool = False
+    detail: str = ""
+    down: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,14 +147,14 @@ def _service(service: Service, viewer: Viewer, now: float, *, live: str, still: 
     frame = Tone.NONE if still else tone
     state = once(tone, summary, when) if live else Part(summary, toned(frame, when).html)
     title = head(service.name, state, code(service.address))
-    rich = card(frame, title, slicemap.picture(boxes), remarks(notes), live=live).html
+    rich = card(frame, title, map_of(boxes), remarks(notes), live=live).html
     return Part("\n".join([*lines, *(f"  {each}" for each in notes)]), rich)
 
 
 def _summary(service: Service) -> str:
     if service.problem:
         return service.problem
-    total = text.count(len(service.slices), "slice")
+    total = count(len(service.slices), "slice")
     some = "" if service.ready == len(service.slices) else f"{service.ready} ready, "
     silent = f", {service.reclaimable} {Availability.RECLAIMABLE}" if service.reclaimable else ""
     return f"{total} of {service.instance_type}, {some}{service.free} free{silent}"
@@ -134,8 +181,48 @@ def _holders_without_slice(service: Service, viewer: Viewer, now: float) -> list
     lines = []
     # Anyone who may create Jobs may create any number of them.
     for each in found[:_SHOWN_HOLDERS]:
-        wanted = text.count(sum(each.instances.values()), "slice")
+        wanted = count(sum(each.instances.values()), "slice")
         does = "waits for" if each.waiting else "holds" if each.placed else "has asked for"
         silent = f", {text.reclaimable(each.reclaimable, now)}" if each.reclaimable else ""
         lines.append(f"{viewer.name(each)} {does} {wanted}, {text.duration(now - each.since)}{silent}")
     return [*lines, f"and {len(found) - len(lines)} more"] if len(found) > len(lines) else lines
+
+
+def map_of(boxes: Sequence[Box]) -> Part:
+    """Return a map of slices, in HTML only."""
+    drawn = "".join(map(_box, boxes[:_MOST_SLICES]))
+    rest = len(boxes) - _MOST_SLICES
+    more = line(muted(f"and {count(rest, 'more slice', 'more slices')}")).html if rest > 0 else ""
+    return Part("", f'<div class="pw-map" role="list">{drawn}</div>{more}')
+
+
+def _box(box: Box) -> str:
+    tone = TONES[box.health]
+    label = f"slice {box.index}, {box.instance_type}, {box.word}{f', {box.detail}' if box.detail else ''}"
+    held = "kept" if box.reclaimable else "held" if box.owner and box.health is State.READY else "free"
+    title = f"<b>slice {box.index}</b> {box.owner} {muted(box.instance_type).html}"
+    words = f"{toned(tone, box.word).html} {muted(box.detail).html}"
+    return (
+        f'<div class="pw-slice pw-{tone} pw-of-{box.owner.name.lower()} pw-{held}" role="listitem" '
+        f'aria-label="{escape(label)}"><div>{title}</div><div>{words}</div>{_hosts(box)}</div>'
+    )
+
+
+def _hosts(box: Box) -> str:
+    try:
+        kind = tpu.parse_instance_type(box.instance_type)
+    except ConfigError:
+        # A newer service may have instance types that this version does not know: show its text without chips.
+        return ""
+    chips = kind.chips_per_host if kind.hosts <= _MANY_HOSTS else 1
+    columns = min(chips, 4) if chips != 4 else 2
+    hosts = []
+    for host in range(kind.hosts):
+        # If a slice is down and the failed hosts are known, only those are drawn as failed.
+        tone = Tone.NONE if box.health is State.DOWN and box.down and host not in box.down else TONES[box.health]
+        grid = '<div class="pw-chip"></div>' * chips
+        hosts.append(
+            f'<div class="pw-host pw-{tone}" title="host {host}: {count(kind.chips_per_host, "chip")}" '
+            f'style="grid-template-columns: repeat({columns}, auto)">{grid}</div>'
+        )
+    return f'<div class="pw-hosts" aria-hidden="true">{"".join(hosts)}</div>'
