@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pathways_jupyter.base.events import SLICE_EVENTS, Event, EventKind, SessionSlice, SessionState
+from pathways_jupyter.base.text import count
 from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.render import text
 from pathways_jupyter.render.events import News, tone
@@ -162,10 +163,10 @@ def _summary(events: list[Event], after: Event | None) -> News:
     last, losses = events[-1], [event for event in events if event.kind is EventKind.SLICE_DOWN]
     if losses and last.kind is EventKind.SLICE_HEALED:
         name = str(SessionSlice(last.data.get("number"), last.data["slice"], up=True))
-        often = f"down {text.count(len(losses), 'time')}, the last time" if len(losses) > 1 else "down"
+        often = f"down {count(len(losses), 'time')}, the last time" if len(losses) > 1 else "down"
         when = f"from {text.moment(losses[-1].at)} to {text.later(last.at, losses[-1].at)}"
         return News(tone(last), f"{name[:1].upper()}{name[1:]} was {often} {when}.", ADVICE[last.kind])
-    before = f" It had been down {text.count(len(losses) - 1, 'time')} before." if len(losses) > 1 else ""
+    before = f" It had been down {count(len(losses) - 1, 'time')} before." if len(losses) > 1 else ""
     said = f"{text.moment(last.at)}  {last.message}{before}"
     if last.kind not in _LOSSES or after is None or after.at < last.at:
         return News(tone(last), said, _INTERRUPTED if _is_interrupted(last) else ADVICE.get(last.kind, ""))

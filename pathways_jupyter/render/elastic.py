@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from pathways_jupyter.base.text import clock, count
 from pathways_jupyter.elastic.goodput import SnapshotCost, Spent
 from pathways_jupyter.elastic.record import Kind, Phase, Record
 from pathways_jupyter.render import text
@@ -48,24 +49,20 @@ def view(record: Record | None, metrics: Sequence[str] = ()) -> View:
     total = sum(spent.values())
     share = spent[Spent.STEP] / total if total else 0.0
     total_steps = record.total_steps
-    steps = (
-        text.count(record.done, "step")
-        if total_steps is None
-        else f"{record.done} of {text.count(total_steps, 'step')}"
-    )
+    steps = count(record.done, "step") if total_steps is None else f"{record.done} of {count(total_steps, 'step')}"
     # A loop of one's own need not note its steps.
     has_steps = latest is not None or record.total_steps is not None
     title = f"Elastic training: {steps}" if has_steps else "Elastic training"
     used = "no step is complete yet"
     if slices := record.slices if latest is not None or not has_steps else []:
-        used = f"{text.count(slices[-1][1], 'slice')} in use"
-    losses = text.count(record.count(Kind.DETECTED), "loss", "losses")
+        used = f"{count(slices[-1][1], 'slice')} in use"
+    losses = count(record.count(Kind.DETECTED), "loss", "losses")
     summary = f"{used}, goodput {share:.1%} of {text.duration(total)}, {losses} survived"
     # A kernel that was killed leaves the picture of a run that goes on.
     when = f"{summary}, as of {text.moment(record.ended or time.time())}"
     top = head(title, toned(_PHASE_TONES.get(record.phase, Tone.OK), record.phase), muted(when))
     rows = [
-        (toned(ELASTIC_TONES.get(each.kind, Tone.NONE)), muted(text.clock(each.at)), each.message)
+        (toned(ELASTIC_TONES.get(each.kind, Tone.NONE)), muted(clock(each.at)), each.message)
         for each in record.events[-_MAX_EVENTS:]
     ]
     # Productive steps first.
@@ -111,7 +108,7 @@ def _curves(record: Record, metrics: Sequence[str]) -> Part:
 
     marks = ""
     for event in record.events[-_MAX_MARKS:]:
-        tone, title = ELASTIC_TONES.get(event.kind, Tone.NONE), escape(f"{text.clock(event.at)}  {event.message}")
+        tone, title = ELASTIC_TONES.get(event.kind, Tone.NONE), escape(f"{clock(event.at)}  {event.message}")
         marks += (
             f'<line class="pw-{tone}" x1="{x(event.at)}" x2="{x(event.at)}" y1="0" y2="{_METRIC_HEIGHT}" '
             'stroke="var(--pw-tone)" stroke-dasharray="2 2" vector-effect="non-scaling-stroke">'
@@ -119,10 +116,10 @@ def _curves(record: Record, metrics: Sequence[str]) -> Part:
         )
     # The number stays the same from one change to the next.
     steps = [(x(changes[0][0]), changes[0][1])]
-    for (at, count), (_, before) in zip(changes[1:], changes, strict=False):
-        steps += [(x(at), before), (x(at), count)]
+    for (at, number), (_, before) in zip(changes[1:], changes, strict=False):
+        steps += [(x(at), before), (x(at), number)]
     steps.append((x(ended), changes[-1][1]))
-    most = max(record.total_slices, *(count for _, count in changes), 1)
+    most = max(record.total_slices, *(number for _, number in changes), 1)
     charts = [_chart("slices", steps, _SLICES_HEIGHT, marks, most=most)]
     for name in metrics:
         if name in record.newest:
@@ -130,7 +127,7 @@ def _curves(record: Record, metrics: Sequence[str]) -> Part:
             points = [(x(at), value) for at, value in values if math.isfinite(value)]
             none = line(muted(f"{name}: no finite value"))
             charts.append(_chart(name, points, _METRIC_HEIGHT, marks) if points else none)
-    ends = f"<span>{escape(text.clock(began))}</span><span>{escape(text.clock(ended))}</span>"
+    ends = f"<span>{escape(clock(began))}</span><span>{escape(clock(ended))}</span>"
     axis = f'<div class="pw-muted" style="display:flex;justify-content:space-between">{ends}</div>'
     return Part("", "".join(each.html for each in charts) + axis)
 

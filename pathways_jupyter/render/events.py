@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from pathways_jupyter.base.events import Event, EventKind, SessionState
+from pathways_jupyter.base.text import clock
 from pathways_jupyter.elastic.record import Kind
-from pathways_jupyter.render import text
 from pathways_jupyter.render.parts import Part, Tone, card, line, muted, table, toned
 from pathways_jupyter.render.view import View, drawn, listing
 
@@ -68,7 +68,7 @@ def tone(event: Event) -> Tone:
 
 def event_line(event: Event) -> Part:
     """One event on a line."""
-    return line(toned(tone(event)), muted(text.clock(event.at)), event.message)
+    return line(toned(tone(event)), muted(clock(event.at)), event.message)
 
 
 def view(events: Sequence[Event], *, note: str = "") -> View:
@@ -78,7 +78,7 @@ def view(events: Sequence[Event], *, note: str = "") -> View:
       note: A limitation of the picture, shown beside its time.
     """
     rows = [
-        (toned(tone(each)), text.clock(each.at), each.message)
+        (toned(tone(each)), clock(each.at), each.message)
         for each, after in zip_longest(events, events[1:])
         # The loss of a proxy is followed by the session's state, with the same reason.
         if after is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
+from pathways_jupyter.base.text import count
 from pathways_jupyter.render import text
 from pathways_jupyter.render.parts import Part, Tone, code, joined, line, muted, remarks, spaced, table, toned
 from pathways_jupyter.render.view import View, drawn, listing
@@ -67,9 +68,9 @@ def summary(job: JobInfo) -> str:
 
 def _about(job: JobInfo) -> str:
     """Return what follows the state in a sentence about a job."""
-    slices = f"{text.count(job.slices, 'slice')} of {job.instance_type}" if job.instance_type else "unknown slices"
+    slices = f"{count(job.slices, 'slice')} of {job.instance_type}" if job.instance_type else "unknown slices"
     headless = ", headless" if job.headless else ""
     queue = f", queue {job.queue}" if job.queue else ""
-    restarts = f", {text.count(job.restarts, 'restart')}" if job.restarts else ""
+    restarts = f", {count(job.restarts, 'restart')}" if job.restarts else ""
     reason = f" ({job.reason})" if job.reason else ""
     return f"{reason}, {slices}{headless}{queue}{restarts}"

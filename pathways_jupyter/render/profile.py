@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from pathways_jupyter.base.text import count
 from pathways_jupyter.profile.summary import BINS, Chip, ChipActivity, Operation, Summary
 from pathways_jupyter.render import text
 from pathways_jupyter.render.parts import Part, code, head, indented, line, muted, remarks, share_bar, spaced, table
@@ -42,7 +43,7 @@ def view(summary: Summary) -> View:
     if not summary.chips or not summary.seconds:
         return drawn(summary, line("Nothing ran on the chips while the trace was taken."), *where)
     busy = 1.0 - summary.shares[ChipActivity.HOST] - summary.shares[ChipActivity.INPUT]
-    title = f"Profile of {text.count(len(summary.chips), 'chip')} for {_time(summary.seconds)}"
+    title = f"Profile of {count(len(summary.chips), 'chip')} for {_time(summary.seconds)}"
     times = [(_NAMES[each], _COLOURS[each], summary.shares[each] * summary.seconds) for each in ChipActivity]
     return drawn(
         summary,
@@ -68,8 +69,8 @@ def _modules(summary: Summary) -> str:
     if not summary.modules:
         return "no program ended"
     most = summary.modules[0]
-    others = f" and {text.count(len(summary.modules) - 1, 'other program')}" if len(summary.modules) > 1 else ""
-    return f"{most.name} ran {text.count(round(most.runs), 'time')}, {_time(most.seconds)} each{others}"
+    others = f" and {count(len(summary.modules) - 1, 'other program')}" if len(summary.modules) > 1 else ""
+    return f"{most.name} ran {count(round(most.runs), 'time')}, {_time(most.seconds)} each{others}"
 
 
 def _chips(chips: Sequence[Chip]) -> Part:
@@ -83,7 +84,7 @@ def _chips(chips: Sequence[Chip]) -> Part:
         for each in shown
     ]
     widest = max(map(len, rows))
-    below = [f"{text.count(len(chips) - _MOST_CHIPS, 'more chip')} are not drawn."] if len(chips) > _MOST_CHIPS else []
+    below = [f"{count(len(chips) - _MOST_CHIPS, 'more chip')} are not drawn."] if len(chips) > _MOST_CHIPS else []
     lines = "".join(_line(each, place) for place, each in enumerate(shown))
     names = "".join(
         f'<div style="height:{_ROW}px;white-space:nowrap" title="{escape(", ".join(row[1:]))}">{escape(row[0])}</div>'

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.sentences import Face, worded
+from pathways_jupyter.base.text import count, some
 from pathways_jupyter.render import text
 from pathways_jupyter.render.parts import (
     Tone,
@@ -53,7 +54,7 @@ def view(services: Sequence[Overview]) -> View:
                 each.instance_type or "?",
                 str(each.ready),
                 str(each.in_use),
-                text.some(each.users) or "-",
+                some(each.users) or "-",
                 each.jax or "?",
                 text.duration(now - each.created),
                 each.address,
@@ -76,7 +77,7 @@ def details(service: Overview, cluster: str = "") -> View:
       cluster: The options that select its cluster.
     """
     now = time.time()
-    hosts = text.count(service.hosts_per_slice, "host")
+    hosts = count(service.hosts_per_slice, "host")
     pairs = [
         ("namespace", service.namespace),
         ("address", service.address),
@@ -128,7 +129,7 @@ def usage(found: Usage) -> View:
         )
     notes = []
     if found.odd:
-        notes.append(f"{text.count(found.odd, 'Job or Lease', 'Jobs or Leases')} cannot be read in full; {_DOCTOR}")
+        notes.append(f"{count(found.odd, 'Job or Lease', 'Jobs or Leases')} cannot be read in full; {_DOCTOR}")
     if any(not each.certain and not each.waits for each in found.proxies):
         notes.append(_UNCERTAIN)
     notes.append(NOT_RECORDED)

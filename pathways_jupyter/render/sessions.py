@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.base.events import Event, EventKind, SessionSlice, SessionState
+from pathways_jupyter.base.text import count
 from pathways_jupyter.render import events as timeline
 from pathways_jupyter.render import parts, text
 from pathways_jupyter.render.parts import Part, Tone, code, fields, head, indented, line, muted, toned
@@ -183,7 +184,7 @@ def state_words(record: SessionRecord) -> str:
         return record.supervisor
     if record.state is not SessionState.DEGRADED:
         return str(record.state)
-    return f"{record.state}, {sum(each.up for each in record.slices)} of {text.count(len(record.slices), 'slice')}"
+    return f"{record.state}, {sum(each.up for each in record.slices)} of {count(len(record.slices), 'slice')}"
 
 
 def _when(record: SessionRecord, events: Sequence[Event], at: float) -> Part:
@@ -204,7 +205,7 @@ def _devices(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> str
     """Return the number of usable devices, by slice; for a closed session, the number that there were."""
     if record.state is SessionState.CLOSED:
         there_were = Counter(kind for each in devices.values() for kind in each)
-        return ", ".join(f"{count} × {kind}" for kind, count in there_were.items())
+        return ", ".join(f"{number} × {kind}" for kind, number in there_were.items())
     if not record.state.is_connected:
         return ""
     slices = _slices(record, devices)

@@ -1,4 +1,4 @@
-"""Plain text: tables and marks, and times, counts and devices in words."""
+"""Plain text: tables and marks, and times and devices in words."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from pathways_jupyter.base import tpu
-from pathways_jupyter.base.text import clock as clock
-from pathways_jupyter.base.text import count as count
-from pathways_jupyter.base.text import some as some
+from pathways_jupyter.base.text import clock, count
 
 if TYPE_CHECKING:
-    # Loading the extension must not import the client, which that module needs.
+    # Loading the extension must not import asyncio, which the modules need that this one imports.
     from pathways_jupyter.service.model import Reclaimable
 
 
