@@ -36,7 +36,7 @@ from pathways_jupyter.tunnel.carrier import PodPort
 from pathways_jupyter.tunnel.outage import Outage
 from pathways_jupyter.tunnel.relay import container
 from pathways_jupyter.tunnel.relay.wire import SECRET_BYTES
-from pathways_jupyter.tunnel.relay_client import RelayClient
+from pathways_jupyter.tunnel.resumable_stream import RelayClient
 
 _POD = "bench-sink"
 _NAMESPACE = "default"

@@ -17,6 +17,6 @@ another carrier when its last one breaks::
     |      |         |      StreamEnd    |   another    |          |   |                               |
     +------+         +-------------------+              +----------+   +-------------------------------+
 
-`portforward` listens and connects the two sides of a stream; `relay_client` opens the resumable ones; `relay/` has the
-protocol between the two ends of a stream, and the program beside the proxy.
+`portforward` listens and connects the two sides of a stream; `resumable_stream` has and opens those that go on;
+`relay/` has the protocol between the two ends of a stream, and the program beside the proxy.
 """

@@ -2,12 +2,14 @@
 
 JAX's client cannot resume a broken connection, and the proxy drops a client whose connection breaks, with all of its
 arrays. So both are connected to something that stays: JAX to this process, the proxy to the relay in its pod. Between
-the two, one carrier through the API server after the other carries the same stream.
+the two, one carrier through the API server after the other carries the same stream. The streams of one tunnel share a
+relay, a secret, and memory for what is not acknowledged: a :class:`RelayClient` opens them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine
@@ -23,6 +25,7 @@ from pathways_jupyter.tunnel.carrier import Carrier, PodPort, PortRefused
 from pathways_jupyter.tunnel.local_connection import Inbox
 from pathways_jupyter.tunnel.outage import Outage
 from pathways_jupyter.tunnel.relay.stream import Pool, StreamEnd
+from pathways_jupyter.tunnel.relay.wire import Hello
 
 logger = logging.getLogger(__name__)
 
@@ -30,9 +33,14 @@ ATTACH_SECONDS = 10.0
 """Longest time for one attempt to reach the relay."""
 REFUSED_SECONDS = 15.0
 """Longest time that a port may refuse connections, as the relay's does while it is restarted."""
+IDLE_SECONDS = 60.0
+"""Longest time without a sign of life while no program uses the tunnel; shorter where a proxy is kept for less."""
 
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 1.0
+# What waits for the relay's acknowledgement: 6 MB in all, 4 MB for one stream. The relay keeps as much for a proxy
+# that does not read, so it cannot be larger than what the relay has memory for.
+_POOL_BLOCKS, _STREAM_BLOCKS = 24, 16
 
 
 @dataclass(frozen=True)
@@ -287,3 +295,67 @@ class ResumableStream:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+class RelayClient:
+    """Opens streams to the proxy by its relay.
+
+    Args:
+      target: The relay's port.
+      secret: The session's secret, 32 bytes.
+      keep: Seconds for which a stream without a carrier tries to get another one.
+      outage: Knows which streams have no carrier.
+    """
+
+    def __init__(self, target: PodPort, secret: bytes, keep: float, outage: Outage) -> None:
+        self._relay = RelayContext(target, secret, keep, Pool(_POOL_BLOCKS, _STREAM_BLOCKS), outage)
+        self._streams: set[ResumableStream] = set()
+        self._is_proven = False
+        self._idling: asyncio.Task[None] | None = None
+
+    async def open(self) -> ResumableStream:
+        """Open a stream to the proxy.
+
+        Raises:
+          PortRefused: The relay or the proxy does not listen.
+          ClusterError: The relay could not be reached; after the first success only once `keep` is over.
+        """
+        stream = ResumableStream(self._relay, self._streams.discard)
+        self._streams.add(stream)
+        try:
+            await stream.start(patient=self._is_proven)
+        except BaseException:
+            self._streams.discard(stream)
+            raise
+        self._is_proven = True
+        if self._idling is None:
+            self._idling = asyncio.create_task(self._show_signs_of_life())
+        return stream
+
+    def cut(self) -> int:
+        """Drop the carriers of all streams, as a network does that fails; return how many there were."""
+        return sum(each.cut() for each in self._streams)
+
+    async def close(self) -> None:
+        """End every stream, and wait for their tasks."""
+        self._relay.outage.close()
+        if self._idling is not None:
+            await tasks.stop(self._idling)
+        await asyncio.gather(*(each.end() for each in tuple(self._streams)))
+
+    async def _show_signs_of_life(self) -> None:
+        """Say hello now and then while there is no stream, or the relay would take this session for dead."""
+        while True:
+            await asyncio.sleep(min(IDLE_SECONDS, self._relay.keep / 4))
+            if self._streams:
+                continue
+            # An interruption now shows when there is a stream again.
+            with contextlib.suppress(ClusterError, TimeoutError):
+                async with asyncio.timeout(ATTACH_SECONDS):
+                    carrier = await Carrier.open(self._relay.target, patience=0)
+                    try:
+                        # For a stream that does not exist, so that the relay need not connect to the proxy.
+                        await carrier.send(Hello(self._relay.secret, os.urandom(16), 1, 0, is_new=False).encode())
+                        await carrier.answered.wait()
+                    finally:
+                        carrier.close()

@@ -18,8 +18,7 @@ from pathways_jupyter.tunnel.outage import Outage
 from pathways_jupyter.tunnel.relay import container
 from pathways_jupyter.tunnel.relay.container import RelaySpec
 from pathways_jupyter.tunnel.relay.program import MAX_STREAMS
-from pathways_jupyter.tunnel.relay_client import RelayClient
-from pathways_jupyter.tunnel.resumable_stream import ResumableStream
+from pathways_jupyter.tunnel.resumable_stream import RelayClient, ResumableStream
 
 DEADLINE = 60.0
 PORT = 7000

@@ -26,7 +26,7 @@ from pathways_jupyter.tunnel.portforward import Forward
 from pathways_jupyter.tunnel.relay.container import RelaySpec
 from pathways_jupyter.tunnel.relay.container import port_of as relay_port
 from pathways_jupyter.tunnel.relay.wire import SECRET_BYTES
-from pathways_jupyter.tunnel.relay_client import RelayClient
+from pathways_jupyter.tunnel.resumable_stream import RelayClient
 
 logger = logging.getLogger(__name__)
 
