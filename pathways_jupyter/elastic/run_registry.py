@@ -50,6 +50,8 @@ class RunRegistry:
         record.begin(name=name, steps=steps)
         record.listener = self._changed
         self.latest = record
+        # The first step may have to be compiled for minutes: until then a panel would say that no run has begun.
+        self._changed(record, None, True)
 
     def has_devices(self, record: Record, slices: int, session: Session | None) -> None:
         """Set the slices that a run may use, and the session where its events are recorded too.

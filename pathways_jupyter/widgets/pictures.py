@@ -199,6 +199,9 @@ class ElasticPanel(Live):
             # That was a short call: the training before it is shown again.
             record, self._followed = before, None
         now = time.monotonic()
-        if important or now - self._drawn_at >= REDRAW_SECONDS:
+        if not important and now - self._drawn_at < REDRAW_SECONDS:
+            return
+        if not important:
+            # Only steps are many: what else happens does not hold up the one after it.
             self._drawn_at = now
-            self._redraw(elastic.view(record, self._metrics))
+        self._redraw(elastic.view(record, self._metrics))

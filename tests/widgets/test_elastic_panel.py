@@ -38,6 +38,13 @@ def run(steps: int) -> Record:
     return record
 
 
+def test_a_panel_shows_a_run_before_its_first_step_is_complete() -> None:
+    panel = opened()
+    assert "No elastic training has run" in panel.text
+    RUNS.begin(Record(), steps=40)
+    assert "0 of 40 steps; training; no step is complete yet" in panel.text
+
+
 def test_the_panel_of_a_training_stays_what_it_is_when_a_short_call_follows() -> None:
     panel = opened()
     RUNS.end(run(40))
