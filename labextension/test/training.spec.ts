@@ -16,6 +16,9 @@ describe('a training run', () => {
     expect(progressWords(english, run())).toBe('Step 120 of 500 · 2 of 3 slices · loss 0.125');
     expect(progressWords(english, run({ steps: null, metrics: { loss: null } }))).toBe('Step 120 · 2 of 3 slices');
     expect(progressWords(english, run({ step: 0, steps: null, metrics: {} }))).toBe('2 of 3 slices');
+    // While the step is compiled, it uses no slice yet, and has lost none.
+    const first = run({ step: 0, slices: 0, changes: [], metrics: {} });
+    expect(progressWords(english, first)).toBe('Step 0 of 500 · no step is complete yet');
     expect(goodputWords(english, run())).toBe('Goodput 92 %, 1 loss');
     expect(goodputWords(english, run({ losses: 0 }))).toBe('Goodput 92 %');
     expect(slicesWords(english, run())).toBe('Slices over time: 3, 2');

@@ -23,6 +23,7 @@ const HEIGHT = 28;
 
 export function Training({ run, trans }: { run: IElasticRun; trans: ITrans }): React.JSX.Element {
   const now = useNow();
+  const slices = slicesPath(run, now, WIDTH, HEIGHT);
   const curve = curvePath(run, WIDTH, HEIGHT);
   const others = otherRuns(run);
   return (
@@ -34,7 +35,7 @@ export function Training({ run, trans }: { run: IElasticRun; trans: ITrans }): R
         <Toned tone={PHASE_TONES[run.phase]}>{phaseWord(trans, run.phase)}</Toned>
       </div>
       <p>{progressWords(trans, run)}</p>
-      <Chart name={trans.__('Slices')} label={slicesWords(trans, run)} path={slicesPath(run, now, WIDTH, HEIGHT)} />
+      {slices && <Chart name={trans.__('Slices')} label={slicesWords(trans, run)} path={slices} />}
       {curve && <Chart name={run.curve.metric} label={trans.__('%1 over the steps', run.curve.metric)} path={curve} />}
       <label className="pw-goodput">
         <span>{goodputWords(trans, run)}</span>

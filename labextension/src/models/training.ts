@@ -43,7 +43,8 @@ export function progressWords(trans: ITrans, run: IElasticRun): string {
   const value = run.metrics[run.curve.metric];
   return [
     stepWords(trans, run),
-    trans.__('%1 of %2 slices', run.slices, run.total),
+    // Before its first step it has not used any slice, as if it had lost them all.
+    run.changes.length ? trans.__('%1 of %2 slices', run.slices, run.total) : trans.__('no step is complete yet'),
     typeof value === 'number' && `${run.curve.metric} ${Number(value.toPrecision(4))}`
   ]
     .filter(Boolean)
