@@ -119,7 +119,16 @@ def test_an_error_in_the_cell_is_shown_once_after_what_the_chips_did(connected):
     failed = connected.run(f"%%pathways profile\n{RUN}\nraise ValueError('no data')")
     assert failed.status == "error"
     assert "jit_step ran 3 times" in shown(failed)[0]
-    assert re.search(r"raise ValueError.*ValueError: no data", re.sub(r"\x1b\[[\d;]*m", "", failed.shown), re.DOTALL)
+    plain = re.sub(r"\x1b\[[\d;]*m", "", failed.shown)
+    assert re.search(r"raise ValueError.*ValueError: no data", plain, re.DOTALL)
+    # By the number that the notebook shows beside it, as any other cell.
+    assert len(set(re.findall(r"Cell In\[(\d+)\], line", plain))) == 1, plain
+
+
+def test_two_traces_of_one_second_are_two(connected):
+    quick = "import pathways_jupyter\nsession = pathways_jupyter.current_session()\n"
+    quick += "print(*{session.profile().location for _ in range(20)})"
+    assert len(connected.run(quick).text.split()) == 20
 
 
 @pytest.mark.parametrize(

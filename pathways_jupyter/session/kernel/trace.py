@@ -9,6 +9,7 @@ than the session's can take a trace while the session's is busy.
 from __future__ import annotations
 
 import json
+import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -84,7 +85,8 @@ class Trace:
     """
 
     def __init__(self, client: Any, options: Options) -> None:
-        self._name = time.strftime("%Y_%m_%d_%H_%M_%S")
+        # Not the time alone: hosts write their files under the same names, over those of a trace of the same second.
+        self._name = f"{time.strftime('%Y_%m_%d_%H_%M_%S')}_{secrets.token_hex(3)}"
         self.location = bucket.directory(options.to, self._name)
         self._client = client
         self._options = options
