@@ -18,6 +18,8 @@ from pathways_jupyter.render.text import Mark
 
 _LONG_CELL = 20
 """A cell with more characters may be broken into lines."""
+_LONG_WORD = 30
+"""The same for a cell that is a word, which would be broken between two letters, as "StartupPolicyComplete d"."""
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:ms|s|min|h|d|[kMG]B)\b)")
 
 
@@ -111,7 +113,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[Words]], *, indent: st
     for row in parts:
         body += "<tr>"
         for cell in row:
-            if len(cell.text) <= _LONG_CELL:
+            if len(cell.text) <= (_LONG_WORD if cell.text.isalnum() else _LONG_CELL):
                 body += f"<td>{cell.html}</td>"
             else:
                 # What may be copied into a shell keeps its spaces.

@@ -40,6 +40,8 @@ def test_a_number_keeps_its_unit_and_a_long_cell_is_not_broken_after_each_word()
     assert "pw-long" in long
     assert "pw-long" not in short
     assert "awaited for 12&nbsp;s" in shown
+    word = parts.table(("reason",), [["StartupPolicyCompleted"], ["gs" * 40]]).html
+    assert re.findall(r"<td[^>]*>", word) == ["<td>", '<td class="pw-long">'], "a word is broken only where it must be"
     # What is not long stays on its line; what is long keeps a width at which lines hold several words.
     assert re.search(r"table\.pw-table td \{[^}]*white-space: nowrap", shown)
     assert re.search(r"td\.pw-long \{[^}]*min-width: 9em", shown)
