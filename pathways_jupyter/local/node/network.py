@@ -81,7 +81,8 @@ class Network:
 
     def publish(self, uid: str, namespace: str, name: str) -> None:
         """Make `name` stand for a pod, instead of an older pod that had it."""
-        link = links.link_of(self.names(namespace), name)
+        # Not where its name is looked up: a pod's own may have dots, and be like one in another namespace.
+        link = self.names(namespace) / name
         link.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         link.unlink(missing_ok=True)
         link.symlink_to(self.sockets(uid))

@@ -53,6 +53,15 @@ async def test_a_name_is_that_of_a_pod_in_its_namespace_alone(network):
     assert [network.socket(namespace, name, 29001) for namespace in ("default", "team")] == [ours, None]
 
 
+async def test_a_pod_whose_name_has_dots_takes_no_name_in_another_namespace(network):
+    name = "svc-head-0-0.svc"
+    network.publish("01234567", "team", name)
+    network.publish("89abcdef", "default", f"{name}.team")
+    assert network.socket("team", name, 29001) == network.sockets("01234567") / "29001"
+    network.forget("89abcdef")
+    assert network.socket("team", name, 29001) == network.sockets("01234567") / "29001"
+
+
 async def test_a_unix_socket_is_dialled_before_the_address(network):
     directory = network.sockets("0123456789")
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
