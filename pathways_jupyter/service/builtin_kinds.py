@@ -20,6 +20,7 @@ QUANTITY = r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([eE][+-]?[0-9]+|[numkMGTPE]|[KM
 
 _UNITS = {unit: Decimal(1000) ** power for power, unit in enumerate(("n", "u", "m", "", *"kMGTPE"), -3)}
 _UNITS |= {f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", 1)}
+_LARGEST = Decimal(2**63 - 1)
 _PLAIN: Mapping[str, Mapping[str, Any]] = {
     "quantity": {"x-kubernetes-int-or-string": True, "pattern": f"^{QUANTITY}$"},
     "int-or-string": {"x-kubernetes-int-or-string": True},
@@ -31,7 +32,7 @@ _METADATA = ("annotations", "finalizers", "labels", "name", "namespace")
 
 
 def amount(quantity: object) -> Decimal:
-    """Return the number that a quantity stands for.
+    """Return the number that a quantity stands for; as in Kubernetes, one whose size is beyond 2**63 - 1 is that.
 
     Raises:
       ValueError: It is none.
@@ -40,7 +41,8 @@ def amount(quantity: object) -> Decimal:
     if found is None:
         raise ValueError(f"{quantity} is not a quantity")
     number, unit = found[1], found[2] or ""
-    return Decimal(number) * _UNITS[unit] if unit in _UNITS else Decimal(number + unit)
+    value = Decimal(number) * _UNITS[unit] if unit in _UNITS else Decimal(number + unit)
+    return max(-_LARGEST, min(value, _LARGEST))
 
 
 @functools.cache

@@ -12,6 +12,8 @@ from pathways_jupyter.service import builtin_kinds
         ("16k", "16000"),
         ("100G", "1e11"), ("1Gi", str(2**30)), ("2Ei", str(2**61)), ("1E", "1e18"), ("1e9", "1e9"), ("5E3", "5000"),
         ("7n", "7e-9"), ("7u", "7e-6"),
+        # As Kubernetes has it: no number is larger than 2**63 - 1.
+        ("1e30", str(2**63 - 1)), ("-1e30", str(1 - 2**63)), ("9e999999999", str(2**63 - 1)),
     ],
 )  # fmt: skip
 def test_a_quantity_is_a_number(quantity, amount):

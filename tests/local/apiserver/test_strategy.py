@@ -80,6 +80,10 @@ def test_limits_are_requests_where_there_are_none():
             pod_spec(resources={"limits": {"google.com/tpu": "500m"}}),
             '[google.com/tpu]: Invalid value: "500m": must be an integer',
         ),
+        (
+            pod_spec(resources={"limits": {"google.com/tpu": "1"}, "requests": {"google.com/tpu": "1e30"}}),
+            "less than or equal to google.com/tpu limit of 1",
+        ),
         ({**pod_spec(), "restartPolicy": "Maybe"}, 'spec.restartPolicy: Unsupported value: "Maybe"'),
         ({"containers": pod_spec()["containers"] * 2}, 'Duplicate value: "main"'),
     ],
