@@ -5,9 +5,12 @@ import contextlib
 import re
 from pathlib import Path
 
+import psutil
 import pytest
 from pages import opened
+from waits import wait_until
 
+from pathways_jupyter.elastic import cordons
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS
@@ -29,7 +32,19 @@ def break_or_heal(server, set_up, cluster):
         async with server.http() as http, http.post(server.route(f"slices/{action}"), json=given) as answer:
             return answer.status, await answer.json()
 
-    return send
+    yield send
+    # What ends a fault asks the cluster a moment after it was healed, and again and again if that has ended by then.
+    wait_until(lambda: not fault_ends(server.environ["HOME"]))
+
+
+def fault_ends(home):
+    """The processes of a server's user that end a fault in its time."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        with contextlib.suppress(psutil.Error):
+            if cordons.__name__ in (process.info["cmdline"] or ()) and process.environ().get("HOME") == home:
+                found.append(process)
+    return found
 
 
 def ready(page, *numbers):
