@@ -53,7 +53,7 @@ lab: $(VENV)/.installed ## Open JupyterLab with the sidebar on the embedded clus
 	@echo "The embedded cluster ends after 30 minutes without use, or with: $(BIN)/pathways-jupyter local down"
 	$(BIN)/jupyter lab --notebook-dir=examples/notebooks $(AS_ROOT)
 
-test: $(VENV)/.test ## Run the tests (about 14 minutes on two cores; WORKERS=)
+test: $(VENV)/.test ## Run the tests (about 12 minutes on two cores; WORKERS=)
 	$(RUN_TESTS)
 
 subset: $(VENV)/.test ## Run the tests that depend most on JAX: make subset VENV=.venv-oldest PYTHON=python3.11 JAX=oldest
