@@ -98,14 +98,15 @@ def card(
 
 def _facts(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> list[tuple[str, str]]:
     """Return the rows of a card: names, and values that are empty where there is nothing to say."""
-    job = record.pathways_job
+    job, suspended = record.pathways_job, record.state is SessionState.SUSPENDED
+    slices = text.instances(record.instances) if record.instances else ""
     return [
         ("service", record.service),
         ("attached to", f"job {job}, which stays when this session ends" if job else ""),
-        ("slices", text.instances(record.instances) if record.instances else ""),
+        ("slices", f"none; {slices} before" if suspended and slices else slices),
         ("devices", "" if record.supervisor else _devices(record, devices)),
-        # While it is replaced, the pod is still the previous one's.
-        ("proxy", record.job if record.state in _CONNECTING else record.pod or record.job),
+        # While it is replaced, the pod is still the previous one's; a suspended session's is removed.
+        ("proxy", "" if suspended else record.job if record.state in _CONNECTING else record.pod or record.job),
         ("cluster", record.context),
         ("namespace", record.namespace),
         # The resumed session's first card is drawn before its record has no save any more.

@@ -318,6 +318,9 @@ def test_where_arrays_are_saved_is_shown_until_they_are_back():
     saved = SavedArrays(2, 132, "gs://bucket/saved/ada/suspended-4f2a", NOW - 5)
     suspended = sessions.card(record(state=SessionState.SUSPENDED, slices=(), saved=saved), {})
     assert "2 arrays (132 bytes) in gs://bucket/saved/ada/suspended-4f2a" in suspended.text
+    # Its slices are free, and its proxy is removed.
+    assert "none; 2 slices of tpuv6e:2x2 (8 chips) before" in suspended.text
+    assert "proxy" not in suspended.text
     assert "gs://" not in sessions.card(record(saved=saved), {}).text
 
 
