@@ -8,6 +8,7 @@ import {
   jobConnectCell,
   missing,
   placed,
+  growsFor,
   suggestedSlices,
   suggestion
 } from '../src/models/line';
@@ -138,6 +139,18 @@ describe('suggestion', () => {
     expect(suggestion(SCOPE, [service('a', 0)])).toBeNull();
     expect(suggestion(SCOPE, [])).toBeNull();
     expect(suggestion({ ...SCOPE, session: 'x' }, [service('a', 1)])).toBeNull();
+  });
+});
+
+describe('growsFor', () => {
+  it('is true where the embedded cluster adds slices', () => {
+    const local = { ...CHOICE, local: true };
+    expect(growsFor(local, { total: 2 })).toBe(true);
+    expect(growsFor(CHOICE, { total: 2 })).toBe(false);
+    // Then it waits for slices that are taken, but those that it does not have are added.
+    expect(growsFor({ ...local, wait: true }, { total: 2 })).toBe(false);
+    expect(growsFor({ ...local, more: { 'at-least': '1' } }, { total: 2 })).toBe(false);
+    expect(growsFor({ ...local, wait: true }, { total: 1 })).toBe(true);
   });
 });
 

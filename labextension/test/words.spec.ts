@@ -4,6 +4,7 @@ import {
   age,
   costSentence,
   devicesWord,
+  hostWords,
   savedSentence,
   lostSlices,
   refusal,
@@ -55,10 +56,17 @@ describe('words', () => {
     expect(cost({ state: 'lost' }, null)).toBe('');
   });
 
+  it('says once that a host has no pod', () => {
+    const host = { pod: '', node: '', health: 'down', chips: 4, reason: 'no pod' } as const;
+    expect(hostWords(english, host)).toBe('no pod');
+    expect(hostWords(english, { ...host, reason: 'not started yet' })).toBe('not started yet · no pod');
+    expect(hostWords(english, { ...host, pod: 'p', node: 'n', reason: 'OOMKilled' })).toBe('OOMKilled · p · n');
+  });
+
   it('says what is saved of a suspended session', () => {
     const saved = { count: 3, bytes: 1.2e9, place: 'gs://b/saved/u/suspended-s', at: 0 };
     expect(savedSentence(english, saved).replace(/\u00a0/g, ' ')).toMatch(
-      /^3 arrays \(1\.2 GB\) are saved since \d+:00:00\.$/
+      /^3 arrays \(1\.2 GB\) were saved at \d+:00:00\.$/
     );
   });
 

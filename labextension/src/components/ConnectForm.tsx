@@ -2,7 +2,7 @@
 import * as React from 'react';
 
 import { Api, asProblem, IContexts, IOffer } from '../models/api';
-import { connectLine, EMBEDDED, IChoice, missing, placed, suggestedSlices } from '../models/line';
+import { connectLine, EMBEDDED, growsFor, IChoice, missing, placed, suggestedSlices } from '../models/line';
 import { ITrans } from '../models/trans';
 import { IScope } from '../models/scope';
 import { IProblem } from '../models/sentences';
@@ -173,23 +173,7 @@ export function ConnectForm({ api, trans, first, onChange, onRendered }: IConnec
       {places?.problem && !choice.local && (
         <Notice tone="wait" title={places.problem.message} hint={places.problem.hint} />
       )}
-      {capacity && capacity.free < choice.count && (
-        <Notice
-          tone="wait"
-          title={
-            capacity.free
-              ? trans.__('Only %1 of %2 slices are free now.', capacity.free, capacity.total)
-              : trans._n('The slice is not free now.', 'None of the %1 slices is free now.', capacity.total)
-          }
-          hint={
-            capacity.total < choice.count
-              ? trans.__('Use fewer slices.')
-              : capacity.free
-                ? trans.__('Use fewer slices, or wait until they are free.')
-                : trans.__('“Wait for slices that are taken” connects as soon as they are free.')
-          }
-        />
-      )}
+      {capacity && capacity.free < choice.count && <Shortage capacity={capacity} choice={choice} trans={trans} />}
       <div className="pw-runs">
         <p className="pw-muted">{trans.__('This runs in the notebook:')}</p>
         <code className="pw-line">
@@ -197,6 +181,36 @@ export function ConnectForm({ api, trans, first, onChange, onRendered }: IConnec
         </code>
       </div>
     </div>
+  );
+}
+
+interface IShortageProps {
+  readonly capacity: ICapacity;
+  readonly choice: IChoice;
+  readonly trans: ITrans;
+}
+
+/** Fewer slices are free than chosen. */
+function Shortage({ capacity, choice, trans }: IShortageProps): React.JSX.Element {
+  if (growsFor(choice, capacity)) {
+    return <Notice title={trans.__('The embedded cluster adds the slices that are missing.')} />;
+  }
+  return (
+    <Notice
+      tone="wait"
+      title={
+        capacity.free
+          ? trans.__('Only %1 of %2 slices are free now.', capacity.free, capacity.total)
+          : trans._n('The slice is not free now.', 'None of the %1 slices is free now.', capacity.total)
+      }
+      hint={
+        capacity.total < choice.count
+          ? trans.__('Use fewer slices.')
+          : capacity.free
+            ? trans.__('Use fewer slices, or wait until they are free.')
+            : trans.__('“Wait for slices that are taken” connects as soon as they are free.')
+      }
+    />
   );
 }
 

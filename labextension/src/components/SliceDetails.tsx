@@ -5,7 +5,16 @@ import * as React from 'react';
 import { DrillAction } from '../models/drill';
 import { IHolding, sliceName } from '../models/holdings';
 import { ITrans } from '../models/trans';
-import { age, HEALTH_TONES, healthWord, holdingWord, sentence, silenceSentence, sliceWord } from '../models/words';
+import {
+  age,
+  HEALTH_TONES,
+  healthWord,
+  holdingWord,
+  hostWords,
+  sentence,
+  silenceSentence,
+  sliceWord
+} from '../models/words';
 import { IHost, ISlice } from '../models/wire';
 import { LinkButton } from './Button';
 import { Toned } from './Toned';
@@ -93,9 +102,7 @@ function Host({ slice, host, index, trans, openLog }: IHostProps): React.JSX.Ele
           />
         )}
       </div>
-      <span className="pw-muted">
-        {[host.reason, host.pod || trans.__('no pod'), host.node].filter(Boolean).join(' · ')}
-      </span>
+      <span className="pw-muted">{hostWords(trans, host)}</span>
     </li>
   );
 }

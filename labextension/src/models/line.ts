@@ -1,7 +1,7 @@
 /** The `%pathways connect` line. The dialog inserts and runs it, so that a notebook stays reproducible. */
 
 import { IScope } from './scope';
-import { IService } from './wire';
+import { ICapacity, IService } from './wire';
 
 /** The values of the connect dialog. */
 export interface IChoice {
@@ -145,6 +145,12 @@ export function suggestion(scope: IScope, services: readonly IService[]): IChoic
   }
   const { local, context, namespace } = scope;
   return { local, context, namespace, ...slices, profile: '', wait: false };
+}
+
+/** Whether the embedded cluster adds slices for a choice, instead of waiting for those that are taken. */
+export function growsFor(choice: IChoice, capacity: Pick<ICapacity, 'total'>): boolean {
+  const waits = choice.wait || choice.more?.['at-least'] || choice.more?.linger;
+  return choice.local && (!waits || capacity.total < choice.count);
 }
 
 /** Whether there are slices, but none is free: then a notebook can connect when one becomes free. */

@@ -4,7 +4,7 @@ import { Holdings, IHolding, ownerWord, sliceName } from './holdings';
 import { ITrans } from './trans';
 import { IArrays, ISaved, ISession, SessionState } from './sessionrows';
 import { mayHaveArrays } from './sessions';
-import { Availability, Health, IReclaimable, ISlice } from './wire';
+import { Availability, Health, IHost, IReclaimable, ISlice } from './wire';
 
 /** The color and the mark beside a word; never the only sign of a state. */
 export type Tone = 'ok' | 'wait' | 'fail' | 'none';
@@ -23,6 +23,9 @@ export const TONES: { readonly [state in SessionState]: Tone } = {
 };
 
 export const HEALTH_TONES: { readonly [health in Health]: Tone } = { ready: 'ok', starting: 'wait', down: 'fail' };
+
+/** The reason of a host without a pod, of a service that has started. */
+const NO_POD = 'no pod';
 
 export const JOB_TONES: { readonly [state: string]: Tone } = {
   Running: 'ok',
@@ -64,11 +67,17 @@ export function refusal(
     : null;
 }
 
-/** Say how many arrays of a suspended session are saved, and since when. */
+/** "reason · pod · node"; the server's reason for a missing pod says the same as its missing name. */
+export function hostWords(trans: ITrans, host: IHost): string {
+  const reason = host.pod || host.reason !== NO_POD ? host.reason : '';
+  return [reason, host.pod || trans.__('no pod'), host.node].filter(Boolean).join(' · ');
+}
+
+/** Say how many arrays of a suspended session were saved, and when. */
 export function savedSentence(trans: ITrans, saved: ISaved): string {
   return trans._n(
-    '%1 array (%2) is saved since %3.',
-    '%1 arrays (%2) are saved since %3.',
+    '%1 array (%2) was saved at %3.',
+    '%1 arrays (%2) were saved at %3.',
     saved.count,
     size(saved.bytes),
     clock(saved.at)

@@ -35,7 +35,7 @@ test('a suspended notebook says what is saved, and is resumed by keyboard behind
   await start(page, '%pathways suspend --yes');
   await expect(session).toHaveAttribute('data-state', 'suspended');
   await expect(session.getByRole('status').first()).toContainText('Suspended, arrays are saved');
-  await expect(session).toContainText(/1 array \(32\sB\) is saved since \d+:\d\d:\d\d\./);
+  await expect(session).toContainText(/1 array \(32\sB\) was saved at \d+:\d\d:\d\d\./);
   await expect(session).toContainText(/gs:\/\/\S+\/saved\/\S+\/suspended-\w+/);
   await expect(section(panel, 'slices')).toContainText('2 free');
   await expect(indicator(page)).toHaveAttribute('data-status', 'idle');
