@@ -74,6 +74,9 @@ def card(
       live: Whether it is drawn again when something changes; each session has one such card at most.
     """
     at = time.time() if at is None else at
+    if number := sum(record.instances.values()):
+        # A card is also drawn before JAX has switched to a new proxy, which may have fewer slices than the former.
+        devices = {index: kinds for index, kinds in devices.items() if index < number}
     tone, state = _tone(record), state_words(record)
     may_end = record.state.is_connected and tone is not Tone.FAIL
     then = f"was {state} at {text.moment(at)}"

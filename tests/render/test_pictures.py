@@ -314,6 +314,13 @@ def test_the_doctors_verdict_is_that_of_the_worst_finding():
     )
 
 
+def test_a_session_resumed_on_fewer_slices_shows_no_slice_of_its_former_proxy():
+    one = record(instances={"tpuv6e:2x2": 1}, slices=(SessionSlice(0, 0, up=True),))
+    drawn = sessions.card(one, DEVICES)
+    assert "4 (slice 0: 4 × TPU v6 lite)" in drawn.text
+    assert "slice 1" not in drawn.html
+
+
 def test_where_arrays_are_saved_is_shown_until_they_are_back():
     saved = SavedArrays(2, 132, "gs://bucket/saved/ada/suspended-4f2a", NOW - 5)
     suspended = sessions.card(record(state=SessionState.SUSPENDED, slices=(), saved=saved), {})
