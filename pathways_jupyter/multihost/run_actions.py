@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
@@ -19,6 +20,7 @@ from pathways_jupyter.multihost.run_events import Event, HostStatus, RunEnded
 _POLL_SECONDS = 0.1
 _STOP_SECONDS = 60.0
 """Longest wait for the process that follows a run, in addition to the run's grace."""
+_MOST_IN_A_SECOND = 100
 
 
 async def start(
@@ -33,7 +35,7 @@ async def start(
       PackError: The directory cannot be packed; nothing was started.
       ConfigError: The request is not valid, or a run of the same name and logs is still going on.
     """
-    name = request.name or time.strftime("%Y-%m-%d-%H-%M-%S")
+    name = request.name or _unused_name(request.logs)
     logs = str((request.logs / name).absolute())
     if any(each.logs == logs and each.attended for each in records.runs()):
         # Both would write the same files, here and on the hosts.
@@ -58,6 +60,21 @@ async def start(
         async with contextlib.aclosing(Runner(record, connections, request).events()) as events:
             async for event in events:
                 yield event
+
+
+def _unused_name(logs: Path) -> str:
+    """Return the present second as the name of a run, with a number if another one has its logs there already."""
+    now = time.strftime("%Y-%m-%d-%H-%M-%S")
+    for name in (now, *(f"{now}-{number}" for number in range(2, _MOST_IN_A_SECOND))):
+        # Made here, so that of two that start at once only one has it. Another problem comes with the first file in it.
+        try:
+            (logs / name).mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError:
+            break
+        return name
+    return now
 
 
 async def attach(record: RunRecord, *, stop: bool = False) -> AsyncGenerator[Event, None]:

@@ -318,6 +318,13 @@ async def test_stop_waits_for_the_grace_of_a_run_that_another_process_follows(la
     assert await stopping == ()
 
 
+async def test_runs_without_a_name_that_begin_in_the_same_second_have_logs_of_their_own(lab, monkeypatch):
+    monkeypatch.setattr(run_actions.time, "strftime", lambda *_: "2026-01-02-03-04-05")
+    first, second = await lab.run("echo one", 1), await lab.run("echo two", 1)
+    assert [first.record.name, second.record.name] == ["2026-01-02-03-04-05", "2026-01-02-03-04-05-2"]
+    assert [first.log(), second.log()] == [b"one\n", b"two\n"]
+
+
 async def test_a_second_run_does_not_write_into_the_logs_of_one_that_goes_on(lab):
     done = await lab.run("echo first", 1, name="same")
     with done.record.attending(), pytest.raises(ConfigError, match="A run same with the same logs is still followed"):
