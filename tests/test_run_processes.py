@@ -6,9 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
-from waits import wait_until
+from waits import has_ended, wait_until
 
 TESTS = Path(__file__).parent
 HOOKS = f"""
@@ -63,7 +62,7 @@ def test_a_run_that_leaves_a_process_names_it_ends_it_and_fails(nested, tmp_path
     assert "The tests left 1 process" in said
     assert f"{pid} sleep 300" in said
     assert run.returncode == 1
-    wait_until(lambda: not psutil.pid_exists(pid))
+    wait_until(lambda: has_ended(pid))
 
 
 @pytest.mark.parametrize(
@@ -75,4 +74,4 @@ def test_a_run_that_is_ended_leaves_none_either(nested, tmp_path, number):
         wait_until((tmp_path / "pid").exists)
         run.send_signal(number)
         run.communicate(timeout=100)
-    wait_until(lambda: not psutil.pid_exists(int((tmp_path / "pid").read_text())))
+    wait_until(lambda: has_ended(int((tmp_path / "pid").read_text())))

@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable
 
+import psutil
+
 
 def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
     """Look until a condition holds.
@@ -14,3 +16,11 @@ def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"It does not hold after {seconds:.0f} s."
         time.sleep(0.02)
+
+
+def has_ended(pid: int) -> bool:
+    """Return whether a process runs no more; init may take long to reap one whose parent has ended."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

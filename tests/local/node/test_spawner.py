@@ -13,6 +13,7 @@ from pathlib import Path
 import preloads
 import psutil
 import pytest
+from waits import has_ended
 
 from pathways_jupyter.base.errors import LocalClusterError
 from pathways_jupyter.local.node import programs
@@ -73,15 +74,11 @@ async def start(spawner: Spawner, directory: Path, *argv: str, environment: dict
     return await Started(process, output).open()
 
 
-def gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-
-
 async def until_gone(*pids: int) -> None:
     for pid in pids:
         with contextlib.suppress(psutil.NoSuchProcess):
             await asyncio.to_thread(psutil.wait_procs, [psutil.Process(pid)], DEADLINE)
-        assert gone(pid)
+        assert has_ended(pid)
 
 
 async def test_a_command_runs_in_its_directory_with_its_environment_only(spawner, tmp_path):
@@ -157,8 +154,8 @@ async def test_closing_ends_every_process(tmp_path):
     assert await stubborn.line() == "on"
     zygote = spawner.pid
     await asyncio.wait_for(spawner.close(), DEADLINE)
-    assert gone(zygote)
-    assert gone(stubborn.process.pid)
+    assert has_ended(zygote)
+    assert has_ended(stubborn.process.pid)
 
 
 async def test_a_fork_server_that_is_killed_is_started_anew_and_its_processes_count_as_killed(spawner, tmp_path):
