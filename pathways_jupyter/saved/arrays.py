@@ -6,11 +6,15 @@ An array of a type that hosts cannot write travels as one of its bits: a PRNG ke
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import math
+import queue
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 from pathways_jupyter.base import shardings
 from pathways_jupyter.base.text import size
@@ -20,7 +24,8 @@ _MOST_DIMENSIONS = 32
 _NARROW = {"bool": "uint8", "int4": "int8", "uint4": "uint8", "int2": "int8", "uint2": "uint8"}
 """Types that are written as wider ones with the same values."""
 _MOST_PIECES, _LEAST_PIECE_BYTES = 8, 64 << 20
-"""Arrays are written and read in so many pieces at most, to see how far it is; each costs a round trip."""
+"""Arrays are written and read in so many pieces at most, to see how far it is; more where their devices differ."""
+_MOST_THREADS = 16
 _LEAST_BYTES = 1 << 20
 """Fewer bytes are written so fast that their pace says nothing of others."""
 _rates: dict[tuple[str, str], float] = {}
@@ -30,6 +35,7 @@ WRITE, READ = "write the arrays", "read the arrays"
 
 Report = Callable[[str, str], None]
 """Called with what is done at the moment and how far it is; on any thread."""
+_Begun = TypeVar("_Begun")
 _Done = Callable[[int, int], None]
 """Called with the bytes that are done, and with all: first, and after each piece."""
 
@@ -103,12 +109,13 @@ def write(location: str, arrays: Sequence[Any], done: _Done) -> None:
         if array.size:
             to_plain = _plain_form(_type_of(array))[0]
             plain[number] = jax.jit(to_plain, out_shardings=array.sharding)(array) if to_plain else array
-    # All at once: the hosts go on while this process waits for the first.
-    written = [
-        (cloud_pathways_helper.write_arrays(location, list(map(str, piece)), list(piece.values()), _TIMEOUT), nbytes)
-        for piece, nbytes in _pieces(plain, {number: each.sharding for number, each in plain.items()})
-    ]
-    _wait(written, done)
+
+    def begin(piece: Mapping[int, Any]) -> Any:
+        return cloud_pathways_helper.write_arrays(location, list(map(str, piece)), list(piece.values()), _TIMEOUT)
+
+    pieces = _pieces(plain, {number: each.sharding for number, each in plain.items()})
+    written = _at_once(begin, [piece for piece, _ in pieces])
+    _wait(written, [nbytes for _, nbytes in pieces], done)
 
 
 def read(
@@ -142,9 +149,9 @@ def read(
             plain[number] = form
         else:
             made[number] = jax.device_put(np.zeros(form.shape, form.dtype), sharding)
-    futures = []
-    for piece, nbytes in _pieces(plain, on):
-        arrays, future = cloud_pathways_helper.read_arrays(
+
+    def begin(piece: Mapping[int, Any]) -> tuple[Sequence[Any], Any]:
+        begun: tuple[Sequence[Any], Any] = cloud_pathways_helper.read_arrays(
             location,
             list(map(str, piece)),
             [each.dtype for each in piece.values()],
@@ -153,9 +160,13 @@ def read(
             np.array(_ordered_devices(on[next(iter(piece))]), object),
             timeout=_TIMEOUT,
         )
-        futures.append((future, nbytes))
+        return begun
+
+    pieces = _pieces(plain, on)
+    begun = _at_once(begin, [piece for piece, _ in pieces])
+    for (piece, _), (arrays, _) in zip(pieces, begun, strict=True):
         made |= zip(piece, arrays, strict=True)
-    _wait(futures, done)
+    _wait([future for _, future in begun], [nbytes for _, nbytes in pieces], done)
     for number, each in described.items():
         if from_plain := _plain_form(str(each["dtype"]))[1]:
             made[number] = jax.jit(from_plain, out_shardings=on[number])(made[number])
@@ -165,30 +176,54 @@ def read(
     return found
 
 
-def _pieces(arrays: Mapping[int, Any], on: Mapping[int, Any]) -> Iterator[tuple[dict[int, Any], int]]:
-    """Yield parts of `arrays` with one order of devices each, and their bytes; `on` has the shardings."""
+def _pieces(arrays: Mapping[int, Any], on: Mapping[int, Any]) -> list[tuple[dict[int, Any], int]]:
+    """Return parts of `arrays` with one order of devices each, and their bytes; `on` has the shardings."""
     groups: dict[tuple[Any, ...], list[int]] = {}
     for number in arrays:
         groups.setdefault(_ordered_devices(on[number]), []).append(number)
     sizes = {number: math.prod(each.shape) * each.dtype.itemsize for number, each in arrays.items()}
     most = max(_LEAST_PIECE_BYTES, sum(sizes.values()) // _MOST_PIECES)
+    pieces = []
     for group in groups.values():
         piece: dict[int, Any] = {}
         filled = 0
         for number in group:
             if piece and filled + sizes[number] > most:
-                yield piece, filled
+                pieces.append((piece, filled))
                 piece, filled = {}, 0
             piece[number] = arrays[number]
             filled += sizes[number]
-        yield piece, filled
+        pieces.append((piece, filled))
+    return pieces
 
 
-def _wait(pieces: Sequence[tuple[Any, int]], done: _Done) -> None:
-    """Wait for the future of each piece."""
-    total, so_far = sum(nbytes for _, nbytes in pieces), 0
+def _at_once(begin: Callable[[Mapping[int, Any]], _Begun], pieces: Sequence[Mapping[int, Any]]) -> list[_Begun]:
+    """Call `begin` for each piece, on several threads, because each call waits for three round trips to the proxy."""
+    waiting: queue.SimpleQueue[tuple[Mapping[int, Any], Future[_Begun]]] = queue.SimpleQueue()
+    futures: list[Future[_Begun]] = [Future() for _ in pieces]
+    for each in zip(pieces, futures, strict=True):
+        waiting.put(each)
+
+    def work() -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                piece, future = waiting.get_nowait()
+                try:
+                    future.set_result(begin(piece))
+                except BaseException as error:
+                    future.set_exception(error)
+
+    for _ in range(min(_MOST_THREADS, len(pieces))):
+        # Not those of a pool, for which the end of this process would wait, however long the proxy does not answer.
+        threading.Thread(target=work, name="pathways-pieces", daemon=True).start()
+    return [each.result() for each in futures]
+
+
+def _wait(futures: Sequence[Any], sizes: Sequence[int], done: _Done) -> None:
+    """Wait for the future of each piece; `sizes` are their bytes."""
+    total, so_far = sum(sizes), 0
     done(so_far, total)
-    for future, nbytes in pieces:
+    for future, nbytes in zip(futures, sizes, strict=True):
         future.result()
         so_far += nbytes
         done(so_far, total)

@@ -122,10 +122,11 @@ class Saves:
 
         def write() -> bytes:
             stored.write(f"gs://{directory}/{content}", writer.arrays, stored.progress(WRITE, self._base, report))
-            index["files"] = _files(f"{directory}/{content}")
+            index["files"] = _files(bucket, f"{directory}/{content}")
             return json.dumps(index).encode()
 
         with _explained(f"{name} cannot be saved"):
+            bucket = open_bucket()
             data = tasks.abandonable(write, name="pathways-save")
             if time.time() - began > _LONGEST_SAVE_SECONDS:
                 # Perhaps the machine was asleep; a sweep may have taken the files for abandoned soon.
@@ -138,10 +139,11 @@ class Saves:
                     f"{name} cannot be saved: what is not on TPUs is larger than 48 MB.",
                     hint="Put large arrays on TPUs with jax.device_put, or save fewer variables.",
                 )
-            open_bucket().pipe_file(f"{directory}/{_INDEX}", data)
+            bucket.pipe_file(f"{directory}/{_INDEX}", data)
             # Not what is newer than this save: another kernel may be writing it, under the same name.
-            contents = self._contents(directory).items()
-            _remove([path for (_, each), files in contents if each != content for path in _if_before(began, files)])
+            contents = self._contents(bucket, directory).items()
+            others = [files for (_, each), files in contents if each != content]
+            _remove(bucket, [path for files in others for path in _if_before(began, files)])
         return _described(name, index, tuple(unkept))
 
     def place(self, name: str) -> str:
@@ -156,7 +158,7 @@ class Saves:
             )
         return f"{self._base}/{name}"
 
-    def _index(self, name: str) -> dict[str, Any]:
+    def _index(self, bucket: Any, name: str) -> dict[str, Any]:
         """Read an index.
 
         Raises:
@@ -164,7 +166,7 @@ class Saves:
           PathwaysError: It is damaged, or of another version.
         """
         path = f"{self._directory(name)}/{_INDEX}"
-        return _parsed(name, open_bucket().cat_file(path, start=0, end=_LARGEST_INDEX_BYTES + 1))
+        return _parsed(name, bucket.cat_file(path, start=0, end=_LARGEST_INDEX_BYTES + 1))
 
     def seconds(self, nbytes: int) -> float | None:
         """Return about how long it takes to save so many bytes; None where that is not known yet."""
@@ -186,9 +188,10 @@ class Saves:
         _load_orbax()
 
         def read() -> dict[str, Any]:
-            index = self._index(name)
+            bucket = open_bucket()
+            index = self._index(bucket, name)
             content = f"{directory}/{index['content']}"
-            if _files(content) != index["files"]:
+            if _files(bucket, content) != index["files"]:
                 raise _damaged(name, "its files are not those that were saved")
             described = dict(enumerate(resize.described(each) if resize else each for each in index["arrays"]))
             arrays: dict[int, Any] = dict.fromkeys(described)
@@ -243,12 +246,13 @@ class Saves:
         """
         directory = self._directory(name)
         with _explained(f"{name} cannot be deleted"):
-            if not (files := open_bucket().find(directory)):
+            bucket = open_bucket()
+            if not (files := bucket.find(directory)):
                 raise FileNotFoundError
             # First, so that there is never an index without its files.
             index = f"{directory}/{_INDEX}"
-            _remove([each for each in files if each == index])
-            _remove([each for each in files if each != index])
+            _remove(bucket, [each for each in files if each == index])
+            _remove(bucket, [each for each in files if each != index])
 
     def sweep(self, *, dry_run: bool = False, at: float | None = None) -> tuple[str, ...]:
         """Remove what saves have left that were cut short; return the places of it.
@@ -264,24 +268,25 @@ class Saves:
         """
         before = (time.time() if at is None else at) - _ABANDONED_SECONDS
         with _explained("Saves that were cut short cannot be removed"):
-            left = self._contents(self._base)
+            bucket = open_bucket()
+            left = self._contents(bucket, self._base)
             # Only now, so that a save that became whole meanwhile is named.
             for name in {name for name, _ in left}:
                 with contextlib.suppress(FileNotFoundError):
                     try:
-                        del left[name, self._index(name)["content"]]
+                        del left[name, self._index(bucket, name)["content"]]
                     except PathwaysError:
                         # Damaged, or of another version, which may name any of them.
                         left = {place: files for place, files in left.items() if place[0] != name}
             abandoned = {place: paths for place, files in left.items() if (paths := _if_before(before, files))}
             if not dry_run:
-                _remove([path for paths in abandoned.values() for path in paths])
+                _remove(bucket, [path for paths in abandoned.values() for path in paths])
         return tuple(f"gs://{self._base}/{name}/{content}" for name, content in abandoned)
 
-    def _contents(self, directory: str) -> dict[tuple[str, str], _Files]:
+    def _contents(self, bucket: Any, directory: str) -> dict[tuple[str, str], _Files]:
         """Return the files of arrays below `directory`, by the name of the save and the directory in it."""
         found: dict[tuple[str, str], _Files] = {}
-        for path, about in open_bucket().find(directory, detail=True).items():
+        for path, about in bucket.find(directory, detail=True).items():
             name, _, rest = path.removeprefix(f"{self._base}/").partition("/")
             content, _, file = rest.partition("/")
             if _NAME.fullmatch(name) and _CONTENT.fullmatch(content) and file:
@@ -298,9 +303,9 @@ def _if_before(moment: float, files: _Files) -> list[str]:
     return list(files) if max(files.values()) < moment else []
 
 
-def _remove(paths: Sequence[str]) -> None:
+def _remove(bucket: Any, paths: Sequence[str]) -> None:
     if paths:
-        open_bucket().rm(list(paths))
+        bucket.rm(list(paths))
 
 
 def _load(package: str, module: str = "") -> None:
@@ -319,9 +324,9 @@ def _load_orbax() -> None:
     _load("orbax.checkpoint", "orbax.checkpoint._src.serialization.cloud_pathways_helper")
 
 
-def _files(directory: str) -> dict[str, list[Any]]:
+def _files(bucket: Any, directory: str) -> dict[str, list[Any]]:
     """Return the size and the checksum of each file below `directory`, as the bucket has them."""
-    found = open_bucket().find(directory, detail=True)
+    found = bucket.find(directory, detail=True)
     return {
         path.removeprefix(f"{directory}/"): [about["size"], about.get("md5Hash") or about.get("crc32c")]
         for path, about in found.items()
