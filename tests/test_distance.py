@@ -188,7 +188,8 @@ def shown_job(cluster, machine, tmp_path_factory):
         ("sessions", 0, 0),
         ("job apply --dry-run JOB", 1, 2),
         ("job apply JOB", 2, 3),
-        ("job show shown", 2, 5),
+        # Events, of which the tests before may have left more than a page, beside the job and then its parts.
+        ("job show shown", 2, 6),
         ("job list", 1, 2),
         ("usage", 1, 3),
     ],

@@ -104,15 +104,14 @@ async def picture(client: Client, name: str, *, namespace: str, events: bool = T
       ServiceError: There is none of that name.
     """
     seen: Sequence[Object] = ()
-    # The job before its pods, which have failed by the time at which it has.
     if events:
-        (manifest, jobset), listed = await asyncio.gather(
-            _get(client, name, namespace), objects.list_(client, EVENTS, namespace=namespace)
+        # Those of a crowded namespace are many pages, of which each waits for the one before.
+        parts, listed = await asyncio.gather(
+            _parts(client, name, namespace), objects.list_(client, EVENTS, namespace=namespace)
         )
         seen = listed.items
     else:
-        manifest, jobset = await _get(client, name, namespace)
-    parts = await job_parts.fetch(client, manifest, jobset)
+        parts = await _parts(client, name, namespace)
     if not events and parts.lacking:
         # They only explain, so that without the permission a job is followed anyway.
         with contextlib.suppress(ApiError):
@@ -121,6 +120,7 @@ async def picture(client: Client, name: str, *, namespace: str, events: bool = T
     found = [(event_info(each), each) for each in seen if (each.get("involvedObject") or {}).get("uid") in uids]
     # Many have whole seconds; within one, the order is that in which the API server received them.
     found.sort(key=lambda pair: (int(pair[0].time), int(pair[1]["metadata"].get("resourceVersion") or 0)))
+    manifest = parts.manifest
     info, waits = job_info(manifest), ""
     if info.state in {conditions.PENDING, conditions.RUNNING}:
         waits = description.stuck(parts.pods) or description.refused([each for _, each in found], parts.lacking)
@@ -139,6 +139,12 @@ async def picture(client: Client, name: str, *, namespace: str, events: bool = T
         tuple(event for event, _ in found[-_SHOWN_EVENTS:]) if events else (),
         waits,
     )
+
+
+async def _parts(client: Client, name: str, namespace: str) -> JobParts:
+    """Return a job and its parts; the job is read before its pods, which have failed by the time at which it has."""
+    manifest, jobset = await _get(client, name, namespace)
+    return await job_parts.fetch(client, manifest, jobset)
 
 
 async def _failure(client: Client, info: JobInfo, parts: JobParts) -> str:

@@ -2,11 +2,14 @@
 
 import asyncio
 import contextlib
+from pathlib import Path
 
 from pathways_jobs import headless
 
-from pathways_jupyter.kube import objects
-from pathways_jupyter.kube.objects import JOBSETS
+from benchmarks.link import Link
+from pathways_jupyter.kube import auth, objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.objects import EVENTS, JOBSETS
 from pathways_jupyter.service import jobs
 from pathways_jupyter.service.pathwaysjob import conditions, expansion
 
@@ -46,3 +49,27 @@ async def test_a_job_is_followed_through_an_outage_and_shown_as_outdated_meanwhi
         while found.job.state != conditions.RUNNING:
             found = await anext(pictures)
         assert not found.outdated
+
+
+async def test_a_job_among_many_events_does_not_wait_for_them_page_by_page(bench, tmp_path):
+    for number in range(2 * objects.PAGE + 1):
+        about = {"kind": "Pod", "name": f"other-{number}", "namespace": "default", "uid": f"u{number}"}
+        bench.store.create(
+            bench.of(EVENTS),
+            {"metadata": {"name": f"e{number}", "namespace": "default"}, "involvedObject": about, "reason": "Started"},
+        )
+    await objects.create(bench.client(), JOBSETS, expansion.expand(headless("t")))
+    fewest = 99
+    with Link(Path(bench.kubeconfig()), delay=0.25) as link:
+        async with Client(auth.load(str(link.write(tmp_path / "far")))) as client:
+            # Connections for all that goes out at once.
+            await jobs.picture(client, "t", namespace="default")
+            for _ in range(3):
+                traffic = link.count()
+                found = await jobs.picture(client, "t", namespace="default")
+                fewest = min(fewest, traffic.stages)
+                if fewest <= 3:
+                    break
+    assert found.job.state == conditions.PENDING
+    # The three pages of events, one after the other; beside them the job, then its pods and Jobs.
+    assert (fewest, traffic.requests) == (3, 7)
