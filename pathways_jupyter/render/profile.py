@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -19,6 +20,8 @@ _MOST_CHIPS = 32
 """Chips that have a line of their own; a notebook keeps about 2 kB for each."""
 _MOST_OPERATIONS = 10
 _ROW, _HEIGHT = 14, 11
+_CELL = re.compile(r"/ipykernel_\d+/\d+\.py$")
+"""End of the path that ipykernel gives to the source of a cell."""
 _COLOURS: Mapping[ChipActivity, str] = {
     ChipActivity.COMPUTING: "var(--pw-mine)",
     ChipActivity.NETWORK: "#b5651d",
@@ -133,11 +136,16 @@ def _operations(operations: Sequence[Operation]) -> Part:
 
 
 def _source(source: str) -> str:
-    """Return a line of a notebook's cell as IPython's tracebacks name it, of a file with the end of its path."""
+    """Return a line of a notebook's cell as IPython's tracebacks name it, of a file with the end of its path.
+
+    The names of another kernel's cells are not known here.
+    """
     path, _, number = source.rpartition(":")
     shell = process.shell()
     if shell is not None and (cell := shell.compile.format_code_name(path)):
         return f"{' '.join(cell)}, line {number}"
+    if _CELL.search(path):
+        return f"a cell, line {number}"
     return "/".join(source.split("/")[-2:])
 
 

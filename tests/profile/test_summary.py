@@ -1,5 +1,7 @@
 """Summary of a trace of known content: whose time, spent on what, and by which operations."""
 
+import dataclasses
+
 import jax
 import pytest
 
@@ -117,6 +119,15 @@ def test_the_picture_says_the_same_as_text_and_as_html():
         assert words in view.text
         assert words in view.html
     assert "<x>" not in view.html
+
+
+def test_a_line_of_another_kernels_cell_is_one_of_a_cell_and_no_file():
+    summary = summarize([read(chip(0, [(2, 0, 50)]))], "gs://b/t")
+    (operation,) = summary.operations
+    traced = dataclasses.replace(operation, source="/tmp/ipykernel_123/3405691582.py:20")
+    view = profile.view(dataclasses.replace(summary, operations=(traced,)))
+    assert "a cell, line 20" in view.text
+    assert "ipykernel_" not in view.text
 
 
 def test_a_trace_in_which_nothing_ran_says_so():
