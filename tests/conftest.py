@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import cli_forks
+import hypothesis
 import pytest
 import run_processes
 from kernel_transport import ipc
@@ -33,6 +34,15 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Else every worker rewrites the assertions of all tests, and every process that a test starts compiles the package.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# An example of 0.2 s, or ten that take a second to make, are a fault for Hypothesis; on a busy machine they are none.
+hypothesis.settings.register_profile(
+    "busy",
+    parent=hypothesis.settings(),
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("busy")
 
 
 def pytest_configure(config: pytest.Config):
