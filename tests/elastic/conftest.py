@@ -10,7 +10,7 @@ import pytest
 from waits import wait_until
 
 from pathways_jupyter.base.config import ConnectConfig, runtime_dir
-from pathways_jupyter.base.events import EventKind, SessionState
+from pathways_jupyter.base.events import Event, EventKind, SessionState
 from pathways_jupyter.elastic import faults
 from pathways_jupyter.local import cluster as local
 from pathways_jupyter.session.kernel import session as sessions
@@ -80,13 +80,18 @@ def session(shared) -> Session:
 
 @pytest.fixture
 def take_down(session) -> Iterator[Callable[..., faults.Fault]]:
-    """Take a slice down by JAX's index of it; it is up again before the next test."""
+    """Take a slice down by JAX's index of it, if wanted until that is reported; it is up again before the next test."""
     taken: list[tuple[int, int]] = []
 
-    def down(index: int, seconds: float = 0.0) -> faults.Fault:
-        taken.append((session.event_count, index))
+    def down(index: int, seconds: float = 0.0, *, reported: bool = False) -> faults.Fault:
+        since = session.event_count
+        taken.append((since, index))
         (number,) = [each.number for each in session.record.slices if each.index == index]
-        return faults.slice_down(session, number, seconds=seconds)
+        fault = faults.slice_down(session, number, seconds=seconds)
+        if reported:
+            # The steps that are left of a short run can take less time than the end of a worker.
+            next(event for event in session.follow(since) if _is_loss_of(index, event))
+        return fault
 
     yield down
     faults.heal(session)
@@ -96,3 +101,7 @@ def take_down(session) -> Iterator[Callable[..., faults.Fault]]:
             event.kind is EventKind.SLICE_HEALED for event in session.follow(since) if event.data.get("slice") == index
         )
         assert any(healed)
+
+
+def _is_loss_of(index: int, event: Event) -> bool:
+    return event.kind is EventKind.SLICE_DOWN and event.data.get("slice") == index

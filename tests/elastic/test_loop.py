@@ -21,7 +21,7 @@ def test_a_run_that_loses_a_slice_continues_on_two(session, take_down, source, w
     data, record = source(), Record()
     # In the middle between two snapshots.
     # Until it is healed below, so that it is not back before anything has noticed.
-    data.at[27] = lambda: take_down(1, seconds=60)
+    data.at[27] = lambda: take_down(1, seconds=60, reported=True)
     manager = elastic.Manager(settle_seconds=0.05)
     result = elastic.train_loop(
         step,
@@ -45,7 +45,7 @@ def test_a_run_that_loses_a_slice_continues_on_two(session, take_down, source, w
 
 def test_with_too_few_slices_a_run_pauses_and_says_so(session, take_down, caplog, monkeypatch):
     data, record = Data(), Record()
-    data.at[15] = lambda: take_down(2, seconds=60)
+    data.at[15] = lambda: take_down(2, seconds=60, reported=True)
     monkeypatch.setattr(RUNS, "_observer", lambda run, _: run.phase == "waiting" and faults.heal(session))
     result = elastic.train_loop(
         step,
@@ -92,8 +92,8 @@ def test_two_slices_at_once(session, take_down):
     data = Data()
 
     def both():
-        take_down(0)
-        take_down(2)
+        take_down(0, reported=True)
+        take_down(2, reported=True)
 
     data.at[13] = both
     check(elastic.train_loop(step, first_state(), data, steps=40), 40)
@@ -113,7 +113,7 @@ def test_the_batch_follows_the_slices_and_no_row_is_lost_or_used_twice(session, 
     def source():
         for number, batch in enumerate(rows):
             if number == 12:
-                take_down(1, seconds=60)
+                take_down(1, seconds=60, reported=True)
             yield batch
 
     result = elastic.train_loop(

@@ -25,6 +25,7 @@ import jax, numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P
 from pathways_jupyter import elastic
 from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.base.events import EventKind
 from pathways_jupyter.elastic import export, faults
 from pathways_jupyter.elastic.checkpoints import Checkpoints
 from pathways_jupyter.elastic.loop import default_mesh
@@ -49,7 +50,10 @@ data, record = Data(), Record()
 
 def lose():
     (number,) = [each.number for each in session.record.slices if each.index == 1]
+    since = session.event_count
     faults.slice_down(session, number, seconds=60)
+    # The next snapshots can take less time than the end of a worker.
+    next(event for event in session.follow(since) if event.kind is EventKind.SLICE_DOWN)
 
 data.at[27] = lose
 # In parts over all slices, with no copy elsewhere: after a loss, only the bucket has all of them.
