@@ -71,6 +71,18 @@ HOLDERS = {
 }
 
 
+@pytest.fixture
+def alive():
+    """Returns the arrays of a shape that the test has made, and not what garbage of earlier ones still holds."""
+    before = jax.live_arrays()
+
+    def of(*shape: int) -> list[jax.Array]:
+        known = {id(each) for each in before}
+        return [each for each in jax.live_arrays() if each.shape == shape and id(each) not in known]
+
+    return of
+
+
 @pytest.mark.parametrize("name", HOLDERS)
 def test_every_holder_holds_the_new_array(name):
     make, held = HOLDERS[name]
@@ -109,7 +121,7 @@ def test_meshes_shardings_and_devices_go_to_the_new_devices():
     assert [change(each) for each in seen] == seen
 
 
-def test_an_array_that_only_a_generator_holds_is_named():
+def test_an_array_that_only_a_generator_holds_is_named(alive):
     def batches():
         array = jnp.ones((2, 3))
         while True:
@@ -118,13 +130,13 @@ def test_an_array_that_only_a_generator_holds_is_named():
     generator = batches()
     next(generator)
     reached = places.arrays_in({"generator": generator})
-    live = [each for each in jax.live_arrays() if each.shape == (2, 3)]
+    live = alive(2, 3)
     (described,) = places.unreached(live, reached)
     assert described.startswith("float32[2,3], held by generator ")
     assert "batches" in described
 
 
-def test_arrays_that_only_the_traceback_of_the_last_error_holds_are_not_named(monkeypatch):
+def test_arrays_that_only_the_traceback_of_the_last_error_holds_are_not_named(alive, monkeypatch):
     def step():
         array = jnp.ones((3, 5))
         raise ValueError(array.shape)
@@ -138,7 +150,7 @@ def test_arrays_that_only_the_traceback_of_the_last_error_holds_are_not_named(mo
 
     with pytest.raises(RuntimeError) as raised:
         train()
-    live = [each for each in jax.live_arrays() if each.shape == (3, 5)]
+    live = alive(3, 5)
     assert len(live) == len(places.unreached(live, [])) == 2
     monkeypatch.setattr(sys, "last_value", raised.value, raising=False)
     assert places.unreached(live, []) == []
@@ -155,7 +167,7 @@ class Counted(list):
         return super().__iter__()
 
 
-def test_the_frames_of_the_last_error_are_searched_once_and_only_for_what_is_unreached(monkeypatch):
+def test_the_frames_of_the_last_error_are_searched_once_and_only_for_what_is_unreached(alive, monkeypatch):
     shared = Counted([jnp.ones((7, 2))])
 
     def deeper(left, held):
@@ -166,7 +178,7 @@ def test_the_frames_of_the_last_error_are_searched_once_and_only_for_what_is_unr
     with pytest.raises(ValueError, match="innermost") as raised:
         deeper(20, shared)
     monkeypatch.setattr(sys, "last_value", raised.value, raising=False)
-    live = [each for each in jax.live_arrays() if each.shape == (7, 2)]
+    live = alive(7, 2)
     assert places.unreached(live, live) == []
     assert shared.searched == 0
     assert places.unreached(live, []) == []
