@@ -7,6 +7,7 @@ import os
 from hashlib import sha256
 
 import pytest
+from waits import wait_until
 
 from pathways_jupyter.base.errors import ClusterError, ConnectionLost
 from pathways_jupyter.kube import objects
@@ -125,6 +126,9 @@ async def test_a_stream_goes_on_where_its_carrier_broke(pod):
     await received.until(len(sent))
     assert received.data == sent
     assert stream.error is None
+    # All may have come back before the last carrier broke.
+    await stream.send(b"end")
+    await received.until(len(sent) + 3)
     assert len(pod.interrupted) == len(pod.restored)
     stream.close()
     await received.over
@@ -179,10 +183,15 @@ async def test_a_tunnel_that_is_closed_during_an_interruption_is_not_said_to_be_
 async def test_a_carrier_that_waits_for_the_local_program_is_not_taken_for_a_dead_one(pod, monkeypatch):
     """More than is kept has arrived before there is a program: nothing is read, so no ping is answered."""
     monkeypatch.setattr(resumable_stream, "PING_SECONDS", 0.1)
+    # While data still come, a busy machine may be silent for longer than these pings.
+    enough = resumable_stream.UNANSWERED_PINGS
+    monkeypatch.setattr(resumable_stream, "UNANSWERED_PINGS", float("inf"))
     await pod.start('connection.sendall(b"x" * 2_000_000)')
     stream, pinged = await pod.opened(pod.relay()), asyncio.Semaphore(0)
+    await asyncio.to_thread(wait_until, lambda: stream._inbox.is_waiting)
+    monkeypatch.setattr(resumable_stream, "UNANSWERED_PINGS", enough)
     monkeypatch.setattr(stream._end, "ping", lambda _number: pinged.release())
-    for _ in range(6):
+    for _ in range(enough + 2):
         await pinged.acquire()
     assert stream._inbox.is_waiting
     assert stream._end.attempt == 1
