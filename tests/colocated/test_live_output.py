@@ -61,7 +61,7 @@ def test_the_logs_of_a_call_are_those_of_its_sessions_cluster_after_another_cont
     with in_runtime(), pathways_jupyter.connect(tpu={"tpuv6e:2x4": 1}, wait=60):
         mine.write_text(json.dumps({**content, "current-context": "elsewhere"}))
         # So that the cell ends also where nothing is shown.
-        end = threading.Timer(20, go.touch)
+        end = threading.Timer(60, go.touch)
         end.start()
         assert cell_run.run_cell(source, once=True, follow=LogFollower(show).start).error() is None
         end.cancel()

@@ -180,7 +180,7 @@ async def test_a_host_that_goes_away_for_good_ends_the_others(lab, monkeypatch):
     assert (done.status("0-0").phase, done.status("0-1").phase) == (HostPhase.STOPPED, HostPhase.LOST)
     assert "cannot be reached" in done.status("0-1").message
     # Without its client the lost host ends the run itself.
-    assert lab.farm.left(30) == []
+    assert lab.farm.left() == []
 
 
 async def test_a_stop_does_not_wait_long_for_a_host_that_is_out_of_reach(lab, monkeypatch):
@@ -197,7 +197,7 @@ async def test_a_stop_does_not_wait_long_for_a_host_that_is_out_of_reach(lab, mo
     done = await lab.run("echo up; sleep 300", 2, lease=5.0, until=stop)
     host.start()
     assert (done.status("0-0").phase, done.status("0-1").phase) == (HostPhase.STOPPED, HostPhase.LOST)
-    assert lab.farm.left(30) == []
+    assert lab.farm.left() == []
 
 
 async def test_a_run_that_did_not_start_on_one_host_ends_with_the_others(lab):
@@ -284,7 +284,7 @@ def test_a_run_whose_client_was_killed_ends_on_the_hosts(lab):
     client.wait()
     client.stdout.close()
     assert records.find("killed").state == "left"
-    assert lab.farm.left(30) == []
+    assert lab.farm.left() == []
 
 
 async def test_a_killed_keeper_is_noticed_and_leaves_nothing(lab):

@@ -67,7 +67,7 @@ class Host:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         with (self.directory / "sshd.log").open("ab") as log:
             self.process = subprocess.Popen([SSHD, "-D", "-e", "-f", str(config)], stdout=log, stderr=log)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=5):
                 return
@@ -140,7 +140,7 @@ class Farm:
         self.known_hosts.write_text("".join(host.known for host in self.hosts))
         self.inventory.write_text("".join(f"127.0.0.1:{host.port}\n" for host in self.hosts))
 
-    def left(self, deadline: float = 20.0) -> list[str]:
+    def left(self, deadline: float = 60.0) -> list[str]:
         """Return what still runs on the hosts after at most `deadline` seconds."""
         until = time.monotonic() + deadline
         while True:
