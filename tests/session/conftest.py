@@ -123,6 +123,18 @@ def counted(cluster, runtime) -> Callable[[str], dict[str, int]]:
 
 
 @pytest.fixture
+def has(counted) -> Callable[[str, dict[str, int]], None]:
+    """Check what a session has; for a moment it may have more, such as the record that replaces the one before."""
+
+    def check(session: str, expected: dict[str, int]) -> None:
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda: counted(session) == expected, 10)
+        assert counted(session) == expected
+
+    return check
+
+
+@pytest.fixture
 def nothing_left(runtime) -> Callable[..., None]:
     """Wait until a session has neither processes nor files on this machine."""
 

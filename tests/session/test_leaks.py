@@ -302,9 +302,9 @@ def api_server_restarts_while_disconnecting(kernel: Kernel, cluster: LocalCluste
         api_server_restarts_while_disconnecting,
     ],
 )
-def test_nothing_is_left_after(end, kernel, cluster, counted, gone):
+def test_nothing_is_left_after(end, kernel, cluster, has, gone):
     session = kernel.connect()
-    assert counted(session) == CONNECTED
+    has(session, CONNECTED)
     moment = end(kernel, cluster)
     gone(session, since=moment)
 
@@ -340,11 +340,11 @@ def test_nothing_is_left_when_the_api_server_restarts_while_connecting(kernel, c
     gone(kernel.session, since=moment)
 
 
-def test_when_kernel_and_supervisor_die_together_the_lease_ends_the_proxy(kernel, counted, gone):
+def test_when_kernel_and_supervisor_die_together_the_lease_ends_the_proxy(kernel, has, gone):
     """No process of the session is left to clean up: the cluster's operator does, once the lease has expired."""
     kernel.ok(f"import dataclasses\nconfig = dataclasses.replace(config, lease_seconds={SHORT_LEASE})")
     session = kernel.connect()
-    assert counted(session) == CONNECTED
+    has(session, CONNECTED)
     record = registry.read(session)
     for pid in (kernel.pid, record.pid):
         os.kill(pid, signal.SIGKILL)
@@ -358,19 +358,19 @@ def test_when_kernel_and_supervisor_die_together_the_lease_ends_the_proxy(kernel
 WITH_A_RELAY = {**CONNECTED, "processes": 3}
 
 
-def test_nothing_is_left_of_a_session_with_a_relay_whose_kernel_is_killed(kernel, cluster, counted, gone):
+def test_nothing_is_left_of_a_session_with_a_relay_whose_kernel_is_killed(kernel, cluster, has, gone):
     kernel.ok("import dataclasses\nconfig = dataclasses.replace(config, relay=True)")
     session = kernel.connect()
-    assert counted(session) == WITH_A_RELAY
+    has(session, WITH_A_RELAY)
     gone(session, since=sigkill(kernel, cluster))
 
 
 @pytest.mark.soak
-def test_with_a_relay_the_proxy_of_a_dead_machine_is_kept_for_a_while_and_then_gone(kernel, counted, gone):
+def test_with_a_relay_the_proxy_of_a_dead_machine_is_kept_for_a_while_and_then_gone(kernel, has, counted, gone):
     changes = f"relay=True, lease_seconds={SHORT_LEASE}, keep={3 * SHORT_LEASE}"
     kernel.ok(f"import dataclasses\nconfig = dataclasses.replace(config, {changes})")
     session = kernel.connect()
-    assert counted(session) == WITH_A_RELAY
+    has(session, WITH_A_RELAY)
     record = registry.read(session)
     for pid in (kernel.pid, record.pid):
         os.kill(pid, signal.SIGKILL)
@@ -383,11 +383,11 @@ def test_with_a_relay_the_proxy_of_a_dead_machine_is_kept_for_a_while_and_then_g
 
 
 @pytest.mark.soak
-def test_with_a_relay_the_proxy_of_a_dead_machine_ends_also_without_an_operator(kernel, cluster, counted, gone):
+def test_with_a_relay_the_proxy_of_a_dead_machine_ends_also_without_an_operator(kernel, cluster, has, counted, gone):
     """The test renews the Lease in place of the dead, so that the cluster's operator has nothing to do."""
     kernel.ok("import dataclasses\nconfig = dataclasses.replace(config, relay=True, keep=5.0)")
     session = kernel.connect()
-    assert counted(session) == WITH_A_RELAY
+    has(session, WITH_A_RELAY)
     record = registry.read(session)
     for pid in (kernel.pid, record.pid):
         os.kill(pid, signal.SIGKILL)

@@ -17,8 +17,9 @@ from pathways_jupyter.session.kernel import attachment, attempt, jax_switch, ses
 from pathways_jupyter.session.protocol import Method
 
 DEADLINE = 60.0
-LINES = 420
-"""More lines of the modules below than a reconnect runs through on the main thread."""
+LINES = 1000
+"""More lines of the modules below than a reconnect runs through on the main thread, which are 315 and those for each
+further event that a slow one reports."""
 
 
 def sum_of_ones() -> float:

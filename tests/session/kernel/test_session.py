@@ -54,9 +54,7 @@ async def event_with(record: registry.SessionRecord, word: str) -> None:
                 return
 
 
-def test_connecting_reports_each_stage_and_gives_devices_by_slice_and_disconnecting_takes_them_away(
-    config, counted, gone
-):
+def test_connecting_reports_each_stage_and_gives_devices_by_slice_and_disconnecting_takes_them_away(config, has, gone):
     import jax
 
     before = jax.devices()
@@ -72,7 +70,7 @@ def test_connecting_reports_each_stage_and_gives_devices_by_slice_and_disconnect
     assert {index: len(devices) for index, devices in made.slices().items()} == {0: 4, 1: 4}
     assert jax.devices() == list(made.devices())
     assert jax.numpy.arange(8.0).sum() == 28
-    assert counted(made.id) == {"jobs": 1, "leases": 1, "pods": 1, "processes": 2, "sockets": 2, "files": 2}
+    has(made.id, {"jobs": 1, "leases": 1, "pods": 1, "processes": 2, "sockets": 2, "files": 2})
     record = registry.read(made.id)
     assert (record.state, record.kernel_pid, record.instances) == ("connected", os.getpid(), {TYPE: 2})
     status = made.status()

@@ -182,7 +182,8 @@ def test_a_supervisor_that_cannot_be_started_leaves_no_log(runtime):
         [sys.executable, "-c", WITHOUT_DESCRIPTORS], capture_output=True, text=True, timeout=DEADLINE, check=False
     )
     assert "SessionError: The session's supervisor could not be started: Too many open files." in failed.stderr
-    assert set(runtime.iterdir()) == before
+    # Files of a session that has just ended may go meanwhile.
+    assert set(runtime.iterdir()) <= before
 
 
 def test_a_record_that_cannot_be_written_leaves_the_former_one_and_no_temporary_file(disk, connect):

@@ -27,6 +27,8 @@ from pathways_jupyter.session.supervisor.session_log import SessionLog
 from pathways_jupyter.tunnel.portforward import Forward
 
 DEADLINE = 60.0
+LEASE = 5.0
+"""Seconds; one who has to wait for a processor renews it in time, and learns within a quarter of it that it is gone."""
 TYPE = "tpuv6e:2x2"
 
 
@@ -87,7 +89,7 @@ async def test_a_pod_that_is_deleted_is_the_reason_of_the_loss(proxies, client):
 
 
 async def test_a_lease_that_is_deleted_ends_the_proxy(proxies, client):
-    async with proxies(lease_seconds=1.0) as (proxy, log):
+    async with proxies(lease_seconds=LEASE) as (proxy, log):
         await objects.delete(client, LEASES, log.record.job, namespace="default")
         assert "Lease was deleted" in await proxy.lost()
 
@@ -96,7 +98,7 @@ async def test_a_lease_that_is_deleted_ends_the_wait_for_slices(proxies, client,
     await asyncio.to_thread(hold, 2)
 
     async def connect() -> None:
-        async with proxies(lease_seconds=1.0, wait=DEADLINE):
+        async with proxies(lease_seconds=LEASE, wait=DEADLINE):
             """Not reached: the slices stay taken."""
 
     before = {each["metadata"]["uid"] for each in (await objects.list_(client, LEASES, namespace="default")).items}
