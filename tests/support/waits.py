@@ -1,7 +1,8 @@
 """Waiting for something that another process does, and that cannot be waited for otherwise."""
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import psutil
 
@@ -24,3 +25,12 @@ def has_ended(pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
+
+
+def have_ended(processes: Iterable[psutil.Process]) -> bool:
+    """Return the same for several processes; ``psutil.wait_procs`` waits until all of them are reaped."""
+    for each in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if each.is_running() and each.status() != psutil.STATUS_ZOMBIE:
+                return False
+    return True

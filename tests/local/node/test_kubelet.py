@@ -4,8 +4,8 @@ import asyncio
 import os
 import signal
 
-import psutil
 import pytest
+from waits import has_ended, wait_until
 
 from pathways_jupyter.local.apiserver.printing import pod_status
 from pathways_jupyter.local.apiserver.resources import EVENTS, PODS
@@ -135,8 +135,7 @@ async def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace_period(machi
     assert code == 0
     machine.store.delete(PODS, "default", "stubborn", grace=grace)
     await machine.until_gone("stubborn")
-    await asyncio.to_thread(psutil.wait_procs, [psutil.Process(int(out))] if psutil.pid_exists(int(out)) else [], 30)
-    assert not psutil.pid_exists(int(out))
+    await asyncio.to_thread(wait_until, lambda: has_ended(int(out)), DEADLINE)
 
 
 async def test_a_pod_ends_gracefully_when_it_can(machine):

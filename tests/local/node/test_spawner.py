@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import subprocess
@@ -13,7 +12,7 @@ from pathlib import Path
 import preloads
 import psutil
 import pytest
-from waits import has_ended
+from waits import has_ended, wait_until
 
 from pathways_jupyter.base.errors import LocalClusterError
 from pathways_jupyter.local.node import programs
@@ -75,10 +74,7 @@ async def start(spawner: Spawner, directory: Path, *argv: str, environment: dict
 
 
 async def until_gone(*pids: int) -> None:
-    for pid in pids:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            await asyncio.to_thread(psutil.wait_procs, [psutil.Process(pid)], DEADLINE)
-        assert has_ended(pid)
+    await asyncio.to_thread(wait_until, lambda: all(map(has_ended, pids)), DEADLINE)
 
 
 async def test_a_command_runs_in_its_directory_with_its_environment_only(spawner, tmp_path):
