@@ -31,7 +31,7 @@ def test_an_answer_corrects_the_clock_no_more_than_its_whole_seconds_allow(monke
     clock.correct("Sat, 01 Jan 2050 00:00:00 GMT", boot_seconds() - 30)
     clock.correct("", sent)
     clock.correct("Sat, 01 Jan 2050 00:00:00 nonsense words", sent)
-    assert clock.now() - boot_seconds() == pytest.approx(first, abs=1e-3)
+    assert clock.now() - boot_seconds() == pytest.approx(first, abs=0.1)
     # The server's clock was set back.
     clock.correct("Fri, 31 Dec 2049 00:00:00 GMT", boot_seconds())
     assert at - 86401 < clock.now() < at - 86400 + 60
