@@ -86,8 +86,9 @@ async def queues(controlled):
     await asyncio.wait_for(controller.close(), DEADLINE)
 
 
-async def test_a_job_waits_until_there_is_quota_and_says_what_is_short(queues):
-    queues.submit("first", hollow=False, command=("cat",))
+async def test_a_job_waits_until_there_is_quota_and_says_what_is_short(queues, tmp_path):
+    release = tmp_path / "release"
+    queues.submit("first", hollow=False, command=("sh", "-c", f"until [ -e {release} ]; do sleep 0.05; done"))
     await queues.until("first", "Admitted")
     queues.submit("second", cpu="3")
     waiting = await queues.until("second", "QuotaReserved", "False")
@@ -97,6 +98,7 @@ async def test_a_job_waits_until_there_is_quota_and_says_what_is_short(queues):
     (item,) = pending(queues.store, "default", "team")["items"]
     assert (item["positionInLocalQueue"], item["metadata"]["ownerReferences"][0]["name"]) == (0, "second")
     # The first one ends by itself, and that frees its quota.
+    release.touch()
     assert (await queues.until("first", "Finished"))["reason"] == "Succeeded"
     await queues.until("second", "Admitted")
     await queues.machine.until_pods(lambda pods: len(pods) == 1, **{"jobset.sigs.k8s.io/jobset-name": "second"})
