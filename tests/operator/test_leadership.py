@@ -1,4 +1,3 @@
-import argparse
 import asyncio
 import json
 import os
@@ -256,7 +255,7 @@ def test_the_definition_and_the_rest_are_printed_apart():
     assert kinds("--image", "r/i:1") == only + rest
 
 
-async def test_the_manifests_give_the_operator_all_it_needs_and_no_more(bench):
+async def test_the_manifests_give_the_operator_all_it_needs_and_no_more(bench, options):
     async with bench.client() as client:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "pathways_jupyter", "operator", "manifests", "--image", "r/pathways-jupyter:1"),
@@ -273,7 +272,6 @@ async def test_the_manifests_give_the_operator_all_it_needs_and_no_more(bench):
         await bench.install(client)
         async with bench.client(name="operator", rules=rules) as limited:
             stop = asyncio.Event()
-            options = argparse.Namespace(namespace="", own_namespace="", interval=1e6, lease_seconds=3.0)
             running = asyncio.create_task(main.Operator(Informers(limited), options).run(stop))
             await objects.create(client, PATHWAYS_JOBS, training("a"))
             await bench.job_in(client, "a", "Pending")

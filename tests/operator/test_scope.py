@@ -23,7 +23,7 @@ async def test_an_operator_of_one_namespace_stays_in_it(bench):
         if user.name == "operator":
             asked[question.verb, question.resource, question.namespace] += 1
 
-    options = argparse.Namespace(namespace="default", own_namespace="", interval=1e6, lease_seconds=3.0)
+    options = argparse.Namespace(namespace="default", own_namespace="", interval=1e6, lease_seconds=15.0)
     async with bench.client() as client, bench.client(name="operator") as own:
         await bench.install(client)
         bench.server.audit = note
