@@ -109,11 +109,11 @@ export function proxies(): string {
   return kubectl('get', 'jobs', '-l', 'pathways-jupyter/session', '-o', 'name');
 }
 
-/** Take a slice down; its JobSet recreates the worker. */
+/** Take a slice down; its JobSet recreates the worker. Jobs have workers, too. */
 export function killWorker(index: number): void {
   const pod = kubectl('get', 'pods', '-o', 'name')
     .split('\n')
-    .find(name => name.includes(`-worker-${index}-`))!;
+    .find(name => name.startsWith(`pod/pathways-cluster-worker-${index}-`))!;
   kubectl('delete', pod, '--wait=false');
 }
 

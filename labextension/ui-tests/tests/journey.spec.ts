@@ -47,7 +47,7 @@ test('a notebook connects through the dialog, sees a slice go down and recover, 
   await dialog.getByRole('button', { name: 'Disconnect' }).click();
   await expect(panel.locator('.pw-session')).toHaveCount(0, { timeout: 60_000 });
   await expect(indicator(page)).toHaveAttribute('data-status', 'busy');
-  expect(proxies()).toBe('');
+  await expect.poll(proxies).toBe('');
 });
 
 test('a session survives a reload of the page, and ends when its kernel restarts', async ({ page }) => {
