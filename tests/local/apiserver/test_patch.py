@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from pathways_jupyter.local.apiserver.patch import clone, merge_patch, strategic_patch
 
-settings.register_profile("quick", max_examples=60, deadline=None)
-settings.load_profile("quick")
+QUICK = settings(max_examples=60, deadline=None)
 
 PLAIN = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
 JSON = st.recursive(
@@ -25,6 +24,7 @@ def without_nulls(value: Any) -> Any:
     return value
 
 
+@QUICK
 @given(OBJECTS, OBJECTS)
 def test_a_merge_patch_is_idempotent_and_leaves_its_target_alone(target, patch) -> None:
     before = json.dumps(target)
@@ -35,11 +35,13 @@ def test_a_merge_patch_is_idempotent_and_leaves_its_target_alone(target, patch) 
     assert json.dumps(target) == before
 
 
+@QUICK
 @given(OBJECTS)
 def test_merging_an_object_into_nothing_gives_the_object(patch) -> None:
     assert merge_patch({}, patch) == without_nulls(patch)
 
 
+@QUICK
 @given(OBJECTS, OBJECTS)
 def test_a_strategic_patch_either_applies_twice_alike_or_is_refused(target, patch) -> None:
     before = json.dumps(target)
