@@ -20,7 +20,7 @@ from pathways_jupyter.local.node.network import Network
 from pathways_jupyter.local.node.spawner import Spawner
 from pathways_jupyter.local.settings import FAST_RESTARTS, HOLLOW_ANNOTATION
 
-DEADLINE = 60.0
+DEADLINE = 90.0
 
 
 class Machine:

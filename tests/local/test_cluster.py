@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from waits import wait_until
+from waits import have_ended, wait_until
 
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ConfigError, LocalClusterError
@@ -36,6 +36,7 @@ from pathways_jupyter.local.settings import ClusterSettings
 
 DEADLINE = 90.0
 WAITED = "exec sleep 600"
+SERVICE = "jobset.sigs.k8s.io/jobset-name=pathways-cluster"
 HEAD = "batch.kubernetes.io/job-name=pathways-cluster-pathways-head-0"
 
 kubectl_needed = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
@@ -75,14 +76,30 @@ def items(running: cluster.LocalCluster, *what: str) -> list[dict]:
     return json.loads(kubectl(running, "get", *what, "-o", "json").stdout)["items"]
 
 
+def settled(running: cluster.LocalCluster) -> bool:
+    """Return whether the three pods of the service are there, and all of them are ready."""
+    pods = items(running, "pods", "-l", SERVICE)
+    conditions = [(each["type"], each["status"]) for pod in pods for each in pod["status"].get("conditions", ())]
+    return len(pods) == conditions.count(("Ready", "True")) == 3 and running.status()["ready"]
+
+
+def starts(running: cluster.LocalCluster) -> set[tuple[str, str, int]]:
+    """Each start of a container of the service: its pod's uid, its name, and how often it was started before."""
+    return {
+        (pod["metadata"]["uid"], each["name"], each["restartCount"])
+        for pod in items(running, "pods", "-l", SERVICE)
+        for each in pod["status"].get("containerStatuses", ())
+    }
+
+
 def family(pid: int) -> list[psutil.Process]:
     process = psutil.Process(pid)
     return [process, *process.children(recursive=True)]
 
 
 def gone(processes: list[psutil.Process]) -> bool:
-    _, alive = psutil.wait_procs(processes, DEADLINE)
-    return not alive
+    wait_until(lambda: have_ended(processes), DEADLINE)
+    return True
 
 
 def test_up_gives_a_cluster_whose_service_is_ready(shared):
@@ -150,6 +167,8 @@ def test_the_operator_comes_back_when_its_pod_or_its_node_is_deleted(shared):
         name = pod["spec"]["nodeName"] if kind == "node" else pod["metadata"]["name"]
         kubectl(shared, "delete", kind, name, *system)
         wait_until(functools.partial(leads, before, pod["metadata"]["uid"]), DEADLINE)
+    # Its node is that of the service's head, too, without which all of the service starts again.
+    wait_until(lambda: settled(shared), DEADLINE)
 
 
 @kubectl_needed
@@ -234,6 +253,8 @@ def test_unless_asked_otherwise_a_worker_is_replaced_no_sooner_than_by_kubernete
 
 @kubectl_needed
 def test_the_api_server_restarts_in_place_and_pods_go_on(shared):
+    # Else their status may change meanwhile.
+    wait_until(lambda: settled(shared), DEADLINE)
     kubectl(shared, "create", "configmap", "kept", "--from-literal=a=b")
     before = [(pod["metadata"]["uid"], pod["status"]) for pod in items(shared, "pods")]
     shared.restart_api()
@@ -281,13 +302,11 @@ def test_a_pod_reaches_the_api_as_its_service_account(shared):
 @kubectl_needed
 def test_a_fork_server_that_is_killed_is_replaced_and_the_service_comes_back(shared):
     [zygote] = [each for each in psutil.Process(shared.pid).children() if each.children()]
-    before = zygote.children()
+    before, started = zygote.children(), starts(shared)
     zygote.kill()
     assert gone(before)
-    label = ("-l", "jobset.sigs.k8s.io/jobset-name=pathways-cluster")
-    kubectl(shared, "wait", "--for=jsonpath={.status.phase}=Running", "pod", *label, "--timeout=60s")
-    kubectl(shared, "wait", "--for=condition=Ready", "pod", *label, "--timeout=60s")
-    assert len(items(shared, "pods", *label)) == 3
+    # Until its end is noticed, all of them look as before.
+    wait_until(lambda: settled(shared) and not started & starts(shared), DEADLINE)
 
 
 def test_two_at_once_get_one_cluster_and_down_leaves_nothing_of_it(name):
@@ -374,7 +393,9 @@ def test_a_daemon_that_hangs_is_killed(name, monkeypatch):
 
 def test_a_cluster_that_is_not_used_ends(name):
     running = cluster.up({"tpuv6e:2x2": 1}, name=name, idle_seconds=0.2)
-    assert gone(family(running.pid) if psutil.pid_exists(running.pid) else [])
+    # It may have ended by now.
+    with contextlib.suppress(psutil.NoSuchProcess):
+        assert gone(family(running.pid))
     ClusterDirectory(name).until_dead()
     assert cluster.find(name) is None
 
@@ -429,8 +450,9 @@ def test_a_watch_and_a_job_keep_a_cluster(name):
     asyncio.run(watch_and_create())
     assert running.status()["busy"]
     # It ends only after the Job has, which takes longer than the idle time.
+    processes = family(running.pid)
     kubectl(running, "wait", "--for=condition=Complete", "job/keeps", "--timeout=60s")
-    assert gone(family(running.pid))
+    assert gone(processes)
 
 
 def test_a_port_in_use_is_one_clear_error(name, runtime):
