@@ -21,6 +21,9 @@ import pytest
 from pages import DEADLINE
 
 from pathways_jupyter.base.config import ConnectConfig
+from pathways_jupyter.kube import auth, objects
+from pathways_jupyter.kube.client import Client
+from pathways_jupyter.service import names
 from pathways_jupyter.session import protocol
 from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.protocol import Method
@@ -138,7 +141,7 @@ def running(directory: Path, environ: dict[str, str], *, more: str = "") -> Iter
         yield Server(url, environ)
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)
         process.stderr.close()
 
 
@@ -199,6 +202,20 @@ def set_up(server) -> Iterator[Callable[[str], None]]:
 def unreachable(set_up) -> None:
     """The server's user has the kubeconfig of a cluster that is not there."""
     set_up(UNREACHABLE)
+
+
+async def kill_worker(kubeconfig: Path, number: int) -> None:
+    """Delete the worker of a slice of the service; jobs have workers too, and one that was replaced may still end."""
+    labels = {
+        names.JOBSET_NAME_LABEL: names.DEFAULT_SERVICE,
+        names.REPLICATED_JOB_LABEL: names.WORKER_JOB,
+        names.JOB_INDEX_LABEL: str(number),
+    }
+    selector = ",".join(f"{name}={value}" for name, value in labels.items())
+    async with Client(auth.load(str(kubeconfig))) as client:
+        pods = (await objects.list_(client, objects.PODS, namespace="default", labels=selector)).items
+        (name,) = [each["metadata"]["name"] for each in pods if "deletionTimestamp" not in each["metadata"]]
+        await objects.delete(client, objects.PODS, name, namespace="default")
 
 
 @contextlib.contextmanager

@@ -5,16 +5,15 @@ import contextlib
 import json
 import os
 import signal
+import tempfile
 
 import pytest
 
 from pathways_jupyter.base.events import Event, EventKind
-from pathways_jupyter.kube import auth, objects
-from pathways_jupyter.kube.client import Client
 from pathways_jupyter.server.sessionwatch import SessionWatch
 from pathways_jupyter.session import recording, registry
 from pathways_jupyter.session.protocol import Method
-from tests.server.conftest import connecting
+from tests.server import conftest
 
 DEADLINE = 60
 
@@ -54,10 +53,18 @@ class Page:
 
 
 @pytest.fixture
-def connect(machine, cluster, monkeypatch):
+def runtime(monkeypatch):
+    """A directory of the test's own, in which there is no session of another test."""
+    # A socket's path must be short.
+    with tempfile.TemporaryDirectory(prefix="pj-") as name:
+        monkeypatch.setenv("JUPYTER_RUNTIME_DIR", name)
+        yield
+
+
+@pytest.fixture
+def connect(runtime, cluster):
     """Start sessions of one slice, each with this process for its kernel; the test's end ends them."""
-    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", machine.environ["JUPYTER_RUNTIME_DIR"])
-    with connecting(cluster) as start:
+    with conftest.connecting(cluster) as start:
         yield start
 
 
@@ -71,11 +78,7 @@ async def watching():
 async def kill_worker(cluster, record):
     """Delete the worker of a session's slice."""
     (held,) = registry.read(record["id"]).slices
-    async with Client(auth.load(str(cluster))) as client:
-        pods = await objects.list_(client, objects.PODS, namespace="default")
-        names = [pod["metadata"]["name"] for pod in pods.items]
-        (name,) = [name for name in names if f"-worker-{held.number}-" in name]
-        await objects.delete(client, objects.PODS, name, namespace="default")
+    await conftest.kill_worker(cluster, held.number)
 
 
 def kinds(page, session):
@@ -209,8 +212,7 @@ async def test_only_so_many_ended_sessions_are_kept(connect, watching, monkeypat
     assert list(late.events) == made[-1:]
 
 
-async def test_a_page_that_closes_during_the_first_look_is_not_kept(watching, machine, monkeypatch):
-    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", machine.environ["JUPYTER_RUNTIME_DIR"])
+async def test_a_page_that_closes_during_the_first_look_is_not_kept(runtime, watching):
     closed, other = Page(), Page()
     watching.add(closed)
     watching.add(other)

@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 from pages import DEADLINE, opened
 
-from pathways_jupyter.kube import auth, objects
-from pathways_jupyter.kube.client import Client
 from pathways_jupyter.server import cluster_view
 from pathways_jupyter.server.cluster_view import ClusterView
 from pathways_jupyter.server.hub import Hub
@@ -20,7 +18,7 @@ from pathways_jupyter.server.scope import Scope
 from pathways_jupyter.server.updates import BEAT_SECONDS
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.protocol import Method
-from tests.server.conftest import UNREACHABLE, connecting, running
+from tests.server.conftest import UNREACHABLE, connecting, kill_worker, running
 
 
 @pytest.fixture
@@ -37,14 +35,6 @@ def all_ready(page):
 
 def failed(page):
     return page.watch is not None and page.watch["watch"] == "failed"
-
-
-async def kill_worker(cluster, number):
-    """Delete the worker of a slice."""
-    async with Client(auth.load(str(cluster))) as client:
-        pods = (await objects.list_(client, objects.PODS, namespace="default")).items
-        (name,) = [name for pod in pods if f"-worker-{number}-" in (name := pod["metadata"]["name"])]
-        await objects.delete(client, objects.PODS, name, namespace="default")
 
 
 async def test_pages_whose_connection_is_cut_keep_no_event_from_the_others(server, connect, cluster):

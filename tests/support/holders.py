@@ -8,7 +8,7 @@ from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.kernel.supervisor_link import SupervisorLink
 from pathways_jupyter.session.protocol import Method
 
-DEADLINE = 60.0
+DEADLINE = 90.0
 
 
 def hold(kubeconfig: object, **settings: object) -> SupervisorLink:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 
-DEADLINE = 60
+DEADLINE = 90
 
 
 class Page:
