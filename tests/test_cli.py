@@ -221,8 +221,12 @@ def test_slices_show_who_holds_what(machine, at):
     ]
 
 
+# Each session of the tests before has left some lines in the log of the resource manager, of which 100 are shown.
+WHOLE = ("logs", "rm", "--tail", "1000000")
+
+
 def test_logs_are_lines_or_objects(machine, at):
-    assert "2/2 Pathways Slices Now Ready" in machine.cli("logs", "rm", *at).stdout
+    assert "2/2 Pathways Slices Now Ready" in machine.cli(*WHOLE, *at).stdout
     lines = machine.cli("logs", "worker", "1", "--tail", "3", "--json", *at).stdout.splitlines()
     assert len(lines) == 3
     assert all(json.loads(line)["pod"].startswith("pathways-cluster-worker-1-0-") for line in lines)
@@ -251,7 +255,7 @@ def connected(machine, at):
 
 def test_who_names_no_cluster_means_that_of_the_only_session(machine, connected):
     assert connected in machine.cli("slices").stdout
-    assert "2/2 Pathways Slices Now Ready" in machine.cli("logs", "rm").stdout
+    assert "2/2 Pathways Slices Now Ready" in machine.cli(*WHOLE).stdout
     assert machine.cli("doctor").stdout.splitlines()[-1] == "✓ All is well."
     # A cluster that is named is used, or the failure is reported.
     assert machine.cli("slices", "--context", "nowhere").returncode == 1
@@ -301,14 +305,14 @@ def test_the_supervisors_log_is_there_for_people_and_for_programs(machine, conne
 
 def test_following_a_log_ends_with_an_interrupt(machine, at):
     with subprocess.Popen(
-        [sys.executable, "-m", "pathways_jupyter", "logs", "rm", "-f", *at],
+        [sys.executable, "-m", "pathways_jupyter", *WHOLE, "-f", *at],
         env=machine.environ,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     ) as following:
-        while "Slices Now Ready" not in following.stdout.readline():
-            pass
+        while "Slices Now Ready" not in (line := following.stdout.readline()):
+            assert line, following.stderr.read()
         following.send_signal(signal.SIGINT)
         _, errors = following.communicate(timeout=60)
     assert (following.returncode, errors) == (0, "")

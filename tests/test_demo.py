@@ -8,6 +8,7 @@ import sys
 
 import psutil
 import pytest
+from waits import has_ended, wait_until
 
 STEPS = ["connect", "compute", "all-reduce", "interruption", "slice-lost", "elastic", "disconnect"]
 
@@ -48,9 +49,8 @@ def test_interrupting_the_demo_leaves_nothing(machine):
     assert demo.returncode == 130
     assert "Traceback" not in output
     assert list(place.iterdir()) == []
-    left = [process for process in psutil.process_iter() if str(place) in runtime_of(process)]
-    _, alive = psutil.wait_procs(left, timeout=20)
-    assert not alive
+    left = [process.pid for process in psutil.process_iter() if str(place) in runtime_of(process)]
+    wait_until(lambda: all(map(has_ended, left)))
 
 
 def runtime_of(process):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import math
 import re
 import time
 from pathlib import Path
@@ -15,7 +17,8 @@ from waits import wait_until
 
 from benchmarks.link import Link
 from pathways_jupyter.base import runtime_files
-from pathways_jupyter.kube import auth
+from pathways_jupyter.kube import auth, objects
+from pathways_jupyter.kube.client import Client
 from pathways_jupyter.render import sessions
 from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.session.clusters import Storage
@@ -188,16 +191,23 @@ def shown_job(cluster, machine, tmp_path_factory):
         ("sessions", 0, 0),
         ("job apply --dry-run JOB", 1, 2),
         ("job apply JOB", 2, 3),
-        # Events, of which the tests before may have left more than a page, beside the job and then its parts.
-        ("job show shown", 2, 6),
+        # The job and then its parts, beside events.
+        ("job show shown", 2, 5),
         ("job list", 1, 2),
         ("usage", 1, 3),
     ],
 )
-def test_a_command_waits_for_few_round_trips(command, stages, requests, machine, holder, shown_job, link, tmp_path):
+def test_a_command_waits_for_few_round_trips(
+    command, stages, requests, machine, cluster, holder, shown_job, link, tmp_path
+):
     kubeconfig, job = link.write(tmp_path / "kubeconfig"), tmp_path / "job.yaml"
-    most, seen = (_HANDSHAKES + stages if stages else 0), []
-    # On a busy machine requests that do not wait for each other may be sent one after the other.
+    if command.startswith("job show"):
+        # Pages of events are read one after the other; the tests before have left as many as they have.
+        pages = pages_of_events(cluster)
+        stages, requests = max(stages, pages), requests + pages - 1
+    most, seen = (_HANDSHAKES + stages if stages else 0, requests), []
+    # On a busy machine requests that do not wait for each other may be sent one after the other, and the proxy of
+    # another test may still be ending.
     for name in _FAR:
         job.write_text(json.dumps(pathways_jobs.training(name)))
         link.shape(delay=DELAY_SECONDS)
@@ -205,26 +215,42 @@ def test_a_command_waits_for_few_round_trips(command, stages, requests, machine,
         done = machine.cli(*command.replace("JOB", str(job)).split(), "--json", KUBECONFIG=str(kubeconfig))
         link.shape()
         assert done.returncode == 0, done.stdout + done.stderr
-        assert traffic.requests <= requests
-        seen.append(traffic.stages)
-        if seen[-1] <= most:
+        seen.append((traffic.stages, traffic.requests))
+        if _within(seen[-1], most):
             break
-    assert min(seen) <= most, seen
+    assert any(_within(each, most) for each in seen), seen
+
+
+def _within(counted, most):
+    return all(each <= limit for each, limit in zip(counted, most, strict=True))
+
+
+def pages_of_events(kubeconfig):
+    async def listed():
+        async with Client(auth.load(str(kubeconfig))) as client:
+            return (await objects.list_(client, objects.EVENTS, namespace="default")).items
+
+    return max(1, math.ceil(len(asyncio.run(listed())) / objects.PAGE))
 
 
 async def test_the_first_look_of_a_page_waits_for_few_round_trips(holder, link, tmp_path):
-    link.shape(delay=DELAY_SECONDS)
-    traffic = link.count()
-    watch = ClusterWatch(auth.load(str(link.write(tmp_path / "kubeconfig"))))
-    watch.add(lambda _message: None)
-    try:
-        await watch.until_drawn()
-        stages = traffic.stages
-        assert watch.is_live
-    finally:
-        await watch.close()
-    # All lists at once; then all watches, and the logs of the proxies.
-    assert stages <= _HANDSHAKES + 2
+    stages = []
+    for _ in range(3):
+        link.shape(delay=DELAY_SECONDS)
+        traffic = link.count()
+        watch = ClusterWatch(auth.load(str(link.write(tmp_path / "kubeconfig"))))
+        watch.add(lambda _message: None)
+        try:
+            await watch.until_drawn()
+            stages.append(traffic.stages)
+            assert watch.is_live
+        finally:
+            link.shape()
+            await watch.close()
+        # All lists at once; then all watches, and the logs of the proxies.
+        if stages[-1] <= _HANDSHAKES + 2:
+            break
+    assert min(stages) <= _HANDSHAKES + 2, stages
 
 
 def test_a_session_and_the_doctor_show_the_round_trip(cluster, machine, tmp_path):
@@ -254,14 +280,19 @@ def test_status_and_the_doctor_show_the_rate_of_the_last_upload(connected, link,
     assert "last upload" not in before, "nothing was sent yet"
     # Short messages while nothing else is sent do not belong to a transfer.
     small = "for number in range(20): float(jax.device_put(np.float32(number)))"
-    cell = connected.run(f"{small}\njax.device_put(np.ones(3 << 20, np.float32)).block_until_ready()")
-    assert cell.status == "ok", cell.shown
-    shown = connected.run("%pathways status").text
-    doctor = machine.cli("doctor", KUBECONFIG=str(kubeconfig)).stdout
-    for text in (shown, doctor):
-        found = re.search(_UPLOAD, text)
-        assert found is not None, text
-        assert float(found[1]) == pytest.approx(20, rel=0.15)
+    rates = []
+    # The link stands still while a busy machine runs other processes.
+    for _ in range(3):
+        cell = connected.run(f"{small}\njax.device_put(np.ones(3 << 20, np.float32)).block_until_ready()")
+        assert cell.status == "ok", cell.shown
+        shown = connected.run("%pathways status").text
+        doctor = machine.cli("doctor", KUBECONFIG=str(kubeconfig)).stdout
+        found = [re.search(_UPLOAD, text) for text in (shown, doctor)]
+        assert all(found), (shown, doctor)
+        rates.append([float(each[1]) for each in found])
+        if rates[-1] == pytest.approx([20, 20], rel=0.15):
+            break
+    assert rates[-1] == pytest.approx([20, 20], rel=0.15), rates
 
 
 @pytest.mark.soak

@@ -6,6 +6,7 @@ import sys
 
 import foreign_jobsets
 import pytest
+from waits import wait_until
 
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
@@ -53,10 +54,11 @@ def test_a_program_uses_the_slices_of_a_headless_one(machine, made, name):
 
 
 def test_one_whose_program_failed_says_why(machine, made):
-    for _ in range(100):
-        shown = machine.cli("job", "show", "of-fails", "--local").stdout.splitlines()[0]
-        if "failed" in shown:
-            break
+    def first_line():
+        return machine.cli("job", "show", "of-fails", "--local").stdout.partition("\n")[0]
+
+    wait_until(lambda: "failed" in first_line())
+    shown = first_line()
     assert "its log says: " in shown
     assert "No module named 'MaxText'" in shown
     assert "No module named 'MaxText'" in machine.cli("job", "logs", "of-fails", "--local").stdout

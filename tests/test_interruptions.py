@@ -212,6 +212,7 @@ def test_a_training_loop_goes_on_where_the_network_left_it(training, notebook, m
     link.reset()
     supervisor.resume()
     training.advances()
+    training.enters("connected")
 
     training.finish()
     assert set(states(notebook)) == {"connected", "interrupted"}

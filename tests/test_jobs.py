@@ -92,6 +92,8 @@ def test_a_training_job_sees_its_devices_and_completes(kubectl, job):
     head, row = kubectl("get", "pathwaysjob", name).splitlines()
     assert head.split() == ["NAME", "TERMINALSTATE", "COMPLETED", "FAILED", "SUSPENDED", "AGE"]
     assert row.split()[:3] == ["train", "Completed", "True"]
+    for worker in kubectl.pods(name, "worker"):
+        kubectl("wait", "--for=delete", f"pod/{worker['metadata']['name']}", f"--timeout={DEADLINE}s")
     (pod,) = kubectl("get", "pods", "-l", "jobset.sigs.k8s.io/jobset-name=train", "--no-headers").splitlines()
     assert pod.split()[2] == "Completed", "the workers are gone, and the head's pod stays for its log"
     described = kubectl("describe", "pathwaysjob", name)

@@ -206,8 +206,8 @@ def test_a_queue_or_a_priority_that_is_not_there_is_refused_before_anything_is_m
 def test_a_session_waits_in_the_queue_only_as_long_as_it_said(machine, kueue, notebooks):
     first, second = notebooks
     assert first.run(CONNECT).status == "ok"
-    shown = second.run(f"{CONNECT} --wait 1").shown
-    assert "Kueue has not admitted the proxy within 1 s. Position 1 in queue sessions" in shown
+    shown = second.run(f"{CONNECT} --wait 5").shown
+    assert "Kueue has not admitted the proxy within 5 s. Position 1 in queue sessions" in shown
     wait_until(lambda: len(kueue.jobs("sessions")) == 1)
 
 
@@ -219,9 +219,9 @@ def test_a_service_waits_for_quota_and_its_sessions_are_counted_for_its_queue(ma
     try:
         held = machine.cli(*deploy, "held")
         assert held.returncode == 0, held.stderr
-        waits = machine.cli(*deploy, "late", "--timeout", "2")
+        waits = machine.cli(*deploy, "late", "--timeout", "10")
         assert waits.returncode == 1
-        assert "Service late is not ready after 2 s: Position 1 in queue services: couldn't assign" in waits.stderr
+        assert "Service late is not ready after 10 s: Position 1 in queue services: couldn't assign" in waits.stderr
         user = open_notebook()
         connect = "%load_ext pathways_jupyter\n%pathways connect --local --service held --tpu tpuv6e:2x2=1"
         assert user.run(connect).status == "ok"

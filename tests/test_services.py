@@ -82,14 +82,14 @@ def test_a_service_is_deployed_followed_used_shown_and_deleted(machine, home):
     assert "There is a JobSet mine in namespace default already." in again.stderr
     # The nodes are taken: a second service is refused nothing but waits, and its wait says for what.
     second = machine.cli(
-        "service", "deploy", "second", "--tpu", "tpuv5e:4x4", "--local", "--timeout", "3", "--json", **home
+        "service", "deploy", "second", "--tpu", "tpuv5e:4x4", "--local", "--timeout", "10", "--json", **home
     )
     assert second.returncode == 1
     assert "node pools: Only 0 of 1 node pools for tpuv5e:4x4 are free: tpuv5e-4x4-0 by mine." in second.stderr
     assert "with --no-wait this command does not wait" in second.stderr
     assert "pathways-jupyter local up --spare tpuv5e:4x4=1" in second.stderr
     assert "Slice 0: host 0, waits for a node:" in second.stderr
-    assert "Service second is not ready after 3 s: 1 of 1 slice is not up" in second.stderr
+    assert "Service second is not ready after 10 s: 1 of 1 slice is not up" in second.stderr
     asked = machine.cli("service", "delete", "mine", "--local", **home)
     assert (asked.returncode, "Not done: mine (1 slice of tpuv5e:4x4)" in asked.stderr) == (1, True)
     deleted = machine.cli("service", "delete", "mine", "--local", "--yes", **home)

@@ -8,6 +8,7 @@ import shlex
 
 import yaml
 from pathways_jobs import headless, training
+from waits import wait_until
 
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
@@ -85,11 +86,18 @@ def test_apply_fails_when_the_job_does(machine, cluster):
 
 def until_shown(machine, name, said):
     """The output of `job show`, once its first line says it."""
-    for _ in range(100):
+    shown = ""
+
+    def says():
+        nonlocal shown
         shown = machine.cli("job", "show", name, "--local").stdout
-        if said in shown.splitlines()[0]:
-            return shown
-    raise AssertionError(shown)
+        return said in shown.partition("\n")[0]
+
+    try:
+        wait_until(says)
+    except AssertionError:
+        raise AssertionError(shown) from None
+    return shown
 
 
 def test_a_failed_job_says_its_reason_first_and_its_events_in_their_order(machine, cluster):

@@ -40,7 +40,10 @@ def test_arrays_go_in_and_come_back_as_variables(connected) -> None:
 
 def test_output_is_labelled_by_host_and_the_value_is_shown(connected) -> None:
     cell = connected.run("%%colocated\nimport jax\nprint('here')\njax.process_index()")
-    assert lines(cell) == ["[host 0] here", "[host 1] here", "[host 0] 0", "[host 1] 1"]
+    *printed, first, second = lines(cell)
+    # What a cell prints that takes long, on a slow machine, is shown as it comes.
+    assert sorted(printed) == ["[host 0] here", "[host 1] here"]
+    assert [first, second] == ["[host 0] 0", "[host 1] 1"]
     assert connected.run("print(_[1])").text.strip() == "1"
 
 

@@ -1,5 +1,6 @@
 """%pathways in a real kernel, on the embedded cluster."""
 
+import contextlib
 import json
 import os
 import re
@@ -10,6 +11,8 @@ import psutil
 import pytest
 from waits import wait_until
 
+WHOLE = "logs rm --tail 1000000"
+"""Also what was logged before all the sessions of other tests."""
 CONNECT = "%load_ext pathways_jupyter\n%pathways connect --local --tpu tpuv6e:2x2=2"
 KILL_A_WORKER = """
 from pathways_jupyter.session import clusters
@@ -124,8 +127,13 @@ def connected(shared_notebook, cluster):
 
 def supervisors(notebook):
     """The supervisors that the kernel of a notebook has started."""
-    children = psutil.Process(notebook.manager.provisioner.pid).children()
-    return [each for each in children if each.status() != psutil.STATUS_ZOMBIE and "supervisor" in str(each.cmdline())]
+    found = []
+    for each in psutil.Process(notebook.manager.provisioner.pid).children():
+        # It may end while it is looked at.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if each.status() != psutil.STATUS_ZOMBIE and "supervisor" in str(each.cmdline()):
+                found.append(each)
+    return found
 
 
 def sessions(machine):
@@ -210,8 +218,8 @@ def test_a_lost_proxy_is_reported_and_reconnecting_gets_a_new_one(connected, mac
 
 def test_logs_of_every_program_are_one_command_away_and_can_be_followed(undisturbed):
     assert "unplaced -> placed" in undisturbed.run("%pathways logs proxy").text
-    assert "Pathways Slices Now Ready" in undisturbed.run("%pathways logs rm").text
-    assert "29005" in undisturbed.run("%pathways logs worker 1 --tail 1000").text
+    assert "Pathways Slices Now Ready" in undisturbed.run(f"%pathways {WHOLE}").text
+    assert "29005" in undisturbed.run("%pathways logs worker 1 --tail 1000000").text
     assert "connected" in undisturbed.run("%pathways logs supervisor").text.lower()
     absent = undisturbed.run("%pathways logs worker 7")
     assert absent.error == "ConfigError"
@@ -219,7 +227,7 @@ def test_logs_of_every_program_are_one_command_away_and_can_be_followed(undistur
     mistyped = undisturbed.run("%pathways logs rn")
     assert "Did you mean rm? There are: rm, worker, proxy, supervisor." in mistyped.shown
     # Following one ends with Interrupt, and the connection stays.
-    request = undisturbed.begin("%pathways logs rm -f")
+    request = undisturbed.begin(f"%pathways {WHOLE} -f")
     undisturbed.finish(request, until="Slices Now Ready")
     undisturbed.manager.interrupt_kernel()
     assert "no longer following" in undisturbed.finish(request).text
