@@ -15,6 +15,8 @@ import pathways_jupyter
 from pathways_jupyter.base.errors import ConfigError
 from tests.conftest import Notebook
 
+pytestmark = pytest.mark.timeout(240)
+
 LOAD = "%load_ext pathways_jupyter\n%pathways"
 
 SCRIPT = """
@@ -160,8 +162,10 @@ def test_slices_are_added_beside_those_that_are_held_and_go_again_if_connecting_
                 two.manager.interrupt_kernel()
                 said = "Connecting was interrupted. Everything that it had created was removed."
                 assert said in two.finish(cell).shown
+                # The first connection said the same.
+                seen = len(two.seen)
                 cell = two.begin("%pathways connect --local --tpu tpuv6e:2x2=6")
-                two.wait_for("add slices to the embedded cluster")
+                two.wait_for("add slices to the embedded cluster", since=seen)
                 two.manager.interrupt_kernel()
                 interrupted = two.finish(cell)
                 assert "Everything that it had created was removed." in interrupted.shown

@@ -21,6 +21,8 @@ from pathways_jupyter.kube.objects import CLAIMS, JOBS, LEASES, NETWORK_POLICIES
 from pathways_jupyter.service import names
 from pathways_jupyter.service.lab import lifecycle, manifests
 
+pytestmark = pytest.mark.timeout(240)
+
 DEADLINE = 100.0
 NAME = manifests.lab_name(names.current_user(), "jane")
 CELL = """

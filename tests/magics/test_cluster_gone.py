@@ -13,6 +13,8 @@ from pathways_jupyter.server.hub import Hub
 from pathways_jupyter.session.protocol import Method
 from tests.conftest import Notebook
 
+pytestmark = pytest.mark.timeout(240)
+
 LOAD = "%load_ext pathways_jupyter\n%pathways connect --tpu tpuv6e:2x2=1 "
 
 
@@ -84,10 +86,11 @@ def test_a_cluster_that_does_not_answer_is_reported_by_reconnect_and_not_waited_
             os.kill(pid, signal.SIGCONT)
         assert notebook.run("%pathways reconnect").status == "ok"
         assert notebook.run("%pathways disconnect").status == "ok"
-        # One that was named by its kubeconfig is not started by reconnecting.
+        # One that was named by its kubeconfig is not started by reconnecting. The session before may have been lost.
         assert notebook.run(f"%pathways connect --tpu tpuv6e:2x2=1 --kubeconfig {kubeconfig}").status == "ok"
+        seen = len(notebook.seen)
         assert own.cli("local", "down", "--yes").returncode == 0
-        notebook.wait_for("All arrays on TPUs are lost")
+        notebook.wait_for("All arrays on TPUs are lost", since=seen)
         refused = notebook.run("%pathways reconnect")
         assert "The embedded cluster of this machine has ended." in refused.shown
         assert "pathways-jupyter local up" in refused.shown
