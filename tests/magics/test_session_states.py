@@ -7,6 +7,7 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from waits import wait_until
 
 from pathways_jupyter.render import text
 from pathways_jupyter.session import client
@@ -147,7 +148,8 @@ def test_a_session_whose_supervisor_was_killed_is_listed_as_abandoned(machine, c
         # The kernel would remove what is left.
         with frozen(notebook.manager.provisioner.pid):
             os.kill(record(machine).pid, signal.SIGKILL)
-            assert "abandoned" in machine.cli("sessions").stdout
+            # Its sockets are open until the system has ended it.
+            wait_until(lambda: "abandoned" in machine.cli("sessions").stdout)
         notebook.wait_for("supervisor is gone")
         notebook.run("%pathways disconnect")
 
