@@ -15,7 +15,7 @@ import portpicker
 import pytest
 from waits import wait_until
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(240)
 
 CONNECT = "%pathways connect --local --tpu tpuv6e:2x2=2"
 STEP = """
@@ -84,7 +84,8 @@ def test_the_command_below_a_picture_serves_the_trace_with_xprof(connected, mach
                     return json.loads(gzip.decompress(content) if answer.headers["Content-Encoding"] else content)
                 return []
 
-            wait_until(lambda: location.rpartition("/")[2] in runs())
+            # It imports much, of which nothing may be in the machine's memory yet.
+            wait_until(lambda: location.rpartition("/")[2] in runs(), 120)
         finally:
             serving.kill()
 
