@@ -108,6 +108,8 @@ def test_a_card_that_a_restart_leaves_at_connecting_says_when_that_was_and_how_t
     other.manager.restart_kernel()
     other.client.wait_for_ready(timeout=60)
     assert "not connected" in other.run("%load_ext pathways_jupyter\n%pathways status").text
+    # The supervisor of the kernel that was ended removes its session by itself.
+    wait_until(lambda: len(sessions(machine)) == 1)
     assert record(machine).kernel_pid == connected.manager.provisioner.pid
 
 
