@@ -13,8 +13,9 @@ from waits import has_ended, wait_until
 STEPS = ["connect", "compute", "all-reduce", "interruption", "slice-lost", "elastic", "disconnect"]
 
 
+@pytest.mark.timeout(300)
 def test_every_step_of_the_demo_holds_and_is_timed(machine):
-    demo = machine.cli("demo")
+    demo = machine.cli("demo", timeout=270)
     assert demo.returncode == 0, demo.stdout + demo.stderr
     output = re.findall(r"^✓ (\S+) +[0-9.]+ (?:s|min)", demo.stdout, re.MULTILINE)
     assert output == STEPS
