@@ -230,17 +230,31 @@ def test_a_container_that_ran_once_has_no_previous_log(shared):
     )
 
 
-@kubectl_needed
+async def lose_worker(running: cluster.LocalCluster) -> dict:
+    """Delete the only worker of a service once it is ready; return its Job's status when that has counted the loss."""
+    job = "pathways-cluster-worker-0"
+    async with (
+        asyncio.timeout(DEADLINE),
+        Client(load(str(running.kubeconfig))) as client,
+        contextlib.aclosing(watch(client, JOBS, namespace="default", name=job)) as changes,
+    ):
+
+        async def status_with(field: str) -> dict:
+            return await anext(
+                found async for change in changes if (found := change.object.get("status") or {}).get(field) == 1
+            )
+
+        await status_with("ready")
+        labels = f"batch.kubernetes.io/job-name={job}"
+        (pod,) = (await objects.list_(client, objects.PODS, namespace="default", labels=labels)).items
+        await objects.delete(client, objects.PODS, pod["metadata"]["name"], namespace="default", grace_seconds=1)
+        return await status_with("failed")
+
+
 def test_unless_asked_otherwise_a_worker_is_replaced_no_sooner_than_by_kubernetes(name):
     running = cluster.up({"tpuv6e:2x2": 1}, name=name, idle_seconds=600, hollow=True, wait=False)
-    job = "job/pathways-cluster-worker-0"
-    kubectl(running, "wait", job, "--for=jsonpath={.status.ready}=1", "--timeout=60s")
-    kubectl(
-        running, "delete", "pod", "-l", "batch.kubernetes.io/job-name=pathways-cluster-worker-0", "--grace-period=1"
-    )
     # The loss is counted, and no other pod is there at that moment: the wait has begun.
-    status = kubectl(running, "wait", job, "--for=jsonpath={.status.failed}=1", "-o", "json", "--timeout=60s").stdout
-    assert json.loads(status)["status"]["active"] == 0
+    assert asyncio.run(lose_worker(running))["active"] == 0
     for other, why in (
         ({"fast_heal": True}, " and does not heal fast"),
         ({"bucket": "/elsewhere"}, ", with its bucket in its own directory"),
