@@ -52,7 +52,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(VALUES)
 @example(datetime.datetime(2000, 1, 1, fold=1))
 @example(datetime.time(1, fold=1))

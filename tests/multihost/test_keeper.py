@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from waits import wait_until
+from waits import has_ended, wait_until
 
 from pathways_jupyter.multihost.remote import keeper, processes
 
@@ -89,7 +89,7 @@ def test_it_ends_what_has_no_mark_in_its_environment_too(kept, tmp_path):
     wait_until(lambda: pid.exists() and pid.read_text())
     keeper.ask_to_stop(str(kept.directory))
     assert kept.end()["why"] == "stopped"
-    assert not psutil.pid_exists(int(pid.read_text()))
+    assert has_ended(int(pid.read_text()))
 
 
 def test_on_request_also_what_the_commands_children_have_started_can_clean_up(kept, tmp_path):

@@ -257,7 +257,7 @@ def jobs(draw):
     return made
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(jobs())
 def test_every_valid_job_expands_by_the_same_rules(job):
     """The rules, computed here in another way, from the job alone."""
@@ -297,7 +297,7 @@ def test_every_valid_job_expands_by_the_same_rules(job):
 BUILDER_TYPES = ["ct6e-standard-4t", "ct5p-hightpu-4t", "ct5lp-hightpu-4t", "ct4p-hightpu-4t"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.sampled_from(BUILDER_TYPES), st.integers(1, 9), small, small, st.integers(0, 3))
 def test_a_headless_job_is_what_the_peers_builder_makes(machine, slices, restarts, slice_restarts, elastic):
     """The peer takes the number of restarts as it is, so the comparison is on elastic jobs."""
@@ -349,7 +349,7 @@ MACHINES = {machine.name: machine for machine in tpu.MACHINES}
 axis = st.integers(0, 130).map(str)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(sorted(MACHINES)), st.lists(axis, min_size=1, max_size=4).map("x".join))
 def test_the_definition_and_the_catalogue_agree_on_topologies(machine, topology):
     # The catalogue also has a limit of chips, beyond any slice that there is; a rule of the definition would be long.

@@ -183,7 +183,7 @@ LINES = st.lists(
 EVENT = st.fixed_dictionaries(
     {"metadata": st.just({})}, optional={"lastTimestamp": TIMES, "eventTime": TIMES, "message": TEXTS, "reason": TEXTS}
 )
-QUICK = settings(max_examples=150, deadline=None)
+QUICK = settings(max_examples=150)
 
 
 def dump(value):

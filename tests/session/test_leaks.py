@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from jupyter_client import KernelManager
 from kernel_transport import ipc
+from waits import has_ended, wait_until
 
 from pathways_jupyter.kube import auth
 from pathways_jupyter.kube.client import Client
@@ -350,7 +350,7 @@ def test_when_kernel_and_supervisor_die_together_the_lease_ends_the_proxy(kernel
         os.kill(pid, signal.SIGKILL)
     moment = time.monotonic()
     # As if the machine had died with them, and its files were another's.
-    psutil.wait_procs([psutil.Process(pid) for pid in (kernel.pid, record.pid) if psutil.pid_exists(pid)], DEADLINE)
+    wait_until(lambda: has_ended(kernel.pid) and has_ended(record.pid), DEADLINE)
     registry.remove(record)
     gone(session, since=moment)
 
@@ -375,7 +375,7 @@ def test_with_a_relay_the_proxy_of_a_dead_machine_is_kept_for_a_while_and_then_g
     for pid in (kernel.pid, record.pid):
         os.kill(pid, signal.SIGKILL)
     moment = time.monotonic()
-    psutil.wait_procs([psutil.Process(pid) for pid in (kernel.pid, record.pid) if psutil.pid_exists(pid)], DEADLINE)
+    wait_until(lambda: has_ended(kernel.pid) and has_ended(record.pid), DEADLINE)
     registry.remove(record)
     time.sleep(max(0.0, moment + 2 * SHORT_LEASE - time.monotonic()))
     assert counted(session)["jobs"] == 1
@@ -391,7 +391,7 @@ def test_with_a_relay_the_proxy_of_a_dead_machine_ends_also_without_an_operator(
     record = registry.read(session)
     for pid in (kernel.pid, record.pid):
         os.kill(pid, signal.SIGKILL)
-    psutil.wait_procs([psutil.Process(pid) for pid in (kernel.pid, record.pid) if psutil.pid_exists(pid)], DEADLINE)
+    wait_until(lambda: has_ended(kernel.pid) and has_ended(record.pid), DEADLINE)
     registry.remove(record)
     deadline = time.monotonic() + DEADLINE
     while counted(session)["processes"]:

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 
-import psutil
+from waits import has_ended, wait_until
 
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
@@ -66,8 +66,7 @@ def test_the_operator_deletes_it_once_its_session_is_dead(cluster, hold, gone):
     link = hold(1, lease_seconds=LEASE_SECONDS)
     record = registry.read(link.session)
     asyncio.run(look(cluster, record))
-    supervisor = psutil.Process(record.pid)
     os.kill(record.pid, signal.SIGKILL)
-    psutil.wait_procs([supervisor], DEADLINE)
+    wait_until(lambda: has_ended(record.pid), DEADLINE)
     registry.remove(record)
     gone(record.id)

@@ -6,7 +6,7 @@ import struct
 import grpc
 import grpc.aio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pathways_jupyter.tunnel.grpc_connection import GrpcConnection, _Frames
@@ -20,7 +20,6 @@ def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
     return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 9), st.integers(0, 255), st.integers(0, 2**31 - 1), st.integers(0, 70_000).map(bytes)),

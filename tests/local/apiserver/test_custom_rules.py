@@ -63,7 +63,7 @@ def test_a_rule_means_the_same_as_in_cel(rule: str, schema) -> None:
     if schema is SCHEMA:
         fitting = st.fixed_dictionaries({"metadata": st.fixed_dictionaries({"name": TEXTS})})
 
-    @settings(max_examples=60, deadline=None, database=None)
+    @settings(max_examples=60, database=None)
     @given(fitting, fitting, st.booleans())
     def compare(new, old, same) -> None:
         old = new if same else old

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pathways_jupyter.local.apiserver.patch import clone, merge_patch, strategic_patch
 
-QUICK = settings(max_examples=60, deadline=None)
+QUICK = settings(max_examples=60)
 
 PLAIN = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
 JSON = st.recursive(

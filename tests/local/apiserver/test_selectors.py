@@ -79,14 +79,14 @@ def test_a_field_selector_selects_by_the_fields_that_its_kind_has() -> None:
             field_test(text, PODS)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(alphabet="ab=!,() inot", max_size=24), st.dictionaries(st.sampled_from("ab"), st.sampled_from("ab")))
 def test_a_selector_is_either_understood_or_refused(text: str, labels) -> None:
     with contextlib.suppress(StatusError):
         assert label_test(text)({"metadata": {"labels": labels}}) in (True, False)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.dictionaries(st.sampled_from("abc"), st.sampled_from("xyz"), min_size=1))
 def test_a_selector_made_of_an_objects_labels_selects_it(labels) -> None:
     text = ",".join(f"{key}={value}" for key, value in labels.items())

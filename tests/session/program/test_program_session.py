@@ -20,6 +20,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from waits import have_ended, wait_until
 
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.kube import objects
@@ -304,7 +305,7 @@ def killed_at_a_random_moment(run: Callable[..., Run], gone: Callable[..., None]
     for session in made:
         gone(session, since=killed, seconds=LEAK_SECONDS)
     left = program.processes()
-    assert psutil.wait_procs(left, timeout=LEAK_SECONDS)[1] == []
+    wait_until(lambda: have_ended(left), LEAK_SECONDS)
     assert program.processes() == []
 
 
@@ -315,7 +316,7 @@ def test_nothing_is_left_when_run_itself_is_killed(run, gone):
     program.process.kill()
     killed = time.monotonic()
     gone(session, since=killed, seconds=LEAK_SECONDS)
-    assert psutil.wait_procs(program.processes(), timeout=LEAK_SECONDS)[1] == []
+    wait_until(lambda: have_ended(program.processes()), LEAK_SECONDS)
 
 
 @pytest.mark.soak

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pathways_jupyter.local.pathways.ifrt import messages
@@ -18,7 +18,6 @@ def offers(draw) -> tuple[Version, Version]:
     return Version(protocols[0], encodings[0]), Version(protocols[1], encodings[1])
 
 
-@settings(deadline=None)
 @given(offers())
 def test_the_answer_lies_in_what_both_sides_speak(offer):
     oldest, newest = offer
