@@ -59,12 +59,15 @@ def proxies(client, config, gone) -> Callable[..., Any]:
         log = new_log(config(slices, **changes))
         log.update(namespace="default")
         proxy = OwnProxy(client, log)
+        # As a supervisor does, because a session whose socket does not listen counts as dead, and is swept.
+        control = await asyncio.start_unix_server(lambda _reader, writer: writer.close(), log.record.socket)
         try:
             await proxy.start()
             yield proxy, log
         finally:
             await proxy.close()
             await sweep.remove(client, "default", log.record.id, job=proxy.job)
+            control.close()
             registry.remove(log.record)
             await asyncio.to_thread(gone, log.record.id)
 
