@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from session_records import new_record
+from session_records import listening, new_record
 from waits import wait_until
 
 from pathways_jupyter.base.config import ConnectConfig
@@ -59,15 +59,13 @@ def proxies(client, config, gone) -> Callable[..., Any]:
         log = new_log(config(slices, **changes))
         log.update(namespace="default")
         proxy = OwnProxy(client, log)
-        # As a supervisor does, because a session whose socket does not listen counts as dead, and is swept.
-        control = await asyncio.start_unix_server(lambda _reader, writer: writer.close(), log.record.socket)
         try:
-            await proxy.start()
-            yield proxy, log
+            async with listening(log.record):
+                await proxy.start()
+                yield proxy, log
         finally:
             await proxy.close()
             await sweep.remove(client, "default", log.record.id, job=proxy.job)
-            control.close()
             registry.remove(log.record)
             await asyncio.to_thread(gone, log.record.id)
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from session_records import new_record
+from session_records import listening, new_record
 
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ApiError
@@ -46,7 +46,7 @@ async def test_the_end_waits_for_a_request_to_create_the_proxy_and_then_removes_
     asked = config(1)
     log = SessionLog(new_record(config=protocol.config_to_json(asked)), asked)
     cycle = ProxyCycle(log, listen, EarlyConnections())
-    async with asyncio.timeout(DEADLINE):
+    async with asyncio.timeout(DEADLINE), listening(log.record):
         running = asyncio.create_task(cycle.run())
         await begun.wait()
         running.cancel()
@@ -150,8 +150,8 @@ def cycles(config, gone):
     @contextlib.asynccontextmanager
     async def begin(**changes: Any) -> AsyncIterator[Cycle]:
         made = Cycle(config(1, **changes))
-        await made.start()
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(DEADLINE), listening(made.log.record):
+            await made.start()
             try:
                 yield made
             finally:
