@@ -25,7 +25,6 @@ COMMANDS = [
     "sessions",
     "slices",
     "logs",
-    "usage",
     "doctor",
     "clean",
     "network-policy",
@@ -47,7 +46,7 @@ def test_every_command_has_help(name):
     assert shown.output.startswith("Usage:")
 
 
-@pytest.mark.parametrize("name", ["slices", "logs", "usage", "doctor", "clean", "saved"])
+@pytest.mark.parametrize("name", ["slices", "logs", "doctor", "clean", "saved"])
 def test_commands_about_a_cluster_show_examples_and_take_json(name):
     from click.testing import CliRunner
 

@@ -194,7 +194,6 @@ def shown_job(cluster, machine, tmp_path_factory):
         # The job and then its parts, beside events.
         ("job show shown", 2, 5),
         ("job list", 1, 2),
-        ("usage", 1, 3),
     ],
 )
 def test_a_command_waits_for_few_round_trips(

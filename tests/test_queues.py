@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 
 import pytest
 import yaml
@@ -12,8 +13,9 @@ from waits import wait_until
 
 from pathways_jupyter.kube import auth, objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBS
+from pathways_jupyter.kube.objects import JOBS, LEASES
 from pathways_jupyter.service import names, queues
+from pathways_jupyter.service.session_figures import SessionFigures
 from tests.conftest import Notebook
 
 SUM = "import jax, jax.numpy as jnp; print(len(jax.devices()), float(jnp.ones(8).sum()))"
@@ -53,6 +55,12 @@ class Kueue:
     def jobs(self, queue):
         labels = f"{names.QUEUE_LABEL}={queue}"
         return self.ask(lambda client: objects.list_(client, JOBS, namespace="default", labels=labels)).items
+
+    def figures(self):
+        """Return the figures of all sessions, as the operator exports them."""
+        leases = self.ask(lambda client: objects.list_(client, LEASES, namespace="default")).items
+        found = (SessionFigures.of_lease(each, time.time()) for each in leases)
+        return [each for each in found if each is not None]
 
 
 @pytest.fixture(scope="module")
@@ -225,8 +233,9 @@ def test_a_service_waits_for_quota_and_its_sessions_are_counted_for_its_queue(ma
         user = open_notebook()
         connect = "%load_ext pathways_jupyter\n%pathways connect --local --service held --tpu tpuv6e:2x2=1"
         assert user.run(connect).status == "ok"
-        (proxy,) = json.loads(machine.cli("usage", "--local", "--json").stdout)["proxies"]
-        assert (proxy["queue"], proxy["waits"]) == ("services", False)
+        # What the operator exports is on the Lease from the first renewal on.
+        wait_until(lambda: kueue.figures() != [])
+        assert [each.queue for each in kueue.figures()] == ["services"]
         machine.cli("service", "delete", "held", "--yes", "--local")
         admitted = machine.cli("service", "wait", "late", "--local")
         assert admitted.returncode == 0, admitted.stderr

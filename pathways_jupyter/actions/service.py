@@ -15,12 +15,10 @@ from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import Face, advice
 from pathways_jupyter.base.text import parse_seconds
-from pathways_jupyter.commands.service import USAGE_SPAN
 from pathways_jupyter.render import services as picture
 from pathways_jupyter.render import slices as slices_picture
 from pathways_jupyter.render.view import View, for_kubectl, said
 from pathways_jupyter.service import deployment, names, networkpolicy, permissions, rollout, status
-from pathways_jupyter.service import usage as reading
 from pathways_jupyter.session import clusters
 from pathways_jupyter.session.kernel import process
 
@@ -37,19 +35,6 @@ def slices(shell: Shell, values: Values) -> View:
         return slices_picture.view((own,), viewer=viewer)
     found = clusters.ask(where, lambda client, namespace: status.fetch(client, namespace, where.service))
     return slices_picture.view(found, viewer=viewer)
-
-
-def usage(shell: Shell, values: Values) -> View:
-    """Return who holds how many chips, and how many chip-hours that makes so far.
-
-    Raises:
-      ConfigError: An option is invalid.
-    """
-    seconds = parse_seconds("--since", values.get("since") or USAGE_SPAN, least=1)
-    where, every = cluster.where(values), bool(values.get("all_namespaces"))
-    return picture.usage(
-        clusters.ask(where, lambda client, namespace: reading.fetch(client, "" if every else namespace, seconds))
-    )
 
 
 def services(shell: Shell, values: Values) -> View:
@@ -180,7 +165,6 @@ def _namespace(values: Values) -> str:
 
 ACTIONS: Mapping[str, Action] = {
     "slices": slices,
-    "usage": usage,
     "services": services,
     "service deploy": deploy,
     "service show": show,

@@ -15,7 +15,6 @@ from pathways_jupyter.commands.declaration import (
     assume_yes,
 )
 
-USAGE_SPAN = "7d"
 _SERVICE_NAME = Word("name", "the service's name", source=Source.SERVICES, required=True)
 _FOLLOW_SECONDS = Option(
     "--timeout",
@@ -65,22 +64,6 @@ COMMANDS = (
             "explain expired": "a word of its message leads there too",
             "explain max_lifetime": "a setting",
         },
-    ),
-    Command(
-        "usage",
-        "Who holds how many chips, since when, and how many chip-hours that makes.",
-        options=(
-            Option("--since", "how far back, such as 7d, 12h or 1h30m", metavar="SPAN", default=USAGE_SPAN),
-            Option("--all-namespaces", "all namespaces of the cluster", ValueKind.FLAG, short="-A"),
-            *CLUSTER,
-        ),
-        examples={
-            "usage --since 12h": "the namespace of your current context",
-            "usage --context my-gke -A --json": "for a script",
-        },
-        details="The sources are the proxies' Jobs and Leases, which are deleted with their sessions: chip-hours of "
-        "the past come from Prometheus (docs/operations.md). PathwaysJobs, whose workers are their own, do not count.",
-        only=Face.TERMINAL,
     ),
     Command(
         "services",

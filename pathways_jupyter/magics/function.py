@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _UNUSED: Mapping[str, str] = {
     "proxy_job_name": "the proxy's Job is named after its session",
-    "collect_service_metrics": "nothing is written to Cloud Monitoring; `pathways-jupyter usage` shows who has held "
-    "how many chip-hours",
+    "collect_service_metrics": "nothing is written to Cloud Monitoring; the operator exports chips and waits by user "
+    "to Prometheus",
 }
 """Keywords of pathwaysutils that change nothing here, with what happens instead."""
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?")

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.operator import metrics_server
-from pathways_jupyter.render import services, slices
+from pathways_jupyter.render import slices
 from pathways_jupyter.service import (
     discovery,
     leases,
@@ -25,7 +25,6 @@ from pathways_jupyter.service import (
 from pathways_jupyter.service.namespacestate import PodIndex
 from pathways_jupyter.service.pathwaysjob import description
 from pathways_jupyter.service.session_figures import SessionFigures
-from pathways_jupyter.service.usage import usage
 
 NOW = 1_800_000_000.0
 HUGE = "1" + "0" * 400
@@ -189,15 +188,6 @@ QUICK = settings(max_examples=150)
 def dump(value):
     """Return `value` as strict JSON."""
     return json.dumps(value, allow_nan=False, default=str)
-
-
-@QUICK
-@given(st.lists(JOB, max_size=2), st.lists(LEASE, max_size=2))
-def test_chip_hours_can_be_counted_whatever_jobs_and_leases_say(jobs, found):
-    view = services.usage(usage(jobs, found, since=NOW - 3600, now=NOW))
-    dump(view.value)
-    assert all(each.isprintable() for each in view.text.replace("\n", ""))
-    assert all(math.isfinite(each) for each in view.value["users"].values())
 
 
 @QUICK
