@@ -1,4 +1,4 @@
-"""Shardings of arrays as JSON values, with a number for each device.
+"""Shardings of arrays as JSON values, with a number for each device, and what else JAX knows of an array's type.
 
 Also run on TPU hosts without this package, so it imports nothing of it.
 """
@@ -59,3 +59,23 @@ def read(written: Mapping[str, Any], devices: Mapping[int, Any]) -> Any:
     mesh = jax.sharding.Mesh(grid, tuple(written["axes"]), axis_types=types)
     spec = jax.sharding.PartitionSpec(*(tuple(each) if isinstance(each, list) else each for each in written["spec"]))
     return jax.sharding.NamedSharding(mesh, spec, memory_kind=written["memory"])
+
+
+def is_weak(value: Any) -> bool:
+    """Return whether the type of `value` gives way to others in JAX's computations, as a number of Python does."""
+    weak = getattr(value, "weak_type", None)
+    return type(value) in (int, float, complex) if weak is None else bool(weak)
+
+
+def typed(array: Any, *, weak_type: bool, committed: bool) -> Any:
+    """Return `array`, which is not copied, with a type that is weak or not, and committed to its devices or not."""
+    import jax
+
+    if (array.aval.weak_type, array.committed) == (weak_type, committed):
+        return array
+    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+        # Their types are never weak.
+        numbers = typed(jax.random.key_data(array), weak_type=False, committed=committed)
+        return jax.random.wrap_key_data(numbers, impl=jax.random.key_impl(array))
+    shards = [each.data for each in array.addressable_shards]
+    return type(array)(array.aval.update(weak_type=weak_type), array.sharding, shards, committed=committed)

@@ -58,12 +58,14 @@ class Prepared:
       wrapped: What those are that had to be wrapped, by place: JAX takes only arrays that are on all of a program's
         devices.
       free: The places of those that were committed to no device, and are not there either.
+      weak: The places of those with a weak type, which JAX does not send along.
     """
 
     channel: Channel
     inputs: tuple[jax.Array, ...] = ()
     wrapped: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     free: tuple[int, ...] = ()
+    weak: tuple[int, ...] = ()
 
 
 def prepare(arrays: Mapping[str, jax.Array], chosen: Sequence[Host]) -> Prepared:
@@ -105,7 +107,8 @@ def prepare(arrays: Mapping[str, jax.Array], chosen: Sequence[Host]) -> Prepared
             here, wrapped[str(place)] = _wrap(here, to)
         inputs.append(here)
     free = tuple(place for place, name in enumerate(arrays) if name not in moved)
-    return Prepared(to, tuple(inputs), wrapped, free)
+    weak = tuple(place for place, array in enumerate(arrays.values()) if shardings.is_weak(array))
+    return Prepared(to, tuple(inputs), wrapped, free, weak)
 
 
 def _wrap(array: jax.Array, to: Channel) -> tuple[jax.Array, dict[str, Any]]:
@@ -160,7 +163,11 @@ def fetch(
     found: dict[str, jax.Array] = {}
     for devices, group in groups.items():
         on = [host for host in chosen if devices & set(host.cpus)]
-        found |= channel(on, devices).take(call, group)
+        taken = channel(on, devices).take(call, group)
+        found |= {
+            name: shardings.typed(array, weak_type=group[name].weak_type, committed=True)
+            for name, array in taken.items()
+        }
     return {name: found[name] if on_cpu else to_chips(name, found[name], chosen) for name in agreed}
 
 
@@ -217,7 +224,7 @@ def common_specs(
                 f"{what or f'Output {name}'} is not the same on all hosts: {listed}.",
                 hint="Give it one shape, dtype and sharding on every host; names stay on the hosts meanwhile.",
             )
-        agreed[name] = _spec(each[0], chosen)
+        agreed[name] = _spec({**each[0], "weak": all(spec["weak"] for spec in each)}, chosen)
         wide = [index for index, spec in zip(specs, each, strict=True) if spec.get("wide")]
         if wide and str(agreed[name].dtype) != each[0]["dtype"]:
             raise ColocatedError(
@@ -275,7 +282,7 @@ def _spec(spec: Mapping[str, Any], chosen: Sequence[Host]) -> Any:
         devices = [cpu for host in chosen for cpu in (host.cpus if split else host.cpus[:1])]
         mesh = jax.sharding.Mesh(np.array(devices), ("hosts",))
         sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("hosts"))
-        return jax.ShapeDtypeStruct((rows * len(chosen), *rest), dtype, sharding=sharding)
+        return jax.ShapeDtypeStruct((rows * len(chosen), *rest), dtype, sharding=sharding, weak_type=spec["weak"])
     try:
         sharding = shardings.read(spec["sharding"], {cpu.id: cpu for host in chosen for cpu in host.cpus})
     except (LookupError, TypeError, ValueError) as error:
@@ -283,7 +290,7 @@ def _spec(spec: Mapping[str, Any], chosen: Sequence[Host]) -> Any:
             f"Where {spec['name']} lies cannot be read here: {type(error).__name__}: {error}",
             hint="Return it from the hosts on which it lies, with a NamedSharding.",
         ) from error
-    return jax.ShapeDtypeStruct(tuple(spec["shape"]), dtype, sharding=sharding)
+    return jax.ShapeDtypeStruct(tuple(spec["shape"]), dtype, sharding=sharding, weak_type=spec["weak"])
 
 
 def _mapped(name: str, sharding: Any, to: Callable[[Any], Any]) -> Any:

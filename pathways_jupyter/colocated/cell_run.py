@@ -144,6 +144,7 @@ def ask(
     head["x64"] = bool(jax.config.jax_enable_x64)
     head["wrapped"] = prepared.wrapped
     head["free"] = prepared.free
+    head["weak"] = prepared.weak
     head["released"] = MEMORY.take_released(to.hosts)
     following = follow(head["call"], to.hosts) if follow else None
 

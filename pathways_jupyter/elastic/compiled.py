@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base import interrupts
+from pathways_jupyter.base.shardings import is_weak
 from pathways_jupyter.elastic import reshard
 
 if TYPE_CHECKING:
@@ -111,7 +112,10 @@ class CompiledSteps:
 
         # Only the shapes: the arrays may be donated meanwhile.
         shapes = jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=getattr(leaf, "sharding", None)), state
+            lambda leaf: jax.ShapeDtypeStruct(
+                leaf.shape, leaf.dtype, sharding=getattr(leaf, "sharding", None), weak_type=is_weak(leaf)
+            ),
+            state,
         )
         made, chosen = self._made, list(meshes)
 
@@ -140,7 +144,11 @@ class CompiledSteps:
         shardings = reshard.shardings_on(state, mesh)
         batch_sharding = self.batch_sharding(mesh)
         states = jax.tree.map(
-            lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), state, shardings
+            lambda leaf, sharding: jax.ShapeDtypeStruct(
+                leaf.shape, leaf.dtype, sharding=sharding, weak_type=is_weak(leaf)
+            ),
+            state,
+            shardings,
         )
         batches = jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=batch_sharding), batch

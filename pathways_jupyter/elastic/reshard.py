@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pathways_jupyter.base.shardings import is_weak, typed
 from pathways_jupyter.base.text import array_type
 from pathways_jupyter.elastic.errors import ElasticRuntimeError
 
@@ -39,6 +40,7 @@ class Pieces:
 
     shape: tuple[int, ...]
     dtype: Any
+    weak_type: bool
     memory_kind: str | None
     placed: tuple[tuple[jax.Device, Index, jax.Array], ...]
 
@@ -46,7 +48,7 @@ class Pieces:
     def of(cls, array: jax.Array) -> Pieces:
         """Take `array` apart, without copying it."""
         placed = [(shard.device, _key(shard.index, array.shape), shard.data) for shard in array.addressable_shards]
-        return cls(array.shape, array.dtype, array.sharding.memory_kind, tuple(placed))
+        return cls(array.shape, array.dtype, is_weak(array), array.sharding.memory_kind, tuple(placed))
 
     def on(self, slices: Collection[int]) -> list[jax.Array]:
         """Return the pieces on `slices`."""
@@ -62,10 +64,18 @@ def spec_of(leaf: Any) -> jax.sharding.PartitionSpec:
 
 
 def shardings_on(tree: Any, mesh: jax.sharding.Mesh) -> Any:
-    """Return, for every array of `tree`, a sharding on `mesh` with the partition that it has."""
+    """Return, for every array of `tree`, a sharding on `mesh` with its partition and in the same kind of memory."""
     import jax
 
-    return jax.tree.map(lambda leaf: jax.sharding.NamedSharding(mesh, spec_of(leaf)), tree)
+    return jax.tree.map(
+        lambda leaf: jax.sharding.NamedSharding(mesh, spec_of(leaf), memory_kind=_memory_of(leaf)), tree
+    )
+
+
+def _memory_of(leaf: Any) -> str | None:
+    """Return the kind of memory that an array is in; None, for the devices' own, without a sharding."""
+    kind: str | None = getattr(getattr(leaf, "sharding", None), "memory_kind", None)
+    return kind
 
 
 def spare_copies(tree: Any) -> int:
@@ -130,9 +140,14 @@ def _moved(array: jax.Array | Pieces, sharding: jax.sharding.Sharding, usable: C
             target = jax.sharding.SingleDeviceSharding(device, memory_kind=array.memory_kind)
             pieces.append(jax.device_put(anywhere[key], target))
         else:
-            return jax.device_put(_assembled(array, anywhere), sharding)
-    joined = jax.make_array_from_single_device_arrays(array.shape, staged, pieces)
-    return joined if sharding.memory_kind == array.memory_kind else jax.device_put(joined, sharding)
+            joined = jax.device_put(_assembled(array, anywhere), sharding)
+            break
+    else:
+        joined = jax.make_array_from_single_device_arrays(array.shape, staged, pieces)
+        if sharding.memory_kind != array.memory_kind:
+            joined = jax.device_put(joined, sharding)
+    found: jax.Array = typed(joined, weak_type=array.weak_type, committed=True)
+    return found
 
 
 def _assembled(array: Pieces, pieces: dict[Index, jax.Array]) -> np.ndarray:
@@ -164,14 +179,16 @@ class Form:
 
     Attributes:
       structure: The tree that the arrays are the leaves of.
-      shapes: The shape and type of each.
+      shapes: The shape and type of each; a number of Python has a weak type, as in JAX's own computations.
       specs: The partition of each.
+      memories: The kind of memory that each is in.
       impls: For each that is a typed PRNG key, the implementation: what is copied is the key's numbers.
     """
 
     structure: Any
     shapes: tuple[jax.ShapeDtypeStruct, ...]
     specs: tuple[Any, ...]
+    memories: tuple[str | None, ...]
     impls: tuple[Any, ...]
 
     @classmethod
@@ -187,8 +204,11 @@ class Form:
         impls = tuple(jax.random.key_impl(leaf) if key else None for leaf, key in zip(leaves, keys, strict=True))
         plain = [jax.random.key_data(leaf) if key else leaf for leaf, key in zip(leaves, keys, strict=True)]
         plain = [leaf if isinstance(leaf, jax.Array) else np.asarray(leaf) for leaf in plain]
-        shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in plain)
-        return cls(structure, shapes, tuple(spec_of(leaf) for leaf in plain), impls), plain
+        weak = map(is_weak, leaves)
+        shapes = tuple(
+            jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=each) for leaf, each in zip(plain, weak, strict=True)
+        )
+        return cls(structure, shapes, tuple(map(spec_of, plain)), tuple(map(_memory_of, plain)), impls), plain
 
     @property
     def nbytes(self) -> int:
@@ -199,13 +219,18 @@ class Form:
         """Return the sharding of each leaf on `mesh`."""
         import jax
 
-        return [jax.sharding.NamedSharding(mesh, spec) for spec in self.specs]
+        return [
+            jax.sharding.NamedSharding(mesh, spec, memory_kind=kind)
+            for spec, kind in zip(self.specs, self.memories, strict=True)
+        ]
 
     def whole(self, arrays: Sequence[Any]) -> Any:
         """Return the state that has `arrays` as its leaves."""
         import jax
 
-        return self.structure.unflatten(
-            array if impl is None else jax.random.wrap_key_data(array, impl=impl)
-            for array, impl in zip(arrays, self.impls, strict=True)
-        )
+        def leaf(array: Any, shape: jax.ShapeDtypeStruct, impl: Any) -> Any:
+            if impl is not None:
+                return jax.random.wrap_key_data(array, impl=impl)
+            return typed(array, weak_type=shape.weak_type, committed=True) if isinstance(array, jax.Array) else array
+
+        return self.structure.unflatten(map(leaf, arrays, self.shapes, self.impls))

@@ -92,6 +92,7 @@ def describe(array: Any, devices: Sequence[Any]) -> dict[str, Any]:
         "dtype": dtype,
         "sharding": shardings.write(array.sharding, position.__getitem__),
         "committed": bool(array.committed),
+        "weak": shardings.is_weak(array),
     }
 
 
@@ -133,14 +134,16 @@ def read(
     import jax
     import numpy as np
     from orbax.checkpoint._src.serialization import cloud_pathways_helper
+    from orbax.checkpoint._src.serialization.cloud_pathways_plugin_executable import PluginExecutable
 
     by_position = dict(enumerate(devices))
-    made, plain, on = {}, {}, {}
+    made, plain, on, weak = {}, {}, {}, {}
     for number, each in described.items():
         if (needed := max(each["sharding"]["devices"]) + 1) > len(devices):
             raise LookupError(f"it was saved from at least {needed} chips, and here are {len(devices)}")
         dtype, sharding = str(each["dtype"]), shardings.read(each["sharding"], by_position)
         expected = jax.ShapeDtypeStruct(_shape(each["shape"]), _jax_type(dtype))
+        weak[number] = bool(each["weak"])
         # Checks that the one fits the other.
         sharding.shard_shape(expected.shape)
         to_plain = _plain_form(dtype)[0]
@@ -151,15 +154,22 @@ def read(
             made[number] = jax.device_put(np.zeros(form.shape, form.dtype), sharding)
 
     def begin(piece: Mapping[int, Any]) -> tuple[Sequence[Any], Any]:
-        begun: tuple[Sequence[Any], Any] = cloud_pathways_helper.read_arrays(
+        places = [on[number] for number in piece]
+        request = cloud_pathways_helper.get_bulk_read_request(
             location,
             list(map(str, piece)),
             [each.dtype for each in piece.values()],
             [each.shape for each in piece.values()],
-            [on[number] for number in piece],
-            np.array(_ordered_devices(on[next(iter(piece))]), object),
-            timeout=_TIMEOUT,
+            places,
+            np.array(_ordered_devices(places[0]), object),
+            _TIMEOUT,
         )
+        # Not Orbax's read_arrays, which leaves a mesh with explicit axes and the memory out of the arrays' types.
+        types = [
+            jax.typeof(jax.ShapeDtypeStruct(each.shape, each.dtype, sharding=place, weak_type=weak[number]))
+            for (number, each), place in zip(piece.items(), places, strict=True)
+        ]
+        begun: tuple[Sequence[Any], Any] = PluginExecutable(request).call((), places, types)
         return begun
 
     pieces = _pieces(plain, on)
@@ -170,8 +180,7 @@ def read(
     for number, each in described.items():
         if from_plain := _plain_form(str(each["dtype"]))[1]:
             made[number] = jax.jit(from_plain, out_shardings=on[number])(made[number])
-        if not each["committed"]:
-            made[number] = _uncommitted(made[number])
+        made[number] = shardings.typed(made[number], weak_type=weak[number], committed=bool(each["committed"]))
     found: dict[int, Any] = jax.block_until_ready(made)
     return found
 
@@ -287,16 +296,6 @@ def _plain_form(dtype: str) -> tuple[_Convert, _Convert]:
     if dtype != "bfloat16" and found.kind not in "iuf":
         raise TypeError(f"is an array of {dtype}, which hosts cannot write")
     return None, None
-
-
-def _uncommitted(array: Any) -> Any:
-    """Return `array` as one that JAX may move to other devices."""
-    import jax
-
-    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
-        return jax.random.wrap_key_data(_uncommitted(jax.random.key_data(array)), impl=jax.random.key_impl(array))
-    shards = [each.data for each in array.addressable_shards]
-    return type(array)(array.aval, array.sharding, shards, committed=False)
 
 
 def _ordered_devices(sharding: Any) -> tuple[Any, ...]:

@@ -313,3 +313,34 @@ made, large, number = np.full(2, 0.1), np.array([2**40]), 2**40
     np.testing.assert_array_equal(result.outputs["large"], [2**40] * 4)
     np.testing.assert_array_equal(result.outputs["number"], [2**40] * 4)
     np.testing.assert_array_equal(np.asarray(result.outputs["doubled"]).reshape(-1)[:2], [2e300, 0.2])
+
+
+def test_a_weak_type_stays_weak_both_ways(x, mesh) -> None:
+    lr = jax.numpy.asarray(0.5)
+    everywhere = jax.device_put(lr, NamedSharding(mesh, P()))
+    inputs = {"lr": lr, "everywhere": everywhere, "x": x}
+    kinds = "[(each.weak_type, each.dtype.name) for each in (lr, everywhere, x)]"
+    weak, strong = (True, "float32"), (False, x.dtype.name)
+    assert list(values(kinds, inputs=inputs).values()) == [[weak, weak, strong]] * 4
+    source = """
+import jax.numpy as jnp
+halves = jnp.ones(3, jnp.bfloat16) * lr
+rates, rate, count = {"lr": lr, "same": everywhere}, 0.25, jnp.float32(3)
+halves.dtype.name
+"""
+    result = cell_run.run_cell(source, inputs=inputs, outputs=["rates", "rate", "everywhere", "x", "count"])
+    assert result.error() is None
+    assert result.values == dict.fromkeys(range(4), "bfloat16")
+    out = result.outputs
+    found = [each.weak_type for each in (*out["rates"].values(), out["rate"], out["everywhere"], out["x"])]
+    assert found == [True, True, True, True, False]
+    assert not out["count"].weak_type
+    assert (
+        jax.device_put(jax.numpy.ones(1, "bfloat16"), out["everywhere"].sharding) * out["everywhere"]
+    ).dtype.name == ("bfloat16")
+
+
+def test_a_weak_type_of_an_array_on_some_hosts_stays_weak(mesh) -> None:
+    one = jax.device_put(jax.numpy.asarray(0.5), mesh.devices.flat[0])
+    everywhere = jax.device_put(jax.numpy.arange(16.0), NamedSharding(mesh, P("x")))
+    assert values("(one.weak_type, one.shape)", inputs={"one": one, "rest": everywhere})[0] == (True, ())

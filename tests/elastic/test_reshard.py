@@ -73,3 +73,31 @@ def test_a_form_is_all_of_a_state_but_its_numbers(mesh):
     again = form.whole([np.asarray(leaf) for leaf in leaves])
     assert jax.random.uniform(again["key"]) == jax.random.uniform(state["key"])
     assert again["n"] == 3
+
+
+def test_weak_types_and_kinds_of_memory_are_kept(mesh):
+    import jax
+    import jax.numpy as jnp
+
+    three, two = mesh([0, 1, 2]), mesh([0, 2])
+    whole = jax.sharding.NamedSharding(three, jax.sharding.PartitionSpec())
+    state = {
+        "lr": jax.device_put(jnp.asarray(0.5), whole),
+        "rate": 0.25,
+        "slow": jax.device_put(put(three, None, "chip"), whole.update(memory_kind="pinned_host")),
+        "w": put(three, None, "chip"),
+    }
+
+    def kinds(tree):
+        return {name: (each.aval.weak_type, each.sharding.memory_kind) for name, each in tree.items()}
+
+    expected = {"lr": (True, "device"), "slow": (False, "pinned_host"), "w": (False, "device")}
+    of_arrays = {name: each for name, each in state.items() if name != "rate"}
+    moved = reshard.moved(of_arrays, reshard.shardings_on(of_arrays, two), usable={0, 2})
+    assert kinds(moved) == expected
+    rows = jax.sharding.NamedSharding(two, jax.sharding.PartitionSpec())
+    assert reshard.moved(Pieces.of(state["lr"]), rows, usable={0, 2}).aval.weak_type
+    form, leaves = Form.of(state)
+    again = form.whole(jax.device_put(leaves, form.shardings(two)))
+    assert kinds(again) == {**expected, "rate": (True, "device")}
+    assert (jnp.ones(3, jnp.bfloat16) * jax.device_put(again["rate"], jax.devices()[0])).dtype == jnp.bfloat16

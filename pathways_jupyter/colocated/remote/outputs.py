@@ -182,7 +182,7 @@ def _local(name: str, value: Any) -> tuple[dict[str, Any], Any]:
         array = array.astype(np.dtypes.StringDType())
     if array.dtype.kind in "OSmM":
         raise TypeError(f"{name} is an array of {array.dtype}, which JAX does not have.")
-    described = {**_described(array), "wide": is_wide(array)}
+    described = {**_described(array), "wide": is_wide(array), "weak": shardings.is_weak(value)}
     if isinstance(value, (int, float, np.integer, np.floating)):
         described["number"] = value if isinstance(value, (int, float)) else value.item()
     return described, array
@@ -202,7 +202,15 @@ def is_wide(array: np.ndarray) -> bool:
 
 def _described(array: Any, *, keys: str = "", sharding: Any = None) -> dict[str, Any]:
     dtype = "string" if isinstance(array.dtype, np.dtypes.StringDType) else str(array.dtype)
-    return {"local": not sharding, "shape": list(array.shape), "dtype": dtype, "keys": keys, "sharding": sharding}
+    weak = not isinstance(array, np.ndarray) and shardings.is_weak(array)
+    return {
+        "local": not sharding,
+        "shape": list(array.shape),
+        "dtype": dtype,
+        "weak": weak,
+        "keys": keys,
+        "sharding": sharding,
+    }
 
 
 def _global(name: str, value: Any) -> tuple[dict[str, Any], Any]:

@@ -23,7 +23,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from . import calls, codec, feeds, namespaces, outputs, stoppable
+from . import calls, codec, feeds, namespaces, outputs, shardings, stoppable
 
 BOOT = uuid.uuid4().hex
 """Changes when the sidecar's process does; names that cells defined are gone then."""
@@ -42,9 +42,12 @@ def serve(row_bytes: int, request: jax.Array, *inputs: jax.Array) -> jax.Array:
         arrays = []
         for place, array in enumerate(inputs):
             if wrapped := head["wrapped"].get(str(place)):
-                arrays.append(outputs.unwrap(array, wrapped))
-            else:
-                arrays.append(outputs.free(array) if place in head["free"] else array)
+                array = outputs.unwrap(array, wrapped)
+            elif place in head["free"]:
+                array = outputs.free(array)
+            if place in head["weak"]:
+                array = shardings.typed(array, weak_type=True, committed=array.committed)
+            arrays.append(array)
         payload = _answer(head, blobs, tuple(arrays), mesh)
     except Exception as error:
         payload = codec.encode({"boot": BOOT, "broken": f"{type(error).__name__}: {error}"})
