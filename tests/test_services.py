@@ -121,6 +121,60 @@ def test_taken_slices_are_found_before_a_proxy_is_made_and_fewer_can_be_taken(ma
     assert json.loads(done.stdout)[1:] == [4, [0]], done.stderr
 
 
+def test_a_service_on_tainted_nodes_runs_as_the_account_that_it_was_given(machine, home):
+    import asyncio
+
+    from kinds import SERVICE_ACCOUNTS
+
+    from pathways_jupyter.kube import auth, objects
+    from pathways_jupyter.kube.client import Client
+
+    kubeconfig = machine.cli("local", "kubeconfig", **home).stdout.strip()
+    taint = {"key": "cloud.google.com/gke-spot", "value": "true", "effect": "NoSchedule"}
+
+    async def change(taints, account):
+        async with Client(auth.load(kubeconfig)) as client:
+            nodes = (await objects.list_(client, objects.NODES, labels="cloud.google.com/gke-tpu-topology=4x4")).items
+            for node in nodes:
+                kept = [each for each in node["spec"].get("taints") or () if each["key"] != taint["key"]]
+                await objects.patch(
+                    client, objects.NODES, node["metadata"]["name"], {"spec": {"taints": kept + taints}}
+                )
+            if account:
+                about = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "pathways"}}
+                await objects.create(client, SERVICE_ACCOUNTS, about, namespace="default")
+
+    line = ["service", "deploy", "spot", "--tpu", "tpuv5e:4x4", "--local", "--service-account", "pathways"]
+    asyncio.run(change([taint], account=False))
+    try:
+        refused = machine.cli(*line, **home)
+        assert refused.returncode == 1
+        option = "--worker-tolerations cloud.google.com/gke-spot=true:NoSchedule"
+        assert f"it has the taint cloud.google.com/gke-spot=true:NoSchedule ({option})" in refused.stderr
+        line += [*option.split(), "--worker-annotations", "example.com/team=research group"]
+        # An account that is not there is named by the cluster, in the steps of the start.
+        late = machine.cli(*line, "--timeout", "5", **home)
+        assert (late.returncode, 'serviceaccount "pathways" not found' in late.stderr) == (1, True), late.stderr
+        asyncio.run(change([taint], account=True))
+        ready = machine.cli("service", "wait", "spot", "--local", **home)
+        assert (ready.returncode, "Service spot is ready" in ready.stderr) == (0, True), ready.stderr
+
+        async def pods():
+            async with Client(auth.load(kubeconfig)) as client:
+                found = await objects.list_(
+                    client, objects.PODS, namespace="default", labels="jobset.sigs.k8s.io/jobset-name=spot"
+                )
+                return found.items
+
+        found = asyncio.run(pods())
+        assert {each["spec"]["serviceAccountName"] for each in found} == {"pathways"}
+        teams = [each["metadata"]["annotations"].get("example.com/team") for each in found]
+        assert sorted(str(each) for each in teams) == ["None", *["research group"] * 4]
+    finally:
+        machine.cli("service", "delete", "spot", "--local", "--yes", **home)
+        asyncio.run(change([], account=False))
+
+
 def test_a_dry_run_prints_what_would_be_created(machine, home):
     line = ["service", "deploy", "mine", "--tpu", "tpuv5e:4x4", "--slices", "2", "--gcs-bucket", "gs://b/c"]
     line += ["--resource-manager-options=--enable_gcs_olm=false", "--worker-options=--vmodule=x=1"]

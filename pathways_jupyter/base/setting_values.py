@@ -193,6 +193,13 @@ def _label_problem(text: str) -> str:
     return "" if _LABEL_VALUE.fullmatch(value) else f"{value!r} cannot be the value of a label"
 
 
+def _annotation_problem(text: str) -> str:
+    key, separator, _ = text.partition("=")
+    if not separator:
+        return "it is not KEY=VALUE"
+    return "" if _KEY.fullmatch(key) else f"{key!r} cannot be the key of an annotation"
+
+
 def _own_label_problem(text: str) -> str:
     key = text.partition("=")[0]
     if any(key == each or (each.endswith("/") and key.startswith(each)) for each in _OWN_LABELS):
@@ -222,7 +229,7 @@ def _xla_flag_problem(text: str) -> str:
 
 @dataclass(frozen=True)
 class PodFormat:
-    """The format of a value of the proxy's pod.
+    """The format of a value of a pod.
 
     Attributes:
       problem: Returns why a text does not do; empty when it does.
@@ -256,6 +263,7 @@ QUANTITY = PodFormat("QUANTITY", _quantity_problem)
 NAME = PodFormat("NAME", _name_problem)
 LABEL = PodFormat("KEY=VALUE", _label_problem)
 OWN_LABEL = PodFormat("KEY=VALUE", _own_label_problem)
+ANNOTATION = PodFormat("KEY=VALUE", _annotation_problem)
 VARIABLE = PodFormat("NAME=VALUE", _variable_problem)
 TOLERATION = PodFormat("KEY[=VALUE][:EFFECT]", _toleration_problem)
 XLA_FLAG = PodFormat("--xla_...", _xla_flag_problem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathways_jupyter.base.sentences import Face
+from pathways_jupyter.base.setting_values import ANNOTATION, LABEL, NAME, TOLERATION
 from pathways_jupyter.commands.declaration import (
     CLUSTER,
     QUEUE,
@@ -23,6 +24,20 @@ _FOLLOW_SECONDS = Option(
     metavar="SECONDS",
     default="1800",
 )
+
+
+def _placement(part: str, what: str) -> tuple[Option, ...]:
+    """Return the options that place the pods of a part of a service."""
+    return tuple(
+        Option(f"--{part}-{name}", f"{about.format(what)}; may be repeated", ValueKind.LIST, metavar=each.metavar)
+        for name, about, each in (
+            ("node-selector", "a label of the nodes for the {}", LABEL),
+            ("tolerations", "a taint that the pods of the {} tolerate", TOLERATION),
+            ("annotations", "an annotation of the pods of the {}", ANNOTATION),
+        )
+    )
+
+
 COMMANDS = (
     Command(
         "slices",
@@ -120,8 +135,19 @@ COMMANDS = (
                 default="30",
             ),
             Option(
-                "--head-pool", "node pool of the resource manager; any for no choice", metavar="POOL", default="cpu-np"
+                "--head-pool",
+                "node pool of the resource manager; any for no choice",
+                metavar="POOL",
+                default="cpu-np, or any with --head-node-selector",
             ),
+            Option(
+                "--service-account",
+                "the Kubernetes account of resource manager and workers, e.g. for the bucket",
+                metavar=NAME.metavar,
+                default="the namespace's default",
+            ),
+            *_placement("head", "resource manager"),
+            *_placement("worker", "workers"),
             *QUEUE,
             Option("--host-network", "run the workers on their nodes' network", ValueKind.FLAG),
             Option(

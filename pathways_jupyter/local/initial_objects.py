@@ -50,7 +50,7 @@ def ship(store: Store, settings: ClusterSettings, cluster: str) -> dict[str, int
             programs.reference(names.SERVER_IMAGE),
             name=name,
             sidecar_image=sidecar,
-            head_node_selector={names.NODEPOOL_LABEL: CPU_POOL},
+            head=service_jobset.PodPlacement({names.NODEPOOL_LABEL: CPU_POOL}),
             labels={names.EMBEDDED_LABEL: cluster},
         )
         manifest = service_jobset.manifest(spec)

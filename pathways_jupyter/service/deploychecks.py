@@ -12,20 +12,24 @@ from pathways_jupyter.base.text import count, some
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, NODES, PODS, Object
-from pathways_jupyter.service import checks, names, permissions
+from pathways_jupyter.service import checks, names, node_fit, permissions
 from pathways_jupyter.service.checks import Finding, Level
-from pathways_jupyter.service.service_jobset import EXCLUSIVE, ServiceSpec
+from pathways_jupyter.service.service_jobset import EXCLUSIVE, PodPlacement, ServiceSpec
 
 
 @dataclass
 class _Pool:
-    """The usable nodes of one node pool."""
+    """One node pool.
+
+    Attributes:
+      nodes: Its nodes that are ready and not cordoned, by name.
+    """
 
     name: str
     accelerator: str = ""
     topology: str = ""
     chips: str = ""
-    nodes: list[str] = field(default_factory=list)
+    nodes: dict[str, Object] = field(default_factory=dict)
     embedded: bool = False
 
     def __str__(self) -> str:
@@ -62,12 +66,14 @@ async def findings(client: Client, spec: ServiceSpec) -> AsyncIterator[Finding]:
         yield pools
     else:
         yield await _slices(client, spec, pools)
-        if (pool := spec.head_node_selector.get(names.NODEPOOL_LABEL)) is not None:
+        if (pool := spec.head.node_selector.get(names.NODEPOOL_LABEL)) is not None:
             yield await _head(client, spec, pool, pools)
+        elif spec.head.node_selector:
+            yield _head_anywhere(spec, pools)
 
 
 async def _pools(client: Client) -> Mapping[str, _Pool] | Finding:
-    """Return the node pools by name, each with its nodes that are ready and not cordoned."""
+    """Return the node pools by name."""
     try:
         nodes = (await objects.list_(client, NODES)).items
     except PathwaysError as error:
@@ -87,8 +93,23 @@ async def _pools(client: Client) -> Mapping[str, _Pool] | Finding:
         pool.chips = str(((node.get("status") or {}).get("allocatable") or {}).get(names.TPU_RESOURCE) or "")
         pool.embedded = str((node.get("spec") or {}).get("providerID") or "").startswith("local:")
         if objects.true_condition(node, "Ready") and not (node.get("spec") or {}).get("unschedulable"):
-            pool.nodes.append(str(node["metadata"]["name"]))
+            pool.nodes[str(node["metadata"]["name"])] = node
     return pools
+
+
+def _misfit(node: Object, placement: PodPlacement, part: str) -> str:
+    """Return why the pods of a part of a service cannot run on `node`, and the option for that; empty if they can."""
+    labels = node["metadata"].get("labels") or {}
+    for key, value in placement.node_selector.items():
+        if labels.get(key) != value:
+            return f"its label {key} is {labels[key]}, not {value}" if key in labels else f"it has no label {key}"
+    # GKE has pods tolerate this one that request chips.
+    taints = [each for each in (node.get("spec") or {}).get("taints") or () if each["key"] != names.TPU_RESOURCE]
+    taint = node_fit.untolerated(placement.tolerations, taints, node_fit.KEEPS_AWAY)
+    if taint is None:
+        return ""
+    written = f"{taint['key']}{'=' if taint.get('value') else ''}{taint.get('value', '')}:{taint['effect']}"
+    return f"it has the taint {written} (--{part}-tolerations {written})"
 
 
 def name_taken(spec: ServiceSpec) -> ServiceError:
@@ -120,7 +141,17 @@ async def _slices(client: Client, spec: ServiceSpec, pools: Mapping[str, _Pool])
         # An accelerator may be on machines of four and of eight chips.
         and (pool.chips or chips) == chips
     }
-    whole = [name for name, pool in fitting.items() if len(pool.nodes) >= instance.hosts]
+    misfits: dict[str, str] = {}
+    usable: dict[str, list[str]] = {}
+    for name, pool in fitting.items():
+        usable[name] = []
+        for node, object_ in pool.nodes.items():
+            if problem := _misfit(object_, spec.workers, "worker"):
+                misfits[name] = problem
+            else:
+                usable[name].append(node)
+    whole = [name for name, nodes in usable.items() if len(nodes) >= instance.hosts]
+    unfit = some([f"{name}: {why}" for name, why in misfits.items()]) if misfits else ""
     about = f"{count(instance.hosts, 'node')} of {instance.machine.name} with topology {instance.topology}"
     more = (
         f"Create one for each slice: gcloud container node-pools create POOL --machine-type={instance.machine.name} "
@@ -133,14 +164,18 @@ async def _slices(client: Client, spec: ServiceSpec, pools: Mapping[str, _Pool])
         others = [str(pool) for pool in pools.values() if pool.accelerator]
         there = f" TPU node pools there: {some(others)}." if others else " There are no TPU nodes."
         partly = f" Too few nodes are ready in {some(list(fitting))}." if fitting else there
+        if unfit:
+            partly = f" Its workers cannot run in {unfit}."
+            more = f"Change --worker-node-selector or --worker-tolerations. {more}"
         message = f"No node pool has {about}, which a slice of {instance} needs.{partly}"
         return Finding("node pools", Level.FAIL, message, more)
     if len(whole) < spec.slices:
         there = f"{'there is' if len(whole) == 1 else 'there are'} {len(whole)}: {some(whole)}"
         message = f"{count(spec.slices, 'slice')} of {instance} need as many node pools, each with {about}; {there}."
+        message += f" Workers cannot run in {unfit}." if unfit else ""
         hint = f"Ask for --slices {len(whole)}, or for more nodes. {more}"
         return Finding("node pools", Level.FAIL, message, hint)
-    pool_of = {node: name for name in whole for node in pools[name].nodes}
+    pool_of = {node: name for name in whole for node in usable[name]}
     taken = {
         pool_of[node]: str(pod["metadata"]["labels"][names.JOBSET_NAME_LABEL])
         for pod in await _running(client, spec, names.JOBSET_NAME_LABEL)
@@ -170,7 +205,12 @@ async def _head(client: Client, spec: ServiceSpec, wanted: str, pools: Mapping[s
         elif _is_embedded(pools):
             hint = "The embedded cluster's nodes for it are not ready: kubectl get nodes shows them."
         return Finding("head", Level.FAIL, f"There is no node pool {wanted} for the resource manager.", hint)
-    nodes = set(pools[wanted].nodes)
+    problems = {name: _misfit(node, spec.head, "head") for name, node in pools[wanted].nodes.items()}
+    if all(problems.values()):
+        name, problem = next(iter(problems.items()))
+        message = f"The resource manager cannot run on node {name} of node pool {wanted}: {problem}."
+        return Finding("head", Level.FAIL, message, "Change --head-pool, --head-node-selector or --head-tolerations.")
+    nodes = {name for name, problem in problems.items() if not problem}
     # Also those of other namespaces, where they may be seen: exclusive placement is for the whole cluster.
     heads = await _running(client, spec, f"{names.REPLICATED_JOB_LABEL}={names.HEAD_JOB}")
     exclusive = [pod for pod in heads if EXCLUSIVE in (pod["metadata"].get("annotations") or {})]
@@ -191,6 +231,22 @@ async def _head(client: Client, spec: ServiceSpec, wanted: str, pools: Mapping[s
         )
         return Finding("head", Level.FAIL, message, more)
     return Finding("head", Level.OK, f"node pool {wanted} has {count(len(nodes - taken), 'free node')}")
+
+
+def _head_anywhere(spec: ServiceSpec, pools: Mapping[str, _Pool]) -> Finding:
+    """Check for a node for a head that selects its nodes by labels, in whatever node pool."""
+    nodes = {name: node for pool in pools.values() for name, node in pool.nodes.items()}
+    fitting = [name for name, node in nodes.items() if not _misfit(node, spec.head, "head")]
+    if fitting:
+        return Finding("head", Level.OK, f"{count(len(fitting), 'node')} for it: {some(fitting)}")
+    written = " ".join(f"{key}={value}" for key, value in spec.head.node_selector.items())
+    return Finding(
+        "head",
+        Level.FAIL,
+        f"No node that is ready has the labels {written} and only taints that the resource manager tolerates.",
+        "Change --head-node-selector or --head-tolerations. If GKE makes such nodes when they are needed, add "
+        "--skip-checks.",
+    )
 
 
 async def _running(client: Client, spec: ServiceSpec, labels: str) -> list[Object]:

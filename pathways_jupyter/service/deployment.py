@@ -7,12 +7,14 @@ import contextlib
 import ipaddress
 import re
 from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pathways_jupyter.base import tpu
+from pathways_jupyter.base.config import SETTINGS
 from pathways_jupyter.base.errors import ApiError, ConfigError, PathwaysError, ServiceError
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.base.setting_values import bucket_address
+from pathways_jupyter.base.setting_values import ANNOTATION, UnfitError, bucket_address, pairs, toleration
 from pathways_jupyter.base.text import count, parse_seconds, parse_whole_number
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
@@ -23,7 +25,7 @@ from pathways_jupyter.service.checks import Finding, Level
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Service
 from pathways_jupyter.service.rollout import RolloutStep, StepKind
-from pathways_jupyter.service.service_jobset import ServiceSpec
+from pathways_jupyter.service.service_jobset import EXCLUSIVE, PodPlacement, ServiceSpec
 
 HEAD_POOL = "cpu-np"
 """The node pool for heads in clusters that Pathways' own tools set up."""
@@ -66,7 +68,16 @@ def plan(values: Mapping[str, Any], *, jax: str) -> ServiceSpec:
             "Address ranges of nodes are only for workers on the host network.",
             hint="Add --host-network, or leave --nodes out.",
         )
-    pool = str(values.get("head_pool") or HEAD_POOL)
+    head, workers = (_placement(part, values) for part in ("head", "worker"))
+    # Who names the head's nodes by other labels need not have a pool of the default's name.
+    pool = str(values.get("head_pool") or (ANY_POOL if head.node_selector else HEAD_POOL))
+    if pool != ANY_POOL:
+        if head.node_selector.get(names.NODEPOOL_LABEL, pool) != pool:
+            raise ConfigError(
+                "The node pool of the resource manager is given twice.",
+                hint=f"Leave out --head-pool, or {names.NODEPOOL_LABEL} in --head-node-selector.",
+            )
+        head = replace(head, node_selector={**head.node_selector, names.NODEPOOL_LABEL: pool})
     spec = ServiceSpec(
         tpu.parse_instance_type(instance),
         counted,
@@ -77,7 +88,9 @@ def plan(values: Mapping[str, Any], *, jax: str) -> ServiceSpec:
         sidecar_image=_image("--sidecar-image", values.get("sidecar_image")),
         max_restarts=number("max_restarts", ServiceSpec.max_restarts),
         max_slice_restarts=number("max_slice_restarts", ServiceSpec.max_slice_restarts),
-        head_node_selector={} if pool == ANY_POOL else {names.NODEPOOL_LABEL: pool},
+        service_account=_checked("--service-account", "proxy_service_account", values.get("service_account") or ""),
+        head=head,
+        workers=workers,
         resource_manager_flags=_flags("--resource-manager-options", values.get("resource_manager_options")),
         worker_flags=_flags("--worker-options", values.get("worker_options")),
         host_network=host_network,
@@ -236,6 +249,37 @@ def _bucket(text: str, *, needed: bool) -> str:
     if text:
         bucket_address(text)
     return text.rstrip("/")
+
+
+def _checked(option: str, setting: str, value: Any) -> Any:
+    """Check an option's value as the proxy's setting of the same kind is checked."""
+    return SETTINGS[setting].check(value, option) if value else value
+
+
+def _placement(part: str, values: Mapping[str, Any]) -> PodPlacement:
+    """Read the options that place the pods of `part`, ``head`` or ``worker``."""
+
+    def given(name: str) -> tuple[str, Any]:
+        return f"--{part}-{name.replace('_', '-')}", values.get(f"{part}_{name}") or ()
+
+    option, texts = given("annotations")
+    try:
+        annotations = pairs(ANNOTATION.check_list(texts, option))
+    except UnfitError as problem:
+        raise ConfigError(f"{option} {problem}.", hint=f"For example: {option} KEY=VALUE.") from None
+    if EXCLUSIVE in annotations:
+        raise ConfigError(
+            f"{option} cannot be {EXCLUSIVE}: the service sets that itself.",
+            hint="Each slice has a node pool of its own.",
+        )
+    option, texts = given("node_selector")
+    selector = pairs(_checked(option, "proxy_node_selector", texts))
+    if own := {names.ACCELERATOR_LABEL, names.TOPOLOGY_LABEL} & set(selector) if part == "worker" else None:
+        raise ConfigError(f"{option} cannot be {min(own)}: that follows from --tpu.", hint="Leave it out.")
+    option, texts = given("tolerations")
+    return PodPlacement(
+        selector, tuple(toleration(each) for each in _checked(option, "proxy_tolerations", texts)), annotations
+    )
 
 
 def _image(option: str, value: Any) -> str:

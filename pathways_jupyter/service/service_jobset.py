@@ -6,7 +6,6 @@ Pathways' own tools, because those tools (and ours) find services by these names
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -34,6 +33,21 @@ _SHARED_MEMORY_ENV = {"name": "CLOUD_PATHWAYS_SIDECAR_SHM_DIRECTORY", "value": _
 
 
 @dataclass(frozen=True)
+class PodPlacement:
+    """Nodes and annotations for the pods of a part of a service, beyond what their type of slice requires.
+
+    Attributes:
+      node_selector: Labels of the nodes.
+      tolerations: Taints that the pods tolerate, as Kubernetes writes them.
+      annotations: Annotations of the pods, for what places them, e.g. Kueue or a provisioning request.
+    """
+
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Mapping[str, str], ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class ServiceSpec:
     """A service to create.
 
@@ -46,7 +60,9 @@ class ServiceSpec:
       sidecar_image: Image of the colocated Python sidecar; empty for a service without one.
       max_restarts: How often the whole JobSet may be recreated after its head failed.
       max_slice_restarts: How often the workers of one slice may be restarted, per host.
-      head_node_selector: Nodes on which the head may run, e.g. a node pool without TPUs.
+      service_account: Kubernetes account of all its pods; empty for the namespace's default.
+      head: Placement of the head, e.g. in a node pool without TPUs.
+      workers: That of the workers.
       resource_manager_flags: Additional flags of the resource manager.
       worker_flags: Additional flags of the workers.
       host_network: Run the workers on their nodes' network. Then no NetworkPolicy applies to them.
@@ -64,7 +80,9 @@ class ServiceSpec:
     sidecar_image: str = ""
     max_restarts: int = 30
     max_slice_restarts: int = 1_000_000
-    head_node_selector: Mapping[str, str] = field(default_factory=dict)
+    service_account: str = ""
+    head: PodPlacement = field(default_factory=PodPlacement)
+    workers: PodPlacement = field(default_factory=PodPlacement)
     resource_manager_flags: tuple[str, ...] = ()
     worker_flags: tuple[str, ...] = ()
     host_network: bool = False
@@ -105,9 +123,10 @@ def manifest(spec: ServiceSpec) -> Manifest:
     check_name(spec.name, "service")
     tpu.parse_count(spec.slices, str(spec.instance_type))
     pod: Manifest = {"restartPolicy": "Never", "containers": [_resource_manager(spec)]}
-    if spec.head_node_selector:
-        pod["nodeSelector"] = dict(spec.head_node_selector)
-    head = _replicated_job(names.HEAD_JOB, replicas=1, pods=1, backoff_limit=0, pod=pod)
+    _place(pod, spec.head, spec.service_account)
+    head = _replicated_job(
+        names.HEAD_JOB, replicas=1, pods=1, backoff_limit=0, annotations=spec.head.annotations, pod=pod
+    )
     return {
         "apiVersion": f"{names.JOBSET_GROUP}/{names.JOBSET_VERSION}",
         "kind": "JobSet",
@@ -145,20 +164,39 @@ def _workers(spec: ServiceSpec) -> Manifest:
     if spec.sidecar_image:
         pod["initContainers"] = [_sidecar(spec)]
         pod["volumes"].append({"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory"}})
+    _place(pod, spec.workers, spec.service_account)
     return _replicated_job(
         names.WORKER_JOB,
         replicas=spec.slices,
         pods=hosts,
         backoff_limit=min(hosts * spec.max_slice_restarts, LARGEST_NUMBER),
         exclusive=names.NODEPOOL_LABEL,
+        annotations=spec.workers.annotations,
         pod=pod,
     )
 
 
+def _place(pod: Manifest, placement: PodPlacement, account: str) -> None:
+    further = {
+        "nodeSelector": {**pod.get("nodeSelector", {}), **placement.node_selector},
+        "tolerations": [dict(each) for each in placement.tolerations],
+        "serviceAccountName": account,
+    }
+    pod |= {name: value for name, value in further.items() if value}
+
+
 def _replicated_job(
-    name: str, *, replicas: int, pods: int, backoff_limit: int, pod: Manifest, exclusive: str = ""
+    name: str,
+    *,
+    replicas: int,
+    pods: int,
+    backoff_limit: int,
+    annotations: Mapping[str, str],
+    pod: Manifest,
+    exclusive: str = "",
 ) -> Manifest:
     marked = {"metadata": {"annotations": {EXCLUSIVE: exclusive}}} if exclusive else {}
+    of_pods = {**annotations, **({EXCLUSIVE: exclusive} if exclusive else {})}
     return {
         "name": name,
         "replicas": replicas,
@@ -169,7 +207,7 @@ def _replicated_job(
                 "completionMode": "Indexed",
                 "completions": pods,
                 "parallelism": pods,
-                "template": {**copy.deepcopy(marked), "spec": pod},
+                "template": {**({"metadata": {"annotations": of_pods}} if of_pods else {}), "spec": pod},
             },
         },
     }

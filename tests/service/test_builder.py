@@ -23,7 +23,7 @@ def ours(instance: str, **options) -> dict:
         name="team",
         namespace="research",
         gcs_scratch_location=BUCKET,
-        head_node_selector={names.NODEPOOL_LABEL: "cpu-np"},
+        head=service_jobset.PodPlacement({names.NODEPOOL_LABEL: "cpu-np"}),
         **options,
     )
     return service_jobset.manifest(spec)

@@ -8,8 +8,8 @@ from pathways_jupyter.service.checks import Level
 from pathways_jupyter.service.service_jobset import EXCLUSIVE
 
 
-async def checked(client) -> dict:
-    wanted = deployment.plan({"name": "mine", "tpu": "tpuv6e:2x2", "local": True}, jax="0.10.2")
+async def checked(client, **options) -> dict:
+    wanted = deployment.plan({"name": "mine", "tpu": "tpuv6e:2x2", "local": True, **options}, jax="0.10.2")
     return {each.name: each async for each in deploychecks.findings(client, wanted)}
 
 
@@ -65,3 +65,35 @@ async def test_the_advice_for_the_embedded_cluster_fits_it(bench):
     assert "pathways-jupyter local up --spare tpuv5e:4x4=2" in found["node pools"].hint
     assert "pathways-jupyter service delete NAME --local" in found["head"].hint
     assert "pathways-jupyter local up --spare tpuv5e:4x4=2" in found["head"].hint
+
+
+SPOT = {"key": "cloud.google.com/gke-spot", "value": "true", "effect": "NoSchedule"}
+SPOT_TEXT = "cloud.google.com/gke-spot=true:NoSchedule"
+
+
+async def test_taints_and_labels_of_nodes_are_compared_with_the_placement(bench):
+    nodes = nodes_for({"tpuv6e:2x2": 2}, cpu_nodes=1)
+    nodes[0]["spec"]["taints"] = [{"key": "heads", "effect": "NoSchedule"}]
+    nodes[2]["spec"]["taints"].append(SPOT)
+    nodes[2]["metadata"]["labels"]["cloud.google.com/gke-spot"] = "true"
+    spot = {"worker_node_selector": ["cloud.google.com/gke-spot=true"]}
+    async with bench.client() as client:
+        await create_nodes(client, nodes)
+        found = await checked(client)
+        # The tainted pool does not count, and nothing is said while one is enough.
+        assert found["node pools"].message == "1 free for tpuv6e:2x2: tpuv6e-2x2-0"
+        assert found["head"].level is Level.FAIL
+        assert "it has the taint heads:NoSchedule (--head-tolerations heads:NoSchedule)" in found["head"].message
+        found = await checked(client, **spot)
+        assert found["node pools"].level is Level.FAIL
+        assert "tpuv6e-2x2-0: it has no label cloud.google.com/gke-spot" in found["node pools"].message
+        assert f"tpuv6e-2x2-1: it has the taint {SPOT_TEXT} (--worker-tolerations {SPOT_TEXT})" in str(found)
+        found = await checked(client, **spot, worker_tolerations=[SPOT_TEXT], head_tolerations=["heads"])
+        assert found["node pools"].message == "1 free for tpuv6e:2x2: tpuv6e-2x2-1"
+        assert found["head"].level is Level.OK
+        found = await checked(client, slices=2)
+        assert f"Workers cannot run in tpuv6e-2x2-1: it has the taint {SPOT_TEXT}" in found["node pools"].message
+        found = await checked(client, head_node_selector=["disk=ssd"])
+        assert (found["head"].level, "labels disk=ssd" in found["head"].message) == (Level.FAIL, True)
+        found = await checked(client, head_node_selector=["kubernetes.io/hostname=cpu-0"], head_tolerations=["heads"])
+        assert found["head"].message == "1 node for it: cpu-0"

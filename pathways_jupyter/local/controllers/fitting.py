@@ -13,7 +13,7 @@ from pathways_jupyter.local.apiserver.resources import Object
 from pathways_jupyter.local.apiserver.selectors import labels_of, matches_selector
 from pathways_jupyter.local.controllers.jobset import JOB_KEY_LABEL
 from pathways_jupyter.local.controllers.reconciler import condition
-from pathways_jupyter.service import builtin_kinds, names
+from pathways_jupyter.service import builtin_kinds, names, node_fit
 from pathways_jupyter.service.service_jobset import EXCLUSIVE
 
 CORDONED = "node.kubernetes.io/unschedulable"
@@ -51,7 +51,7 @@ class Occupancy:
         name, spec = node["metadata"]["name"], pod["spec"]
         if not selects(spec, node):
             return "node(s) didn't match Pod's node affinity/selector"
-        if (taint := untolerated(pod, node, ("NoSchedule", "NoExecute"))) is not None:
+        if (taint := untolerated(pod, node, node_fit.KEEPS_AWAY)) is not None:
             if taint["key"] == CORDONED:
                 return "node(s) were unschedulable"
             return f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
@@ -153,20 +153,8 @@ def untolerated(pod: Object, node: Object, effects: Sequence[str]) -> Object | N
     taints = list(node["spec"].get("taints") or ())
     if node["spec"].get("unschedulable"):
         taints.append({"key": CORDONED, "effect": "NoSchedule"})
-
-    def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-        if toleration.get("effect") not in (None, "", taint["effect"]) or "tolerationSeconds" in toleration:
-            return False
-        if toleration.get("operator") == "Exists":
-            return toleration.get("key") in (None, "", taint["key"])
-        return bool(toleration.get("key") == taint["key"] and toleration.get("value", "") == taint.get("value", ""))
-
-    for taint in taints:
-        if taint["effect"] not in effects or any(
-            tolerates(each, taint) for each in pod["spec"].get("tolerations") or ()
-        ):
-            continue
+    if names.TPU_RESOURCE in extended(pod):
         # As on GKE: a pod that requests chips tolerates the taint that keeps all other pods away.
-        if taint["key"] != names.TPU_RESOURCE or names.TPU_RESOURCE not in extended(pod):
-            return dict(taint)
-    return None
+        taints = [each for each in taints if each["key"] != names.TPU_RESOURCE]
+    tolerations = [each for each in pod["spec"].get("tolerations") or () if "tolerationSeconds" not in each]
+    return node_fit.untolerated(tolerations, taints, effects)
