@@ -26,7 +26,8 @@ PAGES = [
 PROGRAM = "pathways-jupyter"
 OF_OTHERS = re.compile(
     r"\b(pip|kubectl|gcloud|gcluster|xpk|nbconvert|xprof)\b|^jupyter --config-dir$|^--enable-network-policy$"
-    r"|^--reservation=|^--xla_|^--machine-type=|^(ssh )?--worker=all$|^--sidecar_name="
+    r"|^--(reservation|spot|flex-start|workload-pool|workload-metadata)\b"
+    r"|^--xla_|^--machine-type=|^(ssh )?--worker=all$|^--sidecar_name="
     r"|^--(compute-type|topology|num-slices|tpu-type|workload|pathways-gcs-location|pathways-headless)$"
 )
 """Options of other programs."""

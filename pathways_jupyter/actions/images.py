@@ -12,6 +12,7 @@ from pathways_jupyter.base.text import parse_path, parse_whole_number
 from pathways_jupyter.colocated import sidecar_image
 from pathways_jupyter.render.view import View, for_kubectl, preformatted
 from pathways_jupyter.service import image_build
+from pathways_jupyter.service.images import sidecar_for
 from pathways_jupyter.service.pathwaysjob import definition, installation
 from pathways_jupyter.tunnel.relay.container import DEFAULT_IMAGE
 
@@ -26,7 +27,7 @@ def sidecar(shell: Shell, values: Values) -> View:
     base = values.get("base_image", "")
     # From the metadata, because importing JAX takes seconds.
     installed = version("jax")
-    jax = values.get("jax_version") or (installed if base else sidecar_image.suitable(installed))
+    jax = values.get("jax_version") or (installed if base else sidecar_for(installed) or installed)
     if not values.get("jax_version") and jax != installed:
         shell.say(f"JAX {installed} is installed here, and the released sidecar has {jax}: cells run, with a warning.")
     planned = sidecar_image.plan(

@@ -14,6 +14,7 @@ import threading
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base.sentences import advice
@@ -21,6 +22,7 @@ from pathways_jupyter.colocated.errors import HOST, CheckError, ColocatedError, 
 from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.remote import codec
 from pathways_jupyter.colocated.ship import Shipped
+from pathways_jupyter.service.images import no_sidecar
 
 if TYPE_CHECKING:
     import jax
@@ -256,8 +258,8 @@ def explain(error: Exception) -> ColocatedError:
     if "no colocated Python sidecars" in first:
         return CheckError(
             "The service's workers have no colocated Python sidecar, so nothing can run on its hosts.",
-            hint="Add one: pathways-jupyter sidecar build --help. An embedded cluster has them unless it was started "
-            "with --no-sidecar.",
+            hint=(no_sidecar(version("jax")) or "Deploy it with service deploy --sidecar-image.")
+            + " An embedded cluster has them unless it was started with --no-sidecar.",
         )
     if "sidecar" in first:
         return LostError(

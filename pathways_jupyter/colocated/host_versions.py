@@ -16,7 +16,7 @@ from pathways_jupyter.colocated.channel import channel
 from pathways_jupyter.colocated.errors import CheckError, name_hosts
 from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.ship import VERSIONS, VERSIONS_MARK
-from pathways_jupyter.service.images import agree
+from pathways_jupyter.service.images import agree, no_sidecar
 
 _COMPONENTS = ("jax", "jaxlib", "numpy", "cloudpickle")
 _REPORT = re.compile(re.escape(VERSIONS_MARK) + r" (\{[^{}]*\})")
@@ -101,9 +101,11 @@ def refuse(different: Sequence[Difference], because: Sequence[Difference]) -> Ch
         minor = ".".join(each.there.split(".")[:2])
         needed[each.component] = f"Python {minor}" if each.component == "python" else f"jax=={each.there}"
     kernel = " and ".join(needed.values())
+    build = "or a sidecar made for this one: pathways-jupyter sidecar build --help"
+    none = no_sidecar(here()["jax"])
     return CheckError(
         f"What is made here does not run on the hosts: {'; '.join(map(str, different))}. Nothing was run.",
-        hint=f"Use a kernel with {kernel}, or a sidecar made for this one: pathways-jupyter sidecar build --help",
+        hint=f"Use a kernel with {kernel}. {none}" if none else f"Use a kernel with {kernel}, {build}",
     )
 
 

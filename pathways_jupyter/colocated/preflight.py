@@ -19,7 +19,7 @@ from pathways_jupyter.colocated.channel import channel
 from pathways_jupyter.colocated.errors import CheckError, name_hosts
 from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.memory import MEMORY, Facts, ask
-from pathways_jupyter.colocated.sidecar_image import RELEASES
+from pathways_jupyter.service.images import SIDECARS
 
 _GUARDS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 _DEEPEST = 8
@@ -117,7 +117,7 @@ def install_hint(modules: Sequence[str], facts: Facts) -> str:
         python = shlex.quote(facts.executable)
         return f"The hosts run {python} here: {python} -m pip install {packages}; then run the cell again."
     command = ["pathways-jupyter", "sidecar", "build", "--jax-version", facts.versions["jax"]]
-    if facts.versions["jax"] not in RELEASES:
+    if facts.versions["jax"] not in SIDECARS:
         command += ["--base-image", "IMAGE"]
     return (
         f"Write {packages} to requirements.txt, build a sidecar image with it, and give it to the service's workers:"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import codecs
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -21,11 +21,9 @@ from pathways_jupyter.base import outgoing
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.text import some
 from pathways_jupyter.service import image_build
-from pathways_jupyter.service.images import Versions, agree, of_image
+from pathways_jupyter.service.images import SIDECARS, Versions, no_sidecar, of_image, sidecar_for
 from pathways_jupyter.service.names import SIDECAR_REPOSITORY
 
-RELEASES: Mapping[str, str] = {"0.10.0": "20260423-python_3.12-jax_0.10.0"}
-"""Tags of released sidecars, by their JAX."""
 _NAME = "pathways-sidecar"
 _COMMENT = re.compile(r"(^|\s+)#.*")
 _OTHER_FILE = re.compile(r"(-r|-c|--requirements?|--constraints?)(?=[\s=]|[^-\s])")
@@ -33,14 +31,6 @@ _EDITABLE = re.compile(r"(-e|--editable)\b")
 _LOCAL = re.compile(r"(\.{1,2}/|/|~|file:)|[^:]*\.(whl|zip|tar\.gz)$|\.{1,2}$", re.IGNORECASE)
 _LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "platform_machine": "x86_64"}
 _BYTE_ORDER_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-
-
-def suitable(jax: str) -> str:
-    """Return the JAX of the released sidecar that notebooks with `jax` can use; `jax` if there is none.
-
-    The minor version has to be the same; what else differs is a warning when a cell runs.
-    """
-    return next((each for each in sorted(RELEASES, key=Version, reverse=True) if agree(each, jax, parts=2)), jax)
 
 
 def plan(
@@ -65,13 +55,14 @@ def plan(
     Raises:
       ConfigError: No released sidecar has that JAX version, or the requirements cannot be installed there.
     """
-    if not base and jax not in RELEASES:
-        released = ", ".join(sorted(RELEASES, key=Version))
+    if not base and jax not in SIDECARS:
+        released = ", ".join(sorted(SIDECARS, key=Version))
+        other = no_sidecar(jax) or f"Use --jax-version {sidecar_for(jax)}."
         raise ConfigError(
             f"No sidecar with JAX {jax} is known here; released are those of JAX {released}.",
-            hint=f"Name a sidecar of JAX {jax} with --base-image REPOSITORY/sidecar:TAG, or use one of these versions.",
+            hint=f"{other} A newer release is named with --base-image REPOSITORY/sidecar:TAG.",
         )
-    base = base or f"{SIDECAR_REPOSITORY}/sidecar:{RELEASES[jax]}"
+    base = base or f"{SIDECAR_REPOSITORY}/sidecar:{SIDECARS[jax]}"
     versions = of_image(base)
     if not (versions.python and versions.jax):
         raise ConfigError(

@@ -35,7 +35,7 @@ from pathways_jupyter.service import (
 )
 from pathways_jupyter.service.checks import Finding, Level, failed, jobsets
 from pathways_jupyter.service.discovery import ServiceInfo
-from pathways_jupyter.service.images import Versions, differences, of_image
+from pathways_jupyter.service.images import Versions, differences, no_sidecar, of_image
 from pathways_jupyter.service.model import Service
 from pathways_jupyter.service.pathwaysjob import installation
 from pathways_jupyter.service.permissions import NEEDS, Need
@@ -242,8 +242,14 @@ def _images(service: ServiceInfo, here: Versions, config: ConnectConfig) -> Iter
         yield Finding("jax", Level.WARN, "JAX is not installed here.", "Install jax in the kernel's environment.")
     else:
         yield _compare("jax", image, Versions(jax=here.jax), "the proxy")
-    if service.sidecar_image:
-        yield _compare("sidecar", service.sidecar_image, here, "the colocated Python sidecar")
+    none = no_sidecar(here.jax) if here.jax else ""
+    if not service.sidecar_image:
+        yield Finding(
+            "sidecar", Level.OK, f"none, which only %%colocated needs{': ' if none else ''}{none.rstrip('.')}"
+        )
+        return
+    found = _compare("sidecar", service.sidecar_image, here, "the colocated Python sidecar")
+    yield replace(found, hint=f"{found.hint} {none}".strip()) if found.level is not Level.OK else found
 
 
 def _compare(name: str, image: str, here: Versions, what: str) -> Finding:

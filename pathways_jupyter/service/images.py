@@ -1,11 +1,22 @@
-"""Image references: their parts, and which versions of Python and JAX their tags name."""
+"""Image references: their parts, which versions of Python and JAX their tags name, and the released sidecars."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from packaging.version import Version
+
 _COMPONENT = re.compile(r"(?P<name>python|jaxlib|jax)[_-](?P<version>\d+(\.\d+)*)")
+
+
+SIDECARS: Mapping[str, str] = {"0.10.0": "20260423-python_3.12-jax_0.10.0"}
+"""Tags of released sidecars, by their JAX.
+
+No sidecar can be made from a plain Python image: its server, which the workers call, and the part of jaxlib that gives
+it its devices are in Google's image and in no package.
+"""
 
 
 @dataclass(frozen=True)
@@ -70,3 +81,22 @@ def agree(one: str, other: str, *, parts: int | None = None) -> bool:
     few, more = one.split(".")[:parts], other.split(".")[:parts]
     length = min(len(few), len(more))
     return few[:length] == more[:length]
+
+
+def sidecar_for(jax: str) -> str:
+    """Return the JAX of the released sidecar that notebooks with `jax` can use; empty if there is none.
+
+    The minor version has to be the same; what else differs is a warning when a cell runs.
+    """
+    return next((each for each in sorted(SIDECARS, key=Version, reverse=True) if agree(each, jax, parts=2)), "")
+
+
+def no_sidecar(jax: str) -> str:
+    """Return the sentences for a kernel whose JAX no released sidecar has, with what to do; empty if one has it."""
+    if sidecar_for(jax):
+        return ""
+    minor, released = (".".join(each.split(".")[:2]) for each in (jax, max(SIDECARS, key=Version)))
+    return (
+        f"No sidecar is released for JAX {minor}, and none can be built without one: for %%colocated, use a kernel "
+        f"and a service with JAX {released}."
+    )

@@ -1,4 +1,4 @@
-"""Whether a node's labels and taints let a pod run on it, as Kubernetes' scheduler decides it."""
+"""Taints and tolerations, matched as Kubernetes' scheduler matches them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """A service whose workers have no sidecar."""
 
+from importlib.metadata import version
+
 import jax
 import pytest
 
@@ -7,6 +9,7 @@ import pathways_jupyter
 from pathways_jupyter.colocated import cell_run, function
 from pathways_jupyter.colocated.errors import CheckError
 from pathways_jupyter.local import cluster
+from pathways_jupyter.service.images import sidecar_for
 
 INSTANCES = {"tpuv6e:2x2": 2}
 
@@ -26,6 +29,7 @@ def test_nothing_runs_elsewhere_instead() -> None:
         cell_run.run_cell("raise SystemExit")
     with pytest.raises(CheckError, match="have no colocated Python sidecar") as caught:
         function(lambda: 1)()
-    assert "sidecar build" in caught.value.hint
+    said = "service deploy --sidecar-image" if sidecar_for(version("jax")) else "No sidecar is released for JAX"
+    assert said in caught.value.hint
     # The error does not hold what was sent, which a suspend would name as an array that cannot be kept.
     assert jax.live_arrays() == []

@@ -18,6 +18,7 @@ from pathways_jupyter.cli import main
 from pathways_jupyter.colocated import preflight, sidecar_image
 from pathways_jupyter.colocated.memory import Facts
 from pathways_jupyter.service import image_build
+from pathways_jupyter.service import images as service_images
 from pathways_jupyter.service.images import Versions, of_image
 
 
@@ -62,8 +63,11 @@ def test_an_unknown_jax_version_says_which_are_known(wanted) -> None:
 
 
 def test_of_two_released_sidecars_the_one_with_the_newer_jax_is_used(monkeypatch) -> None:
-    monkeypatch.setattr(sidecar_image, "RELEASES", {"0.10.9": "", "0.10.10": "", "0.9.2": ""})
-    assert sidecar_image.suitable("0.10.3") == "0.10.10"
+    released = {"0.10.9": "", "0.10.10": "", "0.9.2": ""}
+    for each in (service_images, sidecar_image):
+        monkeypatch.setattr(each, "SIDECARS", released)
+    assert service_images.sidecar_for("0.10.3") == "0.10.10"
+    assert service_images.sidecar_for("0.11.0") == ""
     with pytest.raises(ConfigError, match=re.escape("0.9.2, 0.10.9, 0.10.10.")):
         sidecar_image.plan(Path("requirements.txt"), "0.11.0")
 
@@ -152,6 +156,7 @@ def test_by_default_the_sidecar_has_the_minor_version_of_the_installed_jax(wante
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 1
     assert "No sidecar with JAX 0.12.0 is known here; released are those of JAX 0.10.0" in done.output
+    assert "use a kernel and a service with JAX 0.10." in done.output
 
 
 def build_on(path: str, wanted, folder) -> subprocess.CompletedProcess[str]:

@@ -165,6 +165,7 @@ async def test_a_service_that_is_not_up_is_reported(bench):
             "python 3.12.4 here, 3.11 there",
         ),
         ("r/server:jax-0.10.2", "r/sidecar:python_3.12-jax_0.10.2", "sidecar", Level.OK, "JAX 0.10.2"),
+        ("r/server:jax-0.10.2", "", "sidecar", Level.OK, "none, which only %%colocated needs"),
     ],
 )
 async def test_versions_are_compared_component_by_component(bench, image, sidecar, name, level, message):
@@ -173,6 +174,17 @@ async def test_versions_are_compared_component_by_component(bench, image, sideca
     found = await examine(bench)
     assert found[name].level is level
     assert message in found[name].message
+
+
+async def test_a_kernel_whose_jax_no_sidecar_has_gets_advice(bench):
+    async with bench.client() as client:
+        await service(client, "r/server:jax-0.12.0", sidecar_image="r/sidecar:python_3.12-jax_0.10.0")
+    newer = Versions("3.13.0", "0.12.0", "0.12.0")
+    found = await doctor.examine(ConnectConfig(kubeconfig=bench.kubeconfig()), versions=newer)
+    (sidecar,) = (each for each in found if each.name == "sidecar")
+    assert sidecar.level is Level.WARN
+    assert "No sidecar is released for JAX 0.12" in sidecar.hint
+    assert "use a kernel and a service with JAX 0.10." in sidecar.hint
 
 
 async def test_proxies_that_other_pods_can_reach_are_reported_until_a_policy_closes_them(bench):
