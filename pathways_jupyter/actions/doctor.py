@@ -13,7 +13,7 @@ from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Shell, Values
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.config import SETTINGS, ConnectConfig
-from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.base.errors import ConfigError, PathwaysError
 from pathways_jupyter.base.sentences import advice, worded
 from pathways_jupyter.base.text import last_upload
 from pathways_jupyter.render import checks as picture
@@ -22,7 +22,8 @@ from pathways_jupyter.service import checks, permissions
 from pathways_jupyter.service import doctor as checking
 from pathways_jupyter.service.checks import Finding, Level
 from pathways_jupyter.service.images import Versions
-from pathways_jupyter.session import client, clusters, orphan_files, registry, sweep
+from pathways_jupyter.session import client, clusters, native_environment, orphan_files, registry, sweep
+from pathways_jupyter.session.kernel import jax_internals, process
 
 
 def examine(
@@ -36,6 +37,11 @@ def examine(
       faults: Also check what faults on purpose need.
     """
     embedded = clusters.Embedded.of(config)
+    try:
+        native_environment.check(is_kernel=process.shell() is not None, has_clients=jax_internals.has_clients())
+        here: tuple[Finding, ...] = ()
+    except ConfigError as error:
+        here = (checks.failed("environment", error),)
     try:
         # From the metadata, because importing JAX takes longer than all checks together.
         versions = Versions(python=python_version(), jax=version("jax"), jaxlib=version("jaxlib"))
@@ -55,12 +61,12 @@ def examine(
     )
     unreachable = any(each.level is Level.FAIL and each.name in {"cluster", "reachable"} for each in findings)
     if unreachable and embedded is not None and tasks.run(embedded.is_ending()):
-        return tuple(
+        return here + tuple(
             checks.failed(each.name, clusters.embedded_ended()) if each.level is Level.FAIL else each
             for each in findings
         )
     hint = clusters.embedded_hint(config)
-    return tuple(
+    return here + tuple(
         dataclasses.replace(each, hint=advice("{here} {hint}", here=hint, hint=each.hint))
         if each.name == "cluster" and each.hint and hint
         else each

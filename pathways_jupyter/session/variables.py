@@ -16,6 +16,8 @@ PLATFORM = "proxy"
 """JAX's name for devices behind a proxy."""
 PLATFORMS = "JAX_PLATFORMS"
 TARGET = "JAX_BACKEND_TARGET"
+_PLATFORM_NAME = "JAX_PLATFORM_NAME"
+"""JAX's older variable, which goes before the newer one."""
 STORAGE_HOST = "STORAGE_EMULATOR_HOST"
 """Variables by which clients of Google Cloud Storage find another one in its place."""
 
@@ -37,7 +39,8 @@ def variables(record: SessionRecord, *, environ: Mapping[str, str] | None = None
     found = dict(storage.variables) if storage is not None else {}
     if environ.get(STORAGE_HOST, found.get(STORAGE_HOST)) != found.get(STORAGE_HOST):
         found = {}
-    return {PLATFORMS: platforms, TARGET: record.target, **insecure, **found}
+    unnamed = {_PLATFORM_NAME: ""} if environ.get(_PLATFORM_NAME) else {}
+    return {PLATFORMS: platforms, TARGET: record.target, **unnamed, **insecure, **found}
 
 
 class ChangedEnvironment:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -12,16 +13,17 @@ from typing import Any, Generic, Self, TypeVar
 
 from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.config import ConnectConfig
-from pathways_jupyter.base.errors import PathwaysError, SessionError
+from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.base.events import Event, EventKind, SessionState, Stage
 from pathways_jupyter.base.text import count, without_infinity
-from pathways_jupyter.session import protocol, registry
-from pathways_jupyter.session.kernel import process, spawn
+from pathways_jupyter.session import native_environment, protocol, registry
+from pathways_jupyter.session.kernel import jax_internals, process, spawn
 from pathways_jupyter.session.kernel.attachment import CLEANUP_SECONDS, Attachment, Variables, finish
 from pathways_jupyter.session.kernel.jax_switch import Switched
 from pathways_jupyter.session.kernel.supervisor_link import SupervisorLink
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.session.variables import PLATFORMS, TARGET
 
 Revive = Callable[[ConnectConfig, SessionState], None]
 """Sees that the cluster of a session in this state runs; what starts the embedded one is above this module."""
@@ -31,6 +33,10 @@ S = TypeVar("S")
 _imported = interrupts.InterruptibleEvent()
 """Set while no thread imports JAX; replaced by each that does."""
 _imported.set()
+_import_errors: list[Exception] = []
+"""The first one says why; the next import finds a part of JAX, and fails with something else."""
+_UNCHECKED = {PLATFORMS, TARGET, "JAX_COMPILATION_CACHE_DIR"}
+"""Variables of JAX that have any text; the others end its import if they cannot be read."""
 
 
 class ConnectionAttempt(Generic[S]):
@@ -139,7 +145,7 @@ class ConnectionAttempt(Generic[S]):
             yield from link.watch(since, until=request)
             record = SessionRecord.from_json(link.answer(request))
             yield _stage("Switching JAX to the proxy.", began)
-            import_jax().wait()
+            _complete_import()
             attachment = before
             if attachment is None:
                 attachment = self._attachment = Attachment(link)
@@ -181,6 +187,10 @@ class ConnectionAttempt(Generic[S]):
           The link, the number of the request that is answered with the session's record, and the number of the first
           event to report.
         """
+        native_environment.check(has_clients=jax_internals.has_clients())
+        if "jax" not in sys.modules and any(each.startswith("JAX_") for each in os.environ.keys() - _UNCHECKED):
+            # Usually it is imported while the proxy starts. Here it may fail, and nothing is created for that.
+            _complete_import()
         attachment = self._before
         if attachment is None:
             self._link = _lingering(self._config)
@@ -251,9 +261,9 @@ def import_jax() -> interrupts.InterruptibleEvent:
 
     def run() -> None:
         try:
-            # An import error is raised again where JAX is used.
-            with contextlib.suppress(Exception):
-                from jax.extend.backend import ifrt_proxy  # noqa: F401
+            from jax.extend.backend import ifrt_proxy  # noqa: F401
+        except Exception as error:
+            _import_errors.append(error)
         finally:
             imported.set()
 
@@ -266,6 +276,24 @@ def import_jax() -> interrupts.InterruptibleEvent:
         imported.set()
         raise
     return imported
+
+
+def _complete_import() -> None:
+    """Wait until JAX is imported.
+
+    Raises:
+      ConfigError: It cannot be imported.
+      KeyboardInterrupt: Interrupts are counted here, and there was one.
+    """
+    import_jax().wait()
+    if not _import_errors:
+        return
+    error = _import_errors[0]
+    if isinstance(error, ImportError):
+        hint = "Install jax and jaxlib in this environment, of the same version."
+    else:
+        hint = "It reads variables named JAX_...: correct that one, then restart this kernel or script."
+    raise ConfigError(f"JAX cannot be imported here: {str(error).rstrip('.')}.", hint=hint) from error
 
 
 def give_up(error: KeyboardInterrupt) -> str:

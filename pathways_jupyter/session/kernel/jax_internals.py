@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
@@ -79,6 +80,11 @@ class CallInternals:
 
     colocated: Any
     streams: Any
+
+
+def has_clients() -> bool:
+    """Return whether this process has made a client of JAX's; imports nothing."""
+    return bool(getattr(sys.modules.get(_MODULES["bridge"]), "_backends", None))
 
 
 _Internals = TypeVar("_Internals", Internals, CallInternals)

@@ -59,6 +59,7 @@ class _Found:
     errors: Mapping[str, str]
     factory: Any
     platforms: str | None
+    platform_name: str
     target: str | None
 
 
@@ -252,6 +253,7 @@ def _present_state(internals: Internals) -> _Found:
             errors=dict(bridge._backend_errors),
             factory=bridge._backend_factories.get(PLATFORM),
             platforms=jax.config.jax_platforms,
+            platform_name=jax.config.read("jax_platform_name"),
             target=jax.config.read("jax_backend_target"),
         )
 
@@ -267,6 +269,8 @@ def _point(internals: Internals, client: Any, found: _Found, target: str, timeou
 
     found.guard.engage()
     jax.config.update("jax_platforms", ",".join([PLATFORM, *(found.clients or ("cpu",))]))
+    # It goes before the order of the platforms: with JAX_PLATFORM_NAME=cpu everything would be computed here.
+    jax.config.update("jax_platform_name", "")
     jax.config.update("jax_backend_target", target)
     found.guard.register(PLATFORM, factory, priority=-1, fail_quietly=False)
     proxy = bridge._init_backend(PLATFORM)
@@ -283,6 +287,7 @@ def _restore(internals: Internals, found: _Found) -> None:
     device_puts.ask_layouts(None)
     found.guard.undo()
     jax.config.update("jax_platforms", found.platforms)
+    jax.config.update("jax_platform_name", found.platform_name)
     jax.config.update("jax_backend_target", found.target)
     bridge = internals.bridge
     with bridge._backend_lock:

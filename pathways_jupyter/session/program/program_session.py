@@ -10,9 +10,11 @@ import os
 import shlex
 import shutil
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import FrameType
 from typing import Any, Self
 
@@ -21,7 +23,7 @@ from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError, SessionError
 from pathways_jupyter.base.events import LOSSES, Event, EventKind, SessionState
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.session import client, protocol
+from pathways_jupyter.session import client, native_environment, protocol
 from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.kernel.attachment import finish
 from pathways_jupyter.session.kernel.supervisor_link import SupervisorLink
@@ -72,7 +74,8 @@ class ProgramSession:
       left: What could not be removed from the cluster; empty when nothing is left. Known after leaving the context.
 
     Raises:
-      ConfigError: No slices are requested, or there is no such program.
+      ConfigError: No slices are requested, there is no such program, or its JAX would end over the environment.
+      KeyboardInterrupt: Interrupted.
       SessionError: The supervisor could not be started.
     """
 
@@ -83,6 +86,10 @@ class ProgramSession:
             raise ConfigError(
                 f"There is no program {command[0]!r}.", hint="Check its name and the PATH, or give its full path."
             )
+        name = Path(command[0]).name
+        # Of another program it is not known which Python it starts; most use this one's environment.
+        python = command[0] if name.startswith("python") else sys.executable
+        native_environment.check(python=python, is_kernel=False)
         self.left = ""
         self._command = tuple(command)
         # Nothing can take over the session of a program, so it must not outlive this process.
