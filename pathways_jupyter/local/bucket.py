@@ -8,6 +8,7 @@ knows of them is read from these files when it starts.
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 import logging
@@ -17,6 +18,7 @@ import secrets
 import shutil
 import socket
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,8 @@ _log = logging.getLogger(__name__)
 _STALLED_SECONDS = 60
 """After which a client that sends nothing is dropped: the server has one thread."""
 _WAITING_CLIENTS = 512
+_CHECKED_BYTES = 1 << 20
+"""At a time, because the checksum takes no mapped file."""
 
 
 class Bucket:
@@ -152,6 +156,7 @@ def main(argv: Sequence[str]) -> int:
 def _storage(directory: Path, prefix: str, address: tuple[str, int]) -> Any:
     """Return the emulator's storage, of the files that exist and without what is slow in it."""
     from gcp_storage_emulator import storage
+    from gcp_storage_emulator.exceptions import BadRequest
     from gcp_storage_emulator.handlers import buckets, objects
 
     from pathways_jupyter.local import bucket_requests
@@ -168,6 +173,10 @@ def _storage(directory: Path, prefix: str, address: tuple[str, int]) -> Any:
     class Storage(storage.Storage):  # type: ignore[misc]
         only_reads = False
 
+        def __init__(self) -> None:
+            super().__init__(use_memory_fs=True)
+            self._checked: dict[Path, tuple[int, int]] = {}
+
         def _object_path(self, bucket_name: str, file_name: str) -> str:
             bucket_requests.check_name(file_name)
             return f"{bucket_name}/{file_name}"
@@ -183,13 +192,33 @@ def _storage(directory: Path, prefix: str, address: tuple[str, int]) -> Any:
             """Return the retention of deleted objects: none."""
             return 0
 
+        def create_file(
+            self, bucket_name: str, file_name: str, content: bytes, file_obj: Any, file_id: str | None = None
+        ) -> None:
+            """Write a file, whose time is the object's generation: it is the same after a restart."""
+            super().create_file(bucket_name, file_name, content, file_obj, file_id)
+            generation = int(file_obj["generation"])
+            os.utime(self._store._disk_path(self._object_path(bucket_name, file_name)), ns=(generation, generation))
+
         def get_file(self, bucket_name: str, file_name: str, show_error: bool = True) -> Any:
             """Map a file that is only read: a client that reads a piece of it has the emulator ask for all of it."""
             path = self._store._disk_path(self._object_path(bucket_name, file_name))
             if not self.only_reads or not path.is_file() or not path.stat().st_size:
                 return super().get_file(bucket_name, file_name, show_error)
             with path.open("rb") as file:
-                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                about = os.fstat(file.fileno())
+            # Google's storage does not return other bytes than were written either.
+            state = about.st_mtime_ns, about.st_size
+            if self._checked.get(path) != state:
+                checksum = objects.google_crc32c.Checksum()
+                for start in range(0, len(content), _CHECKED_BYTES):
+                    checksum.update(content[start : start + _CHECKED_BYTES])
+                written = self.get_file_obj(bucket_name, file_name)["crc32c"]
+                if base64.b64encode(checksum.digest()).decode() != written:
+                    raise BadRequest(f"{file_name} is damaged: its file was changed on the disk.")
+                self._checked[path] = state
+            return content
 
         def get_resumable_byte_count(self, file_id: str) -> int:
             """Return the size of what has been received so far, all of which the emulator would read."""
@@ -214,7 +243,7 @@ def _storage(directory: Path, prefix: str, address: tuple[str, int]) -> Any:
 
     # No client can go on with an upload of which an earlier process received a part.
     shutil.rmtree(directory / storage.RESUMABLE_DIR, ignore_errors=True)
-    found = Storage(use_memory_fs=True)
+    found = Storage()
     found._store = Files(use_memory=False, root=directory)
     base = f"http://{address[0]}:{address[1]}{prefix}"
     for place in directory.iterdir():
@@ -223,8 +252,11 @@ def _storage(directory: Path, prefix: str, address: tuple[str, int]) -> Any:
         buckets.create_bucket(place.name, found)
         for path in place.rglob("*"):
             if path.is_file():
-                name, size = str(path.relative_to(place)), str(path.stat().st_size)
+                name, about = str(path.relative_to(place)), path.stat()
+                size, written = str(about.st_size), datetime.fromtimestamp(about.st_mtime, UTC)
                 described = objects._make_object_resource(base, place.name, name, "application/octet-stream", size)
+                described["generation"] = str(about.st_mtime_ns)
+                described["timeCreated"] = described["updated"] = written.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
                 content = found.get_file(place.name, name)
                 found.objects.setdefault(place.name, {})[name] = objects._checksums(content, described)
     return found

@@ -137,6 +137,9 @@ def _check_conditions(request: Any, query: Mapping[str, str], storage: Any) -> N
     if not name and isinstance(request.data, dict):
         # What an upload says of its object.
         name = request.data.get("name") or request.data.get("meta", {}).get("name")
+    if not name and (upload := query.get("upload_id")):
+        # A later part of it, of the same address and so on the same condition.
+        name = storage.get_resumable_file_obj(upload)["name"]
     if not name:
         raise BadRequest(f"The embedded cluster's bucket does not serve {next(iter(conditions))} in this request.")
     bucket = request.params.get("dest_bucket_name") or request.params["bucket_name"]

@@ -1,17 +1,19 @@
 """The saves of one user in a bucket: ``BUCKET/saved/USER/NAME/index.json``, and the arrays in a directory beside it.
 
-The index is written last, so a save is whole or not there: what no index names is removed by the next save of that
-name. The index has the bucket's own checksum of each file. Who may write to the bucket may change values; nothing that
-is read there is run, and no path of it is used.
+The index is written last, and only over the one that was there when the save began: of two saves of one name at the
+same time one is whole, and the other one fails. What the replaced index named is removed then, and nothing else, so no
+clock decides what belongs to whom. The index has the bucket's own checksum of each file. Who may write to the bucket
+may change values; nothing that is read there is run, and no path of it is used.
 """
 
 from __future__ import annotations
 
 import contextlib
+import email.utils
 import importlib
-import json
 import re
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,14 +29,16 @@ from pathways_jupyter.base.packages import require
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.saved import arrays as stored
 from pathways_jupyter.saved.arrays import READ, WRITE, Report
+from pathways_jupyter.saved.index import LARGEST_BYTES, UNREADABLE, Index, damaged, is_content
 from pathways_jupyter.saved.resize import Resize
 from pathways_jupyter.saved.values import UnsavableError, VariableReader, VariableWriter
 
-_FORMAT = 1
 _INDEX = "index.json"
-_LARGEST_INDEX_BYTES = 64 << 20
+_NO_GENERATION = "0"
+"""For Google's storage, that of an object that is not there."""
+_MOST_READS = 3
+"""A save that is replaced while it is read is read again."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-_CONTENT = re.compile(r"[0-9a-f]{32}")
 _LONGEST_SAVE_SECONDS, _ABANDONED_SECONDS = 12 * 3600.0, 24 * 3600.0
 """A save that takes longer fails; what was written so long ago, and is named by no index, belongs to none that runs."""
 _NO_DATA = (ModuleType, FunctionType, BuiltinFunctionType, type)
@@ -100,6 +104,7 @@ class Saves:
           PathwaysError: The bucket or the hosts failed; a previous save stays as it was.
         """
         content, directory, began = uuid.uuid4().hex, self._directory(name), time.time()
+        place, interrupted = f"{directory}/{content}", threading.Event()
         _load_orbax()
         writer, nodes, unkept = VariableWriter(lambda array: stored.describe(array, devices)), {}, []
         for variable, value in variables.items():
@@ -111,40 +116,86 @@ class Saves:
                 if all_of:
                     raise
                 unkept.append(str(error))
-        index = {
-            "format": _FORMAT,
-            "content": content,
-            "saved": began,
-            "notebook": notebook,
-            "variables": nodes,
-            "arrays": writer.described,
-        }
 
-        def write() -> bytes:
-            stored.write(f"gs://{directory}/{content}", writer.arrays, stored.progress(WRITE, self._base, report))
-            index["files"] = _files(bucket, f"{directory}/{content}")
-            return json.dumps(index).encode()
+        def write() -> tuple[str, Index | None, Index]:
+            try:
+                generation, replaced = self._present(bucket, name)
+                stored.write(f"gs://{place}", writer.arrays, stored.progress(WRITE, self._base, report))
+                files = _files(bucket, place)
+                if not {path.partition("/")[0] for path in files} >= {
+                    str(number) for number, array in enumerate(writer.arrays) if array.size
+                }:
+                    raise _interfered(name)
+                return generation, replaced, Index(content, began, notebook, nodes, writer.described, files)
+            finally:
+                if interrupted.is_set():
+                    _discard(bucket, place)
 
         with _explained(f"{name} cannot be saved"):
             bucket = open_bucket()
-            data = tasks.abandonable(write, name="pathways-save")
-            if time.time() - began > _LONGEST_SAVE_SECONDS:
-                # Perhaps the machine was asleep; a sweep may have taken the files for abandoned soon.
-                raise PathwaysError(
-                    f"{name} cannot be saved: it took longer than 12 hours.",
-                    hint="Save it again, on a machine that does not sleep meanwhile.",
-                )
-            if len(data) > _LARGEST_INDEX_BYTES:
-                raise PathwaysError(
-                    f"{name} cannot be saved: what is not on TPUs is larger than 48 MB.",
-                    hint="Put large arrays on TPUs with jax.device_put, or save fewer variables.",
-                )
-            bucket.pipe_file(f"{directory}/{_INDEX}", data)
-            # Not what is newer than this save: another kernel may be writing it, under the same name.
-            contents = self._contents(bucket, directory).items()
-            others = [files for (_, each), files in contents if each != content]
-            _remove(bucket, [path for files in others for path in _if_before(began, files)])
+            try:
+                generation, replaced, index = tasks.abandonable(write, name="pathways-save")
+                if time.time() - began > _LONGEST_SAVE_SECONDS:
+                    # Perhaps the machine was asleep; a sweep may have taken the files for abandoned soon.
+                    raise PathwaysError(
+                        f"{name} cannot be saved: it took longer than 12 hours.",
+                        hint="Save it again, on a machine that does not sleep meanwhile.",
+                    )
+                self._publish(bucket, name, index, generation)
+            except KeyboardInterrupt:
+                # The hosts go on writing; the thread that waits for them removes it then.
+                interrupted.set()
+                raise
+            except Exception as error:
+                # Not if the bucket failed, for which it would be waited once more; a sweep removes them then.
+                if isinstance(error, (PathwaysError, *_errors_of_jax())):
+                    _discard(bucket, place)
+                raise
+            if replaced is not None:
+                _remove(bucket, bucket.find(f"{directory}/{replaced.content}"))
         return _described(name, index, tuple(unkept))
+
+    def _present(self, bucket: Any, name: str) -> tuple[str, Index | None]:
+        """Return the generation of the index that is there and what it says, None if that cannot be read."""
+        try:
+            generation, data = self._index(bucket, name)
+        except FileNotFoundError:
+            return _NO_GENERATION, None
+        with contextlib.suppress(PathwaysError):
+            return generation, Index.parse(name, data)
+        return generation, None
+
+    def _publish(self, bucket: Any, name: str, index: Index, generation: str) -> None:
+        """Write an index, if that of this generation is still there.
+
+        Raises:
+          PathwaysError: It is too large, another save was written meanwhile, or the files of this one are gone.
+        """
+        data, directory = index.encode(), self._directory(name)
+        if len(data) > LARGEST_BYTES:
+            raise PathwaysError(
+                f"{name} cannot be saved: what is not on TPUs is larger than 48 MB.",
+                hint="Put large arrays on TPUs with jax.device_put, or save fewer variables.",
+            )
+        place, _, key = f"{directory}/{_INDEX}".partition("/")
+        try:
+            # gcsfs' own calls have a condition for objects that are not there, and none for a generation.
+            url = f"{bucket.base.replace('/storage/', '/upload/storage/')}b/{quote(place)}/o"
+            condition = {"uploadType": "media", "name": key, "ifGenerationMatch": generation}
+            headers = {"Content-Type": "application/octet-stream"}
+            own = bucket.call("POST", url, headers=headers, data=data, json_out=True, **condition)["generation"]
+        except FileExistsError:
+            # Perhaps the request was repeated because its answer was lost on the way.
+            own, present = self._present(bucket, name)
+            if present is None or present.content != index.content:
+                raise PathwaysError(
+                    f"{name} was not saved: it was saved or deleted by another kernel meanwhile.",
+                    hint=advice("{saved} shows what is there now; save it again, or under another name."),
+                ) from None
+        if _files(bucket, f"{directory}/{index.content}") != index.files:
+            with contextlib.suppress(FileExistsError, FileNotFoundError):
+                bucket.call("DELETE", "b/{}/o/{}", place, key, ifGenerationMatch=own)
+            raise _interfered(name)
 
     def place(self, name: str) -> str:
         """Return the address of a save: ``gs://...``."""
@@ -158,15 +209,15 @@ class Saves:
             )
         return f"{self._base}/{name}"
 
-    def _index(self, bucket: Any, name: str) -> dict[str, Any]:
-        """Read an index.
+    def _index(self, bucket: Any, name: str) -> tuple[str, bytes]:
+        """Read an index; return its generation and its bytes, of which there may be too many.
 
         Raises:
           FileNotFoundError: There is none.
-          PathwaysError: It is damaged, or of another version.
         """
-        path = f"{self._directory(name)}/{_INDEX}"
-        return _parsed(name, bucket.cat_file(path, start=0, end=_LARGEST_INDEX_BYTES + 1))
+        url = bucket.url(f"{self._directory(name)}/{_INDEX}")
+        headers, data = bucket.call("GET", url, headers={"Range": f"bytes=0-{LARGEST_BYTES}"})
+        return headers["X-Goog-Generation"], data
 
     def seconds(self, nbytes: int) -> float | None:
         """Return about how long it takes to save so many bytes; None where that is not known yet."""
@@ -184,24 +235,40 @@ class Saves:
         Raises:
           PathwaysError: There is no such save, it is damaged or of another version, or does not fit the devices.
         """
-        directory = self._directory(name)
         _load_orbax()
 
         def read() -> dict[str, Any]:
             bucket = open_bucket()
-            index = self._index(bucket, name)
-            content = f"{directory}/{index['content']}"
-            if _files(bucket, content) != index["files"]:
-                raise _damaged(name, "its files are not those that were saved")
-            described = dict(enumerate(resize.described(each) if resize else each for each in index["arrays"]))
-            arrays: dict[int, Any] = dict.fromkeys(described)
-            fitting = {number: each for number, each in described.items() if each is not None}
-            arrays |= stored.read(f"gs://{content}", fitting, devices, stored.progress(READ, self._base, report))
-            reader = VariableReader(list(arrays.values()))
-            return {variable: reader.read(node) for variable, node in index["variables"].items()}
+            for attempt in range(_MOST_READS):
+                generation, data = self._index(bucket, name)
+                try:
+                    return self._variables(bucket, name, Index.parse(name, data), devices, report, resize)
+                except Exception:
+                    if attempt == _MOST_READS - 1 or self._present(bucket, name)[0] == generation:
+                        raise
+            raise AssertionError
 
         with _explained(f"{name} cannot be loaded"):
             return tasks.abandonable(read, name="pathways-load")
+
+    def _variables(
+        self,
+        bucket: Any,
+        name: str,
+        index: Index,
+        devices: Sequence[Any],
+        report: Report | None,
+        resize: Resize | None,
+    ) -> dict[str, Any]:
+        place = f"{self._directory(name)}/{index.content}"
+        if _files(bucket, place) != index.files:
+            raise damaged(name, "its files are not those that were saved")
+        described = dict(enumerate(resize.described(each) if resize else each for each in index.arrays))
+        arrays: dict[int, Any] = dict.fromkeys(described)
+        fitting = {number: each for number, each in described.items() if each is not None}
+        arrays |= stored.read(f"gs://{place}", fitting, devices, stored.progress(READ, self._base, report))
+        reader = VariableReader(list(arrays.values()))
+        return {variable: reader.read(node) for variable, node in index.variables.items()}
 
     def list(self) -> list[Save]:
         """Return all whole saves by name; one that cannot be read has no variables, and says so in `unkept`."""
@@ -213,7 +280,7 @@ class Saves:
                 return []
             names = sorted(filter(_NAME.fullmatch, names))
             paths = [f"{self._base}/{each}/{_INDEX}" for each in names]
-            ends = [_LARGEST_INDEX_BYTES + 1] * len(paths)
+            ends = [LARGEST_BYTES + 1] * len(paths)
             read = bucket.cat_ranges(paths, [0] * len(paths), ends, on_error="return")
         found = []
         for name, data in zip(names, read, strict=True):
@@ -222,7 +289,7 @@ class Saves:
             try:
                 if isinstance(data, Exception):
                     raise PathwaysError(str(data))
-                found.append(_described(name, _parsed(name, data)))
+                found.append(_described(name, Index.parse(name, data)))
             except PathwaysError as error:
                 found.append(Save(name, 0, 0.0, "", (), (str(error),)))
         return found
@@ -261,27 +328,32 @@ class Saves:
 
         Args:
           dry_run: Only return the places.
-          at: The present, in seconds since 1970; by default that of this machine.
+          at: The present, in seconds since 1970; by default by the bucket's clock, as the times of its files.
 
         Raises:
           PathwaysError: The bucket failed.
         """
-        before = (time.time() if at is None else at) - _ABANDONED_SECONDS
         with _explained("Saves that were cut short cannot be removed"):
             bucket = open_bucket()
+            before = (self._now(bucket) if at is None else at) - _ABANDONED_SECONDS
             left = self._contents(bucket, self._base)
             # Only now, so that a save that became whole meanwhile is named.
             for name in {name for name, _ in left}:
-                with contextlib.suppress(FileNotFoundError):
-                    try:
-                        del left[name, self._index(bucket, name)["content"]]
-                    except PathwaysError:
-                        # Damaged, or of another version, which may name any of them.
-                        left = {place: files for place, files in left.items() if place[0] != name}
+                generation, index = self._present(bucket, name)
+                if index is not None:
+                    left.pop((name, index.content), None)
+                elif generation != _NO_GENERATION:
+                    # Damaged, or of another version, which may name any of them.
+                    left = {place: files for place, files in left.items() if place[0] != name}
             abandoned = {place: paths for place, files in left.items() if (paths := _if_before(before, files))}
             if not dry_run:
                 _remove(bucket, [path for paths in abandoned.values() for path in paths])
         return tuple(f"gs://{self._base}/{name}/{content}" for name, content in abandoned)
+
+    def _now(self, bucket: Any) -> float:
+        """Return the bucket's time, in seconds since 1970."""
+        headers, _ = bucket.call("GET", "b/{}/o", self._base.partition("/")[0], maxResults=1)
+        return email.utils.parsedate_to_datetime(headers["Date"]).timestamp()
 
     def _contents(self, bucket: Any, directory: str) -> dict[tuple[str, str], _Files]:
         """Return the files of arrays below `directory`, by the name of the save and the directory in it."""
@@ -289,7 +361,7 @@ class Saves:
         for path, about in bucket.find(directory, detail=True).items():
             name, _, rest = path.removeprefix(f"{self._base}/").partition("/")
             content, _, file = rest.partition("/")
-            if _NAME.fullmatch(name) and _CONTENT.fullmatch(content) and file:
+            if _NAME.fullmatch(name) and is_content(content) and file:
                 found.setdefault((name, content), {})[path] = about["mtime"].timestamp()
         return found
 
@@ -306,6 +378,16 @@ def _if_before(moment: float, files: _Files) -> list[str]:
 def _remove(bucket: Any, paths: Sequence[str]) -> None:
     if paths:
         bucket.rm(list(paths))
+
+
+def _interfered(name: str) -> PathwaysError:
+    return PathwaysError(f"{name} was not saved: its files were changed or deleted meanwhile.", hint="Save it again.")
+
+
+def _discard(bucket: Any, place: str) -> None:
+    """Remove the files of a save that failed; what cannot be removed is removed by a sweep."""
+    with contextlib.suppress(Exception):
+        _remove(bucket, bucket.find(place))
 
 
 def _load(package: str, module: str = "") -> None:
@@ -333,42 +415,8 @@ def _files(bucket: Any, directory: str) -> dict[str, list[Any]]:
     }
 
 
-def _parsed(name: str, data: bytes) -> dict[str, Any]:
-    """Return an index.
-
-    Raises:
-      PathwaysError: It is damaged, or of another version.
-    """
-    try:
-        index = json.loads(data) if len(data) <= _LARGEST_INDEX_BYTES else None
-        if isinstance(index, dict) and isinstance(index["format"], int) and index["format"] != _FORMAT:
-            raise PathwaysError(
-                f"{name} was saved in format {index['format']}, and this version reads {_FORMAT}.",
-                hint="Load it with the version of pathways_jupyter that saved it, or a later one.",
-            )
-        if (
-            isinstance(index, dict)
-            and isinstance(index["arrays"], list)
-            and isinstance(index["files"], dict)
-            and isinstance(index["variables"], dict)
-            and all(each.isidentifier() for each in index["variables"])
-            and _CONTENT.fullmatch(index["content"])
-        ):
-            _described(name, index)
-            return index
-    except (LookupError, TypeError, ValueError, RecursionError):
-        pass
-    raise _damaged(name, "its index cannot be read")
-
-
-def _damaged(name: str, why: str) -> PathwaysError:
-    return PathwaysError(f"{name} is damaged: {why}.", hint=advice("{saved:delete {name}} removes it.", name=name))
-
-
-def _described(name: str, index: Mapping[str, Any], unkept: tuple[str, ...] = ()) -> Save:
-    nbytes = sum(int(size) for size, _ in index["files"].values())
-    saved, notebook = float(index["saved"]), str(index["notebook"])
-    return Save(name, nbytes, saved, notebook, tuple(index["variables"]), unkept)
+def _described(name: str, index: Index, unkept: tuple[str, ...] = ()) -> Save:
+    return Save(name, index.nbytes, index.saved, index.notebook, tuple(index.variables), unkept)
 
 
 @contextlib.contextmanager
@@ -376,15 +424,18 @@ def _explained(what: str) -> Iterator[None]:
     from gcsfs.retry import HttpError
     from google.auth.exceptions import GoogleAuthError
 
-    # To list and delete saves needs no JAX.
-    jax = sys.modules.get("jax")
-    of_jax = (jax.errors.JaxRuntimeError,) if jax is not None else ()
     try:
         yield
     except FileNotFoundError:
         raise PathwaysError(f"{what}: there is none of that name.", hint=advice("{saved} lists them.")) from None
-    except (OSError, HttpError, GoogleAuthError, *of_jax) as error:
+    except (OSError, HttpError, GoogleAuthError, *_errors_of_jax()) as error:
         said = str(error).partition("\n")[0].rstrip(".")
         raise PathwaysError(f"{what}: {said}.", hint="The hosts' account and yours need the bucket.") from error
-    except (LookupError, TypeError, ValueError, RecursionError, AttributeError) as error:
+    except UNREADABLE as error:
         raise PathwaysError(f"{what}: {str(error).rstrip('.')}.") from error
+
+
+def _errors_of_jax() -> tuple[type[Exception], ...]:
+    # To list and delete saves needs no JAX.
+    jax = sys.modules.get("jax")
+    return (jax.errors.JaxRuntimeError,) if jax is not None else ()

@@ -63,7 +63,7 @@ print("done")
 """
 
 LISTING = """
-import json, urllib.request, urllib.error
+import io, json, urllib.request, urllib.error
 from google.api_core import exceptions
 from google.cloud import storage
 
@@ -119,7 +119,11 @@ blob.upload_from_string("second", if_generation_match=first)
 refused(exceptions.PreconditionFailed, "ifGenerationMatch", lambda: place.blob("h").delete(if_generation_match=first))
 refused(exceptions.NotFound, "There is no generation", lambda: place.blob("h", generation=first).download_as_bytes())
 place.blob("new").upload_from_string("x", **fresh)
-place.blob("h").delete(if_generation_match=blob.generation)
+large = place.blob("h", chunk_size=1 << 18)
+refused(exceptions.PreconditionFailed, "ifGenerationMatch", lambda: large.upload_from_file(
+    io.BytesIO(b"y" * (1 << 20)), if_generation_match=first))
+large.upload_from_file(io.BytesIO(b"y" * (1 << 20)), if_generation_match=blob.generation)
+place.blob("h").delete(if_generation_match=large.generation)
 assert names() == ["g/1/a.txt", "g/1/b.txt", "g/2/commit_success.txt", "new"]
 
 for name, words in {
