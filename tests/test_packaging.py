@@ -64,14 +64,6 @@ def test_jupyter_finds_both_extensions():
     assert point["module"] == "pathways_jupyter.server"
 
 
-def test_jupyterlab_finds_the_translations():
-    # Not above: its import takes two seconds, and every process of the run imports this file.
-    from jupyterlab_server.translation_utils import get_installed_packages_locale
-
-    found, _ = get_installed_packages_locale("de_DE")
-    assert found["pathways_jupyter"]["Session"] == ["Sitzung"]
-
-
 def test_every_command_of_the_sidebar_is_declared_once():
     tokens = (LAB / "src" / "tokens.ts").read_text(encoding="utf-8")
     declared = re.findall(r"= '(pathways-jupyter:[\w-]+)'", tokens)

@@ -1,1 +1,1 @@
-"""Foundation of all other rooms: errors, settings, events, instance types, sentences, retries, interrupts."""
+"""Foundation of all other rooms: errors, settings, events, instance types, hints, retries, interrupts."""

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from pathways_jupyter.base import setting_values as values
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.base.sentences import advice, option, say
+from pathways_jupyter.base.sentences import advice, option
 from pathways_jupyter.base.setting_values import Check, PodFormat, UnfitError
 
 ENVIRONMENT_PREFIX = "PATHWAYS_JUPYTER_"
@@ -186,7 +186,7 @@ class ConnectConfig:
         "1",
         "all or none",
         toml="1",
-        label=say("At least so many slices"),
+        label="At least so many slices",
     )
     queue: str = _pod_value("wait in this queue of Kueue's for quota", values.NAME, "team")
     priority: str = _pod_value(
@@ -198,7 +198,7 @@ class ConnectConfig:
         "none; on the embedded cluster its own",
         "gs://bucket/path",
         metavar="gs://...",
-        label=say("Bucket"),
+        label="Bucket",
     )
     linger: float = _seconds(
         0.0, "seconds that the proxy outlives the kernel or script", values.seconds(endless=True), "not at all"
@@ -262,7 +262,7 @@ class ConnectConfig:
         shown="the one of the service's version",
         example="registry/image:tag",
         alias="proxy_server_image",
-        label=say("Proxy image"),
+        label="Proxy image",
     )
     proxy_options: tuple[str, ...] = _setting(
         (),
@@ -271,48 +271,48 @@ class ConnectConfig:
         values.words,
         "sidecar:true",
         toml='["sidecar:true"]',
-        label=say("Proxy options"),
+        label="Proxy options",
     )
     proxy_xla_flags: tuple[str, ...] = _pod_values(
         "flags of XLA for the proxy, each --xla_NAME=VALUE",
         values.XLA_FLAG,
         "--xla_dump_to=gs://b/d",
-        say("XLA flags"),
+        "XLA flags",
     )
-    proxy_cpu: str = _pod_value("CPUs that the proxy may use", values.QUANTITY, "8", default="16", label=say("CPUs"))
+    proxy_cpu: str = _pod_value("CPUs that the proxy may use", values.QUANTITY, "8", default="16", label="CPUs")
     proxy_memory: str = _pod_value(
-        "memory that the proxy may use", values.QUANTITY, "32G", default="100G", label=say("Memory")
+        "memory that the proxy may use", values.QUANTITY, "32G", default="100G", label="Memory"
     )
     proxy_node_selector: tuple[str, ...] = _pod_values(
         "labels of the nodes that the proxy may run on, each KEY=VALUE",
         values.LABEL,
         "cloud.google.com/gke-nodepool=cpu-np",
-        say("Node labels"),
+        "Node labels",
     )
     proxy_tolerations: tuple[str, ...] = _pod_values(
         "taints that the proxy tolerates, each KEY[=VALUE][:EFFECT]",
         values.TOLERATION,
         "dedicated=research:NoSchedule",
-        say("Tolerations"),
+        "Tolerations",
     )
     proxy_priority_class: str = _pod_value(
-        "priority class of the proxy's pod", values.NAME, "high", label=say("Priority class")
+        "priority class of the proxy's pod", values.NAME, "high", label="Priority class"
     )
     proxy_service_account: str = _pod_value(
         "the Kubernetes account with which the proxy uses the bucket",
         values.NAME,
         "pathways",
         "the namespace's default",
-        label=say("Service account"),
+        label="Service account",
     )
     proxy_labels: tuple[str, ...] = _pod_values(
-        "labels for the proxy's Job and pod, each KEY=VALUE", values.OWN_LABEL, "team=research", say("Labels")
+        "labels for the proxy's Job and pod, each KEY=VALUE", values.OWN_LABEL, "team=research", "Labels"
     )
     proxy_env: tuple[str, ...] = _pod_values(
         "variables of the proxy's program, each NAME=VALUE",
         values.VARIABLE,
         "TF_CPP_MIN_LOG_LEVEL=0",
-        say("Variables"),
+        "Variables",
     )
     unpickle: bool = _flag(
         "trust the TPU hosts to run code here: take any object, and show any HTML, that colocated code sends back",

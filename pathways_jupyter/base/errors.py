@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from pathways_jupyter.base import project, sentences
+from pathways_jupyter.base import project
 from pathways_jupyter.base.sentences import Face, advice, topic_of, worded
 
 
@@ -61,16 +61,9 @@ class PathwaysError(Exception):
             return worded(self.hint, face)
         return f"{worded(self.hint, face)} ({more(type(self).__name__, face)})"
 
-    @property
-    def sentence(self) -> str:
-        """The message; a :class:`~pathways_jupyter.base.sentences.Sentence` where pages can translate it."""
-        sentence: str = self.args[0]
-        return sentence
-
     def to_json(self, face: Face = Face.NOTEBOOK) -> dict[str, Any]:
-        """Return message and hint as JSON values, and what a page needs to translate them."""
-        said = {"message": str(self), "hint": worded(self.hint, face)}
-        return said | sentences.to_json(self.sentence) | sentences.to_json(self.hint, "hint_text")
+        """Return message and hint as JSON values, the hint worded for `face`."""
+        return {"message": str(self), "hint": worded(self.hint, face)}
 
     def _render_traceback_(self) -> list[str]:
         """Return the lines that IPython shows instead of a traceback, in a notebook and in a terminal."""

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from pathways_jupyter.base import sentences, text
+from pathways_jupyter.base import text
 
 
 class SessionState(StrEnum):
@@ -132,7 +132,7 @@ class Event:
 
     Attributes:
       kind: Its kind.
-      message: One line for people; a :class:`~pathways_jupyter.base.sentences.Sentence` where pages can translate it.
+      message: One line for people.
       at: Time in seconds since the epoch.
       data: The same for programs; JSON values only (``slice``: JAX's index of it in this session, ``number``: the
         service's number of the same slice, ``stage``, ``state``, ``pod``, ...).
@@ -145,7 +145,7 @@ class Event:
 
     def to_json(self) -> dict[str, Any]:
         """Return this event as JSON values."""
-        return {**asdict(self), **sentences.message_json(self.message)}
+        return asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Event:
@@ -154,8 +154,7 @@ class Event:
         Raises:
           KeyError, TypeError, ValueError, OverflowError: `value` is not an event.
         """
-        message = sentences.from_json(str(value["message"]), value.get("text"))
-        return cls(EventKind(value["kind"]), message, float(value["at"]), dict(value.get("data", {})))
+        return cls(EventKind(value["kind"]), str(value["message"]), float(value["at"]), dict(value.get("data", {})))
 
 
 @dataclass(frozen=True)

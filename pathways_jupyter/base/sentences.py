@@ -1,18 +1,13 @@
-"""Sentences that a page can show in another language.
+"""Hints in the words of the interface that shows them.
 
-As with gettext, the English sentence is the key, with its parameters in braces: ``say("{slice} is down.", slice=1)``.
-:func:`say` makes a :class:`Sentence`, which is a string: everything that prints, logs or compares messages takes it as
-it is. Where it is sent to a page, its template and parameters go along, so that the page can compose the same sentence
-from its own translation of the template. A page that has none shows the English text.
-
-``jlpm texts`` finds the templates where they are said, so the first argument of :func:`say` is always a literal.
-
-A hint (:func:`advice`) has placeholders for what the user types too: ``advice("{reconnect} gets a new proxy.")``. The
-code that raises an error does not know where it is shown, and may run in another process; the interface fills them in.
+A hint has placeholders for what the user types: ``advice("{reconnect} gets a new proxy.")``. The code that raises an
+error does not know where it is shown, and may run in another process; the interface fills them in (:func:`worded`).
 In a script an option becomes the keyword of the same name, and a magic the equivalent method; in a terminal a magic
 becomes the equivalent command; in the sidebar, which stands beside a notebook, an option becomes the field of the
-connect dialog. A placeholder's arguments follow a colon: ``{tpu:tpuv6e:2x2=2}``, ``{job_show:{name}}``. Pages show
-hints in English only.
+connect dialog. A placeholder's arguments follow a colon: ``{tpu:tpuv6e:2x2=2}``, ``{job_show:{name}}``.
+
+:func:`advice` makes an :class:`Advice`, which is a string, worded for a notebook: everything that prints, logs or
+compares texts takes it as it is.
 """
 
 from __future__ import annotations
@@ -122,15 +117,15 @@ def _command(line: str, face: Face) -> str:
     return f"pathways-jupyter {line}"
 
 
-class Sentence(str):
-    """An English sentence with its template and parameters; a parameter may be a sentence too, or a tuple of them."""
+class Advice(str):
+    """A hint, worded for a notebook, with its template and parameters; a parameter may be a hint too."""
 
     template: str
     values: Mapping[str, Any]
 
-    def __new__(cls, english: str, template: str, values: Mapping[str, Any]) -> Sentence:
-        """Create the sentence; :func:`say` composes its English text."""
-        self = super().__new__(cls, english)
+    def __new__(cls, in_notebook: str, template: str, values: Mapping[str, Any]) -> Advice:
+        """Create the hint; :func:`advice` words it for a notebook."""
+        self = super().__new__(cls, in_notebook)
         self.template, self.values = template, values
         return self
 
@@ -143,27 +138,22 @@ _PLACEHOLDER = re.compile(r"\{(\w+)(?::((?:[^{}]|\{\w+\})*))?\}")
 """A name, and its arguments after a colon, which may have placeholders themselves."""
 
 
-def say(template: str, /, **values: str | int | tuple[str, ...]) -> Sentence:
-    """Return the sentence with these parameters; the parts of a tuple are joined by "; ".
+def advice(template: str, /, **values: str | int) -> Advice:
+    """Return a hint for people with these parameters.
 
     A placeholder without a value is a command or an option.
     """
-    return Sentence(_composed(template, values, Face.NOTEBOOK), template, values)
+    return Advice(_composed(template, values, Face.NOTEBOOK), template, values)
 
 
-def advice(template: str, /, **values: str | int | tuple[str, ...]) -> Sentence:
-    """Return a hint for people: like :func:`say`, but pages have no translation of it."""
-    return say(template, **values)
-
-
-def option(name: str, value: str = "") -> Sentence:
+def option(name: str, value: str = "") -> Advice:
     """Return the option of ``connect`` for the setting `name`, as a parameter of :func:`advice`."""
     return advice(f"{{{name}:{{value}}}}", value=value)
 
 
 def worded(text: str, face: Face) -> str:
-    """Return `text` with the commands and options of `face`; as it is if it is no sentence."""
-    return _composed(text.template, text.values, face) if isinstance(text, Sentence) else text
+    """Return `text` with the commands and options of `face`; as it is if it is no :class:`Advice`."""
+    return _composed(text.template, text.values, face) if isinstance(text, Advice) else text
 
 
 def _composed(template: str, values: Mapping[str, Any], face: Face) -> str:
@@ -172,45 +162,28 @@ def _composed(template: str, values: Mapping[str, Any], face: Face) -> str:
         name, arguments = found[1], found[2] or ""
         if name not in values:
             return word(name, _composed(arguments, values, face), face)
-        value = values[name]
-        return "; ".join(worded(each, face) for each in value) if isinstance(value, tuple) else str(worded(value, face))
+        return str(worded(values[name], face))
 
     return _PLACEHOLDER.sub(fill, template)
 
 
-def to_json(message: str, name: str = "text") -> dict[str, Any]:
-    """Return template and parameters of `message` under `name`, as JSON values; empty if it has none."""
-    if not isinstance(message, Sentence):
-        return {}
-    values = {key: _value_json(each) for key, each in message.values.items()}
-    return {name: {"sentence": message.template, "values": values}}
+def to_json(hint: str) -> dict[str, Any]:
+    """Return `hint` as JSON values, with which another process can word it for its face."""
+    if not isinstance(hint, Advice):
+        return {"hint": hint}
+    values = {key: to_json(each) if isinstance(each, str) else each for key, each in hint.values.items()}
+    return {"hint": str(hint), "template": hint.template, "values": values}
 
 
-def message_json(message: str) -> dict[str, Any]:
-    """Return `message`, and what a page needs to translate it, as JSON values."""
-    return {"message": str(message), **to_json(message)}
-
-
-def _value_json(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return list(map(message_json, value))
-    return message_json(value) if isinstance(value, Sentence) else value
-
-
-def from_json(message: str, text: Any) -> str:
-    """Return `message` with what :func:`to_json` has made of it; as it is if that is none."""
-    if not isinstance(text, Mapping) or not isinstance(text.get("sentence"), str):
-        return message
-    values = {name: _value_from(value) for name, value in dict(text.get("values") or {}).items()}
-    return Sentence(message, text["sentence"], values)
-
-
-def _value_from(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(from_json(str(each["message"]), each.get("text")) for each in value)
-    if isinstance(value, Mapping):
-        return from_json(str(value["message"]), value.get("text"))
-    return value if isinstance(value, str | int) else str(value)
+def from_json(value: Mapping[str, Any]) -> str:
+    """Return the hint of which :func:`to_json` made `value`, which may have other fields too; empty if it has none."""
+    hint, template = str(value.get("hint", "")), value.get("template")
+    if not isinstance(template, str):
+        return hint
+    values = dict(value.get("values") or {})
+    return Advice(
+        hint, template, {name: from_json(each) if isinstance(each, Mapping) else each for name, each in values.items()}
+    )
 
 
 def topic_of(name: str) -> str:

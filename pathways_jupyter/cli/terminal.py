@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from pathways_jupyter.base import sentences
 from pathways_jupyter.base.errors import ConfigError, PathwaysError
 from pathways_jupyter.base.sentences import Face, topic_of, worded
 from pathways_jupyter.render.text import Mark
@@ -84,7 +85,9 @@ class TerminalShell:
         if self._as_json and not self._has_result:
             name = type(error).__name__
             topic = "" if type(error) is PathwaysError else topic_of(name)
-            show_json({"error": {"type": name, **error.to_json(Face.TERMINAL), "topic": topic}}, indent=None)
+            # With the template, for a program that shows the hint to its own user, as the server extension does.
+            said = {"type": name, **sentences.to_json(error.hint), **error.to_json(Face.TERMINAL), "topic": topic}
+            show_json({"error": said}, indent=None)
 
 
 class _Lines:

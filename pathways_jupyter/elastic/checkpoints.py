@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base.packages import require
-from pathways_jupyter.base.sentences import say
 from pathways_jupyter.elastic.batches import Position
 from pathways_jupyter.elastic.errors import ElasticRuntimeError, is_proxy_gone
 
@@ -149,7 +148,7 @@ class Checkpoints:
     def _decline(self, reason: str) -> None:
         """From now on arrays go through this process."""
         self._by_hosts = False
-        self.notes.append(say("Snapshots in {path} go through the notebook: {reason}", path=self.path, reason=reason))
+        self.notes.append(f"Snapshots in {self.path} go through the notebook: {reason}")
 
     def extra(self, step: int) -> Any:
         """Return what was written beside the arrays of `step`."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.events import LOSSES, SLICE_EVENTS, EventKind
-from pathways_jupyter.base.sentences import advice, say
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.elastic.errors import ProxyLostError, is_slice_down
 from pathways_jupyter.session.kernel import process
 
@@ -224,17 +224,8 @@ class Health:
 
 def _up_again(number: str, losses: int, seconds: str) -> str:
     if losses < 2:
-        return say(
-            "Slice {number} is up again; it is used when it has been up for {seconds} s.",
-            number=number,
-            seconds=seconds,
-        )
-    return say(
-        "Slice {number} is up again after {losses} losses; it is used when it has been up for {seconds} s.",
-        number=number,
-        losses=losses,
-        seconds=seconds,
-    )
+        return f"Slice {number} is up again; it is used when it has been up for {seconds} s."
+    return f"Slice {number} is up again after {losses} losses; it is used when it has been up for {seconds} s."
 
 
 def by_slice(devices: Sequence[jax.Device]) -> dict[int, tuple[jax.Device, ...]]:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pathways_jupyter.base.errors import SessionError
-from pathways_jupyter.base.sentences import advice, say
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.elastic.errors import (
     ArgumentError,
     ElasticRuntimeError,
@@ -360,7 +360,7 @@ class Manager:
             active = self.active_slice_indices = self.health.wait_for(minimum, timeout=timeout)
         slices, has_grown = tuple(sorted(active)), bool(before) and not active <= before
         if attempt > 1 or up < minimum or has_grown:
-            said = say("Attempt {number} begins on {slices}.", number=attempt, slices=listed(slices))
+            said = f"Attempt {attempt} begins on {listed(slices)}."
             record.add(Kind.GROWN if has_grown else Kind.RESUMED, said, slices=slices)
         else:
             record.uses(len(slices))

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from pathways_jupyter.base.sentences import Sentence, say
 from pathways_jupyter.elastic.goodput import Goodput
 from pathways_jupyter.session.kernel import process
 
@@ -264,10 +263,10 @@ class Record:
             return [note for _, note in sorted(self._steps.items())]
 
 
-def listed(slices: Collection[int]) -> Sentence:
+def listed(slices: Collection[int]) -> str:
     """Return slices, which are given by JAX's index, for people: for the end of a sentence."""
     numbers = _numbers(slices)
-    return say("slice {number}", number=numbers) if len(slices) == 1 else say("slices {numbers}", numbers=numbers)
+    return f"slice {numbers}" if len(slices) == 1 else f"slices {numbers}"
 
 
 def _numbers(slices: Collection[int]) -> str:
@@ -275,22 +274,17 @@ def _numbers(slices: Collection[int]) -> str:
     return ", ".join(numbers.get(index, str(index)) for index in sorted(slices)) or "none"
 
 
-def lost_words(lost: Collection[int], error: BaseException | None) -> Sentence:
+def lost_words(lost: Collection[int], error: BaseException | None) -> str:
     """Return the sentence for slices that were lost, or for `error` if none was."""
     numbers = _numbers(lost)
     if lost:
-        return (
-            say("Slice {number} lost.", number=numbers)
-            if len(lost) == 1
-            else say("Slices {numbers} lost.", numbers=numbers)
-        )
-    return (
-        say("A step or a transfer failed.")
-        if error is None
-        else say("A step or a transfer failed: {reason}", reason=str(error).partition("\n")[0])
-    )
+        return f"Slice {numbers} lost." if len(lost) == 1 else f"Slices {numbers} lost."
+    if error is None:
+        return "A step or a transfer failed."
+    reason = str(error).partition("\n")[0]
+    return f"A step or a transfer failed: {reason}"
 
 
-def paused_words(up: int, wanted: int) -> Sentence:
+def paused_words(up: int, wanted: int) -> str:
     """Return the sentence for a run that waits, because `up` slices can be used and `wanted` are needed."""
-    return say("Training pauses: {up} of at least {wanted} slices are up.", up=up, wanted=wanted)
+    return f"Training pauses: {up} of at least {wanted} slices are up."

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.events import SessionState
-from pathways_jupyter.base.sentences import advice, say
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.elastic.errors import (
     ElasticRuntimeError,
@@ -147,7 +147,7 @@ class Recovery:
         session = self.manager.session
         self.manager.elastic_down_event_count += 1
         self.snapshots.forget_hosts()
-        self.record.add(Kind.DETECTED, say("The proxy is gone, and all arrays on TPUs with it."), step=done)
+        self.record.add(Kind.DETECTED, "The proxy is gone, and all arrays on TPUs with it.", step=done)
         if session is None:
             raise ElasticRuntimeError(
                 "The proxy is gone, and all arrays on TPUs with it.",
@@ -175,16 +175,12 @@ class Recovery:
                         hint=advice("{connect}, then call train_loop again with the same snapshots=."),
                     ) from problem
                 reason = str(problem).partition("\n")[0]
-                self.record.add(Kind.RETRY, say("No new proxy yet: {reason}", reason=reason), step=done)
+                self.record.add(Kind.RETRY, f"No new proxy yet: {reason}", step=done)
         self.reconnected()
         active = tuple(sorted(self.manager.active_slice_indices))
-        said = say("A new proxy is connected, with {slices}.", slices=listed(active))
+        said = f"A new proxy is connected, with {listed(active)}."
         if unusable:
-            said = say(
-                "A new proxy is connected, with {slices}. Unusable from now on: {names}.",
-                slices=listed(active),
-                names=", ".join(unusable),
-            )
+            said = f"A new proxy is connected, with {listed(active)}. Unusable from now on: {', '.join(unusable)}."
         self.record.add(Kind.RETRY, said, step=done, slices=active)
 
     def pause(self, *, done: int) -> None:
@@ -220,12 +216,7 @@ class Recovery:
             repeated = max(0, done - snapshot.step)
             self.record.add(
                 Kind.RESTORED,
-                say(
-                    "The state before step {step} is on {slices}; steps repeated: {number}.",
-                    step=snapshot.step,
-                    slices=listed(active),
-                    number=repeated,
-                ),
+                f"The state before step {snapshot.step} is on {listed(active)}; steps repeated: {repeated}.",
                 step=snapshot.step,
                 slices=tuple(sorted(active)),
                 repeated=repeated,

@@ -19,7 +19,6 @@ from typing import Any, Literal, get_args
 
 import psutil
 
-from pathways_jupyter.base.sentences import say
 from pathways_jupyter.elastic import reshard
 from pathways_jupyter.elastic.batches import Batches
 from pathways_jupyter.elastic.checkpoints import Checkpoints
@@ -250,7 +249,7 @@ class Snapshots:
                     cost.writer = self._checkpoints.write(step, copies, snapshot.extra)
                 except Exception as error:
                     reason = str(error).partition("\n")[0]
-                    said = say("The snapshot before step {step} was not written: {reason}", step=step, reason=reason)
+                    said = f"The snapshot before step {step} was not written: {reason}"
                     logger.warning(said)
                     self.notes.append(said)
                     hint = "Check that this account may write there, and that there is room."

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from pathways_jupyter.base.sentences import say
 from pathways_jupyter.elastic import reshard
 from pathways_jupyter.elastic.batches import Batches
 from pathways_jupyter.elastic.compiled import CompiledSteps
@@ -207,7 +206,8 @@ class TrainingRun:
 
         def failed(error: Exception) -> None:
             # It will be compiled when it is needed, and an error that stays is raised there.
-            self.record.add(Kind.RETRY, say("Compiling ahead failed: {reason}", reason=str(error).partition("\n")[0]))
+            reason = str(error).partition("\n")[0]
+            self.record.add(Kind.RETRY, f"Compiling ahead failed: {reason}")
 
         def rows(leaf: Any) -> jax.ShapeDtypeStruct:
             count = leaf.shape[0] * (len(active) - 1) // len(active) if self.rule == "scale" else leaf.shape[0]
@@ -238,7 +238,7 @@ class TrainingRun:
         if self.resuming:
             self.resuming = False
             active = tuple(sorted(self.manager.active_slice_indices))
-            said = say("Step {step} is complete on {slices}.", step=number, slices=listed(active))
+            said = f"Step {number} is complete on {listed(active)}."
             self.record.add(Kind.RESUMED, said, step=number + 1, slices=active)
 
     def _snapshot(self, *, everywhere: bool = False) -> Snapshot:
@@ -279,7 +279,7 @@ class TrainingRun:
             self.state = reshard.moved(self.state, reshard.shardings_on(self.state, self.mesh), usable=before)
             self.moved = True
         active = tuple(sorted(self.manager.active_slice_indices))
-        said = say("Training continues on {slices}.", slices=listed(active))
+        said = f"Training continues on {listed(active)}."
         self.record.add(Kind.GROWN, said, step=self.next_step, slices=active)
         # Protects the larger mesh: the earlier snapshots have no pieces on the new slices.
         self._snapshot()

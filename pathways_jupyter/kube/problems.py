@@ -10,7 +10,6 @@ from typing import Any
 from urllib.parse import unquote
 
 from pathways_jupyter.base.errors import ApiError, ConnectionLost, Unreachable
-from pathways_jupyter.base.sentences import say
 
 UPGRADE = "UPGRADE"
 """Method of a WebSocket request: sent as a GET, which Kubernetes authorizes as a `get` and a `create`."""
@@ -99,31 +98,27 @@ def refused(
     reason = str(answer.get("reason") or "")
     detail = str(answer.get("message") or f"HTTP {status}").strip()
     if status == 401:
-        return ApiError(
-            say("The API server does not accept these credentials."), status=status, reason=reason, hint=hint
-        )
+        return ApiError("The API server does not accept these credentials.", status=status, reason=reason, hint=hint)
     if status == 403:
         if denied := _DENIED.search(detail):
             # The message names the verb that is missing: for a WebSocket, one of two.
             done = replace(done, **denied.groupdict())
         return ApiError(
-            say("You are not allowed to {act}: {reason}", act=str(done), reason=detail),
+            f"You are not allowed to {done}: {detail}",
             status=status,
             reason=reason,
             hint=_permission(done, detail),
         )
     if reason == "AlreadyExists":
-        return ApiError(
-            detail, status=status, reason=reason, hint=say("Choose another name, or delete that one first.")
-        )
+        return ApiError(detail, status=status, reason=reason, hint="Choose another name, or delete that one first.")
     hints = {
-        404: say("Check the name and the namespace."),
-        409: say("The object was changed at the same time; read it again and retry."),
-        422: say("The API server rejected the object as invalid; the message names the field."),
-        429: say("The API server is overloaded; try again in a moment."),
+        404: "Check the name and the namespace.",
+        409: "The object was changed at the same time; read it again and retry.",
+        422: "The API server rejected the object as invalid; the message names the field.",
+        429: "The API server is overloaded; try again in a moment.",
     }
     # Only a server that failed may answer the same request otherwise a moment later.
-    others = say("Try again in a moment.") if status >= 500 else say("Correct what the message names, then try again.")
+    others = "Try again in a moment." if status >= 500 else "Correct what the message names, then try again."
     return ApiError(detail, status=status, reason=reason, hint=hints.get(status, others))
 
 
@@ -134,28 +129,24 @@ def unreachable(error: BaseException, server: str) -> Unreachable:
         if certificate := _CERTIFICATES.get(error.verify_code):
             return Unreachable(certificate[0].format(server=server, reason=reason), hint=certificate[1])
         return Unreachable(
-            say("The certificate of {server} does not match the kubeconfig: {reason}.", server=server, reason=reason),
-            hint=say("Fetch the credentials of the cluster again: it may have been recreated."),
+            f"The certificate of {server} does not match the kubeconfig: {reason}.",
+            hint="Fetch the credentials of the cluster again: it may have been recreated.",
         )
     if isinstance(error, ssl.SSLError):
         return Unreachable(
-            say(
-                "TLS with {server} failed: {reason}.",
-                server=server,
-                reason=(error.reason or str(error)).replace("_", " ").lower(),
-            ),
-            hint=say("Check the server's address, and whether a proxy on the way intercepts TLS."),
+            f"TLS with {server} failed: {(error.reason or str(error)).replace('_', ' ').lower()}.",
+            hint="Check the server's address, and whether a proxy on the way intercepts TLS.",
         )
     if isinstance(error, TimeoutError):
-        what: str = say("it does not answer")
+        what: str = "it does not answer"
     elif isinstance(error, ConnectionRefusedError):
-        what = say("connection refused")
+        what = "connection refused"
     else:
         # Many connection errors have no text.
         what = str(getattr(error, "strerror", None) or error) or _SILENT.get(type(error), type(error).__name__)
     made = Unreachable(
-        say("The API server {server} cannot be reached: {reason}.", server=server, reason=what),
-        hint=say("Check that the cluster is running, the context is right, and the network (VPN, private endpoint)."),
+        f"The API server {server} cannot be reached: {what}.",
+        hint="Check that the cluster is running, the context is right, and the network (VPN, private endpoint).",
     )
     made.may_pass = isinstance(error, ConnectionError)
     return made
@@ -163,14 +154,12 @@ def unreachable(error: BaseException, server: str) -> Unreachable:
 
 def lost(problem: str) -> ConnectionLost:
     """Return the error for a WebSocket that did not end properly."""
-    return ConnectionLost(
-        say("The connection through the API server was lost: {reason}.", reason=problem), hint=say("Try again.")
-    )
+    return ConnectionLost(f"The connection through the API server was lost: {problem}.", hint="Try again.")
 
 
 def _permission(done: Act, detail: str) -> str:
     if "webhook" in detail or "exceeded quota" in detail:
-        return say("Denied by a policy of the cluster; ask your cluster administrator.")
+        return "Denied by a policy of the cluster; ask your cluster administrator."
     # Name both verbs of a WebSocket: a user who lacks one probably lacks the other.
     verbs = ["get", "create"] if done.resource in _UPGRADED else [done.verb]
     kind, title = ("role", "Role") if done.namespace else ("clusterrole", "ClusterRole")
@@ -179,18 +168,5 @@ def _permission(done: Act, detail: str) -> str:
     where = f" --namespace={done.namespace}" if done.namespace else ""
     command = f"kubectl create {kind} pathways-user --verb={','.join(verbs)} --resource={full}{where}"
     if len(verbs) > 1:
-        return say(
-            "Ask for a {kind} with verbs {verb} and {other} on {resource}: {command}.",
-            kind=title,
-            verb=verbs[0],
-            other=verbs[1],
-            resource=full,
-            command=command,
-        )
-    return say(
-        "Ask for a {kind} with verb {verb} on {resource}: {command}.",
-        kind=title,
-        verb=verbs[0],
-        resource=full,
-        command=command,
-    )
+        return f"Ask for a {title} with verbs {verbs[0]} and {verbs[1]} on {full}: {command}."
+    return f"Ask for a {title} with verb {verbs[0]} on {full}: {command}."

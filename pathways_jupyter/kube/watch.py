@@ -17,7 +17,6 @@ from enum import StrEnum
 from typing import Any
 
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConnectionLost, PathwaysError
-from pathways_jupyter.base.sentences import say
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube import answers
 from pathways_jupyter.kube.client import Client
@@ -311,9 +310,7 @@ async def _unless_silent(pulse: Pulse | None) -> AsyncIterator[None]:
             with pulse.ends(silence) if pulse else contextlib.nullcontext():
                 yield
     except TimeoutError as error:
-        raise ConnectionLost(
-            say("The API server has stopped answering."), hint=say("Waiting for it to answer again.")
-        ) from error
+        raise ConnectionLost("The API server has stopped answering.", hint="Waiting for it to answer again.") from error
 
 
 async def _events(chunks: AsyncGenerator[bytes, None], pulse: Pulse | None) -> AsyncIterator[Object]:

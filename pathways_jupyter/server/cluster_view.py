@@ -13,9 +13,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.base import sentences
 from pathways_jupyter.base.errors import ClusterError, LocalClusterError, NoKubeconfigError, PathwaysError
-from pathways_jupyter.base.sentences import Face, worded
+from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.server import scope as scopes
 from pathways_jupyter.server.handlers import unexpected
 from pathways_jupyter.server.scope import ResolvedScope, Scope
@@ -103,7 +102,7 @@ class ClusterView:
         nothing = isinstance(error, NoKubeconfigError) and not self._scope.context
         # An embedded cluster that does not run can be started with one click.
         embedded = isinstance(error, LocalClusterError)
-        problem = {**error.to_json(), "nothing_set_up": nothing, "embedded_ended": embedded}
+        problem = {**error.to_json(Face.SIDEBAR), "nothing_set_up": nothing, "embedded_ended": embedded}
         if problem != self._problem:
             self._problem = problem
             self._publish(
@@ -117,7 +116,4 @@ class ClusterView:
 
     def _publish(self, message: dict[str, Any]) -> None:
         """Send a message with the scope, by which the page knows whether it belongs to its latest request."""
-        if problem := message.get("problem"):
-            hint = sentences.from_json(problem["hint"], problem.get("hint_text"))
-            message = {**message, "problem": {**problem, "hint": worded(hint, Face.SIDEBAR)}}
         self._send({**message, "scope": asdict(self._scope)})

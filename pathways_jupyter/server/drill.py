@@ -7,7 +7,7 @@ import contextlib
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.base.errors import ConfigError, PathwaysError
-from pathways_jupyter.base.sentences import say
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.elastic import fault_targets
 from pathways_jupyter.elastic.fault_targets import FaultTarget
 from pathways_jupyter.kube.client import Client
@@ -39,11 +39,8 @@ async def drill(scope: Scope, name: str, number: int, *, heal: bool) -> str:
         service = await discovery.find(client, place.cluster.namespace, name)
     if not service.embedded:
         raise ConfigError(
-            say(
-                "Service {service} is on a real cluster; only slices of the embedded cluster can be broken here.",
-                service=service.name,
-            ),
-            hint=say("{elastic_inject:slice-down --yes} takes down a slice of your own session there."),
+            f"Service {service.name} is on a real cluster; only slices of the embedded cluster can be broken here.",
+            hint=advice("{elastic_inject:slice-down --yes} takes down a slice of your own session there."),
         )
     target = await _target(place, service, number)
     if heal:

@@ -18,12 +18,12 @@ from tornado import web
 from tornado.iostream import StreamClosedError
 
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError, PathwaysError, ServiceError, SessionError
-from pathways_jupyter.base.sentences import Face, say
+from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.multihost.errors import UnknownRun
 from pathways_jupyter.server import request_checks
 from pathways_jupyter.server.hub import Hub
 
-_BUG_HINT = say("This is a bug in pathways_jupyter; see the log of the Jupyter server.")
+_BUG_HINT = "This is a bug in pathways_jupyter; see the log of the Jupyter server."
 
 T = TypeVar("T")
 
@@ -152,7 +152,7 @@ class RouteRequest(request_checks.SameSiteMixin, APIHandler):  # type: ignore[mi
 def unexpected(error: BaseException) -> PathwaysError:
     """Return what a page shows of an unexpected exception; the caller logs its traceback."""
     reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return PathwaysError(say("The Jupyter server failed to do this ({reason}).", reason=reason), hint=_BUG_HINT)
+    return PathwaysError(f"The Jupyter server failed to do this ({reason}).", hint=_BUG_HINT)
 
 
 def status_of(error: PathwaysError) -> int:

@@ -17,10 +17,10 @@ from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, TypeVar
 
 from pathways_jupyter.actions import cluster
-from pathways_jupyter.base import sentences, setting_sources, tasks
+from pathways_jupyter.base import setting_sources, tasks
 from pathways_jupyter.base.config import SETTINGS
 from pathways_jupyter.base.errors import ConfigError, PathwaysError
-from pathways_jupyter.base.sentences import Face, say
+from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.kube import kubeconfig, objects, pods
 from pathways_jupyter.kube.client import Client, preload
 from pathways_jupyter.kube.cluster_access import Cluster
@@ -173,8 +173,8 @@ class Hub:
         for each in swept:
             if each.error:
                 raise PathwaysError(
-                    say("{job} could not be removed: {reason}", job=each.job, reason=each.error),
-                    hint=say("Try again later."),
+                    f"{each.job} could not be removed: {each.error}",
+                    hint="Try again later.",
                 )
         removed = [record.id for record in gone]
         return [*removed, *(each.job for each in swept if each.session not in removed)]
@@ -281,7 +281,7 @@ def contexts() -> dict[str, Any]:
         "more": [
             {
                 "option": spec.flag.lstrip("-"),
-                "label": sentences.message_json(spec.label),
+                "label": spec.label,
                 "example": spec.example,
                 "list": spec.kind == "list",
             }

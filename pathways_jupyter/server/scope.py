@@ -17,7 +17,7 @@ from typing import Any
 from pathways_jupyter.base import setting_sources
 from pathways_jupyter.base.config import SETTINGS
 from pathways_jupyter.base.errors import ConfigError, LocalClusterError, SessionError
-from pathways_jupyter.base.sentences import say
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import kubeconfig
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
@@ -140,9 +140,7 @@ async def client(scope: Scope) -> Client:
 
 def no_session(session: str) -> SessionError:
     """Return the error for a session that is not there."""
-    return SessionError(
-        say("There is no session {session}.", session=session), hint=say("It may have ended in the meantime.")
-    )
+    return SessionError(f"There is no session {session}.", hint="It may have ended in the meantime.")
 
 
 def fingerprint() -> object:
@@ -190,14 +188,14 @@ def _find(scope: Scope) -> ResolvedScope:
             return ResolvedScope(load(str(running.kubeconfig), running.context), replace(scope, local=True))
         if scope.local:
             raise LocalClusterError(
-                say("The embedded cluster is not running."),
-                hint=say("{connect:--local} starts it, and so does pathways-jupyter local up."),
+                "The embedded cluster is not running.",
+                hint=advice("{connect:--local} starts it, and so does pathways-jupyter local up."),
             )
     named = os.environ.get("KUBECONFIG", "")
     if named and not kubeconfig.paths():
         raise ConfigError(
-            say("The kubeconfig {file}, set by KUBECONFIG, does not exist.", file=named),
-            hint=say("Correct or unset KUBECONFIG, and restart the Jupyter server."),
+            f"The kubeconfig {named}, set by KUBECONFIG, does not exist.",
+            hint="Correct or unset KUBECONFIG, and restart the Jupyter server.",
         )
     found = load(context=scope.context)
     return ResolvedScope(found, replace(scope, context="" if found.name == _IN_CLUSTER else found.name))

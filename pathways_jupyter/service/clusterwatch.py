@@ -19,6 +19,7 @@ from typing import Any
 
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ApiError, PathwaysError
+from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.clock import boot_seconds
@@ -282,7 +283,7 @@ class ClusterWatch(Feed):
             # Not now: the server was silent for a while before it was noticed.
             silent = boot_seconds() - self._client.last_received if self._client is not None else 0.0
             self._as_of = time.time() - silent
-        problem = error.to_json() if error is not None else None
+        problem = error.to_json(Face.SIDEBAR) if error is not None else None
         place = f"{self.cluster.name} / {self.cluster.namespace}"
         message = {"type": "watch", "watch": state, "problem": problem, "place": place}
         if message != self._state:

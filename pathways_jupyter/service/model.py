@@ -114,10 +114,7 @@ class Slice:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Remarks in text, HTML and on pages, beside its state and its holder.
-
-        A sentence of :func:`~pathways_jupyter.base.sentences.say` is translated on pages.
-        """
+        """Remarks in text, HTML and on pages, beside its state and its holder."""
         return tuple(sorted({host.reason for host in self.hosts if host.reason}))
 
 

@@ -20,7 +20,7 @@ import yaml
 
 from pathways_jupyter.base.config import SETTINGS
 from pathways_jupyter.base.errors import ApiError, ClusterError, ServiceError
-from pathways_jupyter.base.sentences import Sentence, advice, say
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.setting_values import check_priority
 from pathways_jupyter.base.text import some
 from pathways_jupyter.kube import objects
@@ -220,9 +220,7 @@ async def until_admitted(client: Client, job: Object, *, seconds: float = math.i
                 # The watch goes on when the server is back, and the job has kept its place in the queue.
                 said = _unknown(job, error)
             if workload is None and not news:
-                said = say(
-                    "Kueue has not taken this up; it may not handle a {kind} in this namespace.", kind=job["kind"]
-                )
+                said = f"Kueue has not taken this up; it may not handle a {job['kind']} in this namespace."
             if said != before:
                 before = said
                 yield said
@@ -248,7 +246,7 @@ def is_admitted(workload: Object) -> bool:
     return objects.true_condition(workload, "Admitted") is not None and not objects.true_condition(workload, "Evicted")
 
 
-async def evicted(client: Client, workload: Object) -> Sentence | None:
+async def evicted(client: Client, workload: Object) -> str | None:
     """Return why Kueue has evicted a job, and for whom; None if it has not."""
     found = objects.true_condition(workload, "Evicted")
     if found is None:
@@ -256,30 +254,29 @@ async def evicted(client: Client, workload: Object) -> Sentence | None:
     message = untrusted.text(found.get("message"))
     named = _PREEMPTED.search(message) if found.get("reason") == "Preempted" else None
     if named is None:
-        return say("Kueue has evicted it: {reason}", reason=message.rstrip("."))
+        return f"Kueue has evicted it: {message.rstrip('.')}"
     others = await _workloads(client, workload["metadata"]["namespace"], named["uid"])
     owners = [owner for each in others for owner in each["metadata"].get("ownerReferences") or ()]
     by = f"{owners[0].get('kind')} {owners[0].get('name')}" if owners else "a job that is gone or not in this namespace"
-    return say("Preempted by {job}, {why}", job=untrusted.text(by), why=named["why"] or "for its priority")
+    return f"Preempted by {untrusted.text(by)}, {named['why'] or 'for its priority'}"
 
 
-def _unknown(job: Object, error: ClusterError) -> Sentence:
-    return say("In queue {queue}; what Kueue says cannot be read: {reason}", queue=queue_of(job), reason=str(error))
+def _unknown(job: Object, error: ClusterError) -> str:
+    return f"In queue {queue_of(job)}; what Kueue says cannot be read: {error}"
 
 
-async def _said(client: Client, job: Object, workload: Object | None) -> Sentence:
+async def _said(client: Client, job: Object, workload: Object | None) -> str:
     """Return what a job that is not admitted waits for."""
     queue, reasons = queue_of(job), list[str]()
     if workload is not None:
         if (eviction := await evicted(client, workload)) is not None:
             reasons.append(eviction)
         if workload["spec"].get("active") is False:
-            reasons.append(say("suspended by a user"))
+            reasons.append("suspended by a user")
         reasons += _shortages(workload)
         if position := await _position(client, job):
-            why = tuple(reasons)
-            return say("Position {position} in queue {queue}: {why}.", position=position, queue=queue, why=why)
-    return say("In queue {queue}: {why}.", queue=queue, why=tuple(reasons) or (say("being considered"),))
+            return f"Position {position} in queue {queue}: {'; '.join(reasons)}."
+    return f"In queue {queue}: {'; '.join(reasons) or 'being considered'}."
 
 
 def _shortages(workload: Object) -> list[str]:

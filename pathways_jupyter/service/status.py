@@ -11,7 +11,7 @@ from typing import Any
 
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ApiError, CapacityError, ClusterError, ServiceError
-from pathways_jupyter.base.sentences import Sentence, advice, say
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, NAMESPACES, PODS
@@ -234,36 +234,29 @@ def capacity_error(service: Service, instances: Mapping[str, int], *, waited: fl
     usable = service.ready
     there = len(service.slices)
     if usable < wanted and there == 1:
-        found = say("{number} of 1 slice of {service} is ready", number=usable, service=service.name)
+        found = f"{usable} of 1 slice of {service.name} is ready"
     elif usable < wanted:
-        found = say("{number} of {all} slices of {service} are ready", number=usable, all=there, service=service.name)
+        found = f"{usable} of {there} slices of {service.name} are ready"
     elif there == 1:
-        found = say("{number} of 1 slice of {service} is free", number=service.free, service=service.name)
+        found = f"{service.free} of 1 slice of {service.name} is free"
     else:
-        found = say(
-            "{number} of {all} slices of {service} are free", number=service.free, all=there, service=service.name
-        )
-    requested = say("1 is wanted") if wanted == 1 else say("{number} are wanted", number=wanted)
-    message = say("{found}, and {wanted}.", found=found, wanted=requested)
+        found = f"{service.free} of {there} slices of {service.name} are free"
+    requested = "1 is wanted" if wanted == 1 else f"{wanted} are wanted"
+    message = f"{found}, and {requested}."
     if held:
-        holders = tuple(_summary(each, time.time()) for each in held)
-        message = say("{found}, and {wanted}: {holders}.", found=found, wanted=requested, holders=holders)
+        holders = "; ".join(_summary(each, time.time()) for each in held)
+        message = f"{found}, and {requested}: {holders}."
     hint = (
-        say("Waited {seconds} s for them. {wait} waits without end; or ask for fewer.", seconds=f"{waited:.0f}")
+        advice("Waited {seconds} s for them. {wait} waits without end; or ask for fewer.", seconds=f"{waited:.0f}")
         if waited
-        else say("Add {wait} to get them as soon as they are free, or ask for fewer.")
+        else advice("Add {wait} to get them as soon as they are free, or ask for fewer.")
     )
     return CapacityError(message, hint=hint)
 
 
-def _summary(holder: Holder, now: float) -> Sentence:
+def _summary(holder: Holder, now: float) -> str:
     minutes = max(0, int(now - holder.since)) // 60
-    since = f"{minutes} min" if minutes else say("less than a minute")
+    since = f"{minutes} min" if minutes else "less than a minute"
     if minutes >= 60:
         since = f"{minutes // 60} h {minutes % 60} min"
-    return say(
-        "{holder} holds {number} for {time}",
-        holder=str(holder),
-        number=holder.placed or sum(holder.instances.values()),
-        time=since,
-    )
+    return f"{holder} holds {holder.placed or sum(holder.instances.values())} for {since}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pathways_jupyter.base import sentences, tpu
+from pathways_jupyter.base import tpu
 from pathways_jupyter.kube.objects import Object
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.feed import Row, difference
@@ -120,7 +120,7 @@ def _slice(key: str, service: Service, each: Slice, chips: Sequence[int], me: st
             }
             for host in each.hosts
         ],
-        "remarks": list(map(sentences.message_json, each.remarks)),
+        "remarks": list(each.remarks),
         "holder": {**_owner(each.held_by, me), "since": each.held_by.since} if each.held_by else None,
     }
 

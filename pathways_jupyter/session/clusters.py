@@ -25,7 +25,7 @@ from pathways_jupyter.base.errors import (
     NoKubeconfigError,
     Unreachable,
 )
-from pathways_jupyter.base.sentences import advice, say
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube.auth import OTHER_CLUSTERS, of_config
 from pathways_jupyter.kube.client import Client
@@ -60,7 +60,7 @@ async def resolve(where: ConnectConfig | SessionRecord) -> Cluster:
         if isinstance(where, ConnectConfig) and (here := embedded_hint(where)):
             others = advice("Otherwise use {others}", others=OTHER_CLUSTERS)
             hint = others if isinstance(error, NoKubeconfigError) else error.hint
-            raise type(error)(error.sentence, hint=advice("{here} {hint}", here=here, hint=hint)) from error.__cause__
+            raise type(error)(str(error), hint=advice("{here} {hint}", here=here, hint=hint)) from error.__cause__
         raise
 
 
@@ -224,12 +224,9 @@ async def explain_local_errors(where: ConnectConfig | SessionRecord) -> AsyncIte
             raise embedded_ended() from error
         if isinstance(error, Unreachable):
             raise Unreachable(
-                say("The embedded cluster of this machine does not answer."),
-                hint=say(
-                    "If its process was stopped, kill -CONT {pid} continues it. To start it anew: pathways-jupyter "
-                    "local down, then pathways-jupyter local up.",
-                    pid=embedded.pid,
-                ),
+                "The embedded cluster of this machine does not answer.",
+                hint=f"If its process was stopped, kill -CONT {embedded.pid} continues it. To start it anew: "
+                "pathways-jupyter local down, then pathways-jupyter local up.",
             ) from error
         raise
 
@@ -237,6 +234,6 @@ async def explain_local_errors(where: ConnectConfig | SessionRecord) -> AsyncIte
 def embedded_ended() -> LocalClusterError:
     """Return the error for the embedded cluster that has ended."""
     return LocalClusterError(
-        say("The embedded cluster of this machine has ended."),
-        hint=say("Start it again: {connect:--local}, or pathways-jupyter local up."),
+        "The embedded cluster of this machine has ended.",
+        hint=advice("Start it again: {connect:--local}, or pathways-jupyter local up."),
     )

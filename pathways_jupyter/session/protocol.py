@@ -136,7 +136,7 @@ def decode(line: bytes) -> Message:
 def error_to_json(error: PathwaysError) -> dict[str, Any]:
     """Return an error's class (the nearest one that both sides know), message and hint as JSON values."""
     kind = next(each for each in type(error).__mro__ if each.__module__ == errors.__name__)
-    value: dict[str, Any] = {"type": kind.__name__, **error.to_json(), "hint": str(error.hint)}
+    value: dict[str, Any] = {"type": kind.__name__, "message": str(error), **sentences.to_json(error.hint)}
     if isinstance(error, ApiError):
         value |= {"status": error.status, "reason": error.reason}
     return value
@@ -145,8 +145,7 @@ def error_to_json(error: PathwaysError) -> dict[str, Any]:
 def error_from_json(value: Mapping[str, Any]) -> PathwaysError:
     """Invert :func:`error_to_json`; a class that this version does not know becomes its nearest parent."""
     kind = getattr(errors, str(value["type"]), PathwaysError)
-    message = sentences.from_json(str(value["message"]), value.get("text"))
-    hint = sentences.from_json(str(value.get("hint", "")), value.get("hint_text"))
+    message, hint = str(value["message"]), sentences.from_json(value)
     if isinstance(kind, type) and issubclass(kind, ApiError):
         return kind(message, status=int(value.get("status", 0)), reason=str(value.get("reason", "")), hint=hint)
     if isinstance(kind, type) and issubclass(kind, PathwaysError):

@@ -14,7 +14,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pathways_jupyter.base import sentences
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.events import Event, EventKind
 from pathways_jupyter.session import client
@@ -26,7 +25,6 @@ MOST_EVENTS = 32
 MESSAGE_CHARACTERS = 500
 DATA_BYTES = {EventKind.ELASTIC: 2 << 10, EventKind.ELASTIC_RUN: 16 << 10, EventKind.ARRAYS_LOST: 256}
 """Most bytes of an event's data as JSON: all remembered events must fit into what a new listener may leave unread."""
-_SENTENCE_BYTES = 2 << 10
 _RESERVED = frozenset({"state", "stage", "slice", "number", "generation", "suspends_at"})
 _FUTURE_SECONDS = 60.0
 HINT = "See docs/session-protocol.md."
@@ -69,11 +67,7 @@ def _event(value: Any) -> Event:
     # Not NaN and not a time that would sort behind everything that is still to come.
     if not math.isfinite(event.at) or not 0 <= event.at <= time.time() + _FUTURE_SECONDS:
         raise ConfigError(f"{event.at} is not a time of the past.", hint=HINT)
-    line = one_line(event.message)
-    if line == event.message and len(json.dumps(sentences.to_json(event.message))) <= _SENTENCE_BYTES:
-        # As it is, with the template by which pages translate it.
-        line = event.message
-    return dataclasses.replace(event, message=line)
+    return dataclasses.replace(event, message=one_line(event.message))
 
 
 def one_line(text: str) -> str:

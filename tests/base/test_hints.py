@@ -112,8 +112,7 @@ def test_what_a_user_has_named_is_never_read_as_a_placeholder(name):
 def test_a_hint_crosses_processes_as_a_template_with_its_values():
     inner = advice("{reconnect} gets a new one of {name}.", name="{tpu}")
     hint = advice("{inner} Or leave out {it}.", inner=inner, it=option("keep"))
-    sent = json.loads(json.dumps({"hint": hint, **sentences.to_json(hint, "hint_text")}))
-    received = sentences.from_json(sent["hint"], sent["hint_text"])
+    received = sentences.from_json(json.loads(json.dumps(sentences.to_json(hint))))
     assert received == "%pathways reconnect gets a new one of {tpu}. Or leave out --keep."
     assert worded(received, Face.SCRIPT) == "session.reconnect() gets a new one of {tpu}. Or leave out keep=."
 
@@ -133,11 +132,11 @@ def test_an_error_without_a_hint_is_one_line():
 
 
 def _said():
-    """Yield each call of advice() or say() in the package, with its place."""
+    """Yield each call of advice() in the package, with its place."""
     for path in PACKAGE.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         for node in ast.walk(ast.parse(text)) if "pathways_jupyter.base.sentences import" in text else ():
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in {"advice", "say"}:
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "advice":
                 yield f"{path.relative_to(PACKAGE)}:{node.lineno}", node
 
 

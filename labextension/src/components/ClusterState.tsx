@@ -2,7 +2,6 @@
 import * as React from 'react';
 
 import { Model } from '../models/model';
-import { problemOf } from '../models/sentences';
 import { ITrans } from '../models/trans';
 import { clock } from '../models/words';
 import { IActions } from './actions';
@@ -19,7 +18,7 @@ export function ClusterState(props: { model: Model; actions: IActions; trans: IT
     const hasTables = !!cluster && cluster.staleSince !== null;
     return hasTables ? null : <Notice title={trans.__('Loading from the cluster…')} />;
   }
-  const problem = cluster.problem && problemOf(trans, cluster.problem);
+  const { problem } = cluster;
   const isEnded = !!problem?.embedded_ended;
   if (isEnded && model.embeddedStarts) {
     return <Notice tone="wait" title={trans.__('The embedded cluster is starting…')} />;

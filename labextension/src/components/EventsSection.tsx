@@ -2,7 +2,6 @@
 import * as React from 'react';
 
 import { Model } from '../models/model';
-import { sentenceOf } from '../models/sentences';
 import { IEvent } from '../models/sessionrows';
 import { entries, eventTone, IEntry } from '../models/timeline';
 import { ITrans } from '../models/trans';
@@ -69,7 +68,7 @@ function Entry({ entry, trans }: { entry: IEntry; trans: ITrans }): React.JSX.El
           <ol aria-label={trans.__('Steps')}>
             {steps.map((step, index) => (
               <li key={index} className={`pw-tone-${eventTone(step)}`}>
-                {sentenceOf(trans, step)}
+                {step.message}
               </li>
             ))}
           </ol>

@@ -2,7 +2,6 @@
 import * as React from 'react';
 
 import { Holdings, IHolding, sameHolding, sliceName } from '../models/holdings';
-import { sentenceOf } from '../models/sentences';
 import { ITrans } from '../models/trans';
 import { age, HEALTH_TONES, holderWord, sentence, silenceSentence, sliceWord } from '../models/words';
 import { ISlice } from '../models/wire';
@@ -48,7 +47,7 @@ const Row = React.memo(
       silence,
       (slice.hosts.length > 1 || ready < slice.hosts.length) &&
         trans._n('%2 of %1 host ready', '%2 of %1 hosts ready', slice.hosts.length, ready),
-      ...slice.remarks.map(remark => sentenceOf(trans, remark))
+      ...slice.remarks
     ];
     return (
       <li className={`pw-is-${holding.owner}`} data-slice={slice.id} data-owner={holding.owner}>

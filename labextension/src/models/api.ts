@@ -7,11 +7,10 @@ import { english, ITrans } from './trans';
 import { JobAction } from './joblist';
 import { IField, IPlaces } from './line';
 import { LogSource } from './log';
-import { IProblem, ISaid, problemOf, sentenceOf } from './sentences';
 import { RunAction } from './hostsruns';
 import { IScope } from './scope';
 import { IArrays } from './sessionrows';
-import { ICapacity, IJobPicture, ISlice } from './wire';
+import { ICapacity, IJobPicture, IProblem, ISlice } from './wire';
 
 const ROOT = 'pathways-jupyter';
 
@@ -31,8 +30,6 @@ export class Problem extends Error implements IProblem {
 export function asProblem(error: unknown, trans: ITrans = english): Problem {
   return error instanceof Problem ? error : new Problem(trans.__('Request failed: %1', String(error)), '', 0);
 }
-
-type IServedField = Omit<IField, 'label'> & { readonly label: ISaid };
 
 /** What a user can choose in the connect dialog. */
 export interface IContexts extends IPlaces {
@@ -64,13 +61,8 @@ export class Api {
     return this._ask('version');
   }
 
-  async contexts(): Promise<IContexts> {
-    const found = await this._ask<Omit<IContexts, 'more'> & { more: readonly IServedField[] }>('contexts');
-    return {
-      ...found,
-      problem: found.problem && problemOf(this._trans, found.problem),
-      more: found.more.map(each => ({ ...each, label: sentenceOf(this._trans, each.label) }))
-    };
+  contexts(): Promise<IContexts> {
+    return this._ask('contexts');
   }
 
   services(scope: IScope): Promise<{ services: readonly IOffer[] }> {
@@ -175,9 +167,8 @@ export class Api {
 
 async function problem(response: Response, trans: ITrans): Promise<Problem> {
   try {
-    const { message = response.statusText, hint = '', ...texts } = (await response.json()) as Partial<IProblem>;
-    const said = problemOf(trans, { message, hint, ...texts });
-    return new Problem(said.message, said.hint, response.status);
+    const { message = response.statusText, hint = '' } = (await response.json()) as Partial<IProblem>;
+    return new Problem(message, hint, response.status);
   } catch {
     return new Problem(
       trans.__('The Jupyter server answered with HTTP status %1.', response.status),

@@ -5,8 +5,7 @@
  * change of identity empties the tables. When the server stops sending, the rows stay and are marked as old.
  */
 import { IScope } from './scope';
-import { IProblem } from './sentences';
-import { ISlice, ITables, Message, TableName, WatchState } from './wire';
+import { IProblem, ISlice, ITables, Message, TableName, WatchState } from './wire';
 
 const TABLES: readonly TableName[] = ['slices', 'services', 'proxies', 'jobs'];
 

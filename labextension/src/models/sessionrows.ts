@@ -1,6 +1,5 @@
 /** A session as the server extension sends it. The Python side is server/sessionwatch.py: change both. */
 import { IScope } from './scope';
-import { ISaid } from './sentences';
 
 /** The state of a session; the same words as Python's `SessionState`. */
 export type SessionState =
@@ -19,8 +18,9 @@ export type SessionState =
   | 'failed';
 
 /** An event of a session. */
-export interface IEvent extends ISaid {
+export interface IEvent {
   readonly kind: string;
+  readonly message: string;
   /** Seconds since the epoch. */
   readonly at: number;
   readonly data: { readonly [key: string]: unknown };

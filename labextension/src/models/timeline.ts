@@ -3,7 +3,6 @@
  * "Connected in 2.1 s", which can be opened. So are the loss of a slice and its recovery.
  */
 import { sliceName } from './holdings';
-import { sentenceOf } from './sentences';
 import { ITrans } from './trans';
 import { age, clock, sentence, Tone } from './words';
 import { IEvent } from './sessionrows';
@@ -74,7 +73,7 @@ function withConnecting(trans: ITrans, events: readonly IEvent[]): readonly IEnt
   let steps: IEvent[] = [];
   const plain = (event: IEvent): IEntry => ({
     event,
-    text: sentenceOf(trans, event),
+    text: event.message,
     tone: eventTone(event),
     from: event.at,
     steps: []

@@ -4,7 +4,6 @@
  */
 import { baseName } from './holdings';
 import { Model } from './model';
-import { sentenceOf } from './sentences';
 import { ITrans } from './trans';
 import { IEvent, ISession } from './sessionrows';
 import { sessionName } from './sessions';
@@ -55,7 +54,7 @@ export class Toasts {
     this._incidents.set(session.id, incident);
     switch (event.kind) {
       case 'slice-down':
-        incident.down.set(event.data.slice, sentenceOf(this._trans, event));
+        incident.down.set(event.data.slice, event.message);
         break;
       case 'slice-healed':
         incident.down.delete(event.data.slice);
@@ -95,7 +94,7 @@ export class Toasts {
     const where = session.notebook ? `${baseName(session.notebook)}: ` : '';
     const down = [...incident.down.values()];
     const toast: IToast = incident.lost
-      ? { type: 'error', text: where + sentenceOf(this._trans, event), action: 'reconnect', autoClose: false }
+      ? { type: 'error', text: where + event.message, action: 'reconnect', autoClose: false }
       : down.length
         ? {
             type: 'warning',
@@ -107,7 +106,7 @@ export class Toasts {
           }
         : {
             type: 'success',
-            text: where + sentenceOf(this._trans, event),
+            text: where + event.message,
             action: 'show',
             autoClose: RECOVERY_MILLISECONDS
           };

@@ -2,15 +2,12 @@
 export interface ITrans {
   __(text: string, ...values: (string | number)[]): string;
   _n(one: string, many: string, count: number, ...values: (string | number)[]): string;
-  /** Translate a text of a context; returns the text itself where no translation is known. */
-  pgettext(context: string, text: string): string;
 }
 
 /** English texts, used when there is no translator. */
 export const english: ITrans = {
   __: (text, ...values) => filled(text, values),
-  _n: (one, many, count, ...values) => filled(count === 1 ? one : many, [count, ...values]),
-  pgettext: (_context, text) => text
+  _n: (one, many, count, ...values) => filled(count === 1 ? one : many, [count, ...values])
 };
 
 function filled(text: string, values: (string | number)[]): string {

@@ -2,9 +2,18 @@
  * The messages between the server extension and this package, and the rows of a cluster and of runs on many hosts. The
  * Python side is service/tables.py, server/updates.py and server/runwatch.py: change both.
  */
-import { IProblem, ISaid } from './sentences';
 import { IScope } from './scope';
 import { IElasticRun, IEvent, ISession } from './sessionrows';
+
+/** A failure reported by the server: what failed, and what to do next. */
+export interface IProblem {
+  readonly message: string;
+  readonly hint: string;
+  /** True when no cluster is configured, which is not a failure: there is nothing to fix. */
+  readonly nothing_set_up?: boolean;
+  /** True when the scope's embedded cluster does not run. */
+  readonly embedded_ended?: boolean;
+}
 
 /** The health of a slice, host, service or proxy. */
 export type Health = 'ready' | 'starting' | 'down';
@@ -54,7 +63,7 @@ export interface ISlice {
   readonly availability: Availability;
   readonly hosts: readonly IHost[];
   /** What else there is to say of it. */
-  readonly remarks: readonly ISaid[];
+  readonly remarks: readonly string[];
   /** The session that has it, or has lost it and waits for it. */
   readonly holder: IHolder | null;
 }

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.events import Event, EventKind, SessionState
-from pathways_jupyter.base.sentences import advice, say
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import count, size
 from pathways_jupyter.session import client, clusters, registry
 from pathways_jupyter.session.kernel import process
@@ -143,7 +143,7 @@ class Attachment:
         if not arrays:
             return
         lost = {"count": len(arrays), "bytes": sum(each.nbytes for each in arrays)}
-        message = say("Lost arrays: {count}, {size}.", count=lost["count"], size=size(lost["bytes"]))
+        message = f"Lost arrays: {lost['count']}, {size(lost['bytes'])}."
         event = Event(EventKind.ARRAYS_LOST, message, data=lost)
         self.link.notify(Method.RECORD, events=[event.to_json()])
 

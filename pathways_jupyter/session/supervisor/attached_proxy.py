@@ -7,7 +7,6 @@ that no clean-up of this session, by any process and at any time, can delete any
 from __future__ import annotations
 
 from pathways_jupyter.base.events import EventKind, Stage
-from pathways_jupyter.base.sentences import say
 from pathways_jupyter.service import headless, names
 from pathways_jupyter.service.headless import JobProxy
 from pathways_jupyter.session.supervisor.proxy import Proxy
@@ -29,7 +28,7 @@ class AttachedProxy(Proxy):
           PathwaysError: Any other failure.
         """
         name, namespace = self._config.job, self._session_log.record.namespace
-        self._stage(Stage.JOB, say("Looking for job {job}.", job=name))
+        self._stage(Stage.JOB, f"Looking for job {name}.")
         found = self._found = await headless.find(
             self._client,
             name,
@@ -40,13 +39,11 @@ class AttachedProxy(Proxy):
         )
         self._slices.instances = {found.job.instance_type: found.job.slices}
         self._session_log.update(instances=dict(self._slices.instances))
-        self._stage(Stage.JOB, say("Job {job} runs.", job=name), done=True)
+        self._stage(Stage.JOB, f"Job {name} runs.", done=True)
         if found.demands_alts:
-            message = say(
-                "On Google Cloud the proxy of job {job} accepts only clients with ALTS, which the tunnel does "
-                "not have: its container does not set {variable}.",
-                job=name,
-                variable=names.INSECURE_CREDENTIALS,
+            message = (
+                f"On Google Cloud the proxy of job {name} accepts only clients with ALTS, which the tunnel does not "
+                f"have: its container does not set {names.INSECURE_CREDENTIALS}."
             )
             self._session_log.report(EventKind.WARNING, message)
         self._watch.begin(

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from pathways_jupyter.base.errors import ApiError, ClusterError, ServiceError
 from pathways_jupyter.base.events import EventKind
-from pathways_jupyter.base.sentences import advice, say
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.clock import boot_seconds
 from pathways_jupyter.service import leases
@@ -81,7 +81,7 @@ class LeaseKeeper:
             sent = boot_seconds()
             try:
                 if not await self._renew():
-                    self._on_gone(say("The proxy's Lease was deleted, by a sweep or by hand."))
+                    self._on_gone("The proxy's Lease was deleted, by a sweep or by hand.")
                     return
                 self._gap, self._renewed, failures = sent - self._renewed, sent, 0
             except ClusterError as error:

@@ -26,7 +26,6 @@ import uvloop
 
 from pathways_jupyter.base import process_setup
 from pathways_jupyter.base.errors import SessionError
-from pathways_jupyter.base.sentences import say
 from pathways_jupyter.kube import claim_package
 from pathways_jupyter.kube.client import preload
 from pathways_jupyter.service.names import current_user
@@ -69,7 +68,7 @@ async def serve(session: str, connection: socket.socket, *, stands_by: bool) -> 
         conversation.add_done_callback(lambda _: supervisor.left(owner))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            why = say("Ended: its supervisor received {signal}.", signal=number.name)
+            why = f"Ended: its supervisor received {number.name}."
             loop.add_signal_handler(number, supervisor.end, why)
         await supervisor.run()
         # Two turns of the loop: the first wakes the handlers that wait for the end, the second writes their answers.

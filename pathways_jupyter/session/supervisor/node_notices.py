@@ -16,7 +16,6 @@ from collections.abc import Collection
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ClusterError
 from pathways_jupyter.base.events import EventKind
-from pathways_jupyter.base.sentences import say
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import NODES, PODS, Object
@@ -100,7 +99,7 @@ class NodeNotices:
                 logger.info("which slices run on %s is not known yet: %s", ", ".join(sorted(new)), error)
                 return
             for node, number in found.items():
-                message = say("Node {node} of slice {slice} is about to be taken away.", node=node, slice=number)
+                message = f"Node {node} of slice {number} is about to be taken away."
                 self._session_log.report(EventKind.WARNING, message, node=node)
                 # Where the notice is older than the proxy, the slice was taken in spite of it.
                 if self._due is not None:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ApiError, CapacityError, ServiceError
 from pathways_jupyter.base.events import Stage
-from pathways_jupyter.base.sentences import advice, say
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
@@ -86,7 +86,7 @@ class OwnProxy(Proxy):
           PathwaysError: Any other failure. Objects that were created stay.
         """
         record = self._session_log.record
-        self._stage(Stage.DISCOVER, say("Looking for the service."))
+        self._stage(Stage.DISCOVER, "Looking for the service.")
         namespace = names.service_of(self._config.service)[1] or record.namespace
         # Before there is a pod, so that its first change is seen without asking for it.
         self._watch.begin(self._client, namespace, f"{names.SESSION_LABEL}={record.id}")
@@ -100,7 +100,7 @@ class OwnProxy(Proxy):
             direct="",
             credentials=plan.path.credentials or INSECURE,
         )
-        self._stage(Stage.CREATE, say("Creating proxy {proxy}.", proxy=spec.name), job=spec.name)
+        self._stage(Stage.CREATE, f"Creating proxy {spec.name}.", job=spec.name)
         job = await self._creating(lambda: self._create(spec))
         self._watch.expect(job, relay=plan.relay is not None)
         async with tasks.group() as group:
@@ -265,7 +265,7 @@ class OwnProxy(Proxy):
                 f"Kueue has not admitted the proxy within {seconds:.0f} s. {seen}",
                 hint=advice("Raise {wait}, or leave it out to wait without limit."),
             ) from None
-        self._stage(Stage.QUEUE, say("Admitted by queue {queue}.", queue=self._config.queue), done=True)
+        self._stage(Stage.QUEUE, f"Admitted by queue {self._config.queue}.", done=True)
 
     async def _usable(self, plan: _Plan, port: int) -> None:
         """Wait for the pod, then for its slices, and meanwhile open the path to it."""
@@ -292,4 +292,4 @@ class OwnProxy(Proxy):
                 f"The proxy does not listen: {error}.", hint=advice("See its log: {logs:proxy}.")
             ) from error
         self._session_log.update(direct=where)
-        self._stage(Stage.TUNNEL, say("No tunnel: {path}.", path=self._session_log.record.data_path), done=True)
+        self._stage(Stage.TUNNEL, f"No tunnel: {self._session_log.record.data_path}.", done=True)

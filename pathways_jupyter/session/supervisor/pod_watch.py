@@ -10,7 +10,7 @@ from typing import Any
 
 from pathways_jupyter.base import tasks, text
 from pathways_jupyter.base.errors import ClusterError, PathwaysError, ServiceError
-from pathways_jupyter.base.sentences import advice, say
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS, Object
@@ -125,12 +125,7 @@ class PodWatch:
                     self.error = error
                     self._fail(error)
                     if not self.lost.done():
-                        self.lost.set_result(
-                            say(
-                                "The proxy's pod can no longer be watched: {reason}",
-                                reason=f"{error} {error.hint}".rstrip(),
-                            )
-                        )
+                        self.lost.set_result(f"The proxy's pod can no longer be watched: {error} {error.hint}".rstrip())
                     return
                 logger.warning("pod watch: %s", error)
 
@@ -148,40 +143,35 @@ class PodWatch:
                 # A replacement has another uid; what was first seen is the proxy.
                 if change.type is ChangeType.DELETED:
                     name = self._name = change.object["metadata"]["name"]
-                    self._lose(name, say("Pod {pod} was deleted.", pod=name), deleted=True)
+                    self._lose(name, f"Pod {name} was deleted.", deleted=True)
                 elif change.type in {ChangeType.ADDED, ChangeType.MODIFIED}:
                     there, self._name = True, change.object["metadata"]["name"]
                     self._judge(change.object)
                 elif change.type is ChangeType.SYNCED and self._uid and not there:
                     # This watch does not know what was seen before it began.
-                    self._lose(self._name, say("Pod {pod} was deleted.", pod=self._name), deleted=True)
+                    self._lose(self._name, f"Pod {self._name} was deleted.", deleted=True)
                 elif change.error is not None:
                     logger.warning("pod watch: %s", change.error)
 
     def _judge(self, pod: Mapping[str, Any]) -> None:
         name, status = pod["metadata"]["name"], pod.get("status") or {}
         if status.get("phase") in {"Failed", "Succeeded"}:
-            self._lose(name, say("Pod {pod} ended: {reason}.", pod=name, reason=_why_ended(status)))
+            self._lose(name, f"Pod {name} ended: {_why_ended(status)}.")
         elif pod["metadata"].get("deletionTimestamp"):
-            self._lose(name, say("Pod {pod} is being deleted.", pod=name), deleted=True)
+            self._lose(name, f"Pod {name} is being deleted.", deleted=True)
         elif self._container and (ended := _terminated(status, self._container)):
             self._lose(
                 name,
-                say(
-                    "Container {container} of pod {pod} ended: {reason}.",
-                    container=self._container,
-                    pod=name,
-                    reason=ended,
-                ),
+                f"Container {self._container} of pod {name} ended: {ended}.",
             )
         elif _condition(status, "Ready").get("status") == "True":
-            self._reported = say("Pod {pod} is ready.", pod=name)
+            self._reported = f"Pod {name} is ready."
             if not self.ready.done():
                 self.ready.set_result(dict(pod))
         elif self.ready.done():
             # Not a loss yet: readiness may flap, and an unresponsive node looks the same at first.
             why = _condition(status, "Ready").get("reason") or "no reason"
-            self._report(say("Pod {pod} is not ready any more: {reason}.", pod=name, reason=why))
+            self._report(f"Pod {name} is not ready any more: {why}.")
         else:
             self._report_start(name, status)
 
@@ -201,9 +191,9 @@ class PodWatch:
         scheduled = _condition(status, "PodScheduled")
         if scheduled.get("status") == "False":
             why = no_node(scheduled) or scheduled.get("reason") or "no reason"
-            self._report(say("Pod {pod} waits for a node: {reason}", pod=name, reason=why))
+            self._report(f"Pod {name} waits for a node: {why}")
         else:
-            self._report(say("Pod {pod} is starting.", pod=name))
+            self._report(f"Pod {name} is starting.")
         # A pod without a node or a network does not wait for its relay's image.
         has_node = "False" not in {_condition(status, each).get("status") for each in _BEFORE_IMAGES}
         started = status.get("initContainerStatuses") or ()

@@ -17,7 +17,7 @@ from typing import Any
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ClusterError, PathwaysError, ServiceError
 from pathways_jupyter.base.events import Stage
-from pathways_jupyter.base.sentences import advice, say
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import Object
 from pathways_jupyter.session.supervisor import proxy_end
@@ -106,7 +106,7 @@ class Proxy(abc.ABC):
             ) from error
         name = pod["metadata"]["name"]
         self._session_log.update(pod=name)
-        self._stage(Stage.START, say("Pod {pod} is ready.", pod=name), pod=name, done=True)
+        self._stage(Stage.START, f"Pod {name} is ready.", pod=name, done=True)
         return pod
 
     async def _open_tunnel(self, pod: Object, port: int, *, relay: RelayKey | None = None, reason: str = "") -> None:
@@ -119,7 +119,7 @@ class Proxy(abc.ABC):
             if self._watch.lost.done():
                 raise await self._ended() from error
             raise
-        opened = say("The tunnel is open. {reason}", reason=reason) if reason else say("The tunnel is open.")
+        opened = f"The tunnel is open. {reason}" if reason else "The tunnel is open."
         self._stage(Stage.TUNNEL, opened, done=True)
 
     async def _ended(self) -> PathwaysError:

@@ -12,7 +12,7 @@ from typing import Any
 from pathways_jupyter.base import tasks, text
 from pathways_jupyter.base.errors import PathwaysError, SessionError
 from pathways_jupyter.base.events import EventKind, SavedArrays, SessionState
-from pathways_jupyter.base.sentences import advice, say
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.service import abandoned
 from pathways_jupyter.session import clusters, sweep
@@ -74,7 +74,7 @@ class ProxyCycle:
                 state = SessionState.FAILED
                 if self._record.connected_since:
                     state = SessionState.SUSPENDED if self._record.saved is not None else SessionState.LOST
-                self._session_log.enter(state, error.sentence, hint=str(error.hint))
+                self._session_log.enter(state, str(error), hint=str(error.hint))
                 self.refuse(error)
                 if state is SessionState.FAILED:
                     return
@@ -260,17 +260,12 @@ class ProxyCycle:
         if saved is not None and lost is None:
             arrays = self._saved.result()
             self._session_log.update(saved=arrays)
-            message = say(
-                "Suspended. Arrays saved in {place}: {number} ({size}).",
-                place=arrays.place,
-                number=arrays.count,
-                size=text.size(arrays.bytes),
-            )
+            message = f"Suspended. Arrays saved in {arrays.place}: {arrays.count} ({text.size(arrays.bytes)})."
             self._session_log.enter(SessionState.SUSPENDED, message)
             return
         if self._embedded is not None and (any(ended) or (lost and self._embedded.has_ended())):
             # Not how the end of the whole cluster showed itself first, e.g. as a tunnel that failed.
-            reason = say("The embedded cluster of this machine has ended.")
+            reason = "The embedded cluster of this machine has ended."
         elif lost is not None:
             reason = lost.result()
         else:
@@ -280,10 +275,10 @@ class ProxyCycle:
         # This event carries the state as well: a cell that starts between this event and the next one must already see
         # that the proxy is lost.
         self._session_log.report(EventKind.PROXY_LOST, reason, pod=self._record.pod, state=SessionState.LOST)
-        self._session_log.enter(SessionState.LOST, say("{reason} Its arrays are lost.", reason=reason))
+        self._session_log.enter(SessionState.LOST, f"{reason} Its arrays are lost.")
 
     def _connect_again(self) -> None:
-        self._session_log.enter(SessionState.STARTING, say("Connecting again."))
+        self._session_log.enter(SessionState.STARTING, "Connecting again.")
 
     async def _tidy(self) -> None:
         assert self._client is not None

@@ -11,7 +11,7 @@ import re
 import textwrap
 
 from pathways_jupyter.base.errors import ClusterError, ServiceError
-from pathways_jupyter.base.sentences import advice, say
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, Object
@@ -38,14 +38,11 @@ async def why_gone(client: Client, record: SessionRecord, reason: str, lease: Le
             job = await objects.find(client, JOBS, record.job, namespace=record.namespace)
             removed = job is None or bool(job["metadata"].get("deletionTimestamp"))
             if removed and (taker := await _taker(client, record)):
-                return say(
-                    "Its slices were taken by {taker}, because this session was silent for longer than its lease.",
-                    taker=taker,
-                )
+                return f"Its slices were taken by {taker}, because this session was silent for longer than its lease."
             if job is not None and _is_over(client, job):
                 return _lifetime_over(job)
             if job is not None and (waits := await queues.waiting(client, job)):
-                return say("{reason} {waits}", reason=reason, waits=waits)
+                return f"{reason} {waits}"
             for each in ((job or {}).get("status") or {}).get("conditions") or ():
                 failed = each.get("type") in {"Failed", "FailureTarget"} and each.get("status") == "True"
                 # BackoffLimitExceeded only repeats that the Job's single pod failed.
@@ -106,10 +103,8 @@ def _is_over(client: Client, job: Object) -> bool:
 
 
 def _lifetime_over(job: Object) -> str:
-    return say(
-        "The proxy's longest lifetime of {seconds} s (--max-lifetime) is over, and the cluster ended it.",
-        seconds=job["spec"]["activeDeadlineSeconds"],
-    )
+    longest = job["spec"]["activeDeadlineSeconds"]
+    return f"The proxy's longest lifetime of {longest} s (--max-lifetime) is over, and the cluster ended it."
 
 
 async def _taker(client: Client, record: SessionRecord) -> str:

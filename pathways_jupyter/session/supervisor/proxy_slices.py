@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ClusterError, PathwaysError
 from pathways_jupyter.base.events import EventKind, Stage
-from pathways_jupyter.base.sentences import Sentence, say
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
@@ -139,7 +138,7 @@ class ProxySlices:
         if waited >= limit:
             # Without --wait, report no waiting time: it would be the duration of the query.
             raise status.capacity_error(picture, self.instances, waited=waited if self._config.wait else 0.0)
-        message = status.capacity_error(picture, self.instances).sentence
+        message = str(status.capacity_error(picture, self.instances))
         if self._config.wait and message != self._reported:
             self._reported = message
             self._session_log.waits(message)
@@ -147,13 +146,8 @@ class ProxySlices:
     def _take(self, service: ServiceInfo, number: int) -> None:
         if number < self._requested:
             (kind,) = self.instances
-            message = say(
-                "Taking {number} of {wanted} slices of {type}: the others of {service} are not free.",
-                number=number,
-                wanted=self._requested,
-                type=kind,
-                service=service.name,
-            )
+            missing = f"the others of {service.name} are not free"
+            message = f"Taking {number} of {self._requested} slices of {kind}: {missing}."
             self.instances = {kind: number}
             self._session_log.report(EventKind.WARNING, message)
         # Also where it takes them all: the session's previous proxy may have taken fewer.
@@ -193,17 +187,15 @@ class ProxySlices:
             elif self._log_unreadable.is_set():
                 self._stage(
                     Stage.PLACE,
-                    say(
-                        "Whether the slices are placed is not known, because the proxy's log cannot be read. "
-                        "They are free; using the proxy."
-                    ),
+                    "Whether the slices are placed is not known, because the proxy's log cannot be read. They are "
+                    "free; using the proxy.",
                     done=True,
                 )
                 return
             elif waited > SILENT_PLACEMENT_SECONDS:
                 self._session_log.report(
                     EventKind.WARNING,
-                    say("The proxy has not said that its slices are placed, though they are free; using it anyway."),
+                    "The proxy has not said that its slices are placed, though they are free; using it anyway.",
                 )
                 return
             if await self._placed_within(seconds, lost, ended):
@@ -237,10 +229,8 @@ class ProxySlices:
                     self._transition(line)
         except ClusterError as error:
             self._log_unreadable.set()
-            message = say(
-                "The proxy's log cannot be read, so a slice that goes down will not be reported: {reason}",
-                reason=f"{error} {error.hint}".strip(),
-            )
+            reason = f"{error} {error.hint}".strip()
+            message = f"The proxy's log cannot be read, so a slice that goes down will not be reported: {reason}"
             self._session_log.report(EventKind.WARNING, message)
 
     async def _recall(self, pod: str, namespace: str) -> int:
@@ -267,7 +257,7 @@ class ProxySlices:
         for each in swept:
             silent = f"{each.silent / 60:.0f} min" if each.silent >= _A_FEW_MINUTES else f"{each.silent:.0f} s"
             whose = f"{each.user or 'an unknown user'}, {each.notebook or f'session {each.session}'}"
-            message = say("Reclaimed slices from {holder} (no heartbeat for {time}).", holder=whose, time=silent)
+            message = f"Reclaimed slices from {whose} (no heartbeat for {silent})."
             self._session_log.report(EventKind.WARNING, message, session=each.session)
             self.reclaimed.append(each.session)
         if swept and (job := self._session_log.record.job):
@@ -301,35 +291,25 @@ class ProxySlices:
             self._down.discard(change.slice)
             kind = EventKind.SLICE_HEALED if healed else EventKind.SLICE_PLACED
             if worker := change.worker_job:
-                message = (
-                    say("{slice} is placed on {worker} again.", slice=name, worker=worker)
-                    if healed
-                    else say("{slice} is placed on {worker}.", slice=name, worker=worker)
-                )
+                message = f"{name} is placed on {worker} again." if healed else f"{name} is placed on {worker}."
             else:
-                message = (
-                    say("{slice} is placed again.", slice=name) if healed else say("{slice} is placed.", slice=name)
-                )
+                message = f"{name} is placed again." if healed else f"{name} is placed."
             self._session_log.report(kind, message, **about)
             if self._placement.placed >= self._requested:
                 if not self._all_placed.is_set():
                     self._stage(
                         Stage.PLACE,
-                        say("All slices are placed.") if self._requested > 1 else say("The slice is placed."),
+                        "All slices are placed." if self._requested > 1 else "The slice is placed.",
                         done=True,
                     )
                 self._all_placed.set()
         elif change.slice not in self._down and self._all_placed.is_set():
             self._down.add(change.slice)
-            self._session_log.report(EventKind.SLICE_DOWN, say("{slice} is down.", slice=name), **about)
+            self._session_log.report(EventKind.SLICE_DOWN, f"{name} is down.", **about)
 
 
-def _name(number: int | None, index: int) -> Sentence:
+def _name(number: int | None, index: int) -> str:
     """Return the name of a slice for the beginning of a sentence; the words of a ``SessionSlice``."""
     if number is None:
-        return say("Your slice {index}", index=index)
-    return (
-        say("Slice {number}", number=number)
-        if number == index
-        else say("Slice {number} (your {index})", number=number, index=index)
-    )
+        return f"Your slice {index}"
+    return f"Slice {number}" if number == index else f"Slice {number} (your {index})"

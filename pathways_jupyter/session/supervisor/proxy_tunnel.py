@@ -12,7 +12,6 @@ from pathlib import Path
 
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConnectionLost, PathwaysError, Unreachable
 from pathways_jupyter.base.events import EventKind
-from pathways_jupyter.base.sentences import say
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.session import clusters
@@ -139,4 +138,4 @@ class ProxyTunnel:
         if isinstance(error, TooManyStreams):
             self._session_log.report(EventKind.WARNING, f"{error} {error.hint}")
         else:
-            self._on_loss(say("The tunnel failed: {reason}", reason=str(error)))
+            self._on_loss(f"The tunnel failed: {error}")

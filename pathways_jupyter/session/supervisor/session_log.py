@@ -33,7 +33,6 @@ from pathways_jupyter.base.events import (
     Stage,
     slices_after,
 )
-from pathways_jupyter.base.sentences import say
 from pathways_jupyter.kube.clock import boot_seconds
 from pathways_jupyter.service.session_figures import SessionFigures
 from pathways_jupyter.session import protocol, registry
@@ -250,16 +249,15 @@ class SessionLog:
         """
         self.update(connected_since=time.time())
         about = {name: getattr(self.record, name) for name in protocol.OF_PROXY}
-        self.enter(SessionState.CONNECTED, say("Connected."), **about)
+        self.enter(SessionState.CONNECTED, "Connected.", **about)
         self._judge_slices()
 
     def interrupted(self, reason: str) -> None:
         """Transition to interrupted: the proxy keeps its arrays while the connection is tried again."""
         if self.record.state.is_connected:
-            message = say(
-                "Lost the connection to the cluster ({reason}). Arrays are kept for {minutes} min; trying again.",
-                reason=reason.rstrip("."),
-                minutes=f"{self.config.keep / 60:.0f}",
+            message = (
+                f"Lost the connection to the cluster ({reason.rstrip('.')}). Arrays are kept for "
+                f"{self.config.keep / 60:.0f} min; trying again."
             )
             self._interruptions += 1
             self.enter(SessionState.INTERRUPTED, message)
@@ -269,7 +267,7 @@ class SessionLog:
         if self.record.state is SessionState.INTERRUPTED:
             self.enter(
                 SessionState.CONNECTED,
-                say("Connected again after {seconds} s; the arrays were kept.", seconds=f"{seconds:.0f}"),
+                f"Connected again after {seconds:.0f} s; the arrays were kept.",
             )
             self._judge_slices()
 
@@ -302,14 +300,10 @@ class SessionLog:
         slices = self.record.slices
         up = sum(each.up for each in slices)
         if up < len(slices):
-            down = (
-                say("Degraded: {up} of {all} slices up.", up=up, all=len(slices))
-                if len(slices) > 1
-                else say("Degraded: the slice is down.")
-            )
+            down = f"Degraded: {up} of {len(slices)} slices up." if len(slices) > 1 else "Degraded: the slice is down."
             self.enter(SessionState.DEGRADED, down)
         else:
-            healed = say("All slices are up again.") if len(slices) > 1 else say("The slice is up again.")
+            healed = "All slices are up again." if len(slices) > 1 else "The slice is up again."
             self.enter(SessionState.CONNECTED, healed)
 
     def stage(self, stage: Stage, message: str, **data: Any) -> None:
@@ -325,4 +319,4 @@ class SessionLog:
 
     def cleanup_waits(self, reason: str) -> None:
         """Report that the proxy cannot be removed yet."""
-        self.report(EventKind.WARNING, say("The proxy cannot be removed yet, retrying: {reason}", reason=reason))
+        self.report(EventKind.WARNING, f"The proxy cannot be removed yet, retrying: {reason}")

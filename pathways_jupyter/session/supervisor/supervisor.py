@@ -23,7 +23,6 @@ from pathways_jupyter.base import tasks
 from pathways_jupyter.base.config import SETTINGS, ConnectConfig
 from pathways_jupyter.base.errors import PathwaysError, SessionError
 from pathways_jupyter.base.events import Event, EventKind, SavedArrays, SessionState
-from pathways_jupyter.base.sentences import say
 from pathways_jupyter.session import recording, registry
 from pathways_jupyter.session.protocol import Method, Request
 from pathways_jupyter.session.registry import SessionRecord
@@ -57,7 +56,7 @@ class Supervisor:
         self._suspend_guard = SuspendGuard(self._session_log, self._ask_owner)
         self._server: asyncio.Server | None = None
         self._ending = asyncio.Event()
-        self._why_ended: str = say("The session has ended.")
+        self._why_ended: str = "The session has ended."
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._owner: ControlConnection | None = owner
         self._lifeline = Lifeline(record.kernel_pid, self._owner_gone)
@@ -97,7 +96,7 @@ class Supervisor:
         if request.method is Method.ATTACH:
             return self._attach(connection)
         if request.method is Method.DISCONNECT:
-            self.end(say("Disconnected."))
+            self.end("Disconnected.")
             # Shielded: a client that goes away must not cancel the future that other clients wait for.
             left = await asyncio.shield(self._ended)
             return {"left": left}
@@ -179,29 +178,27 @@ class Supervisor:
             return
         linger = self._session_log.config.linger
         if not linger or not self._record.state.is_connected:
-            self.end(say("Ended with its kernel."))
+            self.end("Ended with its kernel.")
             return
         if math.isinf(linger):
-            message = say("The kernel has ended; its proxy lingers until it is disconnected.")
+            message = "The kernel has ended; its proxy lingers until it is disconnected."
         else:
-            message = say("The kernel has ended; its proxy lingers for {seconds} s.", seconds=f"{linger:.0f}")
+            message = f"The kernel has ended; its proxy lingers for {linger:.0f} s."
         # Nothing is suspended without a kernel, and the next one has the whole time.
         self._suspend_guard.keep()
         self._session_log.report(EventKind.WARNING, message)
-        self._lingering = asyncio.get_running_loop().call_later(
-            linger, self.end, say("Ended: no kernel has taken it over.")
-        )
+        self._lingering = asyncio.get_running_loop().call_later(linger, self.end, "Ended: no kernel has taken it over.")
 
     async def _clean_up(self) -> None:
         """Remove everything of the session, in the cluster first; a step that fails does not stop the next one."""
         self._lifeline.close()
         job, has_proxy = self._record.pathways_job, bool(self._record.job)
         if job:
-            message = say("Detaching from job {job}.", job=job)
+            message = f"Detaching from job {job}."
         elif has_proxy:
-            message = say("Removing the proxy.")
+            message = "Removing the proxy."
         else:
-            message = say("Ending the session; it has no proxy.")
+            message = "Ending the session; it has no proxy."
         self._session_log.enter(SessionState.CLOSING, message)
         left = await self._proxies.end()
         if self._server is not None:

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pathways_jupyter.base import tasks
-from pathways_jupyter.base.sentences import say
 from pathways_jupyter.kube.clock import boot_seconds
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.supervisor.session_log import SessionLog
@@ -46,7 +45,7 @@ class SuspendGuard:
         """Count as used now."""
         self._used_at = boot_seconds()
         if self._session_log.record.suspends_at:
-            self._session_log.suspends(0.0, say("Kept, and not suspended."))
+            self._session_log.suspends(0.0, "Kept, and not suspended.")
         self._forget()
 
     async def run(self) -> None:
@@ -84,18 +83,16 @@ class SuspendGuard:
         elif self._noticed_at is None:
             self._noticed_at = time.monotonic()
             at = time.time() + max(notice, limit - idle)
-            message = say(
-                "Nothing was computed for {minutes} min. At {time} the arrays are saved and the slices freed; any cell "
-                "keeps them.",
-                minutes=f"{idle / 60:.0f}",
-                time=time.strftime("%H:%M", time.localtime(at)),
+            message = (
+                f"Nothing was computed for {idle / 60:.0f} min. At {time.strftime('%H:%M', time.localtime(at))} the "
+                "arrays are saved and the slices freed; any cell keeps them."
             )
             self._session_log.suspends(at, message)
         elif idle >= limit and time.monotonic() - self._noticed_at >= notice and not self._asked:
             # Once: a kernel that could not save says why, and tries no more until it has been used.
             self._asked = bool(await self._ask(Method.SUSPEND, why=_IDLE))
             if self._asked and self._session_log.record.suspends_at:
-                self._session_log.suspends(0.0, say("The arrays are being saved."))
+                self._session_log.suspends(0.0, "The arrays are being saved.")
 
     def _idle(self) -> float:
         return boot_seconds() - max(self._used_at, self._session_log.used_at)

@@ -16,7 +16,6 @@ from pathways_jupyter.actions import cluster, doctor
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ApiError, LocalClusterError
 from pathways_jupyter.base.events import EventKind, SessionState
-from pathways_jupyter.base.sentences import say
 from pathways_jupyter.elastic import fault_targets, faults
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.watch import watch
@@ -103,7 +102,7 @@ def test_a_session_without_a_connection_is_lost_too_because_its_cluster_has_ende
     link = connect(own)
     killed(own)
     lost = next(event for event in link.watch() if event.kind is EventKind.PROXY_LOST)
-    assert lost.message == say("The embedded cluster of this machine has ended.")
+    assert lost.message == "The embedded cluster of this machine has ended."
     link.close()
     nothing_left(link.session)
 
