@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from pathways_jupyter.base.config import ConnectConfig
@@ -33,6 +34,8 @@ OTHER_CLUSTERS = advice(
     "gcloud container clusters get-credentials CLUSTER --region REGION --project PROJECT."
 )
 """Advice how to name a cluster that is not the embedded one, after the word "use"."""
+_FOR_PLUGIN = "client.authentication.k8s.io/exec"
+"""Name of a cluster's extension that is for credential plugins."""
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -212,7 +215,28 @@ def _exec_plugin(entry: KubeconfigEntry, cluster: KubeconfigEntry, secure: ssl.S
         "installHint": entry.fields.get("installHint"),
         "provideClusterInfo": entry.flag("provideClusterInfo"),
     }
-    return ExecPlugin(config, directory=entry.file.parent, cluster=cluster.fields, context=secure)
+    return ExecPlugin(config, directory=entry.file.parent, cluster=_of_cluster(cluster), context=secure)
+
+
+def _of_cluster(cluster: KubeconfigEntry) -> dict[str, Any]:
+    """Return what kubectl has its plugins know of a cluster, in the fields of an ExecCredential."""
+    authority = _material(cluster, "certificate-authority")
+    info = {
+        **{field: cluster.text(field) for field in ("server", "tls-server-name", "proxy-url")},
+        **{field: cluster.flag(field) for field in ("insecure-skip-tls-verify", "disable-compression")},
+        "certificate-authority-data": base64.b64encode(authority).decode(),
+        "config": next(
+            (each.get("extension") for each in _extensions(cluster) if each.get("name") == _FOR_PLUGIN), None
+        ),
+    }
+    return {field: value for field, value in info.items() if value not in ("", False, None)}
+
+
+def _extensions(entry: KubeconfigEntry) -> list[dict[str, Any]]:
+    listed = entry.fields.get("extensions") or []
+    if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+        raise entry.wrong("extensions", "must be a list of named extensions")
+    return listed
 
 
 def _material(entry: KubeconfigEntry, name: str) -> bytes:

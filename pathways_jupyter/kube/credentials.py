@@ -29,6 +29,8 @@ CREDENTIAL_SECONDS = 30.0
 """Longest time that a plugin, or a token endpoint, may take."""
 _MAX_CREDENTIAL_BYTES = 1024 * 1024
 _KEPT_STDERR_BYTES = 16 * 1024
+_CRASHES = (b"Traceback (most recent call last)", b"panic: ", b"error while loading shared libraries")
+"""Parts of what a program prints that has crashed: no login helps."""
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 
@@ -148,7 +150,7 @@ class ExecPlugin(Renewable):
     Args:
       config: The ``exec`` entry of a kubeconfig user.
       directory: What relative commands are relative to.
-      cluster: The cluster's entry, for plugins that need it (``provideClusterInfo``).
+      cluster: What a plugin learns of the cluster (``provideClusterInfo``), in the fields of an ExecCredential.
       context: TLS settings into which a client certificate from the plugin is loaded.
     """
 
@@ -166,8 +168,8 @@ class ExecPlugin(Renewable):
                 f"The credential plugin {config['command']} needs a terminal, which a notebook does not have.",
                 hint="Use a context whose plugin works without a terminal, or whose user has a token.",
             )
-        tool = Path(str(config["command"])).name
-        super().__init__(self._run, hint=f"Log in again with the tool behind {tool}, e.g. gcloud auth login.")
+        self._tool = Path(str(config["command"])).name
+        super().__init__(self._run, hint=f"Log in again with the tool behind {self._tool}, e.g. gcloud auth login.")
         self._config = config
         self._version = version
         self._directory = directory
@@ -184,27 +186,31 @@ class ExecPlugin(Renewable):
                 os.killpg(transport.get_pid(), signal.SIGKILL)
             await printed.exited.wait()
             if isinstance(error, asyncio.LimitOverrunError):
-                raise self._failed(f"it printed more than {_MAX_CREDENTIAL_BYTES // 1024} KiB") from error
+                raise self._broken(f"it printed more than {_MAX_CREDENTIAL_BYTES // 1024} KiB") from error
             raise
         finally:
             transport.close()
         if code := transport.get_returncode():
-            raise self._failed(f"exit code {code}: {reason(printed.complaint, 'no message')}")
+            said = reason(printed.complaint, "no message")
+            if code < 0:
+                raise self._broken(f"signal {-code} ended it: {said}")
+            has_crashed = any(each in printed.complaint for each in _CRASHES)
+            raise (self._broken if has_crashed else self._failed)(f"exit code {code}: {said}")
         try:
             status = dict(json.loads(printed.output)["status"])
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise self._failed("it did not print an ExecCredential") from error
+            raise self._broken("it did not print an ExecCredential") from error
         token = status.get("token")
         certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
         if not token and not (certificate and key):
-            raise self._failed("it printed neither a token nor a client certificate")
+            raise self._broken("it printed neither a token nor a client certificate")
         if token and not is_token(str(token)):
-            raise self._failed("the token that it printed is not one line of text")
+            raise self._broken("the token that it printed is not one line of text")
         if certificate and key and self._context:
             try:
                 load_certificate(self._context, str(certificate).encode(), str(key).encode())
             except ConfigError as error:
-                raise self._failed(str(error).rstrip(".")) from error
+                raise self._broken(str(error).rstrip(".")) from error
             self.certificate = str(certificate)
         expiry = status.get("expirationTimestamp")
         return f"Bearer {token}" if token else "", parse_time(str(expiry)) if expiry else float("inf")
@@ -216,9 +222,9 @@ class ExecPlugin(Renewable):
         environment = {str(each["name"]): str(each["value"]) for each in self._config.get("env") or ()}
         spec: dict[str, Any] = {"interactive": False}
         if self._config.get("provideClusterInfo"):
-            keys = ("server", "certificate-authority-data", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
-            spec["cluster"] = {key: self._cluster[key] for key in keys if key in self._cluster}
-        request = json.dumps({"apiVersion": self._version, "kind": "ExecCredential", "spec": spec})
+            spec["cluster"] = self._cluster
+        # YAML has dates, which are text in JSON.
+        request = json.dumps({"apiVersion": self._version, "kind": "ExecCredential", "spec": spec}, default=str)
         try:
             return await asyncio.get_running_loop().subprocess_exec(
                 _Printed,
@@ -242,8 +248,16 @@ class ExecPlugin(Renewable):
     def _late(self) -> ClusterError:
         return self._failed(f"it did not end within {CREDENTIAL_SECONDS:g} s")
 
-    def _failed(self, problem: str) -> ClusterError:
-        return ClusterError(f"The credential plugin {self._config['command']} failed: {problem}.", hint=self.hint)
+    def _failed(self, problem: str, hint: str = "") -> ClusterError:
+        return ClusterError(
+            f"The credential plugin {self._config['command']} failed: {problem}.", hint=hint or self.hint
+        )
+
+    def _broken(self, problem: str) -> ClusterError:
+        """Return the error of a plugin that does not work, no matter which account is logged in."""
+        return self._failed(
+            problem, f"See whether kubectl fails with this context too; if so, update {self._tool} or install it again."
+        )
 
 
 def is_token(text: str) -> bool:

@@ -36,7 +36,7 @@ _UNKNOWN = re.compile(r"Unknown flags? in XLA_FLAGS: (?P<flags>.+)")
 _SHOWN_CHARACTERS = 300
 
 _tried: dict[tuple[str, ...], str] = {}
-"""What jaxlib said before it aborted, by Python and values; empty if it did not."""
+"""The words of jaxlib before it aborted, by Python and values; empty if it did not."""
 
 
 def check(*, python: str = sys.executable, is_kernel: bool = True, has_clients: bool = False) -> None:

@@ -107,6 +107,16 @@ async def test_a_plugin_gets_its_arguments_its_environment_and_the_cluster(tmp_p
     assert await source.authorization() == "Bearer abhttps://x"
 
 
+@pytest.mark.parametrize(
+    "body", ["{}['config']", "os.kill(os.getpid(), 11)", "print('hello')", "sys.exit('panic: runtime error')"]
+)
+async def test_the_advice_for_a_plugin_that_is_broken_is_not_to_log_in(tmp_path, body):
+    with pytest.raises(ClusterError, match=r"The credential plugin .* failed") as raised:
+        await plugin(tmp_path, body).authorization()
+    assert "Log in" not in raised.value.hint
+    assert "See whether kubectl fails with this context too" in raised.value.hint
+
+
 async def test_a_failing_plugin_is_reported_with_its_last_words(tmp_path):
     source = plugin(tmp_path, "sys.exit('you must log in')")
     with pytest.raises(ClusterError, match="exit code 1: you must log in") as raised:
