@@ -275,7 +275,7 @@ def _placement(part: str, values: Mapping[str, Any]) -> PodPlacement:
     option, texts = given("node_selector")
     selector = pairs(_checked(option, "proxy_node_selector", texts))
     if own := {names.ACCELERATOR_LABEL, names.TOPOLOGY_LABEL} & set(selector) if part == "worker" else None:
-        raise ConfigError(f"{option} cannot be {min(own)}: that follows from --tpu.", hint="Leave it out.")
+        raise ConfigError(f"{option} cannot be {min(own)}: that follows from the type of slice.", hint="Leave it out.")
     option, texts = given("tolerations")
     return PodPlacement(
         selector, tuple(toleration(each) for each in _checked(option, "proxy_tolerations", texts)), annotations

@@ -148,7 +148,7 @@ def test_account_selectors_tolerations_and_annotations_are_those_of_the_parts_po
     [
         ("service_account", "Not-One", "--service-account cannot be 'Not-One'"),
         ("worker_node_selector", ["spot"], "--worker-node-selector cannot be 'spot': it is not KEY=VALUE"),
-        ("worker_node_selector", [f"{names.TOPOLOGY_LABEL}=4x4"], "that follows from --tpu"),
+        ("worker_node_selector", [f"{names.TOPOLOGY_LABEL}=4x4"], "that follows from the type of slice"),
         ("worker_tolerations", ["a=b:Never"], "--worker-tolerations cannot be 'a=b:Never'"),
         ("worker_annotations", ["-x=1"], "--worker-annotations cannot be '-x=1'"),
         ("worker_annotations", [f"{service_jobset.EXCLUSIVE}=zone"], "the service sets that itself"),
