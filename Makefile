@@ -116,6 +116,7 @@ programs: ## Run whole programs (MaxText, Flax, Optax, Diffrax, NumPyro, Orbax) 
 
 bench: $(VENV)/.bench $(VENV)/.ui ## Measure ours and the peers in one run, and write docs/benchmarks.md
 	$(BIN)/python -m benchmarks --output docs/benchmarks
+	$(BIN)/python -m benchmarks.figures
 
 docs: $(VENV)/.docs ## Build the documentation into build/docs: run the notebooks, generate the reference, check every link inside
 	$(BIN)/python docs/run_notebooks.py

@@ -1,11 +1,12 @@
 """The benches read a connection's stages however quick they were, and one that fails does not end the others."""
 
 import json
+import re
 
 import pytest
 
 from benchmarks import __main__ as benchmarks
-from benchmarks import connect, report
+from benchmarks import connect, figures, report
 from benchmarks.measure import NotMeasured, Row, Table
 from pathways_jupyter.base.events import Event, EventKind, Stage
 
@@ -114,3 +115,22 @@ def test_a_bench_that_does_not_exist_is_refused_before_any_runs(monkeypatch, cap
     with pytest.raises(SystemExit):
         benchmarks.main()
     assert "tunnels" in capsys.readouterr().err
+
+
+def test_the_figures_in_prose_are_those_of_the_benchmarks():
+    shown = [
+        f"{each.page}: {there} -> {each.written(figures.read())}" for each, there in figures.outdated(figures.read())
+    ]
+    assert not shown, "python -m benchmarks.figures writes them"
+
+
+def test_a_rate_or_a_time_of_ours_in_a_page_is_a_measured_one():
+    unheld = []
+    for page in sorted(figures.DOCS.glob("*.md")):
+        if page.stem != "benchmarks":
+            text = page.read_text(encoding="utf-8")
+            for each in figures.FRAGMENTS:
+                if each.page == page.name:
+                    text = each.pattern.sub("", text)
+            unheld += [f"{page.name}: {each}" for each in re.findall(rf"{figures.NUMBER} (?:MB/s|us)\b", text)]
+    assert not unheld, "add them to benchmarks/figures.py"
