@@ -1,5 +1,7 @@
 """Help of the command line, and its answers to a command line that is wrong."""
 
+import json
+
 import click
 import pytest
 from click.testing import CliRunner
@@ -66,3 +68,28 @@ def test_a_policy_for_addresses_that_are_no_range_is_refused(nodes):
     done = run("network-policy", "--service", "team", "--nodes", nodes)
     assert (done.exit_code, done.stdout) == (1, "")
     assert f"'{nodes}' is not an address range" in done.output
+
+
+def test_each_command_has_json_but_those_that_print_what_they_run():
+    without = {
+        " ".join(path)
+        for path, command in COMMANDS
+        if not isinstance(command, click.Group) and not any("--json" in each.opts for each in command.params)
+    }
+    assert without == {"run", "operator run"}
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("network-policy", "List"),
+        ("manifests roles pathways-jupyter-user", "List"),
+        ("job new train --tpu tpuv6e:2x2=1", "PathwaysJob"),
+    ],
+)
+def test_what_is_written_for_kubectl_is_an_object_for_programs(line, kind):
+    done = run(*line.split(), "--json")
+    assert (done.exit_code, json.loads(done.stdout)["kind"]) == (0, kind)
+    refused = run("network-policy", "--service", "x", "--json")
+    assert refused.exit_code
+    assert json.loads(refused.stdout)["error"]

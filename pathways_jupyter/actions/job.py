@@ -32,22 +32,21 @@ def new(shell: Shell, values: Values) -> View | None:
     if not values.get("tpu"):
         raise ConfigError("A job needs slices.", hint=advice("For example: {tpu:tpuv6e:2x2=2}."))
     queue, priority = queues.requested(values)
-    manifest = yaml_text.dump(
-        submission.new(
-            values["name"],
-            tpu.parse_instances(values["tpu"]),
-            values.get("program", ()),
-            image=values.get("image", ""),
-            directory=values.get("gcs_bucket", ""),
-            version=values.get("version", ""),
-            sidecar_image=values.get("sidecar_image", ""),
-            queue=queue,
-            priority=priority,
-        )
+    made = submission.new(
+        values["name"],
+        tpu.parse_instances(values["tpu"]),
+        values.get("program", ()),
+        image=values.get("image", ""),
+        directory=values.get("gcs_bucket", ""),
+        version=values.get("version", ""),
+        sidecar_image=values.get("sidecar_image", ""),
+        queue=queue,
+        priority=priority,
     )
+    manifest = yaml_text.dump(made)
     path = values.get("output")
     if not path:
-        return preformatted(manifest)
+        return preformatted(manifest, made)
     try:
         # Never over a file that exists: it may have been edited.
         with parse_path(path).open("x", encoding="utf-8") as written:

@@ -58,7 +58,6 @@ COMMANDS = (
         },
         details="Without a program the job is headless. Restarts, elastic slices and the rest are fields to edit.",
         rest="program",
-        json=False,
     ),
     JOB_APPLY,
     Command(

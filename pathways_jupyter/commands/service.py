@@ -212,7 +212,6 @@ COMMANDS = (
         },
         details="They block connections from other pods to the proxies of sessions and to the resource manager of "
         "--service. Sessions need no open port, since they use port-forward. Does not contact a cluster.",
-        json=False,
         only=Face.TERMINAL,
     ),
     Command(
@@ -224,7 +223,6 @@ COMMANDS = (
             "manifests roles pathways-jupyter-user": "what connecting needs",
         },
         details="They are what doctor checks. Does not contact a cluster.",
-        json=False,
         only=Face.TERMINAL,
     ),
 )
