@@ -3,6 +3,7 @@
 import sys
 from importlib.metadata import version as installed_version
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -40,6 +41,12 @@ copybutton_prompt_text = "$ "
 copybutton_exclude = ".linenos, .gp, .go"
 
 
-def setup(app: object) -> None:
+def setup(app: Any) -> None:
     """Write the generated pages before Sphinx looks for pages."""
     generate.write(HERE)
+    app.connect("source-read", _link_to_run_notebooks)
+
+
+def _link_to_run_notebooks(app: object, page: str, source: list[str]) -> None:
+    """Replace links to notebooks of a clone, which have no outputs, by links to those that were run for the site."""
+    source[0] = source[0].replace("](../examples/notebooks/", "](notebooks/")

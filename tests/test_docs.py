@@ -3,10 +3,13 @@
 import asyncio
 import contextlib
 import json
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from permissions import LAB, USER, documented_grants, documented_rules
 
 from pathways_jupyter.base import config, runtime_files, tpu
@@ -48,6 +51,23 @@ def test_the_first_lines_of_the_readme_do_what_they_say(cluster, notebook):
     ran = notebook.run(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1])
     assert ran.status == "ok", ran.shown
     assert ran.text.count("TPU_DEVICE") == 8
+
+
+@pytest.mark.skipif(not (DOCS.parent / ".git").exists(), reason="not a clone")
+def test_each_link_of_a_page_leads_to_a_file_of_the_clone():
+    root = DOCS.parent
+    listed = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=True).stdout.split(
+        "\n"
+    )
+    there = {root / each for each in listed} | {parent for each in listed for parent in (root / each).parents}
+    pages = [root / each for each in listed if each.endswith((".md", ".ipynb")) and not (root / each).is_symlink()]
+    broken = [
+        f"{page.relative_to(root)}: {link}"
+        for page in pages
+        for link in re.findall(r"\]\(([^)\s#]+)[^)\s]*\)", page.read_text(encoding="utf-8"))
+        if "://" not in link and Path(os.path.normpath(page.parent / link)) not in there
+    ]
+    assert not broken
 
 
 def test_the_page_of_settings_has_each_with_its_sentence_default_and_alias():
