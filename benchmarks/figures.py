@@ -54,7 +54,7 @@ class Fragment:
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        """What finds it, whatever its figures are."""
+        """A pattern that matches it with any figures."""
         parts = re.split(r"\{[^}]*\}", self.text)
         return re.compile(NUMBER.join(map(re.escape, parts)))
 

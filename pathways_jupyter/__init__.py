@@ -193,8 +193,8 @@ def connect(
         or ``2h``, ``90m``. Default: 0, never.
       max_lifetime: Seconds after which the cluster ends the proxy, even if it is in use; at least 60, ``inf`` for no
         limit. Default: 86400, which is 24 h.
-      lease_seconds: Seconds that the proxy stays when this machine is unreachable, at least 10; with a relay those of
-        ``keep``, unless its slices are needed. Default: 60.
+      lease_seconds: Seconds that the proxy stays when this machine cannot be reached, at least 10; with a relay it
+        stays for ``keep``, until its slices are needed. Default: 60.
       relay: Put a relay beside the proxy, so that the session and its arrays outlive interruptions of the network.
         Default: true where the connection goes through an API server, except on the embedded cluster.
       keep: Seconds for which the relay keeps arrays without a connection. Default: 7200, which is 2 h.

@@ -222,8 +222,8 @@ class ConnectConfig:
     )
     lease_seconds: float = _seconds(
         60.0,
-        "seconds that the proxy stays when this machine is unreachable, at least 10; with a relay those of keep, "
-        "unless its slices are needed",
+        "seconds that the proxy stays when this machine cannot be reached, at least 10; with a relay it stays for "
+        "keep, until its slices are needed",
         values.seconds(least=10.0, whole=True),
     )
     relay: bool | None = _flag(

@@ -1,7 +1,7 @@
 """The index of a save: what its variables are, and in which files their arrays are, with the bucket's checksums.
 
-Who may write to the bucket may write it too, so all of it is input: it has a size, its numbers are finite, and no text
-of it is a path or is run. Whatever is wrong with it is one error, which says that the save is damaged.
+Everyone who may write to the bucket may write it too, so all of it is input: it has a size, its numbers are finite, and
+no text of it is a path or is run. Whatever is wrong with it is one error, which says that the save is damaged.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The index is written last, and only over the one that was there when the save began: of two saves of one name at the
 same time one is whole, and the other one fails. What the replaced index named is removed then, and nothing else, so no
-clock decides what belongs to whom. The index has the bucket's own checksum of each file. Who may write to the bucket
-may change values; nothing that is read there is run, and no path of it is used.
+clock decides what belongs to whom. The index has the bucket's own checksum of each file. Others who may write to
+the bucket may change values; nothing that is read there is run, and no path of it is used.
 """
 
 from __future__ import annotations

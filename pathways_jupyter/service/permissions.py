@@ -81,7 +81,7 @@ IN_CLUSTER_NEEDS = _of_role(
     IN_CLUSTER_ROLE,
     Need(NETWORK_POLICIES, ("create",), level=Level.WARN, purpose="let a notebook in the cluster connect directly"),
 )
-"""Only for notebooks in the cluster: who may create a policy can undo every other one."""
+"""Only for notebooks in the cluster: everyone who may create a policy can undo every other one."""
 
 QUEUE_NEEDS = _of_role(
     "pathways-jupyter-queues",

@@ -1,8 +1,9 @@
 """Read what other users write into the cluster: labels, annotations, numbers, times.
 
-Who may create a Job or a Lease in a namespace chooses these freely, so they are input. Text becomes one printable line
-of bounded length, numbers are finite and in range, times are times. A value that is none of this counts as absent: one
-user's object must not break what all others see. :mod:`.unreadable` finds the objects that have such values.
+Everyone who may create a Job or a Lease in a namespace chooses these freely, so they are input. Text becomes one
+printable line of bounded length, numbers are finite and in range, times are times. A value that is none of this counts
+as absent: one user's object must not break what all others see. :mod:`.unreadable` finds the objects that have such
+values.
 """
 
 from __future__ import annotations
