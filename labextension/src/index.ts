@@ -2,7 +2,6 @@
 import { cards } from './plugins/cards';
 import { commands } from './plugins/commands';
 import { connect } from './plugins/connect';
-import { drill } from './plugins/drill';
 import { idle } from './plugins/idle';
 import { jobs } from './plugins/jobs';
 import { launcher } from './plugins/launcher';
@@ -29,7 +28,6 @@ export default [
   jobs,
   runs,
   profile,
-  drill,
   notifications,
   idle,
   running,

@@ -45,8 +45,6 @@ export enum CommandIDs {
   connectJob = 'pathways-jupyter:connect-job',
   stopRun = 'pathways-jupyter:stop-run',
   refreshRun = 'pathways-jupyter:refresh-run',
-  breakSlice = 'pathways-jupyter:break-slice',
-  healSlice = 'pathways-jupyter:heal-slice',
   startEmbedded = 'pathways-jupyter:start-embedded-cluster',
   sweep = 'pathways-jupyter:clean-up',
   quickstart = 'pathways-jupyter:open-quickstart',

@@ -166,7 +166,6 @@ export function service(some: Partial<IService> = {}): IService {
     reason: '',
     capacity: [{ instance_type: 'tpuv6e:2x2', chips: 4, total: 2, ready: 2, free: 2, reclaimable: 0 }],
     pod: '',
-    embedded: false,
     ...some
   };
 }

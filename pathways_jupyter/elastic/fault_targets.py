@@ -58,14 +58,11 @@ class FaultTarget:
       where: The session, or the cluster of a job.
       jobset: The name of the service, or of the job (or its JobSet).
       held: The slices that may be hit; None for all of a job or a service.
-      is_service: Whether it is a service with all its slices, also those that no session holds; `where` then only says
-        where the cluster is.
     """
 
     where: Where
     jobset: str
     held: tuple[SessionSlice, ...] | None = None
-    is_service: bool = False
 
     def ask(self, question: Callable[[Client, str], Awaitable[Answer]]) -> Answer:
         """Run `question` with a client of the cluster and the namespace; return its result."""
@@ -101,7 +98,7 @@ class FaultTarget:
           PathwaysError: There is no such service or job.
         """
         is_here = embedded(self.where) is not None
-        if isinstance(self.where, SessionRecord) or self.is_service:
+        if isinstance(self.where, SessionRecord):
             service = await discovery.find(client, namespace, self.jobset)
             is_here = is_here or bool(service.embedded)
             found = Workers(service.name, service.namespace, service.slices, is_here)
@@ -116,7 +113,7 @@ class FaultTarget:
 
     def note(self, message: str) -> None:
         """Add a fault to the log of the session, if it is one; a failure of that is no failure of the fault."""
-        if not isinstance(self.where, SessionRecord) or self.is_service:
+        if not isinstance(self.where, SessionRecord):
             return
         try:
             recording.record(self.where, [Event(EventKind.ELASTIC, message, data={"what": Kind.INJECTED})])

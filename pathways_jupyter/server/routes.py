@@ -18,7 +18,7 @@ from typing import Any
 
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.multihost import output, records, targets
-from pathways_jupyter.server import drill, quickstart, runwatch, scope
+from pathways_jupyter.server import quickstart, runwatch, scope
 from pathways_jupyter.server.handlers import Route, RouteRequest
 from pathways_jupyter.server.hub import LOG_LINES, contexts
 from pathways_jupyter.server.request_checks import RELOAD, object_name
@@ -111,15 +111,6 @@ async def _job_log(request: RouteRequest, job: str) -> Lines:
     return lines()
 
 
-async def _drill(request: RouteRequest, action: str) -> Json:
-    """Break a slice of the embedded cluster for a while, or heal it; the page asks before it breaks one."""
-    parameters = request.parameters
-    service, number = object_name(str(parameters.get("service") or ""), "service"), parameters.get("slice")
-    if type(number) is not int or number < 0:
-        raise ConfigError("slice must be the number of a slice.", hint=RELOAD)
-    return {"message": await drill.drill(scope.parse(parameters), service, number, heal=action == "heal")}
-
-
 async def _start_embedded_cluster(request: RouteRequest) -> Json:
     """Start it, unless it runs already; return the number of its slices by type, once all are ready."""
     from pathways_jupyter.local import cluster
@@ -170,7 +161,6 @@ ROUTES = (
     Route("GET", r"jobs/([^/]+)", _job, scope.NAMES),
     Route("GET", r"jobs/([^/]+)/logs", _job_log, (*scope.NAMES, "follow")),
     Route("POST", r"jobs/([^/]+)/(suspend|resume|delete)", _change_job, scope.NAMES),
-    Route("POST", r"slices/(break|heal)", _drill, (*scope.NAMES, "service", "slice")),
     Route("POST", "embedded", _start_embedded_cluster),
     Route("POST", "quickstart", _quickstart),
     Route("POST", r"runs/([^/]+)/(stop|refresh)", _act_on_run),

@@ -86,7 +86,6 @@ def _service(place: str, info: ServiceInfo, service: Service, head: str, chips: 
         "health": service.state,
         "reason": service.problem,
         "pod": head,
-        "embedded": bool(info.embedded),
         "capacity": [
             {
                 "instance_type": service.instance_type,

@@ -178,7 +178,7 @@ def test_only_slices_of_the_session_can_be_hit(session):
 
 
 def test_only_slices_that_a_service_has_can_be_hit(session):
-    every = fault_targets.FaultTarget(session.record, session.record.service, is_service=True)
+    every = fault_targets.FaultTarget(session.record, session.record.service)
     for inject in (faults.slice_down, faults.heal):
         with pytest.raises(ConfigError, match="has no slice 9") as refused:
             inject(every, 9)

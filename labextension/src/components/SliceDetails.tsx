@@ -2,7 +2,6 @@
 import { closeIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
-import { DrillAction } from '../models/drill';
 import { IHolding, sliceName } from '../models/holdings';
 import { ITrans } from '../models/trans';
 import {
@@ -26,13 +25,10 @@ export interface ISliceDetailsProps {
   readonly now: number;
   readonly openLog: (pod: string, title: string) => void;
   readonly close: () => void;
-  /** What a fault drill can do with it; null on a real cluster. */
-  readonly drillable: DrillAction | null;
-  readonly drill: (slice: ISlice, action: DrillAction) => void;
 }
 
 export function SliceDetails(props: ISliceDetailsProps): React.JSX.Element {
-  const { slice, holding, trans, now, openLog, close, drillable, drill } = props;
+  const { slice, holding, trans, now, openLog, close } = props;
   const box = React.useRef<HTMLElement>(null);
   // In a low panel, the details of a slice would open below the edge.
   React.useEffect(() => {
@@ -71,14 +67,6 @@ export function SliceDetails(props: ISliceDetailsProps): React.JSX.Element {
           <Host key={index} slice={slice} host={host} index={index} trans={trans} openLog={openLog} />
         ))}
       </ul>
-      {drillable && (
-        <div className="pw-links" role="group" aria-label={trans.__('Fault drill')}>
-          <LinkButton
-            label={drillable === 'break' ? trans.__('Break this slice…') : trans.__('Heal')}
-            run={() => drill(slice, drillable)}
-          />
-        </div>
-      )}
     </section>
   );
 }

@@ -1,7 +1,6 @@
 /** The slices of the cluster in view, as a map or a list. */
 import * as React from 'react';
 
-import { drillAction } from '../models/drill';
 import { History } from '../models/history';
 import { Holdings } from '../models/holdings';
 import { IShape, MANY_SLICES, shapeOf } from '../models/layout';
@@ -10,7 +9,7 @@ import { filtered } from '../models/slicefilter';
 import { SliceView } from '../models/remembered';
 import { ITrans } from '../models/trans';
 import { slicesSentence } from '../models/words';
-import { IService, ISlice } from '../models/wire';
+import { ISlice } from '../models/wire';
 import { IActions } from './actions';
 import { LinkButton } from './Button';
 import { ClusterState, Rows } from './ClusterState';
@@ -58,8 +57,6 @@ export function SlicesSection(props: ISlicesSectionProps): React.JSX.Element {
           name={service}
           slices={of}
           holdings={holdings}
-          services={model.cluster?.rows('services') ?? []}
-          usable={model.live}
           list={look.list}
           width={width}
           shape={shapeOf(slices.length, look.zoom)}
@@ -125,8 +122,6 @@ interface IServiceProps {
   readonly name: string;
   readonly slices: readonly ISlice[];
   readonly holdings: Holdings;
-  readonly services: readonly IService[];
-  readonly usable: boolean;
   readonly list: boolean;
   readonly width: number;
   readonly shape: IShape;
@@ -137,7 +132,7 @@ interface IServiceProps {
 
 /** One service's slices under its name: slice numbers are only unique within a service. */
 function Service(props: IServiceProps): React.JSX.Element {
-  const { name, slices, holdings, services, usable, list, width, shape, actions, trans } = props;
+  const { name, slices, holdings, list, width, shape, actions, trans } = props;
   const now = useNow();
   const [selected, select] = React.useState('');
   const chosen = actions && slices.find(slice => slice.id === selected);
@@ -168,8 +163,6 @@ function Service(props: IServiceProps): React.JSX.Element {
               now={now}
               openLog={actions.openLog}
               close={() => select('')}
-              drillable={usable ? drillAction(chosen, services) : null}
-              drill={actions.drill}
             />
           )}
         </>

@@ -1,9 +1,8 @@
 /** The user's actions in the panel, implemented by the plugins. */
-import { DrillAction } from '../models/drill';
 import { RunAction } from '../models/hostsruns';
 import { JobAction } from '../models/joblist';
 import { ISession } from '../models/sessionrows';
-import { IHostsRun, IJob, IRunHost, ISlice } from '../models/wire';
+import { IHostsRun, IJob, IRunHost } from '../models/wire';
 
 export interface IActions {
   /** Open the connect dialog, with "wait" chosen if the slices are taken. */
@@ -29,8 +28,6 @@ export interface IActions {
   readonly actOnRun: (run: IHostsRun, action: RunAction) => void;
   /** Open what one host of a run has written. */
   readonly openRunLog: (run: IHostsRun, host: IRunHost) => void;
-  /** Break a slice on purpose after a question, or let it recover. */
-  readonly drill: (slice: ISlice, action: DrillAction) => void;
   readonly sweep: () => void;
   readonly startEmbedded: () => void;
   /** Open the quickstart notebook. */

@@ -2,7 +2,6 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
-import { DrillAction } from './drill';
 import { english, ITrans } from './trans';
 import { JobAction } from './joblist';
 import { IField, IPlaces } from './line';
@@ -10,7 +9,7 @@ import { LogSource } from './log';
 import { RunAction } from './hostsruns';
 import { IScope } from './scope';
 import { IArrays } from './sessionrows';
-import { ICapacity, IJobPicture, IProblem, ISlice } from './wire';
+import { ICapacity, IJobPicture, IProblem } from './wire';
 
 const ROOT = 'pathways-jupyter';
 
@@ -96,11 +95,6 @@ export class Api {
   /** Start the embedded cluster; answers when its slices are ready. */
   startEmbedded(): Promise<{ slices: { readonly [type: string]: number } }> {
     return this._ask('embedded', 'POST');
-  }
-
-  /** Take a slice of the embedded cluster down for a while, or end that early. */
-  drill(scope: IScope, slice: Pick<ISlice, 'service' | 'number'>, action: DrillAction): Promise<{ message: string }> {
-    return this._ask(`slices/${action}`, 'POST', { ...scope, service: slice.service, slice: slice.number });
   }
 
   job(scope: IScope, job: string): Promise<IJobPicture> {

@@ -82,8 +82,6 @@ export interface IService {
   readonly capacity: readonly ICapacity[];
   /** Pod of its resource manager; empty while there is none. */
   readonly pod: string;
-  /** Whether its cluster is the embedded one of a machine, where slices can be broken on purpose. */
-  readonly embedded: boolean;
 }
 
 /** A service's slices of one instance type. */

@@ -55,8 +55,6 @@ export const sidebar: JupyterFrontEndPlugin<void> = {
       actOnRun: (each, action) => run(RUN_COMMANDS[action], { run: each.id }),
       openRunLog: (each, host) =>
         run(CommandIDs.openLog, { run: each.id, host: host.label, title: `${each.name} ${host.label}` }),
-      drill: (slice, action) =>
-        run(action === 'break' ? CommandIDs.breakSlice : CommandIDs.healSlice, { slice: slice.id }),
       startEmbedded: () => run(CommandIDs.startEmbedded),
       sweep: () => run(CommandIDs.sweep),
       quickstart: () => run(CommandIDs.quickstart),

@@ -76,9 +76,7 @@ test('everything in the panel can be reached by keyboard alone', async ({ page }
   expect([...reached]).toEqual(expect.arrayContaining([...wanted, 'toolbar']));
 });
 
-test('arrow keys walk the slice map, and Enter shows who holds a slice and its hosts, and breaks it', async ({
-  page
-}) => {
+test('arrow keys walk the slice map, and Enter shows who holds a slice and its hosts', async ({ page }) => {
   const panel = await openPanel(page);
   const map = section(panel, 'slices').getByRole('listbox');
   await expect(map.getByRole('option')).toHaveCount(2);
@@ -103,17 +101,6 @@ test('arrow keys walk the slice map, and Enter shows who holds a slice and its h
   await slice(panel, 0).click();
   const other = panel.getByRole('region', { name: 'Details of Slice 0' });
   await expect(other).toBeInViewport();
-
-  // On the embedded cluster, a slice can be broken on purpose.
-  const dialog = page.getByRole('dialog');
-  await other.getByRole('button', { name: 'Break this slice…' }).click();
-  await dialog.getByRole('button', { name: 'Cancel' }).click();
-  await expect(slice(panel, 0)).toHaveAttribute('data-health', 'ready');
-  await other.getByRole('button', { name: 'Break this slice…' }).click();
-  await dialog.getByRole('button', { name: 'Break' }).click();
-  await expect(slice(panel, 0)).not.toHaveAttribute('data-health', 'ready');
-  await other.getByRole('button', { name: 'Heal' }).click();
-  await expect(slice(panel, 0)).toHaveAttribute('data-health', 'ready');
 });
 
 test('Tab visits the fields of the dialog in order, from the first', async ({ page }) => {

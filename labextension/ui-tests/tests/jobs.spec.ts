@@ -79,13 +79,12 @@ test('what the user confirms is done where the question was asked, also if anoth
   const panel = await openPanel(page);
   const dialog = page.getByRole('dialog');
   const sent: { namespace: string }[] = [];
-  await page.route(/\/pathways-jupyter\/(jobs|slices|sweep)/, route => {
+  await page.route(/\/pathways-jupyter\/(jobs|sweep)/, route => {
     sent.push(route.request().postDataJSON());
     return route.fulfill({ json: { removed: ['a proxy'] } });
   });
   for (const [command, args, requests] of [
     ['delete-job', { job: 'train' }, 1],
-    ['break-slice', { slice: 'default/pathways-cluster/1' }, 1],
     ['clean-up', {}, 2]
   ] as const) {
     await expect(slice(panel, 1)).toHaveAttribute('data-health', 'ready');

@@ -39,7 +39,7 @@ test('the slices are replayed as they were, and nothing can be done with them', 
   await expect(past.getByRole('status')).toHaveText(/^\d+:\d\d:\d\d, replay$/);
   await expect(time).toHaveAttribute('aria-valuetext', /^\d+:\d\d:\d\d$/);
 
-  // There are no details, and so no drill; and a list without logs.
+  // There are no details, and a list without logs.
   await slice(panel, 0).click();
   await expect(panel.getByRole('region', { name: 'Details of Slice 0' })).toHaveCount(0);
   await slices.getByRole('button', { name: 'Show as a list' }).click();

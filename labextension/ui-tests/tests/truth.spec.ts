@@ -143,7 +143,6 @@ test('every action that fails says so where the user looks, and spins no more', 
       ([name, given]) => void window.jupyterapp.commands.execute(`pathways-jupyter:${name}`, given as any),
       [command, args] as const
     );
-  const sliceId = (await slice(panel, 0).getAttribute('data-slice'))!;
   const toasts = page.locator('.Toastify__toast');
   const actions: [string, () => Promise<void>][] = [
     ['disconnect', () => run('disconnect', { session: id, confirmed: true })],
@@ -156,8 +155,6 @@ test('every action that fails says so where the user looks, and spins no more', 
     ['delete', () => run('delete-job', { job: 'train' })],
     ['refresh', () => run('refresh-run', { run: 'shown' })],
     ['stop', () => run('stop-run', { run: 'shown' })],
-    ['break', () => run('break-slice', { slice: sliceId })],
-    ['heal', () => run('heal-slice', { slice: sliceId })],
     ['sweep', () => run('clean-up')]
   ];
   let broken = '';

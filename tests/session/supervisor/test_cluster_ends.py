@@ -117,7 +117,7 @@ def stream_changes(where: ConnectConfig) -> object:
 
 
 def heal(where: ConnectConfig) -> object:
-    return faults.heal(fault_targets.FaultTarget(where, "pathways-cluster", is_service=True))
+    return faults.heal(fault_targets.FaultTarget(where, "pathways-cluster"))
 
 
 @pytest.fixture(scope="module", params=[ended, killed])
