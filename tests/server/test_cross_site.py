@@ -21,7 +21,6 @@ WRITING = [
     "sweep",
     "quickstart",
     "runs/x-00000000/stop",
-    "slices/break",
     "embedded",
 ]
 LINK = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Referer": "http://evil.example/"}
