@@ -1,7 +1,7 @@
 """Rules of custom resources (``x-kubernetes-validations``), which a real API server evaluates as CEL.
 
-Here the forms of rules in the definitions of PathwaysJob and of Kueue are known, each with the same meaning in Python.
-A definition may have others: they are not evaluated, and its author gets a warning that says so.
+Here the forms of rules in the definitions of PathwaysJob, JobSet and Kueue are known, each with the same meaning in
+Python. A definition may have others: they are not evaluated, and its author gets a warning that says so.
 
 A rule with ``oldSelf`` is a transition rule: it is evaluated only when an object is updated, and only where its value
 existed before. Items of a list are matched with their earlier selves by the list's map keys; in a list without them
@@ -130,6 +130,11 @@ _FORMS: Mapping[str, Callable[..., bool]] = {
     r"!has\(self\.(\w+)\) \|\| self\.\1\.spec\.containers\.exists\(c, c\.name == self\.(\w+)\)": (
         lambda part, key, new, _: (
             part not in new or any(each["name"] == new[key] for each in new[part]["spec"]["containers"])
+        )
+    ),
+    r"!\(has\(self\.(\w+)\) && self\.\1\.(\w+) == '([^']*)' && self\.(\w+)\.exists\(x, has\(x\.(\w+)\)\)\)": (
+        lambda part, key, value, items, inner, new, _: (
+            (new.get(part) or {}).get(key) != value or not any(inner in each for each in new[items])
         )
     ),
     r"self\.(\w+) != '([^']*)' \|\| \(has\(self\.(\w+)\) && self\.\3 != ''\)": (

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from pathways_jupyter.local.apiserver import api_errors, bodies
 from pathways_jupyter.local.apiserver.api_errors import StatusError
-from pathways_jupyter.local.apiserver.definitions import check_jobset
+from pathways_jupyter.local.apiserver.jobset_webhook import check_jobset, default_jobset
 from pathways_jupyter.local.apiserver.object_schema import check_object
 from pathways_jupyter.local.apiserver.patch import PatchKind, clone, merge_patch, strategic_patch
 from pathways_jupyter.local.apiserver.printing import as_table
@@ -193,10 +193,13 @@ async def _write(request: web.BaseRequest, store: Store, route: ObjectRequest) -
         merge = merge_patch if resource.custom or kind is PatchKind.MERGE else strategic_patch
         # A copy: what a patch leaves as it is would otherwise be shared by the object that is checked and completed.
         sent = merge(clone(old or {}), sent)
+    is_jobset = resource.key == JOBSETS.key and not route.subresource
+    if is_jobset and old is None:
+        default_jobset(sent)
     obj, warnings = _checked(request, route, sent)
     if kind is PatchKind.APPLY:
         warnings.append("the embedded cluster merges what is applied: fields have no owners, and none is removed")
-    if resource.key == JOBSETS.key and not route.subresource:
+    if is_jobset:
         check_jobset(resource, obj, old)
     dry_run = is_dry_run(request)
     revision = obj["metadata"].get("resourceVersion")
