@@ -103,13 +103,14 @@ def _instances(fragment: str) -> list[str]:
     """TPU versions first, then the topologies of the chosen version."""
     version, separator, _ = fragment.partition(":")
     if not separator:
-        return [f"{machine.version}:" for machine in tpu.MACHINES]
-    return [
+        return list(dict.fromkeys(f"{machine.version}:" for machine in tpu.MACHINES))
+    found = (
         f"{version}:{topology}="
         for machine in tpu.MACHINES
         if version in {machine.version, machine.name}
         for topology in machine.topologies
-    ]
+    )
+    return list(dict.fromkeys(found))
 
 
 def _files(fragment: str) -> list[str]:

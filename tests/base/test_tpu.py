@@ -18,6 +18,57 @@ def test_a_slice_smaller_than_a_machine_has_one_host_with_fewer_chips():
     assert (tiny.chips, tiny.hosts, tiny.chips_per_host) == (1, 1, 1)
 
 
+@pytest.mark.parametrize(
+    ("text", "machine"),
+    [
+        ("tpuv6e:1x1", "ct6e-standard-1t"),
+        ("v6e-1", "ct6e-standard-1t"),
+        ("ct6e-standard-4t:1x1", "ct6e-standard-4t"),
+        ("tpuv6e1t:2x4", "ct6e-standard-8t"),
+        ("tpuv5e:1x1", "ct5lp-hightpu-1t"),
+        ("tpuv5:1x1x1", "ct5p-hightpu-1t"),
+        ("tpuv5:2x1x1", "ct5p-hightpu-2t"),
+        ("tpuv5:2x2x1", "ct5p-hightpu-4t"),
+        ("tpu7:1x1x1", "tpu7-standard-1t"),
+        ("tpu7:4x4x4", "tpu7-standard-4t"),
+        ("tpu7x:1x1x1", "tpu7x-standard-1t"),
+        ("tpu7x:8x8x8", "tpu7x-standard-4t"),
+    ],
+)
+def test_a_topology_has_the_machine_that_it_fills(text, machine):
+    assert tpu.parse_instance_type(text).machine.name == machine
+
+
+def test_every_machine_is_known_by_all_its_names():
+    for machine in tpu.MACHINES:
+        for name in (machine.name, machine.version, machine.name.partition("-")[0], machine.accelerator):
+            for topology in machine.topologies:
+                for text in (f"{name}:{topology}", f"{name}-{topology}"):
+                    assert tpu.parse_instance_type(text).topology == topology
+        for topology in machine.topologies:
+            assert tpu.parse_instance_type(f"{machine.name}:{topology}").machine is machine
+            assert tpu.canonical(f"{machine.name}:{topology}") == f"{machine.version}:{topology}"
+    assert tpu.canonical("x:2x2") == "x:2x2"
+
+
+@pytest.mark.parametrize("topology", ["2x2", "2x2x1", "3x3", "", "4x4x4", "1x1"])
+@pytest.mark.parametrize("version", ["tpu7xx", "tpu8", "tpuv6", "tpuv5x", "tpuv4e", "tpuv5ee", "tpuv6e1"])
+def test_what_is_suggested_is_valid(version, topology):
+    with pytest.raises(ConfigError) as caught:
+        tpu.parse_instance_type(f"{version}:{topology}")
+    suggested = caught.value.hint.partition("Did you mean ")[2].partition("?")[0]
+    assert str(tpu.parse_instance_type(suggested)) == suggested
+
+
+@pytest.mark.parametrize("text", ["v6e-8", "v5p-1024", "v5p-2", "tpu7x-2048"])
+def test_each_meaning_of_an_ambiguous_name_is_valid(text):
+    with pytest.raises(ConfigError, match="is ambiguous") as caught:
+        tpu.parse_instance_type(text)
+    meant = [each.partition(" (")[0] for each in str(caught.value).partition(": ")[2].split(" or ")]
+    assert len(meant) > 1
+    assert [str(tpu.parse_instance_type(each)) for each in meant] == meant
+
+
 def test_a_machine_type_is_another_spelling_of_its_version():
     assert str(tpu.parse_instance_type("ct6e-standard-4t:2x2")) == "tpuv6e:2x2"
 
@@ -33,6 +84,31 @@ def test_a_machine_type_is_another_spelling_of_its_version():
         ("v5p-8", "tpuv5:2x2x1"),
         ("v4-16", "tpuv4:2x2x2"),
         ("ct5p-hightpu-4t:2x2x1", "tpuv5:2x2x1"),
+        # What the Cluster Toolkit writes for Pathways: the family of a machine.
+        ("ct5p:4x4x4", "tpuv5:4x4x4"),
+        ("ct6e:2x2", "tpuv6e:2x2"),
+        ("ct6e:2x4", "tpuv6e:2x4"),
+        ("ct5lp:2x4", "tpuv5e:2x4"),
+        ("ct4p:2x2x1", "tpuv4:2x2x1"),
+        ("v5litepod:2x4", "tpuv5e:2x4"),
+        # What it calls machines.
+        ("v5p-1", "tpuv5:1x1x1"),
+        ("v5p-4", "tpuv5:2x2x1"),
+        ("v5litepod-1", "tpuv5e:1x1"),
+        ("v6e-1", "tpuv6e:1x1"),
+        # What xpk calls slices.
+        ("v5p-4x4x8", "tpuv5:4x4x8"),
+        ("v5p-256", "tpuv5:4x4x8"),
+        ("v6e-2x2", "tpuv6e:2x2"),
+        ("tpu7x-16", "tpu7x:2x2x2"),
+        ("v7x-16", "tpu7x:2x2x2"),
+        ("tpu7x-4x4x12", "tpu7x:4x4x12"),
+        ("tpu7-2", "tpu7:1x1x1"),
+        ("tpu7-4x8x8", "tpu7:4x8x8"),
+        # Labels of nodes.
+        ("tpu-v6e-slice:2x2", "tpuv6e:2x2"),
+        ("tpu-v5-lite-podslice:4x4", "tpuv5e:4x4"),
+        ("tpu-v5p-slice:2x2x1", "tpuv5:2x2x1"),
     ],
 )
 def test_names_that_people_use_are_understood(text, meant):
@@ -64,6 +140,10 @@ def test_a_dictionary_written_out_is_understood(text):
         ("tpuv6e:3x3", "no topology '3x3'", "2x2"),
         ("tpuv6e", "needs a topology", "2x2"),
         ("tpuv5:4x6x8", "no topology", "multiples of 4"),
+        ("tpu7:8x8x8", "no topology", "multiples of 4"),
+        ("tpu7x:2x2", "no topology", "2x2x1"),
+        ("v5p-100", "There is no slice v5p-100", "tpuv5:2x2x1 (4 chips)"),
+        ("ct6e-standard-4t", "needs a topology", "2x2"),
         ("", "Unknown TPU version", "Known versions"),
     ],
 )
