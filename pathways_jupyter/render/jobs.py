@@ -10,7 +10,7 @@ from pathways_jupyter.render import text
 from pathways_jupyter.render.parts import Part, Tone, code, joined, line, muted, remarks, spaced, table, toned
 from pathways_jupyter.render.view import View, drawn, listing
 from pathways_jupyter.service.jobs import JobPicture
-from pathways_jupyter.service.pathwaysjob import conditions
+from pathways_jupyter.service.pathwaysjob import conditions, obstacles
 from pathways_jupyter.service.pathwaysjob.description import JobInfo
 
 _TONES: Mapping[str, Tone] = {
@@ -31,7 +31,7 @@ def view(found: Sequence[JobInfo]) -> View:
             toned(_TONES[job.state], job.state.lower()),
             f"{job.instance_type}={job.slices}" if job.instance_type else "?",
             str(job.restarts),
-            f"{job.kind}{f' of {job.maker}' if job.maker else ''}{', headless' if job.headless else ''}",
+            f"{job.kind}{f' of {job.maker}' if job.maker else ''}{', headless' if job.headless else ''}{_marks(job)}",
             text.duration(max(0.0, now - job.created)),
         )
         for job in found
@@ -58,12 +58,21 @@ def details(picture: JobPicture, *, note: str = "") -> View:
     ]
     if events:
         shown.append(spaced(table(("ago", "about", "reason", "message"), events)))
-    return drawn(picture, *shown, spaced(remarks([each for each in (picture.outdated, note) if each])))
+    found = [
+        obstacles.explain_unset(job.name, job.unset) if job.unset else "",
+        obstacles.explain_alts(job.name) if job.demands_alts else "",
+    ]
+    return drawn(picture, *shown, spaced(remarks([each for each in (*found, picture.outdated, note) if each])))
 
 
 def summary(job: JobInfo) -> str:
     """One line about a job, for progress."""
     return f"{_TONES[job.state].mark} Job {job.name}: {job.state.lower()}{_about(job)}"
+
+
+def _marks(job: JobInfo) -> str:
+    """Return what keeps notebooks from a job, in the words of a table."""
+    return f"{', needs ALTS' if job.demands_alts else ''}{', variable not set' if job.unset else ''}"
 
 
 def _about(job: JobInfo) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pathways_jupyter.base import tpu
 from pathways_jupyter.base.errors import ApiError, CapacityError, ServiceError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import objects
@@ -223,7 +224,7 @@ def read(found: Mapping[str, Any], *, own: bool = False) -> ServiceInfo | None:
         name=name,
         namespace=str(found["metadata"].get("namespace") or ""),
         address=f"{service_jobset.head_host(name)}:{port}",
-        instance_type=untrusted.text(said.get("instance_type"), longest=64),
+        instance_type=tpu.canonical(untrusted.text(said.get("instance_type"), longest=64)),
         slices=slices,
         hosts_per_slice=hosts,
         image=untrusted.text(worker.get("image") or manager.get("image")),

@@ -14,7 +14,7 @@ from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBSETS, PODS, Object
 from pathways_jupyter.service import discovery, jobs, names, untrusted
-from pathways_jupyter.service.pathwaysjob import conditions
+from pathways_jupyter.service.pathwaysjob import conditions, obstacles
 from pathways_jupyter.service.pathwaysjob.description import JobInfo
 
 _FIRST_PAUSE_SECONDS = 0.05
@@ -30,12 +30,14 @@ class JobProxy:
       pod: The pod's manifest.
       port: The port on which the proxy listens.
       demands_alts: Whether on Google Cloud it accepts only clients with ALTS, which the tunnel does not have.
+      unset: What its pod's containers refer to and do not set, see :attr:`.JobInfo.unset`.
     """
 
     job: JobInfo
     pod: Object
     port: int
     demands_alts: bool
+    unset: tuple[str, ...] = ()
 
 
 def head_labels(name: str) -> str:
@@ -137,8 +139,9 @@ async def _proxy(client: Client, info: JobInfo) -> JobProxy:
             containers = newest["spec"].get("containers") or ()
             proxy: Object = next((each for each in containers if each["name"] == names.PROXY_CONTAINER), {})
             port = int(discovery.flags(proxy).get("server_port") or names.PROXY_PORT)
-            variables = {each.get("name"): each.get("value") for each in proxy.get("env") or ()}
-            return JobProxy(info, newest, port, variables.get(names.INSECURE_CREDENTIALS) != "true")
+            return JobProxy(
+                info, newest, port, obstacles.demands_alts(containers), obstacles.unset_references(containers)
+            )
         # No pod at all: the job's condition may be older than what was done to the job.
         if await _is_suspended(client, info):
             raise _suspended(info.name)

@@ -78,7 +78,11 @@ async def list_jobs(client: Client, namespace: str) -> tuple[JobInfo, ...]:
             raise
 
     jobs, jobsets = await asyncio.gather(listed(PATHWAYS_JOBS), listed(JOBSETS))
-    found = [job_info(each) for each in jobs]
+    by_name = {each["metadata"]["name"]: each for each in jobsets}
+    found = []
+    for each in jobs:
+        jobset = by_name.get(each["metadata"]["name"])
+        found.append(job_info(each, jobset if jobset is not None and job_parts.is_own(each, jobset) else None))
     mine = {each.name for each in found}
     found += [job_info(each) for each in jobsets if is_job(each) and each["metadata"]["name"] not in mine]
     return tuple(sorted(found, key=lambda each: (-each.created, each.name)))
@@ -121,7 +125,7 @@ async def picture(client: Client, name: str, *, namespace: str, events: bool = T
     # Many have whole seconds; within one, the order is that in which the API server received them.
     found.sort(key=lambda pair: (int(pair[0].time), int(pair[1]["metadata"].get("resourceVersion") or 0)))
     manifest = parts.manifest
-    info, waits = job_info(manifest), ""
+    info, waits = job_info(manifest, parts.jobset), ""
     if info.state in {conditions.PENDING, conditions.RUNNING}:
         waits = description.stuck(parts.pods) or description.refused([each for _, each in found], parts.lacking)
         if not waits and parts.lacks_jobs:

@@ -120,7 +120,7 @@ def test_jobsets_of_googles_tools_are_jobs_by_their_shape():
         assert (info.headless, info.slices, info.instance_type, info.kind) == (True, 2, "tpuv6e:2x2", "JobSet")
         assert info.maker == foreign_jobsets.MAKERS[name]
         assert not description.job_info(program).headless
-        assert description.main_container(program) in {"workload-container", "jax-tpu"}
+        assert description.main_container(program) in {"workload-container", "jax-tpu", "user-workload"}
         for each in (headless, program):
             assert description.is_job(each)
             assert discovery.describe(each) is None, "it is no service"

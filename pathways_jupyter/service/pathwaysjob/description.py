@@ -16,7 +16,7 @@ from pathways_jupyter.base import text, tpu
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.kube.objects import JOBSETS, created
 from pathways_jupyter.service import discovery, names, queues, untrusted
-from pathways_jupyter.service.pathwaysjob import conditions, definition
+from pathways_jupyter.service.pathwaysjob import conditions, definition, obstacles
 from pathways_jupyter.service.podstate import FATAL_REASONS, UNSCHEDULABLE, container_states, restarts, waiting
 
 _TRACEBACK = "Traceback (most recent call last):"
@@ -30,6 +30,8 @@ _KILLED = frozenset({128 + signal.SIGKILL, 128 + signal.SIGTERM})
 _PROGRAMS = frozenset({names.RESOURCE_MANAGER_CONTAINER, names.PROXY_CONTAINER})
 _TOOLS = {"xpk.google.com/workload": "xpk", "gcluster.google.com/workload": "the Cluster Toolkit"}
 """The tools of Google's that make JobSets of this shape, by a label that each puts on them."""
+_OF_PATHWAYSUTILS = "pathways-worker"
+"""The name of the workers in JobSets of pathwaysutils, which puts no label on them."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,9 @@ class JobInfo:
       created: Seconds since the epoch.
       queue: The queue of Kueue's that it is in; empty for none.
       maker: The tool that made its JobSet; empty for a PathwaysJob, and for this package.
+      unset: Variables that Pathways' containers refer to and do not set, such as ``pathways-proxy: $(PATHWAYS_HEAD)``.
+      demands_alts: Whether it is headless, and on Google Cloud its proxy accepts only clients with ALTS, which no
+        tunnel has.
     """
 
     name: str
@@ -59,6 +64,8 @@ class JobInfo:
     created: float
     queue: str = ""
     maker: str = ""
+    unset: tuple[str, ...] = ()
+    demands_alts: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,14 +105,20 @@ def is_job(manifest: Mapping[str, Any]) -> bool:
     return not missing and not parts.isdisjoint(names.WORKER_JOBS)
 
 
-def job_info(manifest: Mapping[str, Any]) -> JobInfo:
-    """Describe a job by its PathwaysJob, or by the JobSet that it is; see :func:`is_job`."""
+def job_info(manifest: Mapping[str, Any], jobset: Mapping[str, Any] | None = None) -> JobInfo:
+    """Describe a job by its PathwaysJob, or by the JobSet that it is; see :func:`is_job`.
+
+    Args:
+      jobset: The JobSet of a PathwaysJob, which has the containers that the controller adds; None if it is not known.
+    """
     metadata, status = manifest["metadata"], manifest.get("status") or {}
     whole = manifest["kind"] == definition.KIND
     if not whole:
         status = conditions.derive({}, manifest, now="")
     state, condition = conditions.current({"status": status})
     kind, slices, headless = _read_job(manifest) if whole else _read_jobset(manifest)
+    parts = (manifest if jobset is None else jobset).get("spec") or {}
+    containers = [each for part in parts.get("replicatedJobs") or () for each in _containers(_pod_of(part))]
     return JobInfo(
         name=metadata["name"],
         namespace=metadata.get("namespace") or "",
@@ -119,14 +132,19 @@ def job_info(manifest: Mapping[str, Any]) -> JobInfo:
         created=created(manifest),
         queue=queues.queue_of(manifest),
         maker="" if whole else _maker(manifest),
+        unset=obstacles.unset_references(containers),
+        demands_alts=headless and obstacles.demands_alts(containers),
     )
 
 
 def _maker(jobset: Mapping[str, Any]) -> str:
     if untrusted.label(jobset, names.MANAGED_BY_LABEL) == names.MANAGED_BY:
         return ""
-    labels = jobset["metadata"].get("labels") or {}
-    return next((tool for label, tool in _TOOLS.items() if label in labels), "another tool")
+    labels, parts = jobset["metadata"].get("labels") or {}, (jobset.get("spec") or {}).get("replicatedJobs") or ()
+    named = [tool for label, tool in _TOOLS.items() if label in labels]
+    if not named and any(each.get("name") == _OF_PATHWAYSUTILS for each in parts):
+        return "pathwaysutils"
+    return named[0] if named else "another tool"
 
 
 def _read_job(manifest: Mapping[str, Any]) -> tuple[str, int, bool]:
@@ -147,17 +165,21 @@ def _read_jobset(jobset: Mapping[str, Any]) -> tuple[str, int, bool]:
     managers = [each for each in _containers(pod) if each.get("name") == names.RESOURCE_MANAGER_CONTAINER]
     said = discovery.flags(managers[0]) if managers else {}
     slices = untrusted.count(said.get("instance_count"), untrusted.MOST_SLICES) or 0
-    return untrusted.text(said.get("instance_type")), slices, headless
+    return tpu.canonical(untrusted.text(said.get("instance_type"))), slices, headless
 
 
 def _head_pod(jobset: Mapping[str, Any]) -> Mapping[str, Any]:
     for each in (jobset.get("spec") or {}).get("replicatedJobs") or ():
         if each.get("name") == names.HEAD_JOB:
-            # A JobSet is stored also without any of these.
-            job: Mapping[str, Any] = (each.get("template") or {}).get("spec") or {}
-            pod: Mapping[str, Any] = (job.get("template") or {}).get("spec") or {}
-            return pod
+            return _pod_of(each)
     return {}
+
+
+def _pod_of(replicated: Mapping[str, Any]) -> Mapping[str, Any]:
+    # A JobSet is stored also without any of these.
+    job: Mapping[str, Any] = (replicated.get("template") or {}).get("spec") or {}
+    pod: Mapping[str, Any] = (job.get("template") or {}).get("spec") or {}
+    return pod
 
 
 def _containers(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:

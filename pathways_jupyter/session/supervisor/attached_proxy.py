@@ -6,13 +6,22 @@ that no clean-up of this session, by any process and at any time, can delete any
 
 from __future__ import annotations
 
+import time
+
+from pathways_jupyter.base.errors import ServiceError
 from pathways_jupyter.base.events import EventKind, Stage
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.service import headless, names
 from pathways_jupyter.service.headless import JobProxy
+from pathways_jupyter.service.pathwaysjob import obstacles
 from pathways_jupyter.session.supervisor.proxy import Proxy
 
 _WHY_SECONDS = 2.0
 """Longest time until a job shows in its status what happened to its head pod."""
+_SET = advice(
+    "Set them in the env of that container (PATHWAYS_HEAD is the value of the pod's label "
+    "jobset.sigs.k8s.io/coordinator) and apply the job again, or let {job_new:NAME} write one."
+)
 
 
 class AttachedProxy(Proxy):
@@ -28,31 +37,35 @@ class AttachedProxy(Proxy):
           PathwaysError: Any other failure.
         """
         name, namespace = self._config.job, self._session_log.record.namespace
+        # A job waits for nodes, like a proxy for slices; with `wait` that is all the time that there is.
+        seconds = self._config.wait or self._config.timeout
+        ends = time.monotonic() + seconds
         self._stage(Stage.JOB, f"Looking for job {name}.")
         found = self._found = await headless.find(
             self._client,
             name,
             namespace=namespace,
-            # A job waits for nodes, like a proxy for slices.
-            seconds=max(self._config.timeout, self._config.wait),
+            seconds=seconds,
             progress=lambda words: self._stage(Stage.JOB, words),
         )
         self._slices.instances = {found.job.instance_type: found.job.slices}
         self._session_log.update(instances=dict(self._slices.instances))
         self._stage(Stage.JOB, f"Job {name} runs.", done=True)
+        flaw = None
+        if found.unset:
+            flaw = ServiceError(obstacles.explain_unset(name, found.unset), hint=_SET)
+            self._session_log.report(EventKind.WARNING, str(flaw))
         if found.demands_alts:
-            message = (
-                f"On Google Cloud the proxy of job {name} accepts only clients with ALTS, which the tunnel does not "
-                f"have: its container does not set {names.INSECURE_CREDENTIALS}."
-            )
-            self._session_log.report(EventKind.WARNING, message)
+            self._session_log.report(EventKind.WARNING, obstacles.explain_alts(name))
         self._watch.begin(
             self._client, namespace, headless.head_labels(name), pod=found.pod, container=names.PROXY_CONTAINER
         )
+        self._patience = min(self._config.timeout, max(0.0, ends - time.monotonic()))
         pod = await self._ready()
         self._begin(self._slices.follow(pod, joined=True))
+        self._patience = min(self._config.timeout, max(0.0, ends - time.monotonic()))
         # Also from a pod: no NetworkPolicy can be added for a proxy that is there already.
-        await self._open_tunnel(pod, found.port)
+        await self._open_tunnel(pod, found.port, flaw=flaw)
 
     async def _why_gone(self, reason: str) -> str:
         assert self._found is not None

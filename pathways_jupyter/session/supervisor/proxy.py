@@ -25,7 +25,11 @@ from pathways_jupyter.session.supervisor.pod_watch import PodEnded, PodWatch
 from pathways_jupyter.session.supervisor.proxy_slices import ProxySlices
 from pathways_jupyter.session.supervisor.proxy_tunnel import REASON_SECONDS, ProxyTunnel, RelayKey
 from pathways_jupyter.session.supervisor.session_log import SessionLog
-from pathways_jupyter.tunnel.carrier import PodPort
+from pathways_jupyter.tunnel.carrier import PodPort, PortRefused
+
+_CLOSED_SECONDS = 2.5
+"""Time for which a port that is not open is nothing to report: programs listen some time after their container starts.
+With the log, which takes at most two seconds, a user knows within five."""
 
 
 class Proxy(abc.ABC):
@@ -51,6 +55,8 @@ class Proxy(abc.ABC):
         # The reason why it is unusable, though its pod may live.
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._tasks: list[asyncio.Task[None]] = []
+        # Longest time for each step from the pod to the tunnel, in seconds.
+        self._patience = self._config.timeout
 
     @abc.abstractmethod
     async def start(self) -> None:
@@ -91,17 +97,17 @@ class Proxy(abc.ABC):
         """Return the pod once it is ready.
 
         Raises:
-          ServiceError: It ended, or is not ready within `config.timeout`.
+          ServiceError: It ended, or is not ready in time.
         """
         try:
-            async with asyncio.timeout(self._config.timeout):
+            async with asyncio.timeout(self._patience):
                 pod = await self._watch.ready
         except PodEnded as error:
             record = self._session_log.record
             raise await proxy_end.before_use(self._client, record, error.pod, str(error), error.hint) from error
         except TimeoutError as error:
             raise ServiceError(
-                f"The proxy did not start within {self._config.timeout:.0f} s: {self._watch.last_seen}",
+                f"The proxy did not start within {self._patience:.0f} s: {self._watch.last_seen}",
                 hint=advice("Check that a node has room for it, or raise {timeout}."),
             ) from error
         name = pod["metadata"]["name"]
@@ -109,15 +115,50 @@ class Proxy(abc.ABC):
         self._stage(Stage.START, f"Pod {name} is ready.", pod=name, done=True)
         return pod
 
-    async def _open_tunnel(self, pod: Object, port: int, *, relay: RelayKey | None = None, reason: str = "") -> None:
-        """Open the tunnel to a port of `pod`; `reason` is the sentence why there is one."""
+    async def _open_tunnel(
+        self,
+        pod: Object,
+        port: int,
+        *,
+        relay: RelayKey | None = None,
+        reason: str = "",
+        flaw: ServiceError | None = None,
+    ) -> None:
+        """Open the tunnel to a port of `pod`, and report a port that is not open, with the last line of the log.
+
+        Args:
+          relay: See :meth:`ProxyTunnel.open`.
+          reason: The sentence why there is a tunnel.
+          flaw: What can keep the proxy from ever listening; with one, a port that is not open is not waited for.
+        """
         about = pod["metadata"]
         target = PodPort(self._client, about["namespace"], about["name"], port)
+        look_at, reported = time.monotonic() + _CLOSED_SECONDS, ""
+
+        async def refused() -> None:
+            nonlocal look_at, reported
+            if time.monotonic() < look_at:
+                return
+            message = f"Port {port} of pod {target.pod} is not open yet.{await log()}"
+            if message != reported:
+                reported = message
+                self._stage(Stage.TUNNEL, message)
+            if flaw is not None:
+                raise ServiceError(f"{flaw} {message}", hint=flaw.hint)
+            look_at = time.monotonic() + _CLOSED_SECONDS
+
+        async def log() -> str:
+            return await proxy_end.log_says(self._client, self._session_log.record, target.pod, any_line=True)
+
         try:
-            await self._tunnel.open(target, relay=relay, pod_gone=self._watch.lost)
+            await self._tunnel.open(
+                target, relay=relay, pod_gone=self._watch.lost, seconds=self._patience, on_refused=refused
+            )
         except ClusterError as error:
             if self._watch.lost.done():
                 raise await self._ended() from error
+            if isinstance(error, PortRefused):
+                raise ServiceError(f"{error}{await log()}", hint=error.hint) from error
             raise
         opened = f"The tunnel is open. {reason}" if reason else "The tunnel is open."
         self._stage(Stage.TUNNEL, opened, done=True)

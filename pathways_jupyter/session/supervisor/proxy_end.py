@@ -50,7 +50,7 @@ async def why_gone(client: Client, record: SessionRecord, reason: str, lease: Le
                     return f"{reason} {each.get('reason')}: {each.get('message')}".rstrip(".") + "."
     if removed:
         return lease.explain(reason) if lease is not None else reason
-    return reason + await _log_says(client, record, record.pod)
+    return reason + await log_says(client, record, record.pod)
 
 
 async def before_use(client: Client, record: SessionRecord, pod: str, problem: str, hint: str) -> ServiceError:
@@ -68,10 +68,10 @@ async def before_use(client: Client, record: SessionRecord, pod: str, problem: s
                 )
             if job is not None and (waits := await queues.waiting(client, job)):
                 return ServiceError(f"{problem} {waits}", hint=hint)
-    return ServiceError(problem + await _log_says(client, record, pod, any_line=True), hint=hint)
+    return ServiceError(problem + await log_says(client, record, pod, any_line=True), hint=hint)
 
 
-async def _log_says(client: Client, record: SessionRecord, pod: str, *, any_line: bool = False) -> str:
+async def log_says(client: Client, record: SessionRecord, pod: str, *, any_line: bool = False) -> str:
     """Return a sentence with the last fatal line of a proxy's log; with `any_line`, or else with its last line.
 
     Empty if there is no such line, or it cannot be read.

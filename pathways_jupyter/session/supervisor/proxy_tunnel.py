@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -72,13 +72,23 @@ class ProxyTunnel:
         self._forward: Forward | None = None
         self._relay: RelayClient | None = None
 
-    async def open(self, target: PodPort, *, relay: RelayKey | None, pod_gone: asyncio.Future[str]) -> None:
+    async def open(
+        self,
+        target: PodPort,
+        *,
+        relay: RelayKey | None,
+        pod_gone: asyncio.Future[str],
+        seconds: float,
+        on_refused: Callable[[], Awaitable[None]],
+    ) -> None:
         """Open the tunnel, and return when the proxy takes connections.
 
         Args:
           target: The proxy's port.
           relay: The key of the relay in the same pod; None without one.
           pod_gone: Done when the pod has gone, with which the attempts end.
+          seconds: How long to try.
+          on_refused: Awaited whenever the port has refused a connection; what it raises ends the attempts.
 
         Raises:
           ClusterError: The proxy does not take connections, or the cluster refuses them.
@@ -97,7 +107,7 @@ class ProxyTunnel:
             open_stream=self._relay.open if self._relay is not None else None,
             local=GrpcConnection,
         )
-        attempts = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=self._session_log.config.timeout)
+        attempts = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, seconds=seconds)
         async for _ in attempts:
             try:
                 await forward.prepare()
@@ -106,10 +116,12 @@ class ProxyTunnel:
                 # The pod may have gone, which its watch is about to see.
                 await asyncio.wait({pod_gone}, timeout=REASON_SECONDS)
                 raise
-            except (PortRefused, ConnectionLost, Unreachable):
+            except (PortRefused, ConnectionLost, Unreachable) as error:
                 # Retry: a pod without a readiness probe is ready before its program listens, and API servers restart.
                 if pod_gone.done() or attempts.is_over:
                     raise
+                if isinstance(error, PortRefused):
+                    await on_refused()
 
     def cut(self) -> int | None:
         """Drop the connections to the relay; return how many there were, None without a relay."""

@@ -1,4 +1,4 @@
-"""What JobSet's webhook and its definition set, accept and refuse."""
+"""Defaults, acceptance and refusals of JobSet's webhook and its definition."""
 
 import copy
 
