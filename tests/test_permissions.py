@@ -18,14 +18,12 @@ from permissions import (
     IN_CLUSTER,
     INSTALL,
     LAB,
-    MAINTENANCE,
     PLATFORM,
     QUEUES,
     USER,
     as_rules,
     documented_grants,
 )
-from waits import wait_until
 from watched_cluster import DEADLINE, TYPE, Watched
 
 from pathways_jupyter.actions import logs
@@ -425,31 +423,6 @@ async def test_waiting_in_a_queue_needs_what_is_documented_and_nothing_else(clus
     known = {("", "configmaps", "get"), ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "get")}
     asked = {each for each in cluster.asked["quentin"] if "kueue" in each[0]} - known
     assert asked == needed
-
-
-@pytest.mark.parametrize("allowed", [True, False])
-async def test_a_session_that_suspends_by_itself_watches_nodes_where_it_may(cluster, allowed):
-    needed = documented_grants(MAINTENANCE)
-    name = "nora" if allowed else "noah"
-    person = Person(cluster, name, as_rules(documented_grants() | (needed if allowed else set())))
-    config = dataclasses.replace(person.config, suspend_after=7200.0)
-    # A watch begins with a list.
-    expected = needed if allowed else {("", "nodes", "list")}
-    asked = {"config": protocol.config_to_json(config), "kernel_pid": os.getpid()}
-
-    def connect() -> list[str]:
-        link = spawn.supervisor()
-        try:
-            link.answer(link.ask(Method.START, **asked), patience=DEADLINE)
-            # A copy: the cluster's thread adds to it.
-            wait_until(lambda: {grant for grant in set(cluster.asked[name]) if grant[1] == "nodes"} == expected)
-            assert link.answer(link.ask(Method.DISCONNECT), patience=DEADLINE)["left"] == ""
-            return [event.message for event in link.events()]
-        finally:
-            link.close(patience=DEADLINE)
-
-    said = await asyncio.to_thread(connect)
-    assert not [message for message in said if "taken away" in message or "llowed" in message], said
 
 
 @pytest.mark.parametrize("missing", sorted(documented_grants(QUEUES)), ids=lambda grant: f"{grant[2]} {grant[1]}")

@@ -159,9 +159,6 @@ BY_ROLE: Mapping[str, tuple[Need, ...]] = {
         Need(JOBSETS, ("get", "list"), purpose="find their service"),
     ),
     QUEUE_NEEDS[0].role: QUEUE_NEEDS,
-    "pathways-jupyter-maintenance": (
-        Need(NODES, ("list", "watch"), purpose="save arrays before a node is taken away"),
-    ),
     FAULT_NEEDS[0].role: FAULT_NEEDS,
     PLATFORM_ROLE: _DEPLOY_NEEDS,
     _INSTALL: INSTALL_NEEDS,

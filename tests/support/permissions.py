@@ -21,7 +21,6 @@ def documents() -> list[dict]:
 
 USER, LAB, PLATFORM = "pathways-jupyter-user", "pathways-jupyter-lab", "pathways-platform"
 IN_CLUSTER, QUEUES = "pathways-jupyter-in-cluster", "pathways-jupyter-queues"
-MAINTENANCE = "pathways-jupyter-maintenance"
 INSTALL, HOSTS, FAULTS = "pathways-operator-install", "pathways-jupyter-hosts", "pathways-jupyter-faults"
 
 

@@ -26,7 +26,6 @@ from pathways_jupyter.session.registry import ALTS, INSECURE
 from pathways_jupyter.session.supervisor import direct, proxy_end
 from pathways_jupyter.session.supervisor.direct import DataPath
 from pathways_jupyter.session.supervisor.lease_keeper import LeaseKeeper
-from pathways_jupyter.session.supervisor.node_notices import NodeNotices
 from pathways_jupyter.session.supervisor.pod_watch import RelayRefused
 from pathways_jupyter.session.supervisor.proxy import Proxy
 from pathways_jupyter.session.supervisor.proxy_tunnel import RelayKey
@@ -106,8 +105,6 @@ class OwnProxy(Proxy):
         async with tasks.group() as group:
             group.create_task(self._protect(job, plan, spec.port))
             group.create_task(self._reach(job, plan, spec.port))
-        if self._session_log.record.suspend_after:
-            self._begin(NodeNotices(self._client, self._session_log, plan.service).follow())
 
     async def close(self) -> None:
         """Close the proxy, and wait for the requests that may still create something."""

@@ -117,8 +117,6 @@ class SessionLog:
       config: The settings that the user asked for.
       history: Past events, and the listeners for new ones.
       traffic: The bytes that the tunnels of its proxies have carried.
-      expected_loss: Why the arrays on its slices will be lost soon, unless they are saved; empty if that is not known.
-      loss_expected: Set while there is such a reason.
     """
 
     def __init__(self, record: SessionRecord, config: ConnectConfig) -> None:
@@ -126,8 +124,6 @@ class SessionLog:
         self.config = config
         self.history = History()
         self.traffic = Traffic()
-        self.expected_loss = ""
-        self.loss_expected = asyncio.Event()
         self._published = False
         self._slices_lost = self._slices_healed = self._interruptions = 0
         # Whether something was sent is looked at when the figures are written, a few times a minute.
@@ -204,14 +200,6 @@ class SessionLog:
         limit = min(filter(None, (self.config.suspend_after, service)), default=0.0)
         if limit != self.record.suspend_after:
             self.update(suspend_after=limit)
-
-    def expect_loss(self, why: str) -> None:
-        """Set :attr:`expected_loss`; empty where nothing is expected any more."""
-        self.expected_loss = why
-        if why:
-            self.loss_expected.set()
-        else:
-            self.loss_expected.clear()
 
     def suspends(self, at: float, message: str) -> None:
         """Report that it is suspended at the time `at` unless it is used; with 0, that this is no longer so."""

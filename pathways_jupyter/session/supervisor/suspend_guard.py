@@ -1,4 +1,4 @@
-"""Has the kernel suspend a session: because nothing was computed for long, or before its slices are taken away.
+"""Has the kernel suspend a session because nothing was computed for long.
 
 Only sessions with a limit (``suspend_after``) are suspended. Only the kernel can save their arrays, so it is asked;
 where it does not answer, nothing changes. A session is used while a cell runs, and while anything is sent to its proxy.
@@ -11,7 +11,6 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pathways_jupyter.base import tasks
 from pathways_jupyter.kube.clock import boot_seconds
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.supervisor.session_log import SessionLog
@@ -20,8 +19,6 @@ _IDLE = "Nothing was computed for long."
 _NOTICE_SECONDS = 300.0
 """Notice before it is suspended; half of the time where that is shorter."""
 _LOOK_SECONDS = 30.0
-_CELL_SECONDS = 1.0
-"""Between requests to a kernel in which a cell runs, before its slices are taken away."""
 
 
 class SuspendGuard:
@@ -38,8 +35,6 @@ class SuspendGuard:
         # On a clock that stands still while the machine sleeps: after that the notice comes first.
         self._noticed_at: float | None = None
         self._asked = False
-        # The loss that the kernel is going to suspend before, while it is expected.
-        self._asked_for = ""
 
     def keep(self) -> None:
         """Count as used now."""
@@ -53,19 +48,12 @@ class SuspendGuard:
         while True:
             limit = self._session_log.record.suspend_after
             pause = min(_LOOK_SECONDS, limit / 10) if limit else _LOOK_SECONDS
-            await tasks.first_done(self._session_log.loss_expected.wait(), seconds=pause)
-            why = self._session_log.expected_loss
-            self._asked_for = self._asked_for if why else ""
+            await asyncio.sleep(pause)
             if not limit or not self._session_log.record.state.is_connected:
                 self._used_at = boot_seconds()
                 self._forget()
-            elif not why:
+            else:
                 await self._look(limit)
-            elif why != self._asked_for and await self._ask(Method.SUSPEND, why=why):
-                # Once, as below.
-                self._asked_for = why
-            if why:
-                await asyncio.sleep(_CELL_SECONDS)
 
     async def _look(self, limit: float) -> None:
         notice = min(_NOTICE_SECONDS, limit / 2)

@@ -82,30 +82,6 @@ async def test_keeping_it_begins_anew_and_all_who_follow_it_see_until_when():
     assert [bool(at) for at in seen] == [True, False, True, False]
 
 
-async def test_before_a_loss_a_kernel_is_asked_at_once_and_again_while_a_cell_runs():
-    answers, said = iter([None, False, True]), asyncio.Queue()
-
-    async def ask(method, **params):
-        await said.put((method, params))
-        return next(answers, 0.0) if method is Method.SUSPEND else 0.0
-
-    log = SessionLog(new_record(state=SessionState.CONNECTED), ConnectConfig())
-    log.update(suspend_after=3600.0)
-    task = asyncio.create_task(SuspendGuard(log, ask).run())
-    log.expect_loss("Node n is about to be taken away.")
-    async with asyncio.timeout(DEADLINE):
-        for _ in range(3):
-            assert await said.get() == (Method.SUSPEND, {"why": "Node n is about to be taken away."})
-        # It is going to. The next question is another one.
-        log.expect_loss("")
-        log.update(suspend_after=0.1)
-        assert (await said.get())[0] is Method.IDLE
-        log.expect_loss("Node n is about to be taken away.")
-        while (await said.get())[0] is not Method.SUSPEND:
-            pass
-    task.cancel()
-
-
 async def test_a_session_that_is_lost_is_not_about_to_be_suspended():
     log = SessionLog(new_record(state=SessionState.CONNECTED), ConnectConfig())
     log.suspends(time.time() + 60, "soon")
