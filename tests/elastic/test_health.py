@@ -49,3 +49,22 @@ def test_without_a_session_the_devices_are_asked(session, take_down):
     assert health.check([0, 2]) == {0}
     assert health.up == {0, 1}
     faults.heal(session)
+
+
+def test_the_functions_of_pathwaysutils_work_in_a_session_as_they_are(session, take_down):
+    import jax
+    from pathwaysutils.elastic import elastic as theirs
+
+    slices = theirs.get_slice_to_devices(jax.devices())
+    assert {index: tuple(devices) for index, devices in slices.items()} == by_slice(jax.devices())
+    assert theirs.wait_for_slices(3, poll_interval=0.05, timeout=DEADLINE) == {0, 1, 2}
+    since = session.event_count
+    array = jax.device_put(1.0, slices[1][0])
+    take_down(1, seconds=600)
+    next(event for event in session.follow(since) if event.data.get("slice") == 1)
+    assert theirs.get_active_slice_indices(slices) == {0, 2} == probe(slices)
+    with pytest.raises(jax.errors.JaxRuntimeError) as lost:
+        jax.block_until_ready(array + 1)
+    assert theirs.is_error_due_to_slice_down(lost.value)
+    faults.heal(session)
+    assert theirs.wait_for_slices(3, poll_interval=0.05, timeout=DEADLINE) == {0, 1, 2}
