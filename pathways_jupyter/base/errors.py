@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pathways_jupyter.base import project
+from pathways_jupyter.base.printable import printable
 from pathways_jupyter.base.sentences import Face, advice, topic_of, worded
 
 
@@ -48,8 +49,9 @@ class PathwaysError(Exception):
     face = Face.NOTEBOOK
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
+        # Parts of both may come from a cluster, a bucket or a host.
+        super().__init__(printable(message, lines=True))
+        self.hint = printable(hint, lines=True)
         if hint:
             # As a note, so that Python shows the hint below the traceback of a script.
             self.add_note(self.advice(Face.SCRIPT))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.colocated import array_moves, preflight, results, trees, value_reader
 from pathways_jupyter.colocated.channel import Answer, channel
-from pathways_jupyter.colocated.errors import CellSyntaxError, LostError, name_hosts, printable
+from pathways_jupyter.colocated.errors import CellSyntaxError, LostError, host_text, name_hosts
 from pathways_jupyter.colocated.host import Host, choose, hosts
 from pathways_jupyter.colocated.loss import wait_for_hosts
 from pathways_jupyter.colocated.memory import MEMORY
@@ -187,7 +187,7 @@ def _interrupted(answers: tuple[Answer, ...] | None, to: Sequence[Host]) -> Inte
             text = f"had failed: {error['type']}: {error['message'].partition(chr(10))[0]}"
         else:
             text = f"stopped in line {error['line']}: {error['text']}" if error["line"] else "stopped"
-        outcomes.setdefault(printable(text), []).append(answer.host.index)
+        outcomes.setdefault(host_text(text), []).append(answer.host.index)
     message = "; ".join(f"{name_hosts(found)} {text}" for text, found in outcomes.items())
     return Interrupted(message, answers, hint=restart if runs_on else "")
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from pathways_jupyter.base import text
 from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.base.printable import printable
 from pathways_jupyter.colocated.remote.failures import ADVICE, ELSEWHERE
 
 _MAX_CHARACTERS = 20_000
@@ -22,8 +23,8 @@ HOST = re.compile(r"\bhost \d+")
 _OTHERS = ("site-packages", "pathways_jupyter", "jax/")
 
 
-def printable(text: object) -> str:
-    """Return a host's text without control characters, which would act on the screen; the middle of a long one is cut.
+def host_text(text: object) -> str:
+    """Return a host's text as it may be shown; the middle of a long one is cut.
 
     A host may send anything in place of text.
     """
@@ -31,7 +32,7 @@ def printable(text: object) -> str:
     if len(shown) > _MAX_CHARACTERS:
         half = _MAX_CHARACTERS // 2
         shown = f"{shown[:half]} ... ({len(shown):,} characters) ... {shown[-half:]}"
-    return "".join(each if each.isprintable() or each in "\n\t" else "\N{REPLACEMENT CHARACTER}" for each in shown)
+    return printable(shown, lines=True)
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,7 @@ class ColocatedError(PathwaysError):
     """A call on hosts could not be made, or did not return."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        # Parts of the message may come from hosts.
-        super().__init__(printable(message), hint=printable(hint))
+        super().__init__(host_text(message), hint=hint)
 
 
 class CheckError(ColocatedError):
@@ -145,7 +145,7 @@ def explain_call(error: BaseException) -> list[str]:
     own = [frame for frame in _FRAME.findall(said) if not any(other in frame[0] for other in _OTHERS)]
     host, where = HOST.search(said), f", line {own[-1][1]} in {own[-1][2]}" if own else ""
     return [
-        printable(f"On {host.group(0) if host else 'a host'}{where}: {type(error).__name__}: {ELSEWHERE}."),
+        host_text(f"On {host.group(0) if host else 'a host'}{where}: {type(error).__name__}: {ELSEWHERE}."),
         ADVICE,
         "%pathways traceback shows the whole traceback.",
     ]

@@ -20,7 +20,7 @@ from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.colocated import host_versions
 from pathways_jupyter.colocated.channel import CHANNELS, Answer, Channel, channel
-from pathways_jupyter.colocated.errors import ColocatedError, LostError, name_hosts, printable
+from pathways_jupyter.colocated.errors import ColocatedError, LostError, host_text, name_hosts
 from pathways_jupyter.colocated.host import Host, choose, hosts
 from pathways_jupyter.colocated.loss import wait_for_hosts
 
@@ -105,11 +105,11 @@ class _Memory:
         unknown = [host for host in to if fresh or host.cpus not in self._facts]
         for answer in ask(channel(unknown), {"op": "facts"}) if unknown else ():
             head = answer.head
-            texts = {each: printable(head[each]) for each in ("executable", "hostname", "pod_ip", "directory", "boot")}
+            texts = {each: host_text(head[each]) for each in ("executable", "hostname", "pod_ip", "directory", "boot")}
             facts = Facts(
                 **texts,
                 embedded=bool(head["embedded"]),
-                versions={component: printable(version) for component, version in head["versions"].items()},
+                versions={component: host_text(version) for component, version in head["versions"].items()},
                 pid=int(head["pid"]),
                 packages=frozenset(head["packages"]),
             )
@@ -201,7 +201,7 @@ def who(**where: Any) -> dict[int, dict[str, str]]:
     """Return the names that cells of this session defined, each with its type, by host index."""
     answers = ask(channel(choose(hosts(), **where)), {"op": "who", "session": MEMORY.session})
     return {
-        answer.host.index: {printable(name): printable(kind) for name, kind in answer.head["names"].items()}
+        answer.host.index: {host_text(name): host_text(kind) for name, kind in answer.head["names"].items()}
         for answer in answers
     }
 

@@ -11,7 +11,7 @@ from typing import Any
 from pathways_jupyter.base.sentences import Face, worded
 from pathways_jupyter.colocated.channel import Answer
 from pathways_jupyter.colocated.displays import harmless
-from pathways_jupyter.colocated.errors import Failure, HostError, printable
+from pathways_jupyter.colocated.errors import Failure, HostError, host_text
 from pathways_jupyter.colocated.host import Host
 from pathways_jupyter.colocated.remote.transcript import rendered
 from pathways_jupyter.colocated.value_reader import Reader
@@ -137,7 +137,7 @@ def read(answer: Answer, *, unpickle: bool) -> HostResult:
                 blob = blobs[each["blob"]]
                 data[kind] = blob.decode("utf-8", "replace") if each["text"] else blob
             else:
-                left[printable(kind)] = int(each["size"])
+                left[host_text(kind)] = int(each["size"])
         items.append(Display(data if unpickle else harmless(data), left))
     value = None
     if head["value"] is not None:
@@ -177,7 +177,7 @@ def failure(host: Host, error: Mapping[str, Any] | None) -> Failure | None:
     """Return the failure that a host reported, if any."""
     if error is None:
         return None
-    texts = {each: printable(error[each]) for each in ("type", "message", "traceback", "text")}
+    texts = {each: host_text(error[each]) for each in ("type", "message", "traceback", "text")}
     return Failure((host.index,), line=int(error["line"]) if error["line"] else None, **texts)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from html import escape
 
+from pathways_jupyter.base.printable import printable
 from pathways_jupyter.base.text import count, size
 from pathways_jupyter.multihost.output import tail
 from pathways_jupyter.multihost.pack import Packed
@@ -36,10 +37,10 @@ def hosts(record: RunRecord, statuses: Sequence[HostStatus], *, logs: bool = Fal
         tone, last = _tone(each), _short(each.last_line, _LINE_LENGTH)
         rows.append((toned(tone), each.target.label, each.target.name, toned(tone, state), elapsed, code, last))
         if logs:
-            output = escape("\n".join(tail(record.log(each.target), _LOG_LINES))) or "no output"
+            log = printable("\n".join(tail(record.log(each.target), _LOG_LINES)), lines=True)
             unfolding.append(
                 f"<details><summary>{escape(each.target.label)} {escape(each.target.name)}</summary>"
-                f'<pre style="max-height: 20rem; overflow: auto">{output}</pre></details>'
+                f'<pre style="max-height: 20rem; overflow: auto">{escape(log) or "no output"}</pre></details>'
             )
     return drawn(
         {"run": replace(record, hosts=()), "hosts": list(statuses)},
@@ -109,8 +110,7 @@ def _tone(each: HostStatus) -> Tone:
 
 
 def _short(line: str, length: int) -> str:
-    clean = "".join(character for character in line if character.isprintable())
-    return clean if len(clean) <= length else f"{clean[: length - 1]}…"
+    return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
 def _nodes(each: Queued) -> str:

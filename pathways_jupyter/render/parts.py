@@ -1,6 +1,7 @@
 """Building blocks of pictures. Each has two forms, plain text and HTML, which say the same in the same words.
 
-Where a building block takes words, a string is escaped in HTML; only what these functions return is markup.
+Where a building block takes words, a string is escaped in HTML; only what these functions return is markup. Characters
+that would act on a terminal, or turn the writing around, are replaced in both, because words may come from a cluster.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from html import escape
 
+from pathways_jupyter.base.printable import printable
 from pathways_jupyter.render import text
 from pathways_jupyter.render.text import Mark
 
@@ -49,13 +51,17 @@ class Part:
 Words = Part | str
 
 
-def _part(words: Words) -> Part:
-    return words if isinstance(words, Part) else Part(words, escape(words))
+def _part(words: Words, *, lines: bool = False) -> Part:
+    if isinstance(words, Part):
+        return words
+    shown = printable(words, lines=lines)
+    return Part(shown, escape(shown))
 
 
 def toned(tone: Tone, words: str = "") -> Part:
     """Words in the colour of `tone`; its mark when left out."""
-    return Part(words or tone.mark, f'<span class="pw-tone pw-{tone}">{escape(words or tone.mark)}</span>')
+    part = _part(words or tone.mark)
+    return Part(part.text, f'<span class="pw-tone pw-{tone}">{part.html}</span>')
 
 
 def once(tone: Tone, now: str, then: str) -> Part:
@@ -64,18 +70,20 @@ def once(tone: Tone, now: str, then: str) -> Part:
     In HTML `then`, what stays true, without colour. The sidebar's page knows whether it is still so: it shows `now`, in
     the colour of `tone`, in a card that :func:`card` has marked as alive.
     """
-    looks = f"pw-tone pw-none pw-once pw-once-{tone}"
-    return Part(now, f'<span class="{looks}" title="{escape(now)}">{escape(then)}</span>')
+    looks, shown = f"pw-tone pw-none pw-once pw-once-{tone}", _part(now)
+    return Part(shown.text, f'<span class="{looks}" title="{shown.html}">{_part(then).html}</span>')
 
 
 def muted(words: str) -> Part:
     """Less prominent words."""
-    return Part(words, f'<span class="pw-muted">{escape(words)}</span>' if words else "")
+    part = _part(words)
+    return Part(part.text, f'<span class="pw-muted">{part.html}</span>' if words else "")
 
 
 def code(words: str) -> Part:
     """Something to type or an exact name."""
-    return Part(words, f"<code>{escape(words)}</code>")
+    part = _part(words)
+    return Part(part.text, f"<code>{part.html}</code>")
 
 
 def joined(*words: Words) -> Part:
@@ -85,20 +93,22 @@ def joined(*words: Words) -> Part:
 
 
 def line(*words: Words) -> Part:
-    """Words on a line of their own."""
-    parts = list(map(_part, words))
+    """Words on a line of their own; a string may have several, which HTML shows on one."""
+    parts = [_part(each, lines=True) for each in words]
     rich = " ".join(each.html for each in parts if each.html)
     return Part(" ".join(each.text for each in parts if each.text), f"<div>{rich}</div>")
 
 
 def remarks(lines: Sequence[str]) -> Part:
     """Less prominent lines."""
-    return Part("\n".join(lines), "".join(line(muted(each)).html for each in lines))
+    parts = list(map(muted, lines))
+    return Part("\n".join(each.text for each in parts), "".join(line(each).html for each in parts))
 
 
 def verbatim(words: str) -> Part:
     """Text whose lines and columns stay as they are."""
-    return Part(words.rstrip(), f"<pre>{escape(words)}</pre>")
+    shown = printable(words, lines=True)
+    return Part(shown.rstrip(), f"<pre>{escape(shown)}</pre>")
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[Words]], *, indent: str = "") -> Part:
@@ -108,7 +118,8 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[Words]], *, indent: st
     scrolls.
     """
     parts = [list(map(_part, row)) for row in rows]
-    above = "".join(f'<th scope="col">{escape(header)}</th>' for header in headers) if any(headers) else ""
+    titles = list(map(_part, headers))
+    above = "".join(f'<th scope="col">{each.html}</th>' for each in titles) if any(headers) else ""
     body = ""
     for row in parts:
         body += "<tr>"
@@ -122,7 +133,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[Words]], *, indent: st
         body += "</tr>"
     top = f"<thead><tr>{above}</tr></thead>" if above else ""
     return Part(
-        text.table(headers, [[cell.text for cell in row] for row in parts], indent=indent),
+        text.table([each.text for each in titles], [[cell.text for cell in row] for row in parts], indent=indent),
         f'<div class="pw-scroll"><table class="pw-table">{top}<tbody>{body}</tbody></table></div>' if rows else "",
     )
 
@@ -137,8 +148,9 @@ def head(title: str, *details: Words, mark: str = "") -> Part:
     parts = [part for part in map(_part, details) if part.html]
     beside = "".join(f"<span>{each.html}</span>" for each in parts)
     said = ", ".join(each.text for each in parts)
-    plain = f"{mark} {title}".lstrip() + (f": {said}" if said else "")
-    return Part(plain, f'<div class="pw-head"><b>{escape(title)}</b>{beside}</div>')
+    above = _part(title)
+    plain = f"{mark} {above.text}".lstrip() + (f": {said}" if said else "")
+    return Part(plain, f'<div class="pw-head"><b>{above.html}</b>{beside}</div>')
 
 
 def card(tone: Tone, *parts: Part, live: str = "") -> Part:
@@ -179,13 +191,13 @@ def share_bar(title: str, times: Sequence[tuple[str, str, float]]) -> Part:
         share = seconds / total if total else 0.0
         if share < 0.001:
             continue
-        label = f"{name} {share:.1%}" + (f" ({text.duration(seconds)})" if seconds >= 0.05 else "")
-        cells += f'<span title="{escape(label)}" style="flex:{share:.4f};min-width:1px;background:{colour}"></span>'
+        label = _part(f"{name} {share:.1%}" + (f" ({text.duration(seconds)})" if seconds >= 0.05 else ""))
+        cells += f'<span title="{label.html}" style="flex:{share:.4f};min-width:1px;background:{colour}"></span>'
         swatch = f"display:inline-block;width:9px;height:9px;border-radius:2px;background:{colour}"
-        legend += f'<span style="white-space:nowrap"><span style="{swatch}"></span> {muted(label).html}</span>'
+        legend += f'<span style="white-space:nowrap"><span style="{swatch}"></span> {muted(label.text).html}</span>'
     return Part(
         "",
-        f'<div role="img" aria-label="{escape(title)}" style="display:flex;height:12px;border-radius:3px;'
+        f'<div role="img" aria-label="{_part(title).html}" style="display:flex;height:12px;border-radius:3px;'
         f'overflow:hidden;margin:.5rem 0 .3rem">{cells}</div>'
         f'<div style="display:flex;flex-wrap:wrap;gap:.1rem .9rem">{legend}</div>',
     )
@@ -197,4 +209,4 @@ def as_of(note: str = "") -> Part:
     Args:
       note: Another limitation of the picture, which is shown in text as well.
     """
-    return Part(note, line(muted(f"As of {text.moment(time.time())}{'. ' if note else ''}{note}")).html)
+    return Part(_part(note).text, line(muted(f"As of {text.moment(time.time())}{'. ' if note else ''}{note}")).html)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pathways_jupyter.base.printable import printable
 from pathways_jupyter.render import parts
 from pathways_jupyter.render.parts import Part
 
@@ -37,7 +38,8 @@ class View:
 def drawn(value: Any, *shown: Part) -> View:
     """`value` as `shown`, part below part."""
     whole = parts.stacked(*shown)
-    return View(value, whole.text.strip("\n"), page(whole.html))
+    # What puts a text together without building blocks is filtered here.
+    return View(value, printable(whole.text.strip("\n"), lines=True), page(whole.html))
 
 
 def listing(value: Any, *shown: Part, none: str, note: str = "") -> View:
@@ -68,7 +70,8 @@ def for_kubectl(objects: Iterable[Mapping[str, Any]]) -> View:
 
 def preformatted(text: str, value: Any = None) -> View:
     """Text whose lines and columns stay as they are, such as a manifest; its value is `value`, by default the text."""
-    return View(text if value is None else value, text.rstrip(), page(parts.verbatim(text).html))
+    part = parts.verbatim(text)
+    return View(text if value is None else value, part.text, page(part.html))
 
 
 _STYLE = {

@@ -7,6 +7,7 @@ no text of it is a path or is run. Whatever is wrong with it is one error, which
 from __future__ import annotations
 
 import json
+import keyword
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from pathways_jupyter.base.sentences import advice
 
 FORMAT = 1
 LARGEST_BYTES = 64 << 20
+MOST_ARRAYS = 100_000
 _CONTENT = re.compile(r"[0-9a-f]{32}")
 _LARGEST_FILE_BYTES = 1 << 60
 _LATEST = 7_258_118_400.0
@@ -72,15 +74,16 @@ class Index:
                 )
             if (
                 isinstance(index, dict)
-                and index["format"] == FORMAT
+                and type(index["format"]) is int
                 and is_content(index["content"])
                 and type(index["saved"]) in (int, float)
                 and 0 <= index["saved"] <= _LATEST
                 and isinstance(index["notebook"], str)
                 and len(index["notebook"]) <= _LONGEST_NOTEBOOK
                 and isinstance(index["variables"], dict)
-                and all(each.isidentifier() for each in index["variables"])
+                and all(map(is_name, index["variables"]))
                 and isinstance(index["arrays"], list)
+                and len(index["arrays"]) <= MOST_ARRAYS
                 and isinstance(index["files"], dict)
                 and all(map(_is_file, index["files"].values()))
             ):
@@ -95,6 +98,11 @@ class Index:
         except UNREADABLE:
             pass
         raise damaged(name, "its index cannot be read")
+
+
+def is_name(name: str) -> bool:
+    """Return whether a variable may have this name."""
+    return name.isidentifier() and not keyword.iskeyword(name)
 
 
 def is_content(name: object) -> bool:

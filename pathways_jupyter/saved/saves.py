@@ -29,7 +29,15 @@ from pathways_jupyter.base.packages import require
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.saved import arrays as stored
 from pathways_jupyter.saved.arrays import READ, WRITE, Report
-from pathways_jupyter.saved.index import LARGEST_BYTES, UNREADABLE, Index, damaged, is_content
+from pathways_jupyter.saved.index import (
+    LARGEST_BYTES,
+    MOST_ARRAYS,
+    UNREADABLE,
+    Index,
+    damaged,
+    is_content,
+    is_name,
+)
 from pathways_jupyter.saved.resize import Resize
 from pathways_jupyter.saved.values import UnsavableError, VariableReader, VariableWriter
 
@@ -111,11 +119,15 @@ class Saves:
             if not all_of and (variable.startswith("_") or isinstance(value, _NO_DATA)):
                 continue
             try:
+                if not is_name(variable):
+                    raise UnsavableError(f"{variable[:80]!r} is no name of a variable.")
                 nodes[variable] = writer.write(variable, value)
             except UnsavableError as error:
                 if all_of:
                     raise
                 unkept.append(str(error))
+        if len(writer.arrays) > MOST_ARRAYS:
+            raise UnsavableError(f"{name} cannot be saved: it has more than {MOST_ARRAYS:,} arrays.")
 
         def write() -> tuple[str, Index | None, Index]:
             try:
@@ -267,8 +279,13 @@ class Saves:
         arrays: dict[int, Any] = dict.fromkeys(described)
         fitting = {number: each for number, each in described.items() if each is not None}
         arrays |= stored.read(f"gs://{place}", fitting, devices, stored.progress(READ, self._base, report))
-        reader = VariableReader(list(arrays.values()))
-        return {variable: reader.read(node) for variable, node in index.variables.items()}
+        reader, found = VariableReader(list(arrays.values())), {}
+        for variable, node in index.variables.items():
+            try:
+                found[variable] = reader.read(node)
+            except UNREADABLE as error:
+                raise damaged(name, f"{variable} cannot be read") from error
+        return found
 
     def list(self) -> list[Save]:
         """Return all whole saves by name; one that cannot be read has no variables, and says so in `unkept`."""

@@ -7,6 +7,7 @@ as a dictionary of its leaves by their paths.
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,16 @@ from pathways_jupyter.base.errors import PathwaysError
 
 _LARGEST_INTEGER_BITS = 10_000
 """Python reads no longer number from a text, so none is written."""
+_LARGEST_VALUE, _LARGEST_KEY = 100_000_000, 10_000
+"""Values in one, with those that are in several places counted in each: whatever goes through it does so much work.
+
+Two kilobytes of tuples of tuples are more than that a thousand times over. A key is hashed as a whole, and meanwhile no
+other thread of Python runs.
+"""
+_WITH_NUMBER = frozenset({"dict", "frozenset", "list", "numpy", "set", "tuple"})
+"""Kinds of values that can be in several places."""
+_MOST_OF_ONE_HASH = 100
+"""Keys of one dictionary, or members of one set, each of which is compared with all others."""
 
 
 class UnsavableError(PathwaysError):
@@ -38,6 +49,7 @@ class VariableWriter:
         # By address: the number of an array or another value, and that itself, so that no other gets its address.
         self._known: dict[int, tuple[int, Any]] = {}
         self._open: set[int] = set()
+        self._sizes = _Sizes()
 
     def write(self, name: str, value: Any) -> Any:
         """Return the description of a variable.
@@ -45,15 +57,18 @@ class VariableWriter:
         Raises:
           UnsavableError: It cannot be saved; nothing of it stays here.
         """
-        known, count = dict(self._known), len(self.arrays)
+        known, count, sizes = dict(self._known), len(self.arrays), self._sizes.copy()
         try:
-            return self._node(name, value)
-        except (UnsavableError, RecursionError) as error:
-            self._known, self._open = known, set()
+            node = self._node(name, value)
+            self._sizes.add(node)
+            return node
+        except (UnsavableError, RecursionError, ValueError) as error:
+            self._known, self._open, self._sizes = known, set(), sizes
             del self.arrays[count:], self.described[count:]
             if isinstance(error, UnsavableError):
                 raise
-            raise UnsavableError(f"{name} is too deep.") from None
+            why = "is too deep" if isinstance(error, RecursionError) else error
+            raise UnsavableError(f"{name} {why}.") from None
 
     def _node(self, place: str, value: Any) -> Any:
         import jax
@@ -145,6 +160,52 @@ def _is_named(dtype: Any) -> bool:
         return False
 
 
+class _Sizes:
+    """The sizes of values that are described one after the other, which may have parts in common."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, int] = {}
+
+    def copy(self) -> _Sizes:
+        """Return what this is now."""
+        copied = _Sizes()
+        copied._known = dict(self._known)
+        return copied
+
+    def add(self, node: Any) -> int:
+        """Return how many values are in one.
+
+        Raises:
+          ValueError: Too many, in it or in a key of it; the message is the end of a sentence.
+          LookupError, TypeError, RecursionError: It is no description.
+        """
+        if not isinstance(node, Mapping):
+            return 1
+        if "same" in node:
+            return self._known[node["same"]]
+        kind = _kind(node)
+        if kind not in _WITH_NUMBER:
+            return 1
+        if node["id"] in self._known:
+            raise ValueError("has two values of one number")
+        # What holds itself is counted once in itself.
+        self._known[node["id"]] = size = 1
+        if kind == "dict":
+            size += sum(self._key(key) + self.add(value) for key, value in node[kind])
+        elif kind != "numpy":
+            size += sum(map(self._key if kind in ("set", "frozenset") else self.add, node[kind]))
+        if size > _LARGEST_VALUE:
+            raise ValueError("is too large, with what is in several places counted in each")
+        self._known[node["id"]] = size
+        return size
+
+    def _key(self, node: Any) -> int:
+        size = self.add(node)
+        if size > _LARGEST_KEY:
+            raise ValueError("has a key, or a member of a set, that is too large")
+        return size
+
+
 class VariableReader:
     """Makes variables of their descriptions, which may be hostile.
 
@@ -155,42 +216,71 @@ class VariableReader:
     def __init__(self, arrays: Sequence[Any]) -> None:
         self._arrays = arrays
         self._known: dict[int, Any] = {}
+        self._sizes = _Sizes()
 
     def read(self, node: Any) -> Any:
         """Return what a description is of.
 
         Raises:
-          LookupError, TypeError, ValueError, RecursionError: It is none.
+          LookupError, TypeError, ValueError, RecursionError: It is none, or more work than any value that was saved.
         """
+        self._sizes.add(node)
+        return self._read(node)
+
+    def _read(self, node: Any) -> Any:
         if node is None or isinstance(node, (bool, int, float, str)):
             return node
         if not isinstance(node, Mapping):
             raise TypeError("neither a value nor a description of one")
         if "same" in node:
             return self._known[node["same"]]
-        if "array" in node:
-            return self._arrays[_index(node["array"])]
-        if "complex" in node:
-            return complex(*map(float, node["complex"]))
-        if "bytes" in node:
-            return base64.b64decode(node["bytes"], validate=True)
-        if "numpy" in node:
-            return self._known.setdefault(node["id"], _to_numpy(node))
-        if "list" in node:
-            made: list[Any] = []
-            self._known[node["id"]] = made
-            made.extend(map(self.read, node["list"]))
-            return made
-        if "dict" in node:
-            filled: dict[Any, Any] = {}
-            self._known[node["id"]] = filled
-            for key, value in node["dict"]:
-                filled[self.read(key)] = self.read(value)
-            return filled
-        kinds: Mapping[str, Callable[[Any], Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset}
-        (kind,) = node.keys() - {"id"}
-        value = kinds[kind](list(map(self.read, node[kind])))
-        return self._known.setdefault(node["id"], value)
+        kind = _kind(node)
+        made: Any
+        match kind:
+            case "array":
+                return self._arrays[_index(node[kind])]
+            case "complex":
+                return complex(*map(float, node[kind]))
+            case "bytes":
+                return base64.b64decode(node[kind], validate=True)
+            case "numpy":
+                made = _to_numpy(node)
+            case "list":
+                # Before what is in it, which may be itself.
+                made = self._known[node["id"]] = []
+                made.extend(map(self._read, node[kind]))
+            case "dict":
+                made = self._known[node["id"]] = {}
+                hashes: Counter[int] = Counter()
+                for key, value in node[kind]:
+                    made[_hashed(self._read(key), hashes)] = self._read(value)
+            case "tuple":
+                made = tuple(map(self._read, node[kind]))
+            case "set" | "frozenset":
+                counted: Counter[int] = Counter()
+                members = [_hashed(self._read(each), counted) for each in node[kind]]
+                made = set(members) if kind == "set" else frozenset(members)
+            case _:
+                raise ValueError(f"no kind of value: {kind[:80]}")
+        self._known[node["id"]] = made
+        return made
+
+
+def _kind(node: Mapping[str, Any]) -> str:
+    """Return what a description is one of."""
+    if "numpy" in node:
+        return "numpy"
+    (kind,) = node.keys() - {"id"}
+    return kind
+
+
+def _hashed(key: Any, hashes: Counter[int]) -> Any:
+    """Count the hash of a key, and return the key."""
+    value = hash(key)
+    hashes[value] += 1
+    if hashes[value] > _MOST_OF_ONE_HASH:
+        raise ValueError("has many keys of the same hash")
+    return key
 
 
 def _index(number: Any) -> int:
@@ -202,8 +292,9 @@ def _index(number: Any) -> int:
 def _to_numpy(node: Mapping[str, Any]) -> Any:
     import numpy as np
 
-    dtype = np.dtype(node["dtype"])
-    if dtype.hasobject:
+    # A list or a dictionary would be a type with fields, of any size.
+    dtype = np.dtype(str(node["dtype"]))
+    if dtype.hasobject or dtype.fields:
         raise ValueError("an array of objects")
     array = np.frombuffer(base64.b64decode(node["numpy"], validate=True), dtype).reshape(node["shape"]).copy()
     return array[()] if node["scalar"] else array

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pathways_jupyter.base.errors import ClusterError
+from pathways_jupyter.base.printable import printable
 from pathways_jupyter.kube.credentials import parse_time
 from pathways_jupyter.service import names
 
@@ -37,7 +38,7 @@ def text(value: object, *, longest: int = LONGEST_TEXT) -> str:
     if value is None or isinstance(value, (Mapping, list)):
         return ""
     shown = str(value[: longest + 1] if isinstance(value, str) else value)
-    line = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in shown)
+    line = printable(shown)
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 

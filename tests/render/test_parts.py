@@ -4,7 +4,7 @@ import pytest
 
 from pathways_jupyter.render import parts
 from pathways_jupyter.render.parts import Tone
-from pathways_jupyter.render.view import drawn, listing
+from pathways_jupyter.render.view import drawn, listing, preformatted
 
 EVIL = "<script>alert(1)</script>"
 BLOCKS = {
@@ -43,3 +43,33 @@ def test_a_list_that_is_empty_says_so_and_one_that_is_not_shows_its_rows():
     assert listing([], table, none="There is none.").text == "There is none."
     assert listing(["one"], table, none="There is none.", note="Old.").text == "name\none\nOld."
     assert "<td>one</td>" in listing(["one"], table, none="There is none.").html
+
+
+HOSTILE = "a\x1b[31mb\x1b]0;title\x07\u202egnp.exe\r\nFAKE: all is well\x9b2J"
+
+
+@pytest.mark.parametrize(
+    ("draw", "lines"),
+    [
+        (lambda words: parts.line(words), 2),
+        (lambda words: parts.line(parts.muted(words)), 1),
+        (lambda words: parts.toned(Tone.OK, words), 1),
+        (lambda words: parts.once(Tone.OK, words, words), 1),
+        (lambda words: parts.code(words), 1),
+        (lambda words: parts.joined(words, words), 1),
+        (lambda words: parts.remarks([words]), 1),
+        (lambda words: parts.verbatim(words), 2),
+        (lambda words: parts.table((words,), [[words]]), 2),
+        (lambda words: parts.fields([(words, words)]), 1),
+        (lambda words: parts.head(words, words), 1),
+        (lambda words: parts.share_bar(words, [(words, "red", 1.0)]), 1),
+        (lambda words: parts.as_of(words), 1),
+        (lambda words: drawn(None, parts.Part(words, "")), 2),
+        (lambda words: preformatted(words), 2),
+    ],
+)
+def test_no_words_act_on_a_terminal_or_turn_the_writing_around(draw, lines):
+    part = draw(HOSTILE)
+    assert part.text.replace("\n", "").isprintable()
+    assert len(part.text.split("\n")) == lines
+    assert not set("\x1b\x07\x9b\u202e") & set(part.html)

@@ -319,7 +319,9 @@ def test_a_damaged_a_hostile_and_a_newer_save_are_one_sentence(session):
     refused("saved in format 2, and this version reads 1", format=2)
     refused("index cannot be read", content="../../other")
     refused("index cannot be read", variables={"x y": 1})
-    refused("cannot be loaded", variables={"x": {"object": 1}})
+    refused("odd is damaged: x cannot be read", variables={"x": {"object": 1}})
+    refused("odd is damaged: x cannot be read", variables={"x": {"complex": [10**400, 1]}})
+    refused("index cannot be read", saved=10**400)
     (described,) = index["arrays"]
     refused("cannot be loaded", arrays=[{**described, "shape": [1 << 40]}])
     refused(
@@ -328,7 +330,9 @@ def test_a_damaged_a_hostile_and_a_newer_save_are_one_sentence(session):
     bucket.pipe_file(path, b"[" * 100_000)
     with pytest.raises(PathwaysError, match="index cannot be read"):
         session.load("odd")
-    (listed,) = [each for each in session.saves.list() if each.name == "odd"]
+    session.save("whole", {"n": 1})
+    listed, _ = [each for each in session.saves.list() if each.name in ("odd", "whole")]
+    session.saves.delete("whole")
     assert "index cannot be read" in listed.unkept[0]
     with pytest.raises(PathwaysError) as caught:
         session.load("odd")
