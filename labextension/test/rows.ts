@@ -54,6 +54,8 @@ export function session(some: Partial<ISession> = {}): ISession {
     pod: 'p',
     round_trip: 0,
     saved: null,
+    transfer: null,
+    verdicts: {},
     suspend_after: 0,
     suspends_at: 0,
     created: 0,

@@ -1,12 +1,4 @@
-import {
-  canDisconnect,
-  canProfile,
-  canReconnect,
-  canResume,
-  hasLog,
-  mayHaveArrays,
-  sessionName
-} from '../src/models/sessions';
+import { acts, isOffered, mayHaveArrays, sessionName, verdictSentence } from '../src/models/sessions';
 import { session } from './rows';
 
 const STATES = [
@@ -16,7 +8,9 @@ const STATES = [
   'degraded',
   'interrupted',
   'lost',
+  'suspending',
   'suspended',
+  'resuming',
   'closing',
   'closed',
   'failed'
@@ -28,39 +22,30 @@ describe('A session', () => {
     expect(sessionName({ id: 'ab', notebook: '' })).toBe('ab');
   });
 
-  it.each([
-    ['may have arrays', mayHaveArrays, ['connected', 'degraded', 'interrupted']],
-    ['can be profiled', canProfile, ['connected', 'degraded']],
-    // A suspended one whose arrays are not saved needs nothing but slices.
-    ['can get a new proxy', canReconnect, ['connected', 'degraded', 'interrupted', 'lost', 'suspended']],
-    ['can be ended', canDisconnect, STATES.filter(state => state !== 'closing')],
-    ['has a log', hasLog, STATES.filter(state => state !== 'suspended')]
-  ])('%s in some states only', (_, can, states) => {
-    expect(STATES.filter(state => can(session({ state })))).toEqual(states);
+  it('may have arrays in some states only', () => {
+    expect(STATES.filter(state => mayHaveArrays({ state }))).toEqual([
+      'connected',
+      'degraded',
+      'interrupted',
+      'suspending',
+      'resuming'
+    ]);
   });
 
-  it('whose supervisor is dead cannot be changed, and one that is silent gets no new proxy', () => {
-    const dead = session({ alive: false });
-    expect([canProfile, canReconnect, canDisconnect].some(can => can(dead))).toBe(false);
-    expect(canReconnect(session({ silent: true }))).toBe(false);
-    expect(hasLog(session({ pod: '' }))).toBe(false);
-  });
-
-  it('can be resumed while its arrays are saved, and gets a proxy without them only where they are not', () => {
-    const saved = { count: 3, bytes: 1.2e9, place: 'gs://b/saved/u/suspended-s', at: 0 };
-    const suspended = session({ state: 'suspended', saved });
-    expect(canResume(suspended)).toBe(true);
-    expect(canReconnect(suspended)).toBe(false);
-    expect(canReconnect({ ...suspended, saved: null })).toBe(true);
-    // It got a proxy in another way, and waits for its arrays.
-    expect(canResume({ ...suspended, state: 'connected' })).toBe(true);
-    const others = [
-      { saved: null },
-      { state: 'starting' },
-      { state: 'closing' },
-      { alive: false },
-      { silent: true }
-    ] as const;
-    expect(others.filter(some => canResume({ ...suspended, ...some }))).toEqual([]);
+  it('has a button for what acts, perhaps after a question, and a disabled one for what waits', () => {
+    const sentence = 'Session s is being suspended: 1.2 GB of 4.0 GB.';
+    const verdicts = {
+      connect: { does: 'does', sentence: '', hint: '' },
+      disconnect: { does: 'asks', sentence, hint: 'Interrupt leaves it as it was.' },
+      reconnect: { does: 'waits', sentence, hint: '' },
+      resume: { does: 'refuses', sentence, hint: '' }
+    } as const;
+    const suspending = session({ state: 'suspending', verdicts });
+    const commands = ['connect', 'disconnect', 'reconnect', 'resume', 'suspend'] as const;
+    expect(commands.filter(each => acts(suspending, each))).toEqual(['connect', 'disconnect']);
+    expect(commands.filter(each => isOffered(suspending, each))).toEqual(['connect', 'disconnect', 'reconnect']);
+    expect(verdictSentence(suspending, 'disconnect')).toBe(`${sentence} Interrupt leaves it as it was.`);
+    expect(verdictSentence(suspending, 'reconnect')).toBe(sentence);
+    expect(verdictSentence(suspending, 'connect')).toBe('');
   });
 });

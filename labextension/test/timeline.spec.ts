@@ -81,6 +81,14 @@ describe('entries', () => {
     ]);
   });
 
+  it('says of a resume what came back', () => {
+    const resuming = event('state', 'A new proxy is connected; the saved arrays are not back yet.', 12.1, {
+      state: 'resuming'
+    });
+    const resumed = event('state', 'Resumed: 4 arrays (1.2 GB).', 30, { state: 'connected' });
+    expect(texts([...CONNECTING, resuming, resumed])).toEqual(['Resumed: 4 arrays (1.2 GB).']);
+  });
+
   it('does not take a slice of the next proxy for the one that went down', () => {
     const down = event('slice-down', 'Slice 0 is down.', 1, { slice: 0, number: 0 });
     const lost = event('proxy-lost', 'The proxy is gone.', 2);

@@ -2,12 +2,13 @@ import { preferences, scopeOf } from '../src/models/preferences';
 import { english } from '../src/models/trans';
 import {
   age,
-  costSentence,
+  busySentence,
   devicesWord,
   hostWords,
-  savedSentence,
+  lossSentence,
   lostSlices,
   refusal,
+  savedSentence,
   sessionTone,
   stateWord
 } from '../src/models/words';
@@ -44,16 +45,27 @@ describe('words', () => {
   });
 
   it('says what the end of a proxy costs, as far as it is known', () => {
-    const cost = (some: Parameters<typeof session>[0], arrays: { count: number; bytes: number } | null, busy = false) =>
-      costSentence(english, session(some), arrays, busy).replace(/\u00a0/g, ' ');
-    expect(cost({}, { count: 3, bytes: 1.2e9 })).toBe('3 arrays (1.2 GB) on its TPUs would be lost.');
-    expect(cost({ state: 'interrupted' }, { count: 1, bytes: 32 })).toBe('1 array (32 B) on its TPUs would be lost.');
-    expect(cost({}, { count: 0, bytes: 0 })).toBe('');
-    expect(cost({ state: 'degraded' }, null)).toContain('How many it has is not known');
+    const loss = (count: number, bytes: number) => lossSentence(english, { count, bytes }).replace(/\u00a0/g, ' ');
+    expect(loss(3, 1.2e9)).toBe('3 arrays (1.2 GB) on its TPUs would be lost.');
+    expect(loss(1, 32)).toBe('1 array (32 B) on its TPUs would be lost.');
+    expect(loss(0, 0)).toBe('');
+    expect(lossSentence(english, null)).toContain('How many it has is not known');
     // A cell may only sleep.
-    expect(cost({}, { count: 0, bytes: 0 }, true)).toBe('A cell is running: if it uses the TPUs, it fails.');
-    expect(cost({ state: 'waiting' }, null, true)).toBe('The cell that connects it ends with an error.');
-    expect(cost({ state: 'lost' }, null)).toBe('');
+    expect(busySentence(english, session())).toBe('A cell is running: if it uses the TPUs, it fails.');
+    expect(busySentence(english, session({ state: 'waiting' }))).toBe('The cell that connects it ends with an error.');
+  });
+
+  it('says how far arrays are that are saved or put back', () => {
+    const word = (some: Parameters<typeof session>[0]) => stateWord(english, session(some)).replace(/\u00a0/g, ' ');
+    const saved = { count: 3, bytes: 4e9, place: 'gs://b/saved/u/suspended-s', at: 0 };
+    expect(word({ state: 'suspending', transfer: { done: 1.2e9, total: 4e9, left: 12.3 } })).toBe(
+      'Suspending, 1.2 GB of 4.0 GB, about 12 s left'
+    );
+    expect(word({ state: 'resuming', saved, transfer: { done: 0, total: 4e9, left: null } })).toBe(
+      'Resuming, 0 B of 4.0 GB'
+    );
+    expect(word({ state: 'starting', saved })).toBe('Resuming');
+    expect(word({ state: 'resuming', saved })).toBe('Resuming');
   });
 
   it('says once that a host has no pod', () => {
@@ -104,13 +116,15 @@ describe('preferences', () => {
 describe('refusal', () => {
   it('says why a notebook cannot be connected', () => {
     expect(refusal(english, null, null)?.message).toBe('No notebook is in front.');
-    expect(refusal(english, {}, session({ id: 'ab' }))?.message).toBe(
-      'This notebook is connected already (session ab).'
-    );
+    const message = 'Session ab is suspended since 23:06:13.';
+    const verdicts = { 'connect-otherwise': { does: 'refuses', sentence: message, hint: '%pathways resume' } } as const;
+    expect(refusal(english, {}, session({ verdicts }))).toEqual({ message, hint: '%pathways resume' });
   });
 
-  it('refuses neither a notebook without a session, nor one whose supervisor has died', () => {
+  it('refuses neither a notebook without a session, nor one whose session does not hinder it', () => {
     expect(refusal(english, {}, null)).toBe(null);
-    expect(refusal(english, {}, session({ alive: false }))).toBe(null);
+    expect(
+      refusal(english, {}, session({ verdicts: { 'connect-otherwise': { does: 'does', sentence: '', hint: '' } } }))
+    ).toBe(null);
   });
 });

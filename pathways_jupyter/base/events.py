@@ -30,8 +30,12 @@ class SessionState(StrEnum):
     """The connection to the proxy is lost, and retried; a relay beside the proxy keeps its arrays, and JAX waits."""
     LOST = "lost"
     """The proxy is gone with all arrays; a reconnect gets a new one."""
+    SUSPENDING = "suspending"
+    """Connected, while its arrays are saved so that the proxy can be removed."""
     SUSPENDED = "suspended"
     """The proxy was removed once its arrays were saved; a resume gets a new one and restores them."""
+    RESUMING = "resuming"
+    """There is a new proxy, and the saved arrays are not all back on it."""
     CLOSING = "closing"
     """Proxy, Lease and tunnel are being removed."""
     CLOSED = "closed"
@@ -45,9 +49,24 @@ class SessionState(StrEnum):
         return self in _CONNECTED
 
 
-_CONNECTED = frozenset({SessionState.CONNECTED, SessionState.DEGRADED, SessionState.INTERRUPTED})
+_CONNECTED = frozenset(
+    {
+        SessionState.CONNECTED,
+        SessionState.DEGRADED,
+        SessionState.INTERRUPTED,
+        SessionState.SUSPENDING,
+        SessionState.RESUMING,
+    }
+)
 _WAITED = frozenset(
-    {SessionState.CONNECTED, SessionState.LOST, SessionState.SUSPENDED, SessionState.FAILED, SessionState.CLOSING}
+    {
+        SessionState.CONNECTED,
+        SessionState.RESUMING,
+        SessionState.LOST,
+        SessionState.SUSPENDED,
+        SessionState.FAILED,
+        SessionState.CLOSING,
+    }
 )
 """Next states after waiting; a session that was connected or suspended falls back when its new proxy fails."""
 
@@ -59,7 +78,8 @@ TRANSITIONS: Mapping[SessionState, frozenset[SessionState]] = {
         | {SessionState.STARTING, SessionState.LOST, SessionState.SUSPENDED, SessionState.CLOSING}
         for each in _CONNECTED
     },
-    SessionState.LOST: frozenset({SessionState.STARTING, SessionState.CLOSING}),
+    # The last: its arrays were saved when the proxy was lost, before it was removed.
+    SessionState.LOST: frozenset({SessionState.STARTING, SessionState.CLOSING, SessionState.SUSPENDED}),
     SessionState.SUSPENDED: frozenset({SessionState.STARTING, SessionState.CLOSING}),
     SessionState.CLOSING: frozenset({SessionState.CLOSED}),
     SessionState.FAILED: frozenset({SessionState.CLOSING}),
@@ -200,7 +220,31 @@ class SavedArrays:
     at: float
 
     def __str__(self) -> str:
-        return f"{text.count(self.count, 'array')} ({text.size(self.bytes)}) in {self.place}"
+        return f"{self.amount} in {self.place}"
+
+    @property
+    def amount(self) -> str:
+        """Number and size: ``4 arrays (1.2 GB)``."""
+        return f"{text.count(self.count, 'array')} ({text.size(self.bytes)})"
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Progress of arrays on their way to a bucket or back.
+
+    Attributes:
+      done: Bytes that are there.
+      total: All bytes.
+      left: About how many seconds the rest takes; None while that is unknown, or nothing is left.
+    """
+
+    done: int
+    total: int
+    left: float | None = None
+
+    def __str__(self) -> str:
+        left = "" if self.left is None else f"{text.about(self.left)} left"
+        return f"{text.size(self.done)} of {text.size(self.total)}{left}"
 
 
 def find_slice(slices: Iterable[SessionSlice], number: int) -> SessionSlice | None:

@@ -51,6 +51,13 @@ def size(number: float) -> str:
     return f"{number / 1000:.1f} GB"
 
 
+def about(seconds: float | None) -> str:
+    """Return an estimated time in words, at the end of a sentence: ``, about 12 s``; empty if it is unknown."""
+    if seconds is None:
+        return ""
+    return f", about {seconds / 60:.0f} min" if seconds > 90 else f", about {max(1, round(seconds))} s"
+
+
 def array_type(array: Any) -> str:
     """Return the dtype and shape of `array`, as JAX writes them: ``float32[8,4]``."""
     return f"{array.dtype}[{','.join(map(str, array.shape))}]"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathways_jupyter.actions.shell import Values
 from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.base.text import about
 from pathways_jupyter.magics.notebook_session import NotebookSession
 from pathways_jupyter.magics.waiting import reported
 from pathways_jupyter.render import arrays as picture
 from pathways_jupyter.render.progress import LOADING, SAVING, SUSPENDING
 from pathways_jupyter.render.view import View, said
-from pathways_jupyter.saved.arrays import about
 from pathways_jupyter.session.kernel import process
 
 

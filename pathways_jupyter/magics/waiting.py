@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.magics.screen import Repeated, Screen
 from pathways_jupyter.render.progress import CONNECTING, Progress, Titles
+from pathways_jupyter.saved.arrays import Report
 from pathways_jupyter.widgets.live import Place
 
 if TYPE_CHECKING:
@@ -58,10 +59,10 @@ class Waiting:
         self._said_at = 0.0
         self._asking = False
 
-    def enter(self, stage: str, message: str = "") -> None:
+    def enter(self, stage: str, message: object = "") -> None:
         """Enter a stage, or show how far it is; callable from any thread."""
         with self._lock:
-            self._progress.enter(stage, message)
+            self._progress.enter(stage, str(message))
 
     def connect(self, requested: ConnectConfig, variables: dict[str, Any] | None = None) -> ConnectionAttempt[Session]:
         """Start the embedded cluster if `requested` means it, and connect; raises what :meth:`through` does."""
@@ -143,7 +144,7 @@ class Waiting:
 
 
 @contextlib.contextmanager
-def reported(screen: Screen, titles: Titles) -> Iterator[Callable[[str, str], None]]:
+def reported(screen: Screen, titles: Titles) -> Iterator[Report]:
     """Context manager over what shows the progress of something else than connecting, where it takes long.
 
     Raises:

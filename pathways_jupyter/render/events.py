@@ -41,7 +41,9 @@ STATE_TONES: Mapping[str, Tone] = {
     SessionState.DEGRADED: Tone.WARN,
     SessionState.INTERRUPTED: Tone.WARN,
     SessionState.LOST: Tone.FAIL,
+    SessionState.SUSPENDING: Tone.WAIT,
     SessionState.SUSPENDED: Tone.WAIT,
+    SessionState.RESUMING: Tone.WAIT,
     SessionState.FAILED: Tone.FAIL,
 }
 ELASTIC_TONES: Mapping[str, Tone] = {

@@ -23,6 +23,7 @@ from pathways_jupyter.session import registry
 from pathways_jupyter.session.registry import SessionRecord
 
 _CONNECTING = {SessionState.STARTING, SessionState.WAITING}
+_USABLE = {SessionState.CONNECTED, SessionState.DEGRADED}
 _NEWS = {
     EventKind.SLICE_DOWN,
     EventKind.SLICE_HEALED,
@@ -40,7 +41,9 @@ _ADVICE: Mapping[SessionState, str] = {
     SessionState.DEGRADED: "Arrays on the slice that is down are lost. A new worker restores it; other slices work.",
     SessionState.INTERRUPTED: "Arrays are kept; cells continue once the connection is back. Interrupt stops a cell.",
     SessionState.LOST: "Arrays on it are lost. %pathways reconnect gets a new proxy with the same settings.",
+    SessionState.SUSPENDING: "Its arrays are being saved; then its slices are free.",
     SessionState.SUSPENDED: "Its slices are free, and its arrays are saved. %pathways resume continues.",
+    SessionState.RESUMING: "Its arrays are saved. The next cell, or %pathways resume, brings them back.",
     SessionState.FAILED: "%pathways doctor looks for the cause.",
 }
 _JOB_ADVICE: Mapping[SessionState, str] = {
@@ -112,8 +115,8 @@ def _facts(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> list[
         ("proxy", "" if suspended else record.job if record.state in _CONNECTING else record.pod or record.job),
         ("cluster", record.context),
         ("namespace", record.namespace),
-        # The resumed session's first card is drawn before its record has no save any more.
-        ("saved", "" if record.saved is None or record.state.is_connected else str(record.saved)),
+        # The resumed session's card is drawn before the kernel knows that its record has no save any more.
+        ("saved", "" if record.saved is None or record.state in _USABLE else str(record.saved)),
         ("distance", record.distance if record.state.is_connected else ""),
     ]
 
@@ -130,6 +133,8 @@ def _advice(record: SessionRecord, at: float) -> str:
         return "All arrays on TPUs are lost. New workers restore the slices."
     if record.suspends_at:
         return f"Nothing is computed: suspends at {text.later(record.suspends_at, at)}, unless a cell runs before."
+    if record.state is SessionState.RESUMING and record.transfer is not None:
+        return "Its arrays are being read; what cannot be read stays saved."
     return (_JOB_ADVICE if record.pathways_job else _ADVICE).get(record.state, "")
 
 
@@ -183,9 +188,14 @@ def _tone(record: SessionRecord) -> Tone:
 
 
 def state_words(record: SessionRecord) -> str:
-    """Return a session's state in words: ``connected``, ``degraded, 1 of 2 slices``, ``not answering``."""
+    """Return a session's state in words: ``degraded, 1 of 2 slices``, ``resuming, 0.3 GB of 4.0 GB``."""
     if record.supervisor:
         return record.supervisor
+    if record.transfer is not None:
+        return f"{record.state}, {record.transfer}"
+    if record.state is SessionState.STARTING and record.saved is not None:
+        # The first part of it is a new proxy.
+        return str(SessionState.RESUMING)
     if record.state is not SessionState.DEGRADED:
         return str(record.state)
     return f"{record.state}, {sum(each.up for each in record.slices)} of {count(len(record.slices), 'slice')}"

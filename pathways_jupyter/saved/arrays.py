@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from pathways_jupyter.base import shardings
-from pathways_jupyter.base.text import size
+from pathways_jupyter.base.events import Transfer
 
 _TIMEOUT = datetime.timedelta(hours=1)
 _MOST_DIMENSIONS = 32
@@ -33,8 +33,8 @@ _rates: dict[tuple[str, str], float] = {}
 
 WRITE, READ = "write the arrays", "read the arrays"
 
-Report = Callable[[str, str], None]
-"""Called with what is done at the moment and how far it is; on any thread."""
+Report = Callable[[str, Transfer | str], None]
+"""Called with what is done at the moment, and how far it is; empty where that is not known. On any thread."""
 _Begun = TypeVar("_Begun")
 _Done = Callable[[int, int], None]
 """Called with the bytes that are done, and with all: first, and after each piece."""
@@ -44,13 +44,6 @@ def seconds(title: str, place: str, nbytes: int) -> float | None:
     """Return how long it takes to write or read so much in `place`, at the last pace there; None if that is unknown."""
     rate = _rates.get((title, place))
     return None if rate is None else nbytes / rate
-
-
-def about(left: float | None) -> str:
-    """Return an estimated time in words, at the end of a sentence; empty if it is unknown."""
-    if left is None:
-        return ""
-    return f", about {left / 60:.0f} min" if left > 90 else f", about {max(1, round(left))} s"
 
 
 def progress(title: str, place: str, report: Report | None) -> _Done:
@@ -66,7 +59,7 @@ def progress(title: str, place: str, report: Report | None) -> _Done:
             _rates[title, place] = nbytes / max(time.monotonic() - began, 1e-6)
         left = seconds(title, place, total - nbytes) if total > nbytes else None
         if report is not None:
-            report(title, f"{size(nbytes)} of {size(total)}{about(left)}{' left' if left else ''}")
+            report(title, Transfer(nbytes, total, left))
 
     return done
 

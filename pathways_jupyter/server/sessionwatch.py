@@ -19,12 +19,14 @@ from pathways_jupyter.base import runtime_files, tpu
 from pathways_jupyter.base.config import runtime_dir
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.events import EventKind, SessionState
+from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.server import scope
 from pathways_jupyter.service import names
 from pathways_jupyter.service.feed import Message, PolledFeed
 from pathways_jupyter.session import client, registry
 from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.session.verdicts import verdicts
 
 STATUS_SECONDS = 2.5
 """Delay before a supervisor is queried again; a stopped one accepts connections all the while."""
@@ -111,7 +113,8 @@ class SessionWatch(PolledFeed):
         gone = [row for row in self._rows or () if row["id"] not in present and row["id"] in self._followed]
         for each in gone:
             over = {"state": SessionState.CLOSED, "state_since": time.time(), "alive": False, "slices": []}
-            self._ended[each["id"]] = {**each, **over}
+            # Nothing can be done with it.
+            self._ended[each["id"]] = {**each, **over, "transfer": None, "verdicts": {}}
         for session in list(self._ended)[:-MAX_ENDED]:
             del self._ended[session]
             self._followed.pop(session, None)
@@ -185,6 +188,8 @@ def _elastic(session: str, run: dict[str, Any]) -> dict[str, Any]:
 
 def _row(record: SessionRecord, alive: bool, followed: _Followed) -> dict[str, Any]:
     """Return the JSON values of a session for a page."""
+    fault = registry.SILENT if followed.silent else ""
+    judged = dataclasses.replace(record, supervisor=fault if alive else registry.ABANDONED)
     return {
         "id": record.id,
         "state": record.state,
@@ -202,11 +207,14 @@ def _row(record: SessionRecord, alive: bool, followed: _Followed) -> dict[str, A
         "instances": dict(record.instances),
         "devices": sum(count * sum(tpu.chips_of_hosts(name)) for name, count in record.instances.items()),
         "job": record.job,
-        "pod": record.pod,
+        # A suspended session's is removed.
+        "pod": "" if record.state is SessionState.SUSPENDED else record.pod,
         "round_trip": followed.round_trip,
         "suspend_after": record.suspend_after,
         "suspends_at": record.suspends_at,
         "saved": dataclasses.asdict(record.saved) if record.saved is not None else None,
+        "transfer": dataclasses.asdict(record.transfer) if record.transfer is not None else None,
+        "verdicts": {command: each.to_json(Face.SIDEBAR) for command, each in verdicts(judged)},
         "created": record.created,
         "scope": dataclasses.asdict(scope.of_record(record)),
     }

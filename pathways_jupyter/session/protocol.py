@@ -52,6 +52,12 @@ class Method(StrEnum):
     The supervisor asks the kernel to do all of it, because of ``why``; true if it is going to try, and not while a cell
     runs.
     """
+    TRANSFER = "transfer"
+    """The kernel writes arrays to suspend, or reads them to resume: how far it is.
+
+    ``params`` has ``done`` and ``total`` bytes, and about how many seconds are ``left`` or null. Without ``total`` it
+    has ended, and the session is as it was before. Answers with the record.
+    """
     RESTORED = "restored"
     """The kernel has the saved arrays back, so that the record need not name them. Answers with the record."""
     CANCEL = "cancel"

@@ -24,7 +24,7 @@ from typing import Any
 from pathways_jupyter.base import runtime_files, tpu
 from pathways_jupyter.base.config import runtime_dir
 from pathways_jupyter.base.errors import SessionError
-from pathways_jupyter.base.events import SavedArrays, SessionSlice, SessionState
+from pathways_jupyter.base.events import SavedArrays, SessionSlice, SessionState, Transfer
 from pathways_jupyter.base.text import clock, last_upload, to_cluster, without_infinity
 
 TEMPORARY_PREFIX = "pathways-"
@@ -59,7 +59,8 @@ class SessionRecord:
       config: The :class:`~pathways_jupyter.base.config.ConnectConfig` as JSON values.
       kubeconfigs: The value of ``KUBECONFIG`` when the session began.
       context: The kubeconfig's context, also when it was chosen as the current one.
-      state_since: When the present state began, in seconds since the epoch.
+      state_since: When the present state began, in seconds since the epoch. An interruption, or a resume that failed,
+        does not begin the state before it anew.
       connected_since: When the present proxy was connected; 0 before.
       slices: The slices that it holds, by JAX's index.
       host: Name of the machine that its supervisor runs on.
@@ -75,6 +76,7 @@ class SessionRecord:
       tcp_port: The loopback port that JAX connects to instead of the socket; 0 for the socket.
       pathways_job: The PathwaysJob whose proxy it uses; empty for a session with a proxy of its own.
       saved: The arrays that were saved when it was suspended, until they are restored.
+      transfer: How far they are on their way, while the kernel writes or reads them; None meanwhile.
       suspend_after: Seconds without use after which it is suspended: the user's, or the service's if less; 0 for never.
       suspends_at: When it is suspended unless it is used before, in seconds since the epoch; 0 while that is not soon.
       supervisor: What is wrong with its supervisor, in a record that comes from asking it
@@ -117,6 +119,7 @@ class SessionRecord:
     pathways_job: str = ""
     connected_since: float = 0.0
     saved: SavedArrays | None = None
+    transfer: Transfer | None = None
     suspend_after: float = 0.0
     suspends_at: float = 0.0
     supervisor: str = ""
@@ -214,7 +217,18 @@ class SessionRecord:
         saved = SavedArrays(*(values["saved"][name] for name in known_save)) if values.get("saved") else None
         # A record of an older version has Infinity in its settings.
         config = without_infinity(values["config"])
-        parsed = {"config": config, "state": SessionState(values["state"]), "slices": slices, "saved": saved}
+        transfer = (
+            Transfer(*(values["transfer"][name] for name in ("done", "total", "left")))
+            if values.get("transfer")
+            else None
+        )
+        parsed = {
+            "config": config,
+            "state": SessionState(values["state"]),
+            "slices": slices,
+            "saved": saved,
+            "transfer": transfer,
+        }
         return cls(**{**values, **parsed})
 
 
@@ -226,6 +240,7 @@ _JSON_TYPES: Mapping[str, tuple[type, ...]] = {
     "SessionState": (str,),
     "tuple": (list, tuple),
     "SavedArrays | None": (dict, NoneType),
+    "Transfer | None": (dict, NoneType),
 }
 """Types that the value of a field may have in JSON, by the field's type."""
 

@@ -21,7 +21,7 @@ import pathways_jupyter
 session = pathways_jupyter.current_session()
 since = session.event_count
 client.request(session.record, Method.RECONNECT, patience=60)
-next(event for event in session.follow(since) if event.data.get("state") == "connected")
+next(event for event in session.follow(since) if event.data.get("state") == "resuming")
 """
 INTERRUPT_THE_SAVE = """
 import os, signal

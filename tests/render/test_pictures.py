@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pathways_jupyter.base.events import Event, EventKind, SavedArrays, SessionSlice, SessionState, Stage
+from pathways_jupyter.base.events import Event, EventKind, SavedArrays, SessionSlice, SessionState, Stage, Transfer
 from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.commands.declaration import Command, Option
 from pathways_jupyter.multihost.queued_resources import Queued
@@ -329,6 +329,12 @@ def test_where_arrays_are_saved_is_shown_until_they_are_back():
     assert "none; 2 slices of tpuv6e:2x2 (8 chips) before" in suspended.text
     assert "proxy" not in suspended.text
     assert "gs://" not in sessions.card(record(saved=saved), {}).text
+    moved = Transfer(500_000_000, 1_200_000_000, 12.0)
+    resuming = sessions.card(record(state=SessionState.RESUMING, saved=saved, transfer=moved), {})
+    assert "resuming, 500.0 MB of 1.2 GB, about 12 s left" in resuming.text
+    assert "gs://bucket" in resuming.text
+    assert "resuming" in sessions.table([record(state=SessionState.STARTING, saved=saved)]).text
+    assert "✓" not in resuming.text
 
 
 def test_a_closed_session_stays_on_record_without_a_map_of_slices():

@@ -19,7 +19,8 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from sigint_tracer import sigint_at
 
-from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
+from pathways_jupyter.base.errors import CapacityError, ConfigError, PathwaysError, SessionError
+from pathways_jupyter.base.events import Transfer
 from pathways_jupyter.base.google import open_bucket
 from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.colocated import loss
@@ -28,8 +29,8 @@ from pathways_jupyter.saved import arrays as stored
 from pathways_jupyter.saved import places
 from pathways_jupyter.saved import saves as module
 from pathways_jupyter.saved.values import UnsavableError
-from pathways_jupyter.session import client
-from pathways_jupyter.session.kernel import process
+from pathways_jupyter.session import client, protocol, registry
+from pathways_jupyter.session.kernel import process, spawn
 from pathways_jupyter.session.kernel import session as sessions
 from pathways_jupyter.session.protocol import Method
 
@@ -356,7 +357,7 @@ def test_progress_is_in_pieces_and_gives_the_next_estimate(session, monkeypatch)
     session.save("pieces", arrays, report=lambda *what: said.append(what))
     assert session.load("pieces", report=lambda *what: said.append(what)).keys() == arrays.keys()
     for title in (stored.WRITE, stored.READ):
-        steps = [what for each, what in said if each == title]
+        steps = [str(what) for each, what in said if each == title]
         assert steps[0] == "0 bytes of 6.3 MB"
         assert steps[1].startswith("2.1 MB of 6.3 MB, about ")
         assert steps[-1] == "6.3 MB of 6.3 MB"
@@ -427,6 +428,67 @@ def test_every_place_holds_the_same_array_again(session):
     assert variables["mine"] == 3
     assert float(jax.jit(jnp.sum)(variables["w"])) == total
     assert not [each for each in session.saves.list() if each.name.startswith("suspended")]
+
+
+def test_suspending_and_resuming_are_states_with_how_far_it_is(session, monkeypatch):
+    monkeypatch.setattr(stored, "_LEAST_PIECE_BYTES", 1 << 10)
+    variables = {f"x{n}": jax.device_put(np.full(1 << 10, n, np.float32), session.devices()[n]) for n in range(4)}
+    seen = []
+
+    def look(what, how_far):
+        # As another process sees it; after the supervisor has read what was sent before.
+        record = session.status()
+        elsewhere = registry.read(session.id)
+        if isinstance(how_far, Transfer):
+            seen.append(record.state)
+            assert elsewhere.transfer == record.transfer == session.record.transfer == how_far
+            assert how_far.total == 4 << 12
+
+    since = session.event_count
+    session.suspend(variables, report=look)
+    assert set(seen) == {"suspending"}
+    assert session.record.transfer is session.status().transfer is None
+    suspended, seen[:] = session.record.since, []
+    session.resume(report=look)
+    assert set(seen) == {"resuming"}
+    assert session.state == "connected"
+    assert session.record.saved is session.record.transfer is None
+    happened = [event for event in session.events(since) if "state" in event.data]
+    assert [event.data["state"] for event in happened] == [
+        *("suspending", "suspended", "starting", "resuming", "connected"),
+    ]
+    assert happened[-1].message == "Resumed: 4 arrays (16.4 kB)."
+    assert suspended == happened[1].data.get("since", happened[1].at)
+
+
+@pytest.fixture
+def holder(session):
+    """Another session, which takes the slices of one that is suspended."""
+    links = []
+
+    def take():
+        links.append(spawn.supervisor())
+        config = protocol.config_to_json(session.config)
+        links[0].answer(links[0].ask(Method.START, config=config, kernel_pid=os.getpid()), patience=DEADLINE)
+
+    yield take
+    assert links[0].close(patience=DEADLINE)
+
+
+def test_a_session_is_suspended_since_the_suspend_whatever_was_tried_later(session, holder):
+    session.suspend({"x": jax.device_put(np.arange(4.0), session.devices()[1])}, yes=True)
+    since = session.record.since
+    assert since == session.record.saved.at
+    holder()
+    with pytest.raises(CapacityError):
+        session.resume(wait=0)
+    assert session.state == "suspended"
+    assert session.record.since == session.status().since == since
+
+
+def test_a_suspended_session_resumes_once_its_slices_are_free(session):
+    session.resume(wait=DEADLINE)
+    assert session.state == "connected"
 
 
 def test_an_interrupt_while_arrays_are_put_back_comes_when_all_of_them_are(session):
@@ -525,11 +587,12 @@ def test_a_suspended_session_is_not_reconnected_without_its_arrays(session):
     # As the sidebar does.
     since = session.event_count
     client.request(session.record, Method.RECONNECT, patience=DEADLINE)
-    next(event for event in session.follow(since) if event.data.get("state") == "connected")
+    next(event for event in session.follow(since) if event.data.get("state") == "resuming")
     session.settle({})
     assert session.has_devices
     assert session.is_suspended
     session.resume()
+    assert session.state == "connected"
     assert np.asarray(variables["x"]).tolist() == [0, 1, 2, 3]
 
 

@@ -5,17 +5,20 @@ export interface IButtonProps {
   readonly label: string;
   readonly kind?: 'primary' | 'danger';
   readonly disabled?: boolean;
+  /** Shown while the mouse is over it. */
+  readonly title?: string;
   readonly run: () => void;
 }
 
 const CLASSES = { primary: ' jp-mod-accept', danger: ' pw-danger' };
 
-export function Button({ label, kind, disabled, run }: IButtonProps): React.JSX.Element {
+export function Button({ label, kind, disabled, title, run }: IButtonProps): React.JSX.Element {
   return (
     <button
       type="button"
       className={`jp-mod-styled pw-button${kind ? CLASSES[kind] : ''}`}
       disabled={disabled}
+      title={title}
       onClick={run}
     >
       {label}

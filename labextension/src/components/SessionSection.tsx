@@ -17,8 +17,8 @@ import {
   stateWord,
   suspendsSentence
 } from '../models/words';
-import { ISession } from '../models/sessionrows';
-import { canDisconnect, canProfile, canReconnect, canResume, hasLog } from '../models/sessions';
+import { ISession, SessionCommand } from '../models/sessionrows';
+import { acts, isOffered, verdictSentence } from '../models/sessions';
 import { IActions } from './actions';
 import { Button } from './Button';
 import { DragLine } from './DragLine';
@@ -157,7 +157,7 @@ function Session({ session, staleSince, actions, trans }: ISessionProps): React.
             'After the cells that are running, “Resume” gets slices again and puts every array where it was.'
           )}
           action={
-            canResume(session)
+            acts(session, 'resume')
               ? { label: trans.__('Resume'), primary: true, run: () => actions.resume(session) }
               : undefined
           }
@@ -199,28 +199,30 @@ function Session({ session, staleSince, actions, trans }: ISessionProps): React.
 }
 
 function Buttons({ session, actions, trans }: Pick<ISessionProps, 'session' | 'actions' | 'trans'>): React.JSX.Element {
-  const lost = session.state === 'lost' || session.state === 'suspended';
+  // Absent where it does not apply, and disabled where it has to wait, with the reason as its title.
+  const button = (command: SessionCommand, label: string, run: () => void, kind?: 'danger') =>
+    isOffered(session, command) && (
+      <Button
+        label={label}
+        kind={kind}
+        disabled={!acts(session, command)}
+        title={acts(session, command) ? undefined : verdictSentence(session, command)}
+        run={run}
+      />
+    );
+  // While its proxy works, a new one costs its arrays, which a question says first.
+  const costs = session.verdicts.reconnect?.does === 'asks';
   return (
     <div className="pw-buttons" role="group" aria-label={trans.__('Session actions')}>
-      <Button
-        label={trans.__('Disconnect')}
-        kind="danger"
-        disabled={!canDisconnect(session)}
-        run={() => actions.disconnect(session)}
-      />
-      <Button
-        // While its proxy works, a new one costs its arrays, which a question says first.
-        label={lost ? trans.__('Reconnect') : trans.__('Reconnect…')}
-        kind={lost ? undefined : 'danger'}
-        disabled={!canReconnect(session)}
-        run={() => actions.reconnect(session)}
-      />
-      <Button label={trans.__('Profile')} disabled={!canProfile(session)} run={() => actions.profile(session)} />
-      <Button
-        label={trans.__('Logs')}
-        disabled={!hasLog(session)}
-        run={() => actions.openLog(session.pod, trans.__('Proxy'))}
-      />
+      {button('disconnect', trans.__('Disconnect'), () => actions.disconnect(session), 'danger')}
+      {button(
+        'reconnect',
+        costs ? trans.__('Reconnect…') : trans.__('Reconnect'),
+        () => actions.reconnect(session),
+        costs ? 'danger' : undefined
+      )}
+      {button('run', trans.__('Profile'), () => actions.profile(session))}
+      {session.pod && <Button label={trans.__('Logs')} run={() => actions.openLog(session.pod, trans.__('Proxy'))} />}
     </div>
   );
 }

@@ -11,8 +11,12 @@ export type SessionState =
   /** The connection to its proxy is lost; a relay keeps its arrays meanwhile. */
   | 'interrupted'
   | 'lost'
+  /** Its arrays are being saved, so that its proxy can be removed. */
+  | 'suspending'
   /** Its arrays are saved, and its slices free. */
   | 'suspended'
+  /** It has a new proxy, and its saved arrays are not all back on it. */
+  | 'resuming'
   | 'closing'
   | 'closed'
   | 'failed';
@@ -88,6 +92,39 @@ export interface ISaved extends IArrays {
   readonly at: number;
 }
 
+/** How far arrays are that are saved, or put back. */
+export interface ITransfer {
+  /** Bytes that are there. */
+  readonly done: number;
+  readonly total: number;
+  /** About how many seconds the rest takes; null while that is unknown. */
+  readonly left: number | null;
+}
+
+/** The commands of a session, as Python's `Command`. */
+export type SessionCommand =
+  | 'connect'
+  | 'connect-otherwise'
+  | 'reconnect'
+  | 'suspend'
+  | 'resume'
+  | 'disconnect'
+  | 'save'
+  | 'load'
+  /** A trace, a cell on its hosts. */
+  | 'run'
+  | 'use';
+
+/** What a command does with a session as it is now; the table is pathways_jupyter/session/verdicts.py. */
+export interface IVerdict {
+  /** `asks`: it acts once the user has read what it costs. `waits`: what it needs comes by itself. */
+  readonly does: 'does' | 'asks' | 'waits' | 'refuses';
+  /** What there is, and what the command costs or why it does not act; empty where it just acts. */
+  readonly sentence: string;
+  /** What to do instead, or to keep what it costs; empty where there is nothing to do. */
+  readonly hint: string;
+}
+
 /** One notebook's connection. */
 export interface ISession {
   readonly id: string;
@@ -116,6 +153,10 @@ export interface ISession {
   /** Seconds to the cluster and back, as its supervisor has last measured it; 0 where that is not known now. */
   readonly round_trip: number;
   readonly saved: ISaved | null;
+  /** While arrays are saved or put back. */
+  readonly transfer: ITransfer | null;
+  /** What each command does with it now; none for a session that has ended. */
+  readonly verdicts: { readonly [command in SessionCommand]?: IVerdict };
   /** Seconds without use after which it is suspended; 0 for never. */
   readonly suspend_after: number;
   /** When it is suspended unless it is used before, in seconds since the epoch; 0 while that is not soon. */

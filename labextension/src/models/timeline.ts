@@ -43,12 +43,16 @@ const ELASTIC_TONES: { readonly [what: string]: Tone } = {
 };
 /** States that a session enters because a slice goes down or recovers. */
 const CAUSED: ReadonlySet<unknown> = new Set(['degraded', 'connected']);
+/** States on the way to being connected, or resumed. */
+const CONNECTING: ReadonlySet<unknown> = new Set(['starting', 'waiting', 'resuming']);
 const STATE_TONES: { readonly [state: string]: Tone } = {
   connected: 'ok',
   degraded: 'wait',
   interrupted: 'wait',
   lost: 'fail',
+  suspending: 'wait',
   suspended: 'wait',
+  resuming: 'wait',
   failed: 'fail'
 };
 
@@ -85,7 +89,8 @@ function withConnecting(trans: ITrans, events: readonly IEvent[]): readonly IEnt
     }
     if (event.kind === 'state' && event.data.state === 'connected' && steps.length) {
       const seconds = (event.at - steps[0].at).toFixed(1);
-      const text = unbroken(trans.__('Connected in %1 s.', seconds));
+      const isResumed = steps.some(each => each.data.state === 'resuming');
+      const text = isResumed ? event.message : unbroken(trans.__('Connected in %1 s.', seconds));
       made.push({ event, text, tone: 'ok', from: event.at, steps });
     } else {
       made.push(...steps.map(plain), plain(event));
@@ -160,8 +165,5 @@ function opened({ event, steps }: IEntry): readonly IEvent[] {
 }
 
 function isStep(event: IEvent): boolean {
-  return (
-    STEPS.has(event.kind) ||
-    (event.kind === 'state' && (event.data.state === 'starting' || event.data.state === 'waiting'))
-  );
+  return STEPS.has(event.kind) || (event.kind === 'state' && CONNECTING.has(event.data.state));
 }

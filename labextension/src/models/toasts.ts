@@ -28,6 +28,9 @@ export interface INotifier {
 /** States in which a session holds no slices: it is getting a new proxy, or ending. */
 const WITHOUT_SLICES: ReadonlySet<unknown> = new Set(['starting', 'suspended', 'closing', 'closed']);
 
+/** States that come with a new proxy. */
+const WITH_SLICES: ReadonlySet<unknown> = new Set(['connected', 'resuming']);
+
 /** How long the notification of a recovery is shown. */
 const RECOVERY_MILLISECONDS = 5000;
 
@@ -68,11 +71,11 @@ export class Toasts {
           incident.waited = true;
           return;
         }
-        if (incident.waited && event.data.state === 'connected') {
+        if (incident.waited && WITH_SLICES.has(event.data.state)) {
           incident.waited = false;
           this._announce(session);
         }
-        if (WITHOUT_SLICES.has(event.data.state) || (incident.lost && event.data.state === 'connected')) {
+        if (WITHOUT_SLICES.has(event.data.state) || (incident.lost && WITH_SLICES.has(event.data.state))) {
           this._end(session.id);
         }
         return;

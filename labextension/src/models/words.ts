@@ -2,7 +2,7 @@
 import { TICK_SECONDS } from './clock';
 import { Holdings, IHolding, ownerWord, sliceName } from './holdings';
 import { ITrans } from './trans';
-import { IArrays, ISaved, ISession, SessionState } from './sessionrows';
+import { IArrays, ISaved, ISession, ITransfer, SessionState } from './sessionrows';
 import { mayHaveArrays } from './sessions';
 import { Availability, Health, IHost, IReclaimable, ISlice } from './wire';
 
@@ -16,7 +16,9 @@ export const TONES: { readonly [state in SessionState]: Tone } = {
   degraded: 'wait',
   interrupted: 'wait',
   lost: 'fail',
+  suspending: 'wait',
   suspended: 'wait',
+  resuming: 'wait',
   closing: 'wait',
   closed: 'none',
   failed: 'fail'
@@ -51,7 +53,7 @@ export function jobStateWord(trans: ITrans, state: string): string {
 export function refusal(
   trans: ITrans,
   front: object | null,
-  session: Pick<ISession, 'id' | 'alive'> | null
+  session: Pick<ISession, 'verdicts'> | null
 ): { readonly message: string; readonly hint: string } | null {
   if (!front) {
     return {
@@ -59,12 +61,8 @@ export function refusal(
       hint: trans.__('Open a notebook to connect it to TPUs.')
     };
   }
-  return session?.alive
-    ? {
-        message: trans.__('This notebook is connected already (session %1).', session.id),
-        hint: trans.__('“Disconnect” ends it; “Reconnect” gets a new proxy.')
-      }
-    : null;
+  const { sentence: message = '', hint = '' } = session?.verdicts['connect-otherwise'] ?? {};
+  return message ? { message, hint } : null;
 }
 
 /** "reason · pod · node"; the server's reason for a missing pod says the same as its missing name. */
@@ -90,34 +88,30 @@ export function suspendsSentence(trans: ITrans, at: number, now: number): string
   return minutes > 0 ? trans.__('Suspends in %1 min.', minutes) : trans.__('Suspends in less than a minute.');
 }
 
-/**
- * Say what disconnecting or reconnecting a session costs, before it is done; empty if it costs nothing.
- *
- * @param arrays What the session's kernel has on the TPUs; null if that is not known.
- * @param busy Whether a cell is running.
- */
-export function costSentence(
-  trans: ITrans,
-  session: Pick<ISession, 'state'>,
-  arrays: IArrays | null,
-  busy: boolean
-): string {
-  const connecting = session.state === 'starting' || session.state === 'waiting';
-  const cell = connecting
+/** Say what happens to the cell that runs in a session's notebook when its proxy goes. */
+export function busySentence(trans: ITrans, session: Pick<ISession, 'state'>): string {
+  return session.state === 'starting' || session.state === 'waiting'
     ? trans.__('The cell that connects it ends with an error.')
     : trans.__('A cell is running: if it uses the TPUs, it fails.');
-  const loss =
-    arrays && arrays.count > 0
-      ? trans._n(
-          '%1 array (%2) on its TPUs would be lost.',
-          '%1 arrays (%2) on its TPUs would be lost.',
-          arrays.count,
-          size(arrays.bytes)
-        )
-      : arrays
-        ? ''
-        : trans.__('Its arrays on TPUs would be lost. How many it has is not known: its kernel does not answer.');
-  return [busy && cell, mayHaveArrays(session) && loss].filter(Boolean).join(' ');
+}
+
+/**
+ * Say what is lost with a session's proxy; empty if nothing.
+ *
+ * @param arrays What the session's kernel has on the TPUs; null if that is not known.
+ */
+export function lossSentence(trans: ITrans, arrays: IArrays | null): string {
+  if (!arrays) {
+    return trans.__('Its arrays on TPUs would be lost. How many it has is not known: its kernel does not answer.');
+  }
+  return arrays.count
+    ? trans._n(
+        '%1 array (%2) on its TPUs would be lost.',
+        '%1 arrays (%2) on its TPUs would be lost.',
+        arrays.count,
+        size(arrays.bytes)
+      )
+    : '';
 }
 
 /** Return a number of bytes in the unit that suits it: "32 B", "1.2 GB". */
@@ -142,18 +136,32 @@ export function stateWord(trans: ITrans, session: ISession): string {
   }
   const up = session.slices.filter(each => each.up).length;
   const words: { [state in SessionState]: string } = {
-    starting: trans.__('Connecting'),
+    // The first part of resuming is a new proxy.
+    starting: session.saved ? trans.__('Resuming') : trans.__('Connecting'),
     waiting: trans.__('Waiting for slices'),
     connected: trans.__('Connected'),
     degraded: trans.__('Connected, %1 of %2 slices', up, session.slices.length),
     interrupted: trans.__('Interrupted, arrays are kept'),
     lost: trans.__('Proxy lost'),
+    suspending: withTransfer(trans, trans.__('Suspending'), session.transfer),
     suspended: trans.__('Suspended, arrays are saved'),
+    resuming: withTransfer(trans, trans.__('Resuming'), session.transfer),
     closing: trans.__('Disconnecting'),
     closed: trans.__('Disconnected'),
     failed: trans.__('Failed')
   };
   return words[session.state];
+}
+
+/** Add how far the arrays are: “Resuming, 1.2 GB of 4.0 GB, about 12 s left”. */
+function withTransfer(trans: ITrans, word: string, transfer: ITransfer | null): string {
+  if (!transfer) {
+    return word;
+  }
+  const [done, total] = [size(transfer.done), size(transfer.total)];
+  return transfer.left === null
+    ? trans.__('%1, %2 of %3', word, done, total)
+    : trans.__('%1, %2 of %3, about %4 left', word, done, total, age(trans, 0, Math.max(TICK_SECONDS, transfer.left)));
 }
 
 export function healthWord(trans: ITrans, health: Health): string {

@@ -3,9 +3,9 @@ import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application'
 import { ICommandPalette, Notification } from '@jupyterlab/apputils';
 import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
-import { ISession } from '../models/sessionrows';
-import { canDisconnect, canReconnect, hasLog, mayHaveArrays, sessionName } from '../models/sessions';
-import { costSentence } from '../models/words';
+import { ISession, SessionCommand } from '../models/sessionrows';
+import { acts, mayHaveArrays, sessionName, verdictSentence } from '../models/sessions';
+import { busySentence, lossSentence } from '../models/words';
 import { CommandIDs, IPathways, WITHOUT_ARGS } from '../tokens';
 import { confirm, notifyFailure, succeeded, withNotification } from './notify';
 import { addSessionCommand } from './sessioncommand';
@@ -20,13 +20,13 @@ export const commands: JupyterFrontEndPlugin<void> = {
     const { model, api, trans } = pathways;
     addSessionCommand(app, model, CommandIDs.disconnect, {
       label: trans.__('Disconnect This Notebook'),
-      can: canDisconnect,
+      can: each => acts(each, 'disconnect'),
       run: (session, args) => disconnect(app, pathways, session, args),
       args: DISCONNECT_ARGS
     });
     addSessionCommand(app, model, CommandIDs.reconnect, {
       label: trans.__('Reconnect This Notebook'),
-      can: canReconnect,
+      can: each => acts(each, 'reconnect'),
       run: session => reconnect(app, pathways, session)
     });
     addSessionCommand(app, model, CommandIDs.keep, {
@@ -37,7 +37,7 @@ export const commands: JupyterFrontEndPlugin<void> = {
     });
     addSessionCommand(app, model, CommandIDs.openProxyLog, {
       label: trans.__('Log of This Notebook’s Proxy'),
-      can: hasLog,
+      can: each => !!each.pod,
       run: ({ pod }) => app.commands.execute(CommandIDs.openLog, { pod, title: trans.__('Proxy') })
     });
     app.commands.addCommand(CommandIDs.sweep, {
@@ -106,7 +106,7 @@ async function disconnect(
 ): Promise<void> {
   const { api, trans } = pathways;
   if (confirmed !== true) {
-    const cost = await costOf(app, pathways, session);
+    const cost = await costOf(app, pathways, session, 'disconnect');
     if (
       (cost || ask === true) &&
       !(await confirm(trans, trans.__('Disconnect %1?', sessionName(session)), cost, trans.__('Disconnect')))
@@ -125,8 +125,8 @@ async function disconnect(
 /** Get a new proxy, after a question unless the present one is lost. */
 async function reconnect(app: JupyterFrontEnd, pathways: IPathways, session: ISession): Promise<void> {
   const { api, trans } = pathways;
-  if (mayHaveArrays(session)) {
-    const cost = await costOf(app, pathways, session);
+  if (session.verdicts.reconnect?.does === 'asks') {
+    const cost = await costOf(app, pathways, session, 'reconnect');
     const body = [
       session.state === 'interrupted'
         ? trans.__('The connection to its proxy is interrupted, and is tried again; its arrays are kept.')
@@ -152,13 +152,21 @@ async function reconnect(app: JupyterFrontEnd, pathways: IPathways, session: ISe
   );
 }
 
-/** Return what is lost with a session's proxy, as far as that is known now; empty if nothing is. */
-async function costOf(app: JupyterFrontEnd, { api, trans }: IPathways, session: ISession): Promise<string> {
+/** Return what a command costs, as far as that is known now; empty if nothing. */
+async function costOf(
+  app: JupyterFrontEnd,
+  { api, trans }: IPathways,
+  session: ISession,
+  command: SessionCommand
+): Promise<string> {
+  // Where arrays are saved or being saved, what stays of them is worth more than their number.
+  const counts = mayHaveArrays(session) && !session.saved && session.state !== 'suspending';
   const [busy, arrays] = await Promise.all([
     isBusy(app, session.kernel_id),
-    mayHaveArrays(session) ? api.arrays(session.id).catch(() => null) : null
+    counts ? api.arrays(session.id).catch(() => null) : null
   ]);
-  return costSentence(trans, session, arrays, busy);
+  const loss = counts ? lossSentence(trans, arrays) : verdictSentence(session, command);
+  return [busy && busySentence(trans, session), loss].filter(Boolean).join(' ');
 }
 
 async function isBusy(app: JupyterFrontEnd, kernelId: string): Promise<boolean> {

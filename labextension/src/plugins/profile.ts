@@ -2,7 +2,7 @@
 import { ILabShell, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Widget } from '@lumino/widgets';
 
-import { canProfile, sessionName } from '../models/sessions';
+import { acts, sessionName } from '../models/sessions';
 import { CommandIDs, IPathways } from '../tokens';
 import { withNotification } from './notify';
 import { addSessionCommand } from './sessioncommand';
@@ -20,7 +20,7 @@ export const profile: JupyterFrontEndPlugin<void> = {
   activate: (app: JupyterFrontEnd, { model, api, trans }: IPathways, lab: ILabShell | null) => {
     addSessionCommand(app, model, CommandIDs.profile, {
       label: trans.__('Profile the Chips of a Session'),
-      can: canProfile,
+      can: each => acts(each, 'run'),
       run: async session => {
         const traced = await withNotification(
           trans,

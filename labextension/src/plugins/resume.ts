@@ -5,7 +5,7 @@ import { Kernel } from '@jupyterlab/services';
 
 import { Problem } from '../models/api';
 import { ITrans } from '../models/trans';
-import { canResume, sessionName } from '../models/sessions';
+import { acts, sessionName } from '../models/sessions';
 import { size } from '../models/words';
 import { CommandIDs, IPathways } from '../tokens';
 import { withNotification } from './notify';
@@ -27,7 +27,7 @@ export const resume: JupyterFrontEndPlugin<void> = {
     const resuming = new Set<string>();
     addSessionCommand(app, model, CommandIDs.resume, {
       label: trans.__('Resume This Notebook'),
-      can: canResume,
+      can: each => acts(each, 'resume'),
       run: async session => {
         if (!session.saved || resuming.has(session.id)) {
           return;

@@ -6,16 +6,18 @@ An attachment is made for a first connect, gets a new proxy with every reconnect
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import SessionError
-from pathways_jupyter.base.events import Event, EventKind, SessionState
+from pathways_jupyter.base.events import Event, EventKind, SessionState, Transfer
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import count, size
+from pathways_jupyter.saved.arrays import Report
 from pathways_jupyter.session import client, clusters, registry
 from pathways_jupyter.session.kernel import process
 from pathways_jupyter.session.kernel.jax_switch import JaxSwitch, Switched
@@ -71,6 +73,7 @@ class Attachment:
       children: What points the processes that this one starts at the proxy.
       handlers: Those of the supervisor's requests; see :attr:`.SupervisorLink.handlers`.
       undone: Whether JAX was restored for good.
+      on_transfer: Called on any thread when more of the arrays is written or read, to suspend or to resume.
     """
 
     def __init__(self, link: SupervisorLink) -> None:
@@ -78,6 +81,7 @@ class Attachment:
         self.switch = JaxSwitch()
         self.children = ChildEnvironment()
         self.handlers: dict[Method, Callable[..., Any]] = {Method.ARRAYS: self.switch.count_arrays}
+        self.on_transfer: Callable[[], object] = lambda: None
         self._storage = KernelStorage()
         self.undone = False
         # Session and generation of the proxy that JAX was pointed at last. A supervisor that has replaced a dead one
@@ -85,6 +89,7 @@ class Attachment:
         self._adopted = ("", 0)
         self._process = os.getpid()
         self._record: SessionRecord | None = None
+        self._transfer: Transfer | None = None
 
     @property
     def is_inherited(self) -> bool:
@@ -97,7 +102,7 @@ class Attachment:
         assert self._record is not None, "not connected yet"
         link = self.link
         present: dict[str, Any] = {"state": link.state, "state_since": link.state_since, "slices": link.slices}
-        return replace(self._record, **present, suspends_at=link.suspends_at, **link.of_proxy)
+        return replace(self._record, **present, suspends_at=link.suspends_at, transfer=self._transfer, **link.of_proxy)
 
     @property
     def has_newest(self) -> bool:
@@ -129,6 +134,30 @@ class Attachment:
     def remember(self, answer: Mapping[str, Any]) -> None:
         """Take the record that the supervisor has answered with as the session's."""
         self._record = SessionRecord.from_json(answer)
+
+    @contextlib.contextmanager
+    def transferring(self, report: Report | None) -> Iterator[Report]:
+        """Context manager over what reports how far arrays are, also to the supervisor, which counts until its end.
+
+        A supervisor that knows by then that the session is suspended, or its arrays back, takes no notice of the end.
+
+        Args:
+          report: Called with the same.
+        """
+
+        def reported(what: str, how_far: Transfer | str) -> None:
+            if isinstance(how_far, Transfer):
+                self._transfer = how_far
+                self.link.notify(Method.TRANSFER, **asdict(how_far))
+                self.on_transfer()
+            if report is not None:
+                report(what, how_far)
+
+        try:
+            yield reported
+        finally:
+            self._transfer = None
+            self.link.notify(Method.TRANSFER)
 
     def empty(self, variables: Variables | None) -> Switched | None:
         """Delete the arrays on a lost proxy; None when that was done before."""

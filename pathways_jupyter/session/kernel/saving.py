@@ -134,13 +134,13 @@ class SavingSession(AttachedSession):
           PathwaysError: The bucket or the hosts failed; the session is as it was.
         """
         suspension = self.suspension(variables)
-        suspension.save(yes=yes, notebook=self.record.notebook, report=report)
-        if report is not None:
+        with self._attachment.transferring(report) as report:
+            suspension.save(yes=yes, notebook=self.record.notebook, report=report)
             report("remove the proxy", "")
-        # Before the proxy is removed: an Interrupt from here on may leave either, and resume works after both.
-        self._suspension = suspension
-        count, nbytes, place = suspension.count, suspension.nbytes, suspension.place
-        answer = self._attachment.link.request(Method.SUSPEND, count=count, bytes=nbytes, place=place)
+            # Before the proxy is removed: an Interrupt from here on may leave either, and resume works after both.
+            self._suspension = suspension
+            count, nbytes, place = suspension.count, suspension.nbytes, suspension.place
+            answer = self._attachment.link.request(Method.SUSPEND, count=count, bytes=nbytes, place=place)
         self._attachment.remember(answer)
         self._attachment.empty({})
         return suspension
@@ -155,7 +155,8 @@ class SavingSession(AttachedSession):
         if not yes:
             # Again: there may be fewer slices than were asked for.
             suspension.require(len(slices))
-        suspension.restore(slices, report)
+        with self._attachment.transferring(report) as report:
+            suspension.restore(slices, report)
         self._suspension = None
         # A supervisor that has just died is reported by what needs it; the arrays are back.
         with contextlib.suppress(PathwaysError):

@@ -272,7 +272,8 @@ class SupervisorLink:
                     del self._events[: _REMEMBERED // 10]
                     self._dropped += _REMEMBERED // 10
                 if message.data.get("state", self.state) != self.state:
-                    self.state, self.state_since = SessionState(message.data["state"]), message.at
+                    self.state = SessionState(message.data["state"])
+                    self.state_since = float(message.data.get("since", message.at))
                     self.suspends_at = self.suspends_at if self.state.is_connected else 0.0
                 self.suspends_at = float(message.data.get("suspends_at", self.suspends_at))
                 self.slices = slices_after(self.slices, message)

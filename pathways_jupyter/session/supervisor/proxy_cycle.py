@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pathways_jupyter.base import tasks, text
+from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import PathwaysError, SessionError
 from pathways_jupyter.base.events import EventKind, SavedArrays, SessionState
 from pathways_jupyter.base.sentences import advice
@@ -73,7 +73,7 @@ class ProxyCycle:
             except PathwaysError as error:
                 state = SessionState.FAILED
                 if self._record.connected_since:
-                    state = SessionState.SUSPENDED if self._record.saved is not None else SessionState.LOST
+                    state = self._without_proxy
                 self._session_log.enter(state, str(error), hint=str(error.hint))
                 self.refuse(error)
                 if state is SessionState.FAILED:
@@ -116,18 +116,19 @@ class ProxyCycle:
         """Remove the proxy, whose arrays are saved, and keep the session; return its record.
 
         Raises:
-          SessionError: There is no proxy, or it was lost meanwhile.
+          SessionError: There is no proxy.
         """
+        if self._record.state is SessionState.LOST and self._attempt.done():
+            # Just now, with nothing left on it that is not saved.
+            self._session_log.suspended(saved)
+            return self._record.to_json()
         if not self._record.state.is_connected or not self._attempt.done():
             raise SessionError(
                 f"Session {self._record.id} has no proxy to suspend: it is {self._record.state}.", hint=_SAVED
             )
         if not self._saved.done():
             self._saved.set_result(saved)
-        record = await asyncio.shield(self._suspended)
-        if record["state"] != SessionState.SUSPENDED:
-            raise SessionError(f"The proxy of session {self._record.id} was lost while it was suspended.", hint=_SAVED)
-        return record
+        return await asyncio.shield(self._suspended)
 
     async def cancel(self) -> None:
         """Let a reconnect that is under way fail, and wait until it has; no-op if there is none."""
@@ -153,7 +154,7 @@ class ProxyCycle:
                 upload_measured=rate.measured,
             )
         if record.state.is_connected and self._proxy is not None and self._proxy.is_lost:
-            return replace(record, state=SessionState.LOST, state_since=time.time(), slices=())
+            return replace(record, state=self._without_proxy, state_since=time.time(), slices=())
         return record
 
     def refuse(self, error: PathwaysError) -> None:
@@ -179,6 +180,11 @@ class ProxyCycle:
     @property
     def _record(self) -> SessionRecord:
         return self._session_log.record
+
+    @property
+    def _without_proxy(self) -> SessionState:
+        """The state of a session that has lost its proxy: suspended, if its arrays are still saved."""
+        return SessionState.SUSPENDED if self._record.saved is not None else SessionState.LOST
 
     async def _bring_up(self) -> Proxy:
         async with clusters.explain_local_errors(self._session_log.config):
@@ -252,16 +258,14 @@ class ProxyCycle:
             # fails, which tries again for as long as a real cluster may be out of reach.
             ends.append(self._embedded.until_ended(_LOOK_SECONDS))
         try:
-            _, saved, lost, *ended = await tasks.first_done(
+            _, _, lost, *ended = await tasks.first_done(
                 self._reconnect_requested.wait(), asyncio.wait({self._saved}), *ends
             )
         finally:
             tidying.cancel()
-        if saved is not None and lost is None:
-            arrays = self._saved.result()
-            self._session_log.update(saved=arrays)
-            message = f"Suspended. Arrays saved in {arrays.place}: {arrays.count} ({text.size(arrays.bytes)})."
-            self._session_log.enter(SessionState.SUSPENDED, message)
+        if self._saved.done():
+            # Also if it was lost at the same moment.
+            self._session_log.suspended(self._saved.result())
             return
         if self._embedded is not None and (any(ended) or (lost and self._embedded.has_ended())):
             # Not how the end of the whole cluster showed itself first, e.g. as a tunnel that failed.
@@ -274,8 +278,10 @@ class ProxyCycle:
             return
         # This event carries the state as well: a cell that starts between this event and the next one must already see
         # that the proxy is lost.
-        self._session_log.report(EventKind.PROXY_LOST, reason, pod=self._record.pod, state=SessionState.LOST)
-        self._session_log.enter(SessionState.LOST, f"{reason} Its arrays are lost.")
+        state = self._without_proxy
+        self._session_log.report(EventKind.PROXY_LOST, reason, pod=self._record.pod, state=state)
+        arrays = "still saved" if state is SessionState.SUSPENDED else "lost"
+        self._session_log.enter(state, f"{reason} Its arrays are {arrays}.")
 
     def _connect_again(self) -> None:
         self._session_log.enter(SessionState.STARTING, "Connecting again.")

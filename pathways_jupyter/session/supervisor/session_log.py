@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from pathways_jupyter.base import tpu
+from pathways_jupyter.base import text, tpu
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.events import (
@@ -29,8 +29,10 @@ from pathways_jupyter.base.events import (
     TRANSITIONS,
     Event,
     EventKind,
+    SavedArrays,
     SessionState,
     Stage,
+    Transfer,
     slices_after,
 )
 from pathways_jupyter.kube.clock import boot_seconds
@@ -130,6 +132,8 @@ class SessionLog:
         self._sent, self._sent_at = 0, boot_seconds()
         # When the state began, on a clock that cannot be set.
         self._entered = boot_seconds()
+        # The state that an interruption has left, and since when it lasts.
+        self._before_interruption: dict[SessionState, float] = {}
 
     def publish(self, **changes: Any) -> None:
         """Write a change of the record to disk before it takes effect, so that a sweep finds what will be created.
@@ -179,8 +183,22 @@ class SessionLog:
         self._entered = entered
         # The record first: a client that reads it because of the event must find the new state.
         suspends_at = before.suspends_at if state.is_connected else 0.0
-        self.update(state=state, state_since=now, waited=waited, suspends_at=suspends_at)
+        transfer = before.transfer if state.is_connected else None
+        since = self._since(state, now)
+        self.update(state=state, state_since=since, waited=waited, suspends_at=suspends_at, transfer=transfer)
+        if since != now:
+            data["since"] = since
         self._publish(Event(EventKind.STATE, message, now, {"state": state, **data}))
+        if state is SessionState.INTERRUPTED:
+            self._before_interruption = {before.state: before.state_since}
+        elif not state.is_connected:
+            self._before_interruption = {}
+
+    def _since(self, state: SessionState, now: float) -> float:
+        """Return since when `state` lasts once it is entered: longer where it was left only for a while."""
+        if state is SessionState.SUSPENDED and self.record.saved is not None:
+            return self.record.saved.at
+        return self._before_interruption.get(state, now)
 
     @property
     def used_at(self) -> float:
@@ -231,14 +249,53 @@ class SessionLog:
         )
 
     def connected(self) -> None:
-        """Transition to connected, and from there to degraded if a slice has gone down meanwhile.
+        """Transition to connected, or to resuming, once there is a proxy.
 
         The event says what is new about the proxy, for the kernel of a session that others reconnect.
         """
         self.update(connected_since=time.time())
         about = {name: getattr(self.record, name) for name in protocol.OF_PROXY}
-        self.enter(SessionState.CONNECTED, "Connected.", **about)
-        self._judge_slices()
+        message = "Connected."
+        if self.record.saved is not None:
+            message = "A new proxy is connected; the saved arrays are not back yet."
+        self._settle(message, **about)
+
+    def _settle(self, message: str, **data: Any) -> None:
+        """Enter the state of a session whose proxy can be used."""
+        if self.record.saved is not None:
+            self.enter(SessionState.RESUMING, message, **data)
+        elif self.record.transfer is not None:
+            self.enter(SessionState.SUSPENDING, message, **data)
+        else:
+            self.enter(SessionState.CONNECTED, message, **data)
+            self._judge_slices()
+
+    def transferred(self, transfer: Transfer | None) -> None:
+        """Record how far the kernel is with the arrays that it suspends or resumes; None: it has ended, undone."""
+        state = self.record.state
+        self.update(transfer=transfer if state.is_connected else None)
+        if transfer is None and state is SessionState.SUSPENDING:
+            self._settle("Not suspended; the arrays are where they were.")
+        elif transfer is not None and state in {SessionState.CONNECTED, SessionState.DEGRADED}:
+            self._settle(f"Saving arrays, to suspend: {text.size(transfer.total)}.")
+
+    def suspended(self, arrays: SavedArrays) -> None:
+        """Transition to suspended, with these arrays saved."""
+        self.update(saved=arrays)
+        self.enter(SessionState.SUSPENDED, f"Suspended. Saved: {arrays}.")
+
+    def resumed(self) -> None:
+        """Transition from resuming to connected: the kernel has its saved arrays again."""
+        saved = self.record.saved
+        self.update(saved=None, transfer=None)
+        if saved is not None and self.record.state is SessionState.RESUMING:
+            self._settle(f"Resumed: {saved.amount}.")
+
+    def forget_saved(self) -> None:
+        """Drop the arrays of a kernel that has ended, which no other one can restore; they stay in the bucket."""
+        self.update(saved=None, transfer=None)
+        if self.record.state in {SessionState.SUSPENDING, SessionState.RESUMING}:
+            self._settle("Connected, without the arrays of the kernel that has ended.")
 
     def interrupted(self, reason: str) -> None:
         """Transition to interrupted: the proxy keeps its arrays while the connection is tried again."""
@@ -251,13 +308,10 @@ class SessionLog:
             self.enter(SessionState.INTERRUPTED, message)
 
     def restored(self, seconds: float) -> None:
-        """Transition back from interrupted to connected, and from there to degraded if a slice is down."""
+        """Transition back from interrupted to the state before it."""
         if self.record.state is SessionState.INTERRUPTED:
-            self.enter(
-                SessionState.CONNECTED,
-                f"Connected again after {seconds:.0f} s; the arrays were kept.",
-            )
-            self._judge_slices()
+            self._settle(f"Connected again after {seconds:.0f} s; the arrays were kept.")
+            self._before_interruption = {}
 
     def report(self, kind: EventKind, message: str, **data: Any) -> None:
         """Publish an event to all listeners, and log it."""
@@ -284,7 +338,9 @@ class SessionLog:
         self.history.add(event)
 
     def _judge_slices(self) -> None:
-        """Enter connected or degraded, whichever matches the slices."""
+        """Enter connected or degraded, whichever matches the slices; later, while arrays are on their way."""
+        if self.record.state in {SessionState.SUSPENDING, SessionState.RESUMING}:
+            return
         slices = self.record.slices
         up = sum(each.up for each in slices)
         if up < len(slices):

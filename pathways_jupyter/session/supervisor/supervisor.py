@@ -22,7 +22,7 @@ from typing import Any
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.config import SETTINGS, ConnectConfig
 from pathways_jupyter.base.errors import PathwaysError, SessionError
-from pathways_jupyter.base.events import Event, EventKind, SavedArrays, SessionState
+from pathways_jupyter.base.events import Event, EventKind, SavedArrays, SessionState, Transfer
 from pathways_jupyter.session import recording, registry
 from pathways_jupyter.session.protocol import Method, Request
 from pathways_jupyter.session.registry import SessionRecord
@@ -110,8 +110,11 @@ class Supervisor:
         if request.method is Method.SUSPEND:
             count, nbytes, place = (request.params[name] for name in ("count", "bytes", "place"))
             return await self._proxies.suspend(SavedArrays(int(count), int(nbytes), str(place), time.time()))
+        if request.method is Method.TRANSFER:
+            self._session_log.transferred(_transfer(request.params))
+            return self._record.to_json()
         if request.method is Method.RESTORED:
-            self._session_log.update(saved=None)
+            self._session_log.resumed()
             return self._record.to_json()
         if request.method is Method.CANCEL:
             await self._proxies.cancel()
@@ -165,8 +168,7 @@ class Supervisor:
         pid = peer_pid(connection.writer.get_extra_info("socket"))
         self._owner = connection
         self._lifeline = Lifeline(pid, self._owner_gone)
-        # What the kernel before it has saved, only that one could have restored.
-        self._session_log.update(kernel_pid=pid, saved=None)
+        self._session_log.update(kernel_pid=pid)
         self._session_log.history.listen(connection.writer, owner=True)
         return self._record.to_json()
 
@@ -184,6 +186,7 @@ class Supervisor:
             message = "The kernel has ended; its proxy lingers until it is disconnected."
         else:
             message = f"The kernel has ended; its proxy lingers for {linger:.0f} s."
+        self._session_log.forget_saved()
         # Nothing is suspended without a kernel, and the next one has the whole time.
         self._suspend_guard.keep()
         self._session_log.report(EventKind.WARNING, message)
@@ -226,6 +229,13 @@ def _changes(params: Mapping[str, Any]) -> dict[str, Any]:
     if params.get("instances"):
         changes["instances"] = SETTINGS["tpu"].check(params["instances"], "tpu")
     return changes
+
+
+def _transfer(params: Mapping[str, Any]) -> Transfer | None:
+    left = params.get("left")
+    if params.get("total") is None:
+        return None
+    return Transfer(int(params["done"]), int(params["total"]), None if left is None else float(left))
 
 
 class Lifeline:

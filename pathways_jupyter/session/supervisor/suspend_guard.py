@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.kube.clock import boot_seconds
 from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.supervisor.session_log import SessionLog
@@ -49,10 +50,12 @@ class SuspendGuard:
             limit = self._session_log.record.suspend_after
             pause = min(_LOOK_SECONDS, limit / 10) if limit else _LOOK_SECONDS
             await asyncio.sleep(pause)
-            if not limit or not self._session_log.record.state.is_connected:
+            state = self._session_log.record.state
+            if not limit or not state.is_connected:
                 self._used_at = boot_seconds()
                 self._forget()
-            else:
+            elif state in {SessionState.CONNECTED, SessionState.DEGRADED}:
+                # Nothing can be saved in the others; the time goes on, and the notice comes first.
                 await self._look(limit)
 
     async def _look(self, limit: float) -> None:
