@@ -105,8 +105,9 @@ class Link:
         self._loop = asyncio.new_event_loop()
         self._listener: asyncio.Task[None] | None = None
         self._sockets: set[socket.socket] = set()
-        self._flows = asyncio.Event()
-        self._flows.set()
+        self._gate = asyncio.Event()
+        self._gate.set()
+        self._forgotten: list[asyncio.Event] = []
         self._traffic = Traffic()
         self.port = 0
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -159,13 +160,20 @@ class Link:
         """Reset all connections, and refuse new ones."""
         self._call(self._cut())
 
+    def forget(self) -> None:
+        """Forward nothing more on any connection that there is, without closing it; new ones are forwarded.
+
+        As a NAT does that has restarted, or a firewall.
+        """
+        self._loop.call_soon_threadsafe(self._forget)
+
     def freeze(self) -> None:
         """Forward nothing more, without closing anything: a cable that was pulled, or Wi-Fi that stalls."""
-        self._loop.call_soon_threadsafe(self._flows.clear)
+        self._loop.call_soon_threadsafe(self._gate.clear)
 
     def thaw(self) -> None:
-        """Forward again."""
-        self._loop.call_soon_threadsafe(self._flows.set)
+        """Forward again, also on connections that were forgotten."""
+        self._loop.call_soon_threadsafe(self._thaw)
 
     def close(self) -> None:
         """Reset all connections, and end the thread."""
@@ -177,6 +185,17 @@ class Link:
 
     def _call(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(_CALL_SECONDS)
+
+    def _forget(self) -> None:
+        self._gate.clear()
+        self._forgotten.append(self._gate)
+        self._gate = asyncio.Event()
+        self._gate.set()
+
+    def _thaw(self) -> None:
+        for gate in (*self._forgotten, self._gate):
+            gate.set()
+        self._forgotten.clear()
 
     async def _open(self) -> None:
         if self._listener is not None:
@@ -238,12 +257,13 @@ class Link:
                 each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._lanes[1].rate is not None:
                 far.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
-            await self._flows.wait()
+            gate = self._gate
+            await gate.wait()
             await self._loop.sock_connect(far, self._target)
             exchange = _Unanswered(self)
             flows = [
-                self._loop.create_task(self._carry(near, far, self._lanes[0], opened, sent=exchange.begin)),
-                self._loop.create_task(self._carry(far, near, self._lanes[1], opened, delivered=exchange.end)),
+                self._loop.create_task(self._carry(near, far, self._lanes[0], opened, gate, sent=exchange.begin)),
+                self._loop.create_task(self._carry(far, near, self._lanes[1], opened, gate, delivered=exchange.end)),
             ]
             # A side that has sent everything may still receive, as TCP allows; an error ends both.
             await asyncio.gather(*flows)
@@ -263,13 +283,14 @@ class Link:
         target: socket.socket,
         lane: _Lane,
         opened: float,
+        gate: asyncio.Event,
         *,
         sent: Callable[[float], None] = _ignore,
         delivered: Callable[[float], None] = _ignore,
     ) -> None:
         """Carry one direction of a connection until its end."""
         flying: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_PIECES_IN_FLIGHT)
-        delivering = self._loop.create_task(self._deliver(flying, target, delivered))
+        delivering = self._loop.create_task(self._deliver(flying, target, gate, delivered))
         try:
             data = b"-"
             while data:
@@ -278,7 +299,7 @@ class Link:
                 if data and not (data.startswith(_HANDSHAKE_ENDS) and len(data) <= _HANDSHAKE_END_BYTES):
                     sent(begun)
                 # What is not sent is not acknowledged either.
-                await self._flows.wait()
+                await gate.wait()
                 await flying.put((await lane.transmit(len(data), begun), data))
             await delivering
         finally:
@@ -286,13 +307,17 @@ class Link:
             await asyncio.gather(delivering, return_exceptions=True)
 
     async def _deliver(
-        self, flying: asyncio.Queue[tuple[float, bytes]], target: socket.socket, delivered: Callable[[float], None]
+        self,
+        flying: asyncio.Queue[tuple[float, bytes]],
+        target: socket.socket,
+        gate: asyncio.Event,
+        delivered: Callable[[float], None],
     ) -> None:
         while True:
             arrival, data = await flying.get()
             if (left := arrival - self._loop.time()) > 0:
                 await asyncio.sleep(left)
-            await self._flows.wait()
+            await gate.wait()
             if not data:
                 break
             # First, as the receiver may be faster than this thread.

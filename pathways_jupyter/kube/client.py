@@ -59,8 +59,8 @@ class Client:
     def __init__(self, cluster: Cluster, *, patience: float = PATIENCE_SECONDS, unknown: float = 0.0) -> None:
         self.cluster = cluster
         self._api: Api | None = None
-        # With connections that an older client certificate opened: closed when nothing uses any, so that no stream is
-        # cut off.
+        # With connections that nothing new is sent on: those of an older client certificate, and those from before a
+        # silence. Closed when nothing uses any, so that no stream is cut off.
         self._outdated: list[Api] = []
         self._closed = False
         # Streams and WebSockets that are open, and requests in progress.
@@ -115,6 +115,17 @@ class Client:
         if self._api is not None:
             self._leaving.append(asyncio.get_running_loop().create_task(_close_later(self._api)))
             self._api = None
+
+    def leave_connections(self) -> None:
+        """Send what follows on new connections; called when an open one is found silent.
+
+        Those that wait for their next request are probably as dead, and each would be noticed only by the time that its
+        request takes. What is under way continues.
+        """
+        if self._api is not None:
+            self._outdated.append(self._api)
+            self._api = None
+            self._close_outdated()
 
     async def request(
         self,
@@ -254,7 +265,7 @@ class Client:
                 )
             # Until the socket has ended: close() of this client waits for it.
             self._in_use += 1
-            return WebSocket(opened, self._done, self.round_trip, self.upload_rate)
+            return WebSocket(opened, self._done, self.leave_connections, self.round_trip, self.upload_rate)
 
         with self._using():
             return await self._retries.run(attempt, again=True, patience=patience)
@@ -271,8 +282,7 @@ class Client:
         api = await self._opened()
         request = await api.prepare(method, path, query, **content)
         if api is self._api and api.is_outdated:
-            self._outdated.append(api)
-            self._api = None
+            self.leave_connections()
         return await self._opened(), request
 
     async def _opened(self) -> Api:

@@ -25,9 +25,14 @@ _RECENT_SECONDS = 30.0
 
 
 class RoundTrip:
-    """The time to the API server and back, as a client's own requests and pings show it."""
+    """The time to the API server and back, as a client's own requests and pings show it.
+
+    Attributes:
+      waited_at: When the last answer came that data of a full line had delayed, in :func:`boot_seconds`.
+    """
 
     def __init__(self) -> None:
+        self.waited_at = 0.0
         self._measured = deque[tuple[float, float]](maxlen=16)
 
     def add(self, sent: float) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import struct
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
@@ -25,8 +26,9 @@ UNANSWERED_PINGS = 5
 """After so many pings in a row without an answer a server is dead: noticed within 10 s, and a pause of 8 s is none.
 
 Wi-Fi stalls for six, and what waits in a router's queue comes after that. More than one, because a process that was
-stopped for a while finds its timer expired before it reads the answer. A ping does not count while the server's end
-takes data: on a slow connection its answer comes behind all of them.
+stopped for a while finds its timer expired before it reads the answer. A ping does not count while what was sent is
+acknowledged: on a slow connection its answer comes behind all of that. What a proxy on the way has acknowledged may
+not have arrived, however; while it drains, :class:`Checkpoints` make the server answer.
 """
 CLOSE_SECONDS = 2.0
 """Longest wait for the server when closing."""
@@ -39,6 +41,40 @@ _IDLE_BYTES = 16 * 1024
 _LOOK_SECONDS = 0.02
 """Time between two looks into the kernel, which cost more than a message on a fast network."""
 _PROPER_CODES = {0, 1000, 1001}
+_CHECKPOINT_BYTES = 128 * 1024
+"""Usually one message. At half a megabit a second 256 kB take four seconds, half of what a dead connection may."""
+_CHECKPOINTS_AT_ONCE = 64
+"""Enough for 8 MB, more than proxies and kernels buffer."""
+_CHECKPOINTS_PER_SECOND = 32.0
+"""On a fast network an answer for each message would cost a tenth of the rate."""
+_ASKED_AT = struct.Struct("!d")
+"""Payload of a ping that follows data; others have none, and measure a round trip."""
+
+
+class Checkpoints:
+    """Points between data at which the sender asks for an answer, so that a slow connection is never silent for long.
+
+    A proxy or a router acknowledges megabytes that it has only buffered. A ping that is sent later is behind all of
+    them, and its answer may take longer than a dead server is waited for. With a question between the data, answers
+    come for as long as the buffer drains, and a connection without any is dead.
+    """
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._left, self._counted = float(_CHECKPOINTS_AT_ONCE), boot_seconds()
+
+    def passed(self, size: int) -> bool:
+        """Return whether to ask for an answer after the next `size` bytes."""
+        self._size += size
+        if self._size < _CHECKPOINT_BYTES:
+            return False
+        now = boot_seconds()
+        gained = _CHECKPOINTS_PER_SECOND * (now - self._counted)
+        self._left, self._counted = min(_CHECKPOINTS_AT_ONCE, self._left + gained), now
+        if self._left < 1:
+            return False
+        self._size, self._left = 0, self._left - 1
+        return True
 
 
 class UploadRate:
@@ -94,17 +130,25 @@ class WebSocket:
     Args:
       socket: The open connection.
       ended: Called once, when the connection has ended.
+      silent: Called when the server has stopped answering.
       round_trip: Where to count how long pings take.
       upload_rate: Where to keep the rate of long transfers.
     """
 
     def __init__(
-        self, socket: Socket, ended: Callable[[], None], round_trip: RoundTrip, upload_rate: UploadRate
+        self,
+        socket: Socket,
+        ended: Callable[[], None],
+        silent: Callable[[], None],
+        round_trip: RoundTrip,
+        upload_rate: UploadRate,
     ) -> None:
         self._socket = socket
         self._ended = ended
+        self._silent = silent
         self._round_trip = round_trip
         self._transfer = _Transfer(socket, upload_rate)
+        self._checkpoints = Checkpoints()
         self._pinged = 0.0
         self._loop = asyncio.get_running_loop()
         self._closing: asyncio.Task[None] | None = None
@@ -131,6 +175,8 @@ class WebSocket:
             self._transfer.before_message()
         try:
             await self._socket.send_parts(*parts)
+            if self._checkpoints.passed(len(parts[-1])):
+                await self._socket.ping(_ASKED_AT.pack(boot_seconds()))
         except (OSError, RuntimeError) as error:
             raise self._error or lost("the server closed it") from error
 
@@ -145,9 +191,8 @@ class WebSocket:
                     message = await self._socket.receive()
                 finally:
                     self._received, self._waiting = True, False
-                if message.type is WSMsgType.PONG and self._pinged:
-                    self._round_trip.add(self._pinged)
-                    self._pinged = 0.0
+                if message.type is WSMsgType.PONG:
+                    self._answered(message.data)
                 if message.type is WSMsgType.BINARY:
                     yield message.data
                 elif message.type is WSMsgType.PING:
@@ -168,6 +213,14 @@ class WebSocket:
             raise self._fail(f"it sent an invalid frame ({message.data})")
         elif self._closing is None:
             raise self._fail("it ended without a close frame")
+
+    def _answered(self, payload: bytes) -> None:
+        if len(payload) == _ASKED_AT.size:
+            if boot_seconds() - _ASKED_AT.unpack(payload)[0] > PING_SECONDS:
+                self._round_trip.waited_at = boot_seconds()
+        elif self._pinged:
+            self._round_trip.add(self._pinged)
+            self._pinged = 0.0
 
     def close(self) -> None:
         """Close the connection behind all earlier messages; a server that does not answer is not waited for long."""
@@ -194,7 +247,7 @@ class WebSocket:
         await asyncio.sleep(PING_SECONDS)
         unanswered = 0
         while unanswered < UNANSWERED_PINGS:
-            self._received, before = False, self._socket.sent()
+            self._received, before, asked = False, self._socket.sent(), boot_seconds()
             try:
                 async with asyncio.timeout(PING_SECONDS):
                     # It waits while the write buffer is full, which must not delay the judgement.
@@ -207,10 +260,13 @@ class WebSocket:
             except (OSError, RuntimeError):
                 # The connection has ended, which the reader reports.
                 return
-            # While the reader is busy, a pong cannot arrive; that says nothing about the server.
-            alive = self._received or not self._waiting or self._socket.sent().moves_since(before)
+            # While the reader is busy, a pong cannot arrive; that says nothing about the server. And behind the data of
+            # another connection, which has the same line, it comes late.
+            alive = self._received or not self._waiting or self._round_trip.waited_at > asked
+            alive = alive or self._socket.sent().moves_since(before)
             unanswered = 0 if alive else unanswered + 1
         self._fail("the server stopped answering")
+        self._silent()
         self._socket.abort()
 
     def _fail(self, problem: str) -> ConnectionLost:

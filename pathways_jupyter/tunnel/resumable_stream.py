@@ -19,7 +19,9 @@ from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConnectionLost
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.tasks import Backoff
-from pathways_jupyter.kube.websocket import PING_SECONDS, UNANSWERED_PINGS
+from pathways_jupyter.kube import websocket
+from pathways_jupyter.kube.clock import boot_seconds
+from pathways_jupyter.kube.websocket import Checkpoints
 from pathways_jupyter.tunnel.attached_carrier import AttachedCarrier, StreamLost, TooManyStreams
 from pathways_jupyter.tunnel.carrier import Carrier, PodPort, PortRefused
 from pathways_jupyter.tunnel.local_connection import Inbox
@@ -82,7 +84,8 @@ class ResumableStream:
         self._room = asyncio.Event()
         self._all_received = asyncio.Event()
         self._inbox = Inbox()
-        self._arrivals = 0
+        self._arrivals = self._pings = 0
+        self._checkpoints = Checkpoints()
         self._life: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -268,6 +271,8 @@ class ResumableStream:
             while (carrier := self._carrier) is not None and (frame := self._end.next()) is not None:
                 try:
                     await carrier.send(*frame)
+                    if self._checkpoints.passed(len(frame[1])):
+                        self._ask()
                 except ConnectionLost:
                     # Where it is read, the reason is known; the next carrier may be there already.
                     if self._carrier is carrier:
@@ -279,17 +284,25 @@ class ResumableStream:
 
     async def _ping(self, attached: AttachedCarrier) -> None:
         """Close a carrier on which nothing comes back; the WebSocket's own pings end at the API server."""
-        number = silent = 0
-        while silent < UNANSWERED_PINGS:
-            number, before, sent = number + 1, self._arrivals, attached.carrier.sent()
-            self._end.ping(number)
+        silent = 0
+        while silent < websocket.UNANSWERED_PINGS:
+            before, sent, asked = self._arrivals, attached.carrier.sent(), boot_seconds()
+            self._ask()
             self._spawn(self._pump())
-            await asyncio.sleep(PING_SECONDS)
+            await asyncio.sleep(websocket.PING_SECONDS)
             # While the local program is slow, or not there yet, nothing is read, so nothing can arrive.
             alive = self._arrivals != before or self._inbox.is_waiting or attached.carrier.sent().moves_since(sent)
+            # Other streams have the same line.
+            alive = alive or self._relay.target.client.round_trip.waited_at > asked
             silent = 0 if alive else silent + 1
-        attached.problem = ConnectionLost(f"Nothing was received for {silent * PING_SECONDS:.0f} s.")
+        attached.problem = ConnectionLost(f"Nothing was received for {silent * websocket.PING_SECONDS:.0f} s.")
+        self._relay.target.client.leave_connections()
         attached.carrier.close()
+
+    def _ask(self) -> None:
+        """Ask the relay for a sign of life, which it sends when all data before have arrived there."""
+        self._pings += 1
+        self._end.ping(self._pings)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)

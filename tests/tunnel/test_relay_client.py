@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 from waits import wait_until
 
+from benchmarks.link import Link
 from pathways_jupyter.base.errors import ClusterError, ConnectionLost
-from pathways_jupyter.kube import objects
+from pathways_jupyter.kube import auth, objects, websocket
+from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import PODS
 from pathways_jupyter.tunnel import resumable_stream
 from pathways_jupyter.tunnel.attached_carrier import StreamLost, TooManyStreams
-from pathways_jupyter.tunnel.carrier import PodPort, PortRefused
+from pathways_jupyter.tunnel.carrier import Carrier, PodPort, PortRefused
+from pathways_jupyter.tunnel.local_connection import READ_BYTES
 from pathways_jupyter.tunnel.outage import Outage
 from pathways_jupyter.tunnel.relay import container
 from pathways_jupyter.tunnel.relay.container import RelaySpec
@@ -37,6 +41,16 @@ def serve(connection):
 while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 """
+
+
+COUNT = """connection.sendall(b"ready")
+    size = 0
+    while data := connection.recv(262144):
+        size += len(data)
+        if data.endswith(b"?"):
+            connection.sendall(b"%d" % size)
+"""
+MEGABYTE = 1024 * 1024
 
 
 class Pod:
@@ -80,15 +94,20 @@ class Pod:
             except PortRefused:
                 await asyncio.sleep(0.05)
 
+    def behind(self, link: Link) -> None:
+        """Reach the API server over a link from now on."""
+        self.client = Client(auth.load(str(link.write(self.bench.directory / "over-link"))))
+
     async def close(self) -> None:
         for each in self._made:
             await each.close()
+        self.client.close()
 
 
 class Received:
     """Bytes that arrive on a stream."""
 
-    def __init__(self, stream: ResumableStream) -> None:
+    def __init__(self, stream: ResumableStream | Carrier) -> None:
         self.data = bytearray()
         self._more = asyncio.Event()
         self.over = asyncio.create_task(stream.deliver(self._take))
@@ -182,20 +201,70 @@ async def test_a_tunnel_that_is_closed_during_an_interruption_is_not_said_to_be_
 
 async def test_a_carrier_that_waits_for_the_local_program_is_not_taken_for_a_dead_one(pod, monkeypatch):
     """More than is kept has arrived before there is a program: nothing is read, so no ping is answered."""
-    monkeypatch.setattr(resumable_stream, "PING_SECONDS", 0.1)
+    monkeypatch.setattr(websocket, "PING_SECONDS", 0.1)
     # While data still come, a busy machine may be silent for longer than these pings.
-    enough = resumable_stream.UNANSWERED_PINGS
-    monkeypatch.setattr(resumable_stream, "UNANSWERED_PINGS", float("inf"))
+    enough = websocket.UNANSWERED_PINGS
+    monkeypatch.setattr(websocket, "UNANSWERED_PINGS", float("inf"))
     await pod.start('connection.sendall(b"x" * 2_000_000)')
     stream, pinged = await pod.opened(pod.relay()), asyncio.Semaphore(0)
     await asyncio.to_thread(wait_until, lambda: stream._inbox.is_waiting)
-    monkeypatch.setattr(resumable_stream, "UNANSWERED_PINGS", enough)
+    monkeypatch.setattr(websocket, "UNANSWERED_PINGS", enough)
     monkeypatch.setattr(stream._end, "ping", lambda _number: pinged.release())
     for _ in range(enough + 2):
         await pinged.acquire()
     assert stream._inbox.is_waiting
     assert stream._end.attempt == 1
     await Received(stream).until(2_000_000)
+
+
+@pytest.fixture
+def full_line(bench, monkeypatch):
+    """A line of 1 Mbit/s behind a proxy that takes 5 MB at once; all times are a quarter, so it is four times as fast.
+
+    What the proxy has taken drains for five times as long as a connection may be silent.
+    """
+    monkeypatch.setattr(websocket, "PING_SECONDS", websocket.PING_SECONDS / 4)
+    with Link(Path(bench.kubeconfig()), up=MEGABYTE // 2, queue=5 * MEGABYTE) as link:
+        yield link
+
+
+@pytest.mark.parametrize("relay", [True, False])
+async def test_a_line_that_is_full_is_not_taken_for_a_dead_one(pod, full_line, relay):
+    await pod.start(COUNT)
+    (await pod.opened(pod.relay())).close()
+    pod.behind(full_line)
+    opens = pod.relay().open if relay else lambda: Carrier.open(PodPort(pod.client, "default", "proxy", PORT))
+    # The second one, as JAX has for what is no data, sends nothing, and waits behind the first one's.
+    stream, idle = await opens(), await opens()
+    received, size = Received(stream), 6 * MEGABYTE
+    others = Received(idle)
+    await received.until(len(b"ready"))
+    for _ in range(size // READ_BYTES - 1):
+        await stream.send(bytes(READ_BYTES))
+    await stream.send(bytes(READ_BYTES - 1) + b"?")
+    arrives = asyncio.create_task(received.until(len(b"ready6291456")))
+    await asyncio.wait({arrives, received.over}, return_when=asyncio.FIRST_COMPLETED)
+    assert (stream.error, idle.error) == (None, None)
+    assert received.data == b"ready%d" % size
+    assert others.data == b"ready"
+    assert pod.interrupted == []
+
+
+async def test_after_a_silence_no_connection_of_before_it_is_used(pod, bench, monkeypatch):
+    """The ones that wait for a request are as dead, and an attempt on one of them would end with its patience only."""
+    monkeypatch.setattr(resumable_stream, "ATTACH_SECONDS", 1e6)
+    monkeypatch.setattr(websocket, "PING_SECONDS", websocket.PING_SECONDS / 4)
+    await pod.start()
+    with Link(Path(bench.kubeconfig())) as link:
+        pod.behind(link)
+        received = Received(stream := await pod.opened(pod.relay()))
+        await pod.client.open(3)
+        link.forget()
+        await stream.send(b"late")
+        await received.until(4)
+        assert stream._end.attempt == 2
+        # Too short to be reported.
+        assert pod.interrupted == []
 
 
 async def test_a_stream_is_lost_when_there_is_no_carrier_for_too_long(pod):
