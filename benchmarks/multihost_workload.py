@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -27,16 +28,16 @@ def main() -> int:
 
 def _run(hosts: str, key: str, known_hosts: str, directory: str, command: str, place: str) -> None:
     from pathways_jupyter.base import tasks
-    from pathways_jupyter.multihost import host_connections, run_actions
-    from pathways_jupyter.multihost.run import RunRequest
+    from pathways_jupyter.multihost import host_connections
+    from pathways_jupyter.multihost import run as runs
     from pathways_jupyter.multihost.run_events import RunEnded
     from pathways_jupyter.multihost.targets import Selection
 
     selection = Selection(hosts=hosts, keys=(key,), known_hosts=known_hosts)
-    request = RunRequest(command, Path(directory), "bench", logs=Path(place) / "logs")
-    found = tasks.run(host_connections.find(selection))
+    request = runs.RunRequest(command, Path(directory), "bench", logs=Path(place) / "logs")
     connections = host_connections.here()
-    with tasks.iterate(lambda: run_actions.start(found, request, connections), connections.background) as events:
+    started = functools.partial(runs.start, selection, request, connections)
+    with tasks.iterate(started, connections.background) as events:
         for event in events:
             if isinstance(event, RunEnded) and event.code:
                 raise RuntimeError(str(event))

@@ -11,7 +11,6 @@ import { pathways } from './plugins/pathways';
 import { profile } from './plugins/profile';
 import { resume } from './plugins/resume';
 import { running } from './plugins/running';
-import { runs } from './plugins/runs';
 import { sidebar } from './plugins/sidebar';
 import { statusbar } from './plugins/statusbar';
 
@@ -26,7 +25,6 @@ export default [
   commands,
   logs,
   jobs,
-  runs,
   profile,
   notifications,
   idle,

@@ -43,8 +43,6 @@ export enum CommandIDs {
   resumeJob = 'pathways-jupyter:resume-job',
   deleteJob = 'pathways-jupyter:delete-job',
   connectJob = 'pathways-jupyter:connect-job',
-  stopRun = 'pathways-jupyter:stop-run',
-  refreshRun = 'pathways-jupyter:refresh-run',
   startEmbedded = 'pathways-jupyter:start-embedded-cluster',
   sweep = 'pathways-jupyter:clean-up',
   quickstart = 'pathways-jupyter:open-quickstart',

@@ -25,9 +25,7 @@ describe('logKey', () => {
     const sources: LogSource[] = [
       { pod: 'x', scope: SCOPE },
       { pod: 'x', scope },
-      { job: 'x', scope },
-      { run: 'x', host: '0-0' },
-      { run: 'x', host: '0-1' }
+      { job: 'x', scope }
     ];
     expect(new Set(sources.map(logKey)).size).toBe(sources.length);
     expect(logKey({ pod: 'x', scope: { ...SCOPE } })).toBe(logKey(sources[0]));

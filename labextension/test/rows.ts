@@ -1,7 +1,7 @@
 /** Rows and messages as the server sends them, with defaults for the fields that a test does not set. */
 import { IScope } from '../src/models/scope';
 import { IElasticRun, ISession } from '../src/models/sessionrows';
-import { IHost, IHostsRun, IJob, IProxy, IRunHost, IService, ISlice, Message, WatchState } from '../src/models/wire';
+import { IHost, IJob, IProxy, IService, ISlice, Message, WatchState } from '../src/models/wire';
 
 export const SCOPE: IScope = { context: 'c', namespace: 'n', session: '', local: false };
 export const IDENTITY = 'https://here default';
@@ -101,39 +101,6 @@ export function run(some: Partial<IElasticRun> = {}): IElasticRun {
     goodput: 0.92,
     seconds: {},
     losses: 1,
-    ...some
-  };
-}
-
-export function runHost(label: string, some: Partial<IRunHost> = {}): IRunHost {
-  return {
-    label,
-    name: `host-${label}`,
-    phase: 'running',
-    over: false,
-    code: null,
-    last_line: '',
-    began: 100,
-    ended: 0,
-    sent: 0,
-    total: 0,
-    message: '',
-    hint: '',
-    ...some
-  };
-}
-
-export function hostsRun(some: Partial<IHostsRun> = {}): IHostsRun {
-  return {
-    id: 'r-00000000',
-    name: 'r',
-    command: 'python main.py',
-    state: 'running',
-    code: null,
-    started: 90,
-    ended: 0,
-    at: 100,
-    hosts: [runHost('0-0')],
     ...some
   };
 }

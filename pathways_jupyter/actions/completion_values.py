@@ -42,10 +42,6 @@ def values(source: Source, *, kubeconfig: str = "", local: bool = False) -> list
             return [record.id for record in registry.sessions()]
         case Source.TOPICS:
             return list(pages.topics())
-        case Source.RUNS:
-            from pathways_jupyter.multihost import records
-
-            return list(dict.fromkeys(record.name for record in records.runs()))
         case Source.CONTAINERS:
             from pathways_jupyter.service import job_parts
 

@@ -1,30 +1,26 @@
-"""``multihost``: a command on many hosts from its start to its end, and the queued resources that make hosts."""
+"""``multihost``: a command on many hosts from its start to its end."""
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
+import functools
 import shlex
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, LiveDisplay, Shell, Values
 from pathways_jupyter.base import outgoing, tasks
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.base.text import parse_path, parse_seconds, parse_whole_number
-from pathways_jupyter.multihost import host_connections, output, queued_resources, records, run_actions, targets
-from pathways_jupyter.multihost.errors import MultihostError, UnknownRun
+from pathways_jupyter.base.text import parse_path, parse_seconds
+from pathways_jupyter.multihost import host_connections
+from pathways_jupyter.multihost import run as runs
+from pathways_jupyter.multihost.errors import MultihostError
 from pathways_jupyter.multihost.pack import pack
-from pathways_jupyter.multihost.queued_resources import DEFAULT_RUNTIME, TIERS, Spec
-from pathways_jupyter.multihost.records import RunRecord
-from pathways_jupyter.multihost.run import LEASE_SECONDS, LOG_FOLDER, RunRequest
-from pathways_jupyter.multihost.run_events import Changed, HostStatus, Note, Output, RunEnded
+from pathways_jupyter.multihost.run import LEASE_SECONDS, LOG_FOLDER, Runner, RunRequest
+from pathways_jupyter.multihost.run_events import Changed, Note, Output, RunEnded
 from pathways_jupyter.multihost.targets import Selection
 from pathways_jupyter.render import multihost as picture
-from pathways_jupyter.render.view import View, said
+from pathways_jupyter.render.view import View
 
 _HOST_OPTIONS = (
     *("hosts", "tpu_prefix", "job", "service"),
@@ -35,11 +31,8 @@ _HOST_OPTIONS = (
 class RunFailed(MultihostError):
     """A run has ended, and not well; the exit code is the worst of its hosts."""
 
-    def __init__(self, name: str, code: int) -> None:
-        super().__init__(
-            f"Run {name} ended with exit code {code}.",
-            hint=advice("{multihost_logs:{name}} shows the output.", name=name),
-        )
+    def __init__(self, name: str, logs: Path, code: int) -> None:
+        super().__init__(f"Run {name} ended with exit code {code}.", hint=f"The output is in {logs}.")
         self.exit_code = code
 
 
@@ -61,177 +54,49 @@ def start(shell: Shell, values: Values, command: str) -> View | None:
         return picture.content(pack(directory, _excluded(values), [_log_folder(values)]))
     request = _request(values, command)
     connections = host_connections.here()
-
-    async def events() -> AsyncIterator[Any]:
-        # Finding the hosts may take long, and is interrupted like the run itself.
-        found = await host_connections.find(_selection(values))
-        async with contextlib.aclosing(run_actions.start(found, request, connections)) as started:
-            async for event in started:
-                yield event
-
-    _follow(shell, events, None, connections.background)
-    return None
-
-
-def attach(shell: Shell, values: Values) -> None:
-    """Follow a run that was detached, or whose client has gone."""
-    record = _record(values)
-    _follow(shell, lambda: run_actions.attach(record), record, None)
-
-
-def _follow(
-    shell: Shell,
-    source: Callable[[], AsyncIterator[Any]],
-    record: RunRecord | None,
-    background: tasks.Background | None,
-) -> None:
-    """Show a run until its end, and at last its table with the logs.
-
-    Raises:
-      RunFailed: A host failed.
-    """
-    hosts: dict[str, HostStatus] = {}
-    last = None
+    runner: Runner | None = None
 
     def table() -> View | None:
-        return picture.hosts(record, list(hosts.values())) if record is not None and hosts else None
+        return None if runner is None else picture.hosts(runner.run, runner.hosts)
 
+    # Finding the hosts may take long, and is interrupted like the run itself.
+    source = functools.partial(runs.start, _selection(values), request, connections)
     with shell.live(table) as live:
         try:
-            with tasks.iterate(source, background) as events:
+            with tasks.iterate(source, connections.background) as events:
+                last = None
                 for event in events:
                     match event:
-                        case RunRecord():
-                            record = event
+                        case Runner():
+                            runner = event
                         case Note():
                             shell.say(event.text)
                         case Changed(status=now):
-                            label, phase = now.target.label, now.phase
-                            # Replaced, never changed: the table is drawn by a thread, which must see a whole one.
-                            hosts = {**hosts, label: now}
-                            if not live.in_place and phase != last and not phase.over:
-                                shell.say(f"[{label}] {phase} ...")
-                            last = phase
+                            if not live.in_place and now.phase != last and not now.phase.over:
+                                shell.say(f"[{now.target.label}] {now.phase} ...")
+                            last = now.phase
                         case Output(status=now):
-                            label = now.target.label
-                            if label in hosts:
-                                hosts = {**hosts, label: now}
                             for line in event.lines:
-                                live.line(f"[{label}] {line}")
+                                live.line(f"[{now.target.label}] {line}")
                         case RunEnded():
-                            assert record is not None
-                            _end(shell, live, record, event)
+                            assert runner is not None
+                            live.finish(picture.hosts(runner.run, event.hosts, logs=True))
+                            if event.code:
+                                raise RunFailed(runner.run.name, runner.run.logs, event.code)
         except KeyboardInterrupt:
-            _leave(shell, live, record)
+            _leave(shell, live, runner)
             raise
+    return None
 
 
-def _end(shell: Shell, live: LiveDisplay, record: RunRecord, ended: RunEnded) -> None:
-    """Show the last table of a run.
-
-    Raises:
-      RunFailed: A host failed.
-    """
-    # Read again: it has an end now.
-    live.finish(picture.hosts(records.read(record.id), ended.hosts, logs=True))
-    if ended.code is None:
-        shell.say(_goes_on(record))
-    elif ended.code:
-        raise RunFailed(record.name, ended.code)
-
-
-def _leave(shell: Shell, live: LiveDisplay, record: RunRecord | None) -> None:
-    """Show what there is of a run that is no longer followed: one that ends with this command has ended by it."""
-    try:
-        latest = None if record is None else records.read(record.id)
-    except UnknownRun:
-        latest = None
-    if latest is None or not latest.hosts:
+def _leave(shell: Shell, live: LiveDisplay, runner: Runner | None) -> None:
+    """Show what has become of a run that was interrupted, which has ended it."""
+    if runner is None or not runner.started:
         shell.say("Interrupted; nothing was started.")
         return
-    live.finish(picture.hosts(latest, latest.hosts, logs=True))
-    if not all(each.phase.over for each in latest.hosts):
-        shell.say(_goes_on(latest))
-
-
-def _goes_on(record: RunRecord) -> str:
-    if record.detached:
-        return advice("It goes on without this machine. Come back: {multihost_attach:{name}}", name=record.name)
-    return advice(
-        "Without a client, the hosts end it after {seconds} s. Come back before: {multihost_attach:{name}}",
-        name=record.name,
-        seconds=f"{LEASE_SECONDS:.0f}",
-    )
-
-
-def status(shell: Shell, values: Values) -> View:
-    """Return the state of a run on each host."""
-    record = _record(values)
-    return picture.hosts(record, tasks.run(run_actions.refresh(record)), logs=True)
-
-
-def runs(shell: Shell, values: Values) -> View:
-    """Return the runs of this machine, the newest first."""
-    return picture.runs(records.runs())
-
-
-def logs(shell: Shell, values: Values) -> None:
-    """Show the output of one host of a run, or of all."""
-    record, host, lines = _record(values), values.get("host"), parse_whole_number("--tail", values.get("tail", 100))
-    chosen = (targets.choose(record.targets, host),) if host else record.targets
-    tasks.run(run_actions.refresh(record))
-    for target in chosen:
-        for line in output.tail(record.log(target), lines):
-            shell.line(line if len(chosen) == 1 else f"[{target.label}] {line}", host=target.label, line=line)
-
-
-def stop(shell: Shell, values: Values) -> View:
-    """End a run on all hosts, and wait until it has ended."""
-    record = _record(values)
-    ended = tasks.run(run_actions.stop(record))
-    failed = not all(each.phase.over and not each.message for each in ended)
-    return dataclasses.replace(picture.hosts(record, ended, logs=True), exit_code=int(failed))
-
-
-def create(shell: Shell, values: Values) -> View:
-    """Ask for TPU VMs; return the queued resource."""
-    spec = _spec(values)
-    queued_resources.create(*_place(values), spec)
-    return picture.queued(queued_resources.list_(*_place(values), spec.name))
-
-
-def list_(shell: Shell, values: Values) -> View:
-    """Return the queued resources of a zone, and their TPU VMs."""
-    return picture.queued(queued_resources.list_(*_place(values), values.get("only", "")))
-
-
-def wait(shell: Shell, values: Values) -> View:
-    """Wait until a queued resource can be used; show each change."""
-    longest = parse_seconds("--timeout", values.get("timeout", 3600))
-    found = queued_resources.wait(
-        *_place(values), values["name"], timeout=longest, changed=lambda now: shell.say(picture.queued_line(now))
-    )
-    return picture.queued([found])
-
-
-def delete(shell: Shell, values: Values) -> View:
-    """Delete a queued resource, after a question if TPU VMs would be deleted with it."""
-    name, force, asynchronous = values["name"], bool(values.get("force")), bool(values.get("asynchronous"))
-    if force and not values.get("yes"):
-        question = queued_resources.question(*_place(values), name)
-        if not shell.confirm(question):
-            return said("Not deleted.")
-    queued_resources.delete(*_place(values), name, force=force, asynchronous=asynchronous)
-    done = f"{name} is being deleted." if asynchronous else f"{name} is deleted."
-    return said(done, {"name": name, "deleted": not asynchronous})
-
-
-def _record(values: Values) -> RunRecord:
-    return records.find(values.get("run", ""))
-
-
-def _place(values: Values) -> tuple[str, str]:
-    return values.get("project", ""), values.get("zone", "")
+    live.finish(picture.hosts(runner.run, runner.hosts, logs=True))
+    if not all(each.phase.over for each in runner.hosts):
+        shell.say(f"Hosts that did not answer end it {LEASE_SECONDS:.0f} s after the connection was lost.")
 
 
 def _selection(values: Values) -> Selection:
@@ -273,7 +138,6 @@ def _request(values: Values, command: str) -> RunRequest:
         send=not values.get("existing"),
         logs=_log_folder(values),
         keep_going=bool(values.get("keep_going")),
-        detach=bool(values.get("detach")),
         free_chips=bool(values.get("free_chips")),
         grace=parse_seconds("--grace", values.get("grace", 10)),
     )
@@ -287,32 +151,4 @@ def _excluded(values: Values) -> tuple[str, ...]:
     return tuple(values.get("exclude") or ())
 
 
-def _spec(values: Values) -> Spec:
-    """Return the queued resource that `values` describe.
-
-    Raises:
-      ConfigError: A value is missing, or values contradict each other.
-    """
-    tiers = [tier for tier in TIERS if values.get(tier.replace("-", "_"))]
-    if len(tiers) > 1:
-        raise ConfigError(f"A queued resource has one tier, not {' and '.join(tiers)}.", hint="Leave one of them out.")
-    if not values.get("accelerator"):
-        raise ConfigError("Which TPU?", hint="Add --accelerator-type, for example v4-8.")
-    nodes = parse_whole_number("--node-count", values.get("nodes") or 1)
-    options = {name: values[name] for name in ("prefix", "network", "internal_only") if values.get(name)}
-    runtime, tier = values.get("runtime") or DEFAULT_RUNTIME, tiers[0] if tiers else "on-demand"
-    return Spec(values["name"], values["accelerator"], runtime, nodes=nodes, tier=tier, **options)
-
-
-ACTIONS: Mapping[str, Action] = {
-    "multihost run": run,
-    "multihost attach": attach,
-    "multihost status": status,
-    "multihost runs": runs,
-    "multihost logs": logs,
-    "multihost stop": stop,
-    "multihost create": create,
-    "multihost list": list_,
-    "multihost wait": wait,
-    "multihost delete": delete,
-}
+ACTIONS: Mapping[str, Action] = {"multihost run": run}

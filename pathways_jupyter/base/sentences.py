@@ -29,7 +29,7 @@ class Face(Enum):
     SIDEBAR = "sidebar"
 
 
-_GROUPS = ("colocated_", "elastic_", "job_", "multihost_", "service_")
+_GROUPS = ("colocated_", "elastic_", "job_", "service_")
 _COMMANDS = frozenset(
     {
         *("connect", "disconnect", "doctor", "env", "events", "explain", "logs", "reconnect", "resume", "saved"),

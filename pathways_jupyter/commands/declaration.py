@@ -38,7 +38,6 @@ class Source(Enum):
     FILES = "files"
     SLICES = "slices"
     HOSTS = "hosts"
-    RUNS = "runs"
     TOPICS = "topics"
     CONTAINERS = "containers"
 

@@ -13,12 +13,7 @@
          |                                                                +- keeper    detached: starts the command,
     hostrun      one per host: sends, starts, follows, reconnects         |            keeps its output and its end
          |  +-- pack (manifest, gzip)  output (log files)                 +- processes finds and ends processes
-    run          all hosts: start on all or none, end all
-         |
-    run_actions  start, attach, stop, refresh  ->  run_events  ->  magics, command line
-         |
-    records      one file per run: what the sidebar, and another process, know of it
+    run          all hosts: start on all or none, end all  ->  run_events  ->  magics, command line
 
-A run goes on without its connection, and ends with its client, unless it is detached. ``cloud`` and
-``queued_resources`` are Google's API for TPU VMs.
+A run goes on without its connection for a while, and ends with its client. ``cloud`` is Google's API for TPU VMs.
 """

@@ -13,7 +13,6 @@ from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
 from pathways_jupyter.base.google import LOGIN, no_credentials
 from pathways_jupyter.base.packages import require
-from pathways_jupyter.base.sentences import advice
 
 ENDPOINT_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU"
 """The variable with which gcloud is pointed at another endpoint than the public one."""
@@ -22,9 +21,7 @@ _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _HINTS: Mapping[int, str] = {
     401: LOGIN,
     403: "Ask for the role TPU Admin (roles/tpu.admin) on the project, and check that the Cloud TPU API is enabled.",
-    404: advice("Check the name, --project and --zone; {multihost_list} shows what there is."),
-    409: "Choose another name, or delete the existing one.",
-    429: "Ask for more quota for this TPU type in this zone, use fewer or smaller nodes, or another tier (--spot).",
+    404: "Check --project and --zone; gcloud compute tpus tpu-vm list --zone ZONE shows what there is.",
 }
 """Advice for an error of the Cloud TPU API, by its status code."""
 

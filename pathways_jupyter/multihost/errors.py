@@ -6,7 +6,7 @@ from pathways_jupyter.base.errors import PathwaysError
 
 
 class MultihostError(PathwaysError):
-    """A run on many hosts could not be prepared, found or finished."""
+    """A run on many hosts could not be prepared or finished."""
 
 
 class PackError(MultihostError):
@@ -19,11 +19,3 @@ class RemoteHostError(MultihostError):
 
 class HostUnreachable(RemoteHostError):
     """A host could not be reached, or the connection to it was lost; it may work again later."""
-
-
-class UnknownRun(MultihostError):
-    """There is no such run on this machine."""
-
-
-class RunIsFollowed(MultihostError):
-    """Another process of this machine follows the run."""

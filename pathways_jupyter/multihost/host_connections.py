@@ -1,4 +1,4 @@
-"""Find the hosts that a user names, and connect to them, now or later from another process.
+"""Find the hosts that a user names, and connect to them.
 
 A notebook keeps connections between its runs, so that the next one begins at once. They belong to one event loop, that
 of a background thread, and so do all runs that use them.
@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import json
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Hashable
 from dataclasses import dataclass, field
-from typing import Any
 
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ConfigError
@@ -31,7 +29,7 @@ class IdleConnections:
 
     background: tasks.Background = field(default_factory=tasks.Background)
     process: int = field(default_factory=os.getpid)
-    free: dict[tuple[str, Target], Connection] = field(default_factory=dict)
+    free: dict[tuple[Hashable, Target], Connection] = field(default_factory=dict)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -48,7 +46,7 @@ class Connections:
       login: The kind of connection, which those that are kept have to share.
     """
 
-    def __init__(self, connect: Connect, idle: IdleConnections | None = None, login: str = "") -> None:
+    def __init__(self, connect: Connect, idle: IdleConnections | None = None, login: Hashable = None) -> None:
         self._connect, self._idle, self._login = connect, idle, login
 
     async def open(self, target: Target) -> Program:
@@ -104,23 +102,17 @@ def close() -> None:
         tasks.run(_idle.close(), _idle.background)
 
 
-@dataclass(frozen=True)
-class Hosts:
-    """Hosts, and how to connect to them.
+@contextlib.asynccontextmanager
+async def connecting(
+    selection: Selection, idle: IdleConnections | None = None
+) -> AsyncIterator[tuple[tuple[Target, ...], Connections]]:
+    """Find hosts; yield them, and what connects to them.
 
-    Attributes:
-      connection: JSON values for :func:`connecting`.
-    """
-
-    targets: tuple[Target, ...]
-    connection: Mapping[str, Any]
-
-
-async def find(selection: Selection) -> Hosts:
-    """Return the hosts.
+    Args:
+      idle: Where to keep connections over SSH afterwards.
 
     Raises:
-      ConfigError: Not exactly one kind of hosts is named, or there is none.
+      ConfigError: Not exactly one kind of hosts is named, or there is none; or a key or the kubeconfig is missing.
       ClusterError: The cluster cannot be reached.
     """
     named = [name for name in ("hosts", "tpu_prefix", "job", "service", "session") if getattr(selection, name)]
@@ -129,57 +121,36 @@ async def find(selection: Selection) -> Hosts:
             "Which hosts?" if not named else f"Hosts are named in {len(named)} ways: {', '.join(named)}.",
             hint="Give one of --hosts FILE, --tpu-prefix NAME, --service NAME, --session ID, --job NAME.",
         )
-    ssh = {
-        "kind": "ssh",
-        "keys": list(selection.keys),
-        "known_hosts": selection.known_hosts,
-        "accept_new": selection.accept_new,
-    }
-    if selection.hosts:
-        return Hosts(from_hosts(selection.hosts, selection.user), ssh)
-    if selection.tpu_prefix:
-        from pathways_jupyter.multihost import tpuvm
-
-        return Hosts(await asyncio.to_thread(tpuvm.find, selection), ssh)
-    assert selection.cluster is not None
-    # Imported here, and tpuvm above: hosts of a list need no cluster and no Google.
-    from pathways_jupyter.kube.client import Client
-    from pathways_jupyter.multihost import pod_hosts
-    from pathways_jupyter.session import clusters, protocol
-
-    async with Client(await clusters.resolve(selection.cluster)) as client:
-        namespace = selection.cluster.namespace or client.namespace
-        service = selection.service or selection.session
-        partial = selection.keep_going
-        targets = await pod_hosts.find(client, namespace, job=selection.job, service=service, partial=partial)
-    return Hosts(targets, {"kind": "pods", "config": protocol.config_to_json(selection.cluster)})
-
-
-@contextlib.asynccontextmanager
-async def connecting(connection: Mapping[str, Any], idle: IdleConnections | None = None) -> AsyncIterator[Connections]:
-    """Yield what connects to the hosts that were found with `connection`.
-
-    Args:
-      idle: Where to keep connections over SSH afterwards.
-
-    Raises:
-      ConfigError: A key or the kubeconfig is missing.
-    """
-    if connection["kind"] == "pods":
+    if selection.cluster is not None:
+        # Imported here, as those below: hosts of a list need no cluster and no Google.
         from pathways_jupyter.kube.client import Client
         from pathways_jupyter.multihost import pod_hosts
-        from pathways_jupyter.session import clusters, protocol
+        from pathways_jupyter.session import clusters
 
-        async with Client(await clusters.resolve(protocol.config_from_json(connection["config"]))) as client:
+        async with Client(await clusters.resolve(selection.cluster)) as client:
 
             async def to_pod(target: Target) -> Connection:
                 return pod_hosts.PodConnection(client, target)
 
+            found = await pod_hosts.find(
+                client,
+                selection.cluster.namespace or client.namespace,
+                job=selection.job,
+                service=selection.service or selection.session,
+                partial=selection.keep_going,
+            )
             # Not kept: the client and its connection to the API server end with this block.
-            yield Connections(to_pod)
+            yield found, Connections(to_pod)
         return
+    if selection.hosts:
+        targets = from_hosts(selection.hosts, selection.user)
+    else:
+        from pathways_jupyter.multihost import tpuvm
+
+        targets = await asyncio.to_thread(tpuvm.find, selection)
     require("hosts", "SSH", "asyncssh")
     from pathways_jupyter.multihost.ssh import Ssh
 
-    ssh = Ssh(connection["keys"], connection["known_hosts"], accept_new=connection["accept_new"])
-    yield Connections(ssh.connect, idle, json.dumps(dict(connection), sort_keys=True))
+    login = (selection.keys, selection.known_hosts, selection.accept_new)
+    ssh = Ssh(selection.keys, selection.known_hosts, accept_new=selection.accept_new)
+    yield targets, Connections(ssh.connect, idle, login)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Awaitable, Callable
@@ -12,7 +13,7 @@ from typing import IO, Any, TypeVar
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.base.text import some
-from pathways_jupyter.multihost.errors import HostUnreachable, RemoteHostError
+from pathways_jupyter.multihost.errors import HostUnreachable, MultihostError, RemoteHostError
 from pathways_jupyter.multihost.host_connections import Connections
 from pathways_jupyter.multihost.output import HostLog
 from pathways_jupyter.multihost.pack import Sending
@@ -29,38 +30,42 @@ _HURRIED_SECONDS = 10.0
 """The same once the run is to end."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.3, 5.0
 _PROGRESS_SECONDS = 0.2
+_FORGET_SECONDS = 5.0
 _PING_SECONDS = 2.0
 """Much shorter than the lease of a run, so that a busy moment here ends nothing there."""
 _SEND_BYTES = 256 * 1024
 _LAST_LINE_CHARACTERS = 300
 _REASONS = {
     "abandoned": "{} ended it, because no client was connected.",
-    "lost": "The keeper of the run on {} was killed.",
+    "lost": "The keeper of the run on {} is gone.",
 }
 
 
 class HostRun:
     """The run's part on one host.
 
+    Attributes:
+      problem: Why its log could not be written any more, which ends the run.
+
     Args:
-      status: Of the host, as last known if the run was started before.
       run: The run's id on the host.
       publish: Receives its events; waits while the reader is slow.
     """
 
     def __init__(
         self,
-        status: HostStatus,
+        target: Target,
         run: str,
         connections: Connections,
         log: HostLog,
         publish: Callable[[Event], Awaitable[None]],
     ) -> None:
-        self.status = status
+        self.status = HostStatus(target)
         self._log = log
         self._run, self._connections, self._publish = run, connections, publish
         self._program: Program | None = None
         self._reached = False
+        self.problem: MultihostError | None = None
 
     @property
     def target(self) -> Target:
@@ -109,13 +114,10 @@ class HostRun:
         await self._change(phase=HostPhase.RUNNING, began=time.time())
         return True
 
-    async def follow(self, stopping: asyncio.Event | None = None) -> None:
-        """Read the output until the run's end on this host, and end it when `stopping` is set; without it, until now.
+    async def follow(self, stopping: asyncio.Event) -> None:
+        """Read the output until the run's end on this host, and end it when `stopping` is set."""
 
-        A look at a run does not count as its client: it sends no signs of life.
-        """
-
-        async def send_signs(program: Program, stopping: asyncio.Event) -> None:
+        async def send_signs(program: Program) -> None:
             while not stopping.is_set():
                 await program.write(remote.ALIVE)
                 await tasks.first_done(stopping.wait(), seconds=_PING_SECONDS)
@@ -123,23 +125,24 @@ class HostRun:
                 await program.write(remote.STOP)
                 await asyncio.sleep(_PING_SECONDS)
 
-        async def work(program: Program) -> dict[str, Any] | None:
-            state = await program.ask("follow", run=self._run, offset=self._log.size, once=stopping is None)
-            if not state["known"]:
-                await self._change(phase=HostPhase.FAILED, began=0.0, message="It was not started on this host.")
-                return None
-            if state["running"] and self.status.phase is not HostPhase.RUNNING:
-                # Its end may have come while no one followed it.
+        async def work(program: Program) -> dict[str, Any]:
+            await program.ask("follow", run=self._run, offset=self._log.size)
+            if self.status.phase is not HostPhase.RUNNING:
                 await self._change(phase=HostPhase.RUNNING)
-            signs = asyncio.create_task(send_signs(program, stopping)) if stopping is not None else None
+            signs = asyncio.create_task(send_signs(program))
             try:
                 while "outcome" not in (part := await program.answer()):
-                    await self._show(self._log.add(await program.receive(part["bytes"])))
+                    await self._show(self._written(await program.receive(part["bytes"]), stopping))
             finally:
-                if signs is not None:
-                    # A lost connection is reported by what reads from it.
-                    await tasks.stop(signs)
-            outcome: dict[str, Any] | None = part["outcome"]
+                # A lost connection is reported by what reads from it.
+                await tasks.stop(signs)
+            # All of it is here. Files that are not removed now are removed by a later run on the host. Its answer is
+            # awaited, because sshd drops what it has not passed on when a connection is closed.
+            with contextlib.suppress(RemoteHostError, TimeoutError):
+                async with asyncio.timeout(_FORGET_SECONDS):
+                    await program.write(remote.FORGET)
+                    await program.answer()
+            outcome: dict[str, Any] = part["outcome"]
             return outcome
 
         try:
@@ -147,9 +150,8 @@ class HostRun:
         except RemoteHostError as error:
             await self._change(phase=HostPhase.LOST, ended=time.time(), message=str(error), hint=error.hint)
             return
-        if outcome is not None:
-            await self._show(self._log.close())
-            await self._finish(**outcome)
+        await self._show(self._log.close())
+        await self._finish(**outcome)
 
     async def fail(self, error: RemoteHostError) -> None:
         """Set the status of a host that could not start."""
@@ -184,7 +186,7 @@ class HostRun:
     async def _finish(self, code: int, why: str, seconds: float | None = None) -> None:
         phase = {"exited": HostPhase.EXITED, "stopped": HostPhase.STOPPED}.get(why, HostPhase.LOST)
         message = _REASONS.get(why, "").format(self.target.name)
-        # By the host's clock, because this one may have come back to the run long after its end.
+        # By the host's clock: it may have ended while the connection was lost.
         ended = self.status.began + seconds if self.status.began and seconds is not None else time.time()
         await self._change(phase=phase, code=code, ended=ended, message=message)
 
@@ -221,6 +223,16 @@ class HostRun:
                     raise
             await self._change(phase=HostPhase.RECONNECTING)
             await pauses.wait()
+
+    def _written(self, data: bytes, stopping: asyncio.Event) -> tuple[str, ...]:
+        """Append to the log; return the new lines. If it cannot be written, end the run, and read on until its end."""
+        if self.problem is None:
+            try:
+                return self._log.add(data)
+            except MultihostError as error:
+                self.problem = error
+                stopping.set()
+        return ()
 
     async def _show(self, lines: tuple[str, ...]) -> None:
         if lines:

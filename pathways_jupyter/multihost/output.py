@@ -3,42 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
-from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.multihost.errors import MultihostError
 
 _LONGEST_LINE = 64 * 1024
 _TAIL_BYTES = 64 * 1024
-_LAST_LINES = 20
-"""In how many lines of an older log one that is not empty is looked for."""
 _TAIL_LINE_BYTES = 200
 _CHUNK_BYTES = 256 * 1024
 _POLL_SECONDS = 0.25
 
 
 class HostLog:
-    """A file that holds exactly the bytes that the host has sent, so its size is where to continue.
+    """A new file that holds exactly the bytes that the host has sent, so its size is where to continue.
 
-    Args:
-      fresh: Begin a new file.
+    It is locked while it is open, so that two runs never write the same one.
 
     Raises:
-      MultihostError: The file cannot be written.
+      MultihostError: The file cannot be written, or a run that goes on writes it.
     """
 
-    def __init__(self, path: Path, *, fresh: bool) -> None:
-        self.path = path
+    def __init__(self, path: Path) -> None:
+        self.path, self.size = path, 0
         self.last_line = ""
         self._lines = _Lines()
-        if not fresh:
-            self._seen(tuple(tail(path, _LAST_LINES)))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("wb" if fresh else "ab", buffering=0)
-            self.size = self._file.seek(0, os.SEEK_END)
+            self._file = path.open("ab", buffering=0)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._file.truncate(0)
+        except BlockingIOError as error:
+            raise MultihostError(
+                f"A run that goes on writes {path}.", hint="Choose another --run-name or --log-dir, or end that run."
+            ) from error
         except OSError as error:
             raise MultihostError(
                 f"{path} cannot be written: {error.strerror}.", hint="Choose another --log-dir."
@@ -57,7 +57,7 @@ class HostLog:
             except OSError as error:
                 raise MultihostError(
                     f"{self.path} cannot be written: {error.strerror}.",
-                    hint=advice("Free space there, then follow the run again: {multihost_attach}."),
+                    hint="The run is ended. Free space there, or choose another --log-dir.",
                 ) from error
         self.size += len(data)
         return self._seen(self._lines.add(data))

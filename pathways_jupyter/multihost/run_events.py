@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from pathways_jupyter.multihost.targets import Target
 
@@ -67,11 +66,6 @@ class HostStatus:
             return UNREACHABLE
         return self.code if self.code is None or self.code >= 0 else 128 - self.code
 
-    @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> HostStatus:
-        """Return the status whose fields are in `found` as JSON values."""
-        return cls(**{**found, "target": Target(**found["target"]), "phase": HostPhase(found["phase"])})
-
 
 @dataclass(frozen=True)
 class Output:
@@ -100,11 +94,11 @@ class RunEnded:
     """The last event.
 
     Attributes:
-      code: The worst exit code; None if the run goes on without a client.
+      code: The worst exit code.
     """
 
     hosts: tuple[HostStatus, ...]
-    code: int | None
+    code: int
 
 
 Event = Output | Changed | Note | RunEnded

@@ -137,20 +137,6 @@ def ordered(targets: Iterable[Target], where: str) -> tuple[Target, ...]:
     return tuple(found)
 
 
-def choose(targets: tuple[Target, ...], host: str) -> Target:
-    """Return the host that `host` names: ``SLICE-WORKER``, a worker's number in the only slice, or its name.
-
-    Raises:
-      ConfigError: There is no such host.
-    """
-    one_slice = len({each.slice for each in targets}) == 1
-    for each in targets:
-        if host in {each.label, each.name, each.address} or (one_slice and host == str(each.worker)):
-            return each
-    labels = ", ".join(each.label for each in targets)
-    raise ConfigError(f"There is no host {host!r} in this run.", hint=f"Its hosts: {labels}.")
-
-
 def _of_line(text: str, where: str, before: list[Target], user: str) -> Target:
     found = _LINE.fullmatch(text)
     numbers: dict[str, int] = {}

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base.errors import ConfigError, PathwaysError
-from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.multihost import cloud
 from pathways_jupyter.multihost.targets import Target, ordered
 from pathways_jupyter.service.names import login_name
@@ -53,7 +52,7 @@ def find(selection: Selection) -> tuple[Target, ...]:
         if nodes[name].state.name != "READY":
             raise ConfigError(
                 f"TPU VM {name} is {nodes[name].state.name}, not READY.",
-                hint=advice("{multihost_wait} waits until it is."),
+                hint="gcloud compute tpus queued-resources list shows how far it is; run it when it is ACTIVE.",
             )
     key = Path(selection.keys[0]).expanduser() if selection.keys else Path.home() / _GOOGLE_KEY
     for name in names:

@@ -1,53 +1,53 @@
-"""Runs on many hosts as tables: the hosts of one run, all runs, and queued resources."""
+"""A run on many hosts as a table of its hosts, and what it would send."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict
 from html import escape
 
 from pathways_jupyter.base.printable import printable
 from pathways_jupyter.base.text import count, size
 from pathways_jupyter.multihost.output import tail
 from pathways_jupyter.multihost.pack import Packed
-from pathways_jupyter.multihost.queued_resources import Queued
-from pathways_jupyter.multihost.records import RunRecord
 from pathways_jupyter.multihost.remote.sync import DIRECTORY
-from pathways_jupyter.multihost.run_events import HostPhase, HostStatus
+from pathways_jupyter.multihost.run import Run
+from pathways_jupyter.multihost.run_events import HostPhase, HostStatus, worst
 from pathways_jupyter.render import text
 from pathways_jupyter.render.parts import Part, Tone, as_of, head, line, muted, table, toned
-from pathways_jupyter.render.view import View, drawn, listing
+from pathways_jupyter.render.view import View, drawn
 
 _LINE_LENGTH = 100
 _LOG_LINES = 200
 
 
-def hosts(record: RunRecord, statuses: Sequence[HostStatus], *, logs: bool = False) -> View:
+def hosts(run: Run, statuses: Sequence[HostStatus], *, logs: bool = False) -> View:
     """Return the hosts of a run: state, elapsed time, exit code and last line; with `logs` each host's log unfolds."""
     now = time.time()
+    code = worst(statuses) if all(each.phase.over for each in statuses) else None
     rows, unfolding = [], []
     for each in statuses:
         state = str(each.phase)
         if each.phase is HostPhase.SENDING and each.total:
             state += f", {size(each.sent)} of {size(each.total)}"
         elapsed = text.duration((each.ended or now) - each.began) if each.began else ""
-        code = "" if each.exit_code is None else str(each.exit_code)
+        exit_code = "" if each.exit_code is None else str(each.exit_code)
         tone, last = _tone(each), _short(each.last_line, _LINE_LENGTH)
-        rows.append((toned(tone), each.target.label, each.target.name, toned(tone, state), elapsed, code, last))
+        rows.append((toned(tone), each.target.label, each.target.name, toned(tone, state), elapsed, exit_code, last))
         if logs:
-            log = printable("\n".join(tail(record.log(each.target), _LOG_LINES)), lines=True)
+            log = printable("\n".join(tail(run.log(each.target), _LOG_LINES)), lines=True)
             unfolding.append(
                 f"<details><summary>{escape(each.target.label)} {escape(each.target.name)}</summary>"
                 f'<pre style="max-height: 20rem; overflow: auto">{escape(log) or "no output"}</pre></details>'
             )
     return drawn(
-        {"run": replace(record, hosts=()), "hosts": list(statuses)},
-        head(f"Run {record.name}: {_counted(each.phase for each in statuses)}"),
+        {"run": asdict(run) | {"logs": str(run.logs), "code": code}, "hosts": list(statuses)},
+        head(f"Run {run.name}: {_counted(each.phase for each in statuses)}"),
         table(("", "host", "name", "state", "for", "exit code", "last line"), rows),
         *(line(toned(Tone.FAIL, f"{each.message} {each.hint}".strip())) for each in statuses if each.message),
-        line(muted(f"Logs: {record.logs}")),
+        line(muted(f"Logs: {run.logs}")),
         Part("", "".join(unfolding)),
         as_of(),
     )
@@ -66,41 +66,6 @@ def content(packed: Packed) -> View:
     )
 
 
-def runs(records: Sequence[RunRecord]) -> View:
-    """All runs of this machine."""
-    now = time.time()
-    rows = [
-        (
-            each.name,
-            each.state,
-            "" if each.code is None else str(each.code),
-            str(len(each.targets)),
-            text.duration(now - each.started),
-            _short(" ".join(each.command.split()), 60),
-        )
-        for each in records
-    ]
-    value = [{**each.__dict__, "state": each.state} for each in records]
-    shown = table(("run", "state", "exit code", "hosts", "age", "command"), rows)
-    return listing(value, shown, none="No runs on this machine.")
-
-
-def queued(found: Sequence[Queued]) -> View:
-    """Queued resources and their TPU VMs."""
-    rows = []
-    for each in found:
-        tone = Tone.OK if each.usable else Tone.FAIL if each.state in {"FAILED", "SUSPENDED"} else Tone.WAIT
-        kind = each.nodes[0].accelerator if each.nodes else ""
-        rows.append((toned(tone), each.name, each.state, each.tier, kind, _nodes(each), each.reason))
-    shown = table(("", "name", "state", "tier", "type", "nodes", ""), rows)
-    return listing(list(found), shown, none="There are no queued resources in this zone.")
-
-
-def queued_line(now: Queued) -> str:
-    """One line on a queued resource, for waiting."""
-    return f"{now.name}: {now.state}, {_nodes(now)}"
-
-
 def _tone(each: HostStatus) -> Tone:
     if each.phase is HostPhase.EXITED:
         return Tone.FAIL if each.code else Tone.OK
@@ -111,11 +76,6 @@ def _tone(each: HostStatus) -> Tone:
 
 def _short(line: str, length: int) -> str:
     return line if len(line) <= length else f"{line[: length - 1]}…"
-
-
-def _nodes(each: Queued) -> str:
-    states = _counted("not created yet" if node.state == "-" else node.state for node in each.nodes)
-    return f"{count(len(each.nodes), 'node')}: {states}" if states else "no nodes"
 
 
 def _counted(states: Iterable[str]) -> str:

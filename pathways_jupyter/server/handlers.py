@@ -19,7 +19,6 @@ from tornado.iostream import StreamClosedError
 
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError, PathwaysError, ServiceError, SessionError
 from pathways_jupyter.base.sentences import Face
-from pathways_jupyter.multihost.errors import UnknownRun
 from pathways_jupyter.server import request_checks
 from pathways_jupyter.server.hub import Hub
 
@@ -159,5 +158,5 @@ def status_of(error: PathwaysError) -> int:
     """Return the HTTP status of `error`: 4xx if the user must act, 502 if the cluster failed."""
     if isinstance(error, ApiError):
         return error.status if 400 <= error.status < 500 and error.status != 401 else 502
-    kinds = ((ConfigError, 400), (SessionError, 404), (UnknownRun, 404), (ServiceError, 409), (ClusterError, 502))
+    kinds = ((ConfigError, 400), (SessionError, 404), (ServiceError, 409), (ClusterError, 502))
     return next((status for kind, status in kinds if isinstance(error, kind)), 409)

@@ -28,7 +28,6 @@ from pathways_jupyter.profile import summary
 from pathways_jupyter.render import profile as picture
 from pathways_jupyter.render.view import View
 from pathways_jupyter.server import scope as scopes
-from pathways_jupyter.server.runwatch import RunWatch
 from pathways_jupyter.server.scope import Scope
 from pathways_jupyter.server.sessionwatch import SessionWatch
 from pathways_jupyter.service import abandoned
@@ -56,7 +55,6 @@ class Hub:
 
     def __init__(self) -> None:
         self.sessions = SessionWatch()
-        self.runs = RunWatch()
         self._watches: dict[tuple[str, str, str], ClusterWatch] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._preparing: asyncio.Task[None] | None = None
@@ -215,7 +213,6 @@ class Hub:
     async def close(self) -> None:
         """Cancel all tasks and close all watches."""
         self.sessions.stop()
-        self.runs.stop()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*(watch.close() for watch in self._watches.values()))

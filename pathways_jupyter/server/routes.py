@@ -2,9 +2,6 @@
 
 There is no route that attaches a notebook to a job: like every other connection that begins in the sidebar, that is a
 cell (``%pathways connect --job NAME``), so that the notebook says what it runs on.
-
-A page names a run on many hosts and a host of it; where the hosts are and how to log in to them comes from the run's
-own record.
 """
 
 from __future__ import annotations
@@ -17,8 +14,7 @@ from importlib.metadata import version
 from typing import Any
 
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.multihost import output, records, targets
-from pathways_jupyter.server import quickstart, runwatch, scope
+from pathways_jupyter.server import quickstart, scope
 from pathways_jupyter.server.handlers import Route, RouteRequest
 from pathways_jupyter.server.hub import LOG_LINES, contexts
 from pathways_jupyter.server.request_checks import RELOAD, object_name
@@ -125,26 +121,6 @@ async def _quickstart(request: RouteRequest) -> Json:
     return {"path": await quickstart.place(request.contents_manager)}
 
 
-async def _act_on_run(request: RouteRequest, run: str, action: str) -> Json:
-    """End a run, or query its hosts for states and output; return it as it is then."""
-    # With asyncssh, which takes a moment to import.
-    from pathways_jupyter.multihost import run_actions
-
-    record = await asyncio.to_thread(records.read, run)
-    await (run_actions.stop(record) if action == "stop" else run_actions.refresh(record))
-    return {"run": await asyncio.to_thread(lambda: runwatch.row(records.read(run)))}
-
-
-async def _run_log(request: RouteRequest, run: str) -> Lines:
-    """Return the output of one host of a run, as far as it is on this machine; followed until the run has ended."""
-    parameters = request.parameters
-    record = await asyncio.to_thread(records.read, run)
-    if not parameters.get("host"):
-        raise ConfigError("The host is missing.", hint="Add ?host=SLICE-WORKER.")
-    log, follow = record.log(targets.choose(record.targets, parameters["host"])), _follows(request)
-    return output.lines(log, LOG_LINES, lambda: follow and records.goes_on(run))
-
-
 def _follows(request: RouteRequest) -> bool:
     return scope.flag("follow", request.parameters.get("follow") or "false")
 
@@ -163,6 +139,4 @@ ROUTES = (
     Route("POST", r"jobs/([^/]+)/(suspend|resume|delete)", _change_job, scope.NAMES),
     Route("POST", "embedded", _start_embedded_cluster),
     Route("POST", "quickstart", _quickstart),
-    Route("POST", r"runs/([^/]+)/(stop|refresh)", _act_on_run),
-    Route("GET", r"runs/([^/]+)/logs", _run_log, ("host", "follow")),
 )

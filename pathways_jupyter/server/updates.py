@@ -27,7 +27,7 @@ does not notice that a laptop slept or a VPN is gone, and does not report WebSoc
 
 
 class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHandler, JupyterHandler):  # type: ignore[misc]
-    """Sends sessions and runs always, and a cluster's tables while the page shows one.
+    """Sends sessions always, and a cluster's tables while the page shows one.
 
     A browser sends the Origin of the page that opens a WebSocket, which Jupyter checks; there is no XSRF token.
     """
@@ -46,12 +46,11 @@ class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHand
         await super().get(*words, **named)
 
     async def open(self, *words: str, **named: str) -> None:
-        """Send the version and the user's name, then the sessions and the runs on many hosts."""
+        """Send the version and the user's name, then the sessions."""
         super().open(*words, **named)
         self._send({"type": "hello", "version": version("pathways_jupyter"), "user": current_user()})
         self.hub.prepare()
         self.hub.sessions.add(self._send)
-        self.hub.runs.add(self._send)
         self._beating = self.hub.spawn(self._beat())
 
     async def on_message(self, message: str | bytes) -> None:
@@ -73,7 +72,6 @@ class UpdatesHandler(request_checks.SameSiteMixin, WebSocketMixin, WebSocketHand
             if task is not None:
                 task.cancel()
         self.hub.sessions.remove(self._send)
-        self.hub.runs.remove(self._send)
         super().on_close()
 
     async def _beat(self) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from pathlib import Path
 
 import click
 import pytest
@@ -78,14 +79,19 @@ def test_an_error_after_a_result_leaves_the_result_as_it_is():
     def action(shell):
         with shell.live(lambda: None) as live:
             live.finish(said("1 host failed", {"code": 7}))
-            raise RunFailed("r", 7)
+            raise RunFailed("r", Path("logs"), 7)
 
     assert json.loads(run(action, as_json=True).stdout) == {"code": 7}
 
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(ConfigError("a"), 1), (Contradiction("a"), 2), (CommandInterrupted("a"), 130), (RunFailed("r", 7), 7)],
+    [
+        (ConfigError("a"), 1),
+        (Contradiction("a"), 2),
+        (CommandInterrupted("a"), 130),
+        (RunFailed("r", Path("logs"), 7), 7),
+    ],
 )
 def test_an_error_has_the_exit_code_of_its_kind(error, code, monkeypatch):
     def fail(*_):

@@ -1,4 +1,4 @@
-"""TPU VMs and queued resources, with Google's own client library, against an API on loopback."""
+"""TPU VMs, with Google's own client library, against an API on loopback."""
 
 import os
 import subprocess
@@ -9,8 +9,7 @@ import pytest
 import tpu_api
 
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError
-from pathways_jupyter.multihost import cloud, queued_resources, tpuvm
-from pathways_jupyter.multihost.errors import MultihostError
+from pathways_jupyter.multihost import cloud, tpuvm
 from pathways_jupyter.multihost.targets import Selection
 
 
@@ -27,10 +26,6 @@ def api(account, tmp_path, monkeypatch):
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("HOME", str(tmp_path))
         yield found
-
-
-def resource(**given):
-    return queued_resources.Spec("my-tpu", "v4-8", "tpu-ubuntu2204-base", **given)
 
 
 def test_names_match_exactly_or_by_number():
@@ -75,98 +70,40 @@ def test_what_is_missing_about_a_vm_is_explained(api):
     with pytest.raises(ConfigError, match=r"There is no TPU VM you or you-0 in projects/my-project") as error:
         tpuvm.find(Selection(tpu_prefix="you"))
     assert "my-tpu-0" in error.value.hint
-    with pytest.raises(ConfigError, match="my-tpu-0 is CREATING, not READY"):
+    with pytest.raises(ConfigError, match="my-tpu-0 is CREATING, not READY") as error:
         tpuvm.find(Selection(tpu_prefix="my-tpu"))
+    assert "gcloud compute tpus queued-resources list" in error.value.hint
     api.node("my-tpu-0", "")
     with pytest.raises(ConfigError, match="has no external address") as error:
         tpuvm.find(Selection(tpu_prefix="my-tpu"))
     assert "--internal-ip" in error.value.hint
 
 
-def test_a_queued_resource_is_created_waited_for_and_deleted(api, monkeypatch):
-    monkeypatch.setattr(queued_resources, "_FIRST_POLL_SECONDS", 0.01)
-    queued_resources.create("", "", resource(nodes=3, tier="reserved"))
-    (method, path, body) = api.requests[-1]
-    assert (method, path) == ("POST", f"/v2/{tpu_api.PLACE}/queuedResources")
-    (spec,) = body["tpu"]["nodeSpec"]
-    assert spec["multisliceParams"] == {"nodeCount": 3, "nodeIdPrefix": "my-tpu"}
-    assert spec["node"]["acceleratorType"] == "v4-8"
-    states = []
-    done = queued_resources.wait("", "", "my-tpu", timeout=30, changed=states.append)
-    assert [(each.state, {node.state for node in each.nodes}) for each in states] == [
-        ("ACCEPTED", {"-"}),
-        ("PROVISIONING", {"CREATING"}),
-        ("ACTIVE", {"CREATING"}),
-        ("ACTIVE", {"READY"}),
-    ]
-    assert done.usable
-    assert [each.name for each in done.nodes] == ["my-tpu-0", "my-tpu-1", "my-tpu-2"]
-    question = "Delete queued resource my-tpu (ACTIVE) and 3 TPU VMs: my-tpu-0, my-tpu-1, my-tpu-2?"
-    assert queued_resources.question("", "", "my-tpu") == question
-    with pytest.raises(ApiError, match="cannot delete a queued resource with nodes"):
-        queued_resources.delete("", "", "my-tpu", force=False, asynchronous=True)
-    queued_resources.delete("", "", "my-tpu", force=True, asynchronous=False)
-    assert queued_resources.list_("", "") == []
-
-
-@pytest.mark.parametrize("tier", queued_resources.TIERS)
-def test_each_tier_is_asked_for_and_shown(api, tier):
-    queued_resources.create("", "", resource(tier=tier))
-    (found,) = queued_resources.list_("", "")
-    assert (found.name, found.tier, found.state) == ("my-tpu", tier, "ACCEPTED")
-    assert [each.name for each in found.nodes] == ["my-tpu-0"]
-
-
-def test_all_pages_of_queued_resources_are_listed(api):
-    for number in range(5):
-        queued_resources.create("", "", queued_resources.Spec(f"q{number}", "v4-8", "x"))
-    assert [each.name for each in queued_resources.list_("", "")] == ["q0", "q1", "q2", "q3", "q4"]
-    assert [each.name for each in queued_resources.list_("", "", "q3")] == ["q3"]
-
-
-def test_a_stockout_ends_the_wait_with_googles_reason(api, monkeypatch):
-    monkeypatch.setattr(queued_resources, "_FIRST_POLL_SECONDS", 0.01)
-    queued_resources.create("", "", resource())
-    api.stockout = True
-    with pytest.raises(MultihostError, match=r"my-tpu is FAILED: There is no more capacity in the zone\.\n"):
-        queued_resources.wait("", "", "my-tpu", timeout=30, changed=lambda now: None)
-
-
-def test_a_wait_that_takes_too_long_says_what_is_ready(api):
-    queued_resources.create("", "", resource(nodes=2))
-    with pytest.raises(MultihostError, match="still ACCEPTED, with 0 of 2 nodes READY"):
-        queued_resources.wait("", "", "my-tpu", timeout=0, changed=lambda now: None)
-
-
 @pytest.mark.parametrize(
     ("refusal", "problem", "hint"),
     [
-        ((429, "RESOURCE_EXHAUSTED", "Quota limit 'TPUV4' has been exceeded"), "Quota limit", "more quota"),
         ((403, "PERMISSION_DENIED", "Permission 'tpu.nodes.list' denied"), "Permission", "TPU Admin"),
-        ((409, "ALREADY_EXISTS", "my-tpu already exists"), "already exists", "another name"),
+        (
+            (404, "NOT_FOUND", "Location us-central2-b was not found"),
+            "was not found",
+            "gcloud compute tpus tpu-vm list",
+        ),
         ((500, "INTERNAL", "an internal error"), "internal error", "Try again later"),
     ],
 )
 def test_errors_of_the_api_are_passed_on_with_advice(api, refusal, problem, hint):
     api.refusal = refusal
     with pytest.raises(ApiError, match=problem) as error:
-        queued_resources.create("", "", resource())
+        tpuvm.find(Selection(tpu_prefix="my-tpu"))
     assert error.value.status == refusal[0]
-    assert "Creating my-tpu in projects/my-project" in str(error.value)
+    assert "Listing the TPU VMs of projects/my-project" in str(error.value)
     assert hint in error.value.hint
-
-
-def test_what_is_not_there_is_said(api):
-    with pytest.raises(ApiError, match="was not found") as error:
-        queued_resources.wait("", "", "nothing", timeout=1, changed=lambda now: None)
-    assert "multihost list" in error.value.hint
 
 
 def test_an_api_that_cannot_be_reached_is_said(api, monkeypatch):
     monkeypatch.setenv(cloud.ENDPOINT_VARIABLE, "http://127.0.0.1:9")
-    monkeypatch.setattr(queued_resources, "_REQUEST_SECONDS", 1.0)
     with pytest.raises(ClusterError, match="cannot be reached"):
-        queued_resources.create("", "", resource())
+        tpuvm.find(Selection(tpu_prefix="my-tpu"))
 
 
 def test_project_and_zone_come_from_gclouds_settings(tmp_path, monkeypatch):
@@ -207,11 +144,10 @@ def seed(lab, account, monkeypatch):
         def shell(line):
             program = f"{sys.executable} -m pathways_jupyter multihost"
             line = line.replace("python3 multihost_runner.py", program)
-            line = line.replace("gcloud alpha compute tpus queued-resources", program)
-            environment = {**os.environ, **environ, "TPU_PREFIX": "my-tpu", "RUN_NAME": "first", "QR_ID": "my-tpu"}
+            environment = {**os.environ, **environ, "TPU_PREFIX": "my-tpu", "RUN_NAME": "first"}
             return subprocess.run(
                 ["bash", "-c", line],
-                env={**environment, "NODE_COUNT": "2"},
+                env=environment,
                 cwd=lab.code,
                 capture_output=True,
                 text=True,
@@ -254,49 +190,3 @@ def test_the_scripts_last_flag_is_taken_and_tmp_stays_here(lab, seed):
     assert "large" not in last.stdout
     alone = shell("python3 multihost_runner.py --TPU_PREFIX=my-tpu")
     assert (alone.returncode, "Add --COMMAND" in alone.stderr) == (2, True)
-
-
-def test_the_guides_queued_resources_are_made_listed_and_deleted(seed):
-    api, shell = seed
-    api.nodes.clear()
-    made = shell(
-        "gcloud alpha compute tpus queued-resources create $QR_ID --accelerator-type=v4-8 "
-        "--runtime-version=tpu-ubuntu2204-base --node-count=$NODE_COUNT --node-prefix=$TPU_PREFIX  --reserved"
-    )
-    assert made.returncode == 0, made.stderr
-    assert "ACCEPTED" in made.stdout
-    assert "reserved" in made.stdout
-    listed = shell("gcloud alpha compute tpus queued-resources list --filter=$QR_ID")
-    assert "2 nodes: 2 not created yet" in listed.stdout
-    line = "gcloud alpha compute tpus queued-resources delete $QR_ID --force --async"
-    unasked = shell(line)
-    assert unasked.returncode == 1
-    assert "2 TPU VMs: my-tpu-0, my-tpu-1" in unasked.stderr
-    assert "Answer on a terminal, or add --yes" in unasked.stderr
-    assert api.queued
-    deleted = shell(f"{line} --yes")
-    assert deleted.returncode == 0, deleted.stderr
-    assert api.queued == {}
-
-
-def test_a_notebook_makes_waits_for_and_deletes_tpu_vms(machine, notebook, account, tmp_path):
-    with tpu_api.serving(tmp_path, account) as (api, environ):
-        notebook.run(f"import os; os.environ.update({environ!r})\n%load_ext pathways_jupyter")
-        made = notebook.run("%pathways multihost create my-tpu --accelerator-type v4-8 --node-count 2 --spot")
-        assert "ACCEPTED" in made.text, made.shown
-        assert "spot" in made.text
-        # Each look finds it one step further: the first one of the wait finds it ready.
-        api.queued["my-tpu"]["reads"] = 3
-        waited = notebook.run("%pathways multihost wait my-tpu --timeout 60")
-        assert "2 nodes: 2 READY" in waited.text, waited.shown
-        assert "my-tpu" in notebook.run("%pathways multihost list").text
-        unasked = notebook.finish(
-            notebook.client.execute("%pathways multihost delete my-tpu --force", allow_stdin=False)
-        )
-        assert unasked.error == "ConfigError"
-        assert "add --yes" in unasked.shown
-        assert list(api.queued) == ["my-tpu"]
-        assert "is deleted" in notebook.run("%pathways multihost delete my-tpu --force --yes").text
-        assert api.queued == {}
-        both = notebook.run("%pathways multihost create x --accelerator-type v4-8 --spot --reserved")
-        assert "one tier" in both.shown

@@ -1,5 +1,6 @@
 """Connections that stay open between the runs of one notebook."""
 
+import functools
 import time
 
 import psutil
@@ -7,7 +8,8 @@ import pytest
 from runs import DEADLINE
 
 from pathways_jupyter.base import tasks
-from pathways_jupyter.multihost import host_connections, run_actions
+from pathways_jupyter.multihost import host_connections
+from pathways_jupyter.multihost import run as runs
 from pathways_jupyter.multihost.run_events import Output, RunEnded
 
 
@@ -21,10 +23,10 @@ def connections(lab):
 
 def run(lab, connections, command, **given):
     """Run a command as a notebook does; return how it ended, and its lines."""
-    hosts = tasks.run(host_connections.find(lab.selection(2)))
-    request = run_actions.RunRequest(command, lab.code, logs=lab.directory / "logs", grace=0.5, **given)
+    request = runs.RunRequest(command, lab.code, logs=lab.directory / "logs", grace=0.5, **given)
     lines = []
-    with tasks.iterate(lambda: run_actions.start(hosts, request, connections), connections.background) as events:
+    started = functools.partial(runs.start, lab.selection(2), request, connections)
+    with tasks.iterate(started, connections.background) as events:
         for event in events:
             if isinstance(event, Output):
                 lines += event.lines
@@ -65,9 +67,9 @@ def test_a_connection_that_broke_meanwhile_is_made_again(lab, connections):
 
 
 def test_a_run_that_is_left_ends_on_the_hosts(lab, connections):
-    hosts = tasks.run(host_connections.find(lab.selection(2)))
-    request = run_actions.RunRequest("echo up; sleep 300", lab.code, logs=lab.directory / "logs", grace=0.5)
-    with tasks.iterate(lambda: run_actions.start(hosts, request, connections), connections.background) as events:
+    request = runs.RunRequest("echo up; sleep 300", lab.code, logs=lab.directory / "logs", grace=0.5)
+    started = functools.partial(runs.start, lab.selection(2), request, connections)
+    with tasks.iterate(started, connections.background) as events:
         for event in events:
             if isinstance(event, Output):
                 break

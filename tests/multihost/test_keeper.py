@@ -27,7 +27,7 @@ class Kept:
         # The directory is named after the run.
         self.directory = directory / "runs" / f"run.{os.getpid()}"
         self.spec = {"run": self.directory.name, "cwd": str(directory), "env": {"WORKER": "3"}}
-        self.spec |= {"grace": 0.5, "lease": 0.0, "limit": 1 << 20}
+        self.spec |= {"grace": 0.5, "lease": 60.0, "limit": 1 << 20}
 
     def start(self, command, **spec):
         spec = {**self.spec, **spec, "command": command}

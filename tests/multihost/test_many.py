@@ -14,16 +14,16 @@ import sshd
 PROGRAM = """
     import asyncio, json, resource, sys
     from pathlib import Path
-    from pathways_jupyter.multihost import host_connections, run_actions
+    from pathways_jupyter.multihost import run
     from pathways_jupyter.multihost.run_events import RunEnded, Output
     from pathways_jupyter.multihost.targets import Selection
 
     async def main():
         hosts, key, known_hosts, code, logs = sys.argv[1:]
-        found = await host_connections.find(Selection(hosts=hosts, keys=(key,), known_hosts=known_hosts))
+        selection = Selection(hosts=hosts, keys=(key,), known_hosts=known_hosts)
         lines = []
-        request = run_actions.RunRequest("wc -c < large", Path(code), logs=Path(logs))
-        async for event in run_actions.start(found, request):
+        request = run.RunRequest("wc -c < large", Path(code), logs=Path(logs))
+        async for event in run.start(selection, request):
             if isinstance(event, Output):
                 lines += event.lines
             if isinstance(event, RunEnded):

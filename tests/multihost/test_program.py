@@ -14,8 +14,8 @@ from pathways_jupyter.multihost.output import HostLog
 from pathways_jupyter.multihost.pack import Sending
 from pathways_jupyter.multihost.program import Program
 from pathways_jupyter.multihost.remote import keeper
-from pathways_jupyter.multihost.remote.run import ALIVE, STOP
-from pathways_jupyter.multihost.run_events import HostPhase, HostStatus
+from pathways_jupyter.multihost.remote.run import ALIVE, FORGET, STOP
+from pathways_jupyter.multihost.run_events import HostPhase
 from pathways_jupyter.multihost.targets import Target
 
 DEADLINE = 60.0
@@ -77,7 +77,7 @@ class Machine:
 
     async def start_run(self, command, **spec):
         (self.home / "run").mkdir(exist_ok=True)
-        spec = {"cwd": "run", "env": {}, "grace": 0.5, "lease": 0.0, "limit": 64 << 20, "command": command, **spec}
+        spec = {"cwd": "run", "env": {}, "grace": 0.5, "lease": 60.0, "limit": 64 << 20, "command": command, **spec}
         spec |= {"chips": [], "free": False}
         async with self.program() as program:
             await program.ask("start", run="id", spec=spec)
@@ -109,8 +109,8 @@ async def send(machine, code, tmp_path):
         return machine
 
     connections = host_connections.Connections(connect)
-    log = HostLog(tmp_path / "log", fresh=True)
-    host = hostrun.HostRun(HostStatus(HERE), "attempt", connections, log, publish)
+    log = HostLog(tmp_path / "log")
+    host = hostrun.HostRun(HERE, "attempt", connections, log, publish)
     with Sending(code) as sending:
         await host.prepare(sending, "run")
     await host.close()
@@ -147,34 +147,35 @@ async def test_what_cannot_be_written_is_said(machine, code, tmp_path):
     assert (await send(machine, code, tmp_path))[-1].phase is HostPhase.READY
 
 
-async def test_a_run_is_started_followed_and_found_again(machine, tmp_path):
+async def test_a_run_is_started_followed_after_a_dropped_connection_and_forgotten(machine, tmp_path):
     gate = tmp_path / "gate"
     with pytest.raises(RemoteHostError, match="there is no such directory"):
         await machine.start_run("true", cwd="nowhere")
     await machine.start_run(f"echo up; while [ ! -e {gate} ]; do sleep 0.05; done; printf end; exit 3")
-    follow = {"run": "id", "offset": 0, "once": False}
     async with machine.program() as program:
-        assert await program.ask("follow", **follow) == {"known": True, "running": True}
+        assert await program.ask("follow", run="id", offset=0) == {}
         assert await program.answer() == {"bytes": 3}
         assert await program.receive(3) == b"up\n"
-    async with machine.program() as program:
-        assert await program.ask("follow", **{**follow, "run": "other"}) == {"known": False, "running": False}
-        assert await program.ask("follow", **{**follow, "offset": 3, "once": True}) == {"known": True, "running": True}
-        assert await program.answer() == {"outcome": None}
     gate.touch()
-    async with machine.program() as program:
-        await program.ask("follow", **{**follow, "offset": 3})
-        assert await program.answer() == {"bytes": 3}
-        assert await program.receive(3) == b"end"
-        outcome = (await program.answer())["outcome"]
-    assert (outcome["code"], outcome["why"]) == (3, "exited")
+    for last in (False, True):
+        async with machine.program() as program:
+            await program.ask("follow", run="id", offset=3)
+            assert await program.answer() == {"bytes": 3}
+            assert await program.receive(3) == b"end"
+            outcome = (await program.answer())["outcome"]
+            if last:
+                await program.write(FORGET)
+                assert await program.answer() == {}
+        assert (outcome["code"], outcome["why"]) == (3, "exited")
+    # The program has ended.
+    assert list((machine.home / ".pathways-jupyter" / "runs").iterdir()) == []
 
 
 async def test_a_client_that_reads_slowly_keeps_its_run_alive(machine):
     await machine.start_run("cat /dev/zero", lease=60.0)
     client = machine.home / ".pathways-jupyter" / "runs" / "id" / keeper.CLIENT
     async with machine.program() as program:
-        await program.ask("follow", run="id", offset=0, once=False)
+        await program.ask("follow", run="id", offset=0)
         os.utime(client, (0, 0))
         # Nothing is read any more, so that the program's output is full; a sign of life arrives anyway.
         await program.write(ALIVE)

@@ -5,16 +5,14 @@ import os
 import subprocess
 import sys
 import textwrap
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from runs import DEADLINE
 
-from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.multihost import hostrun, output, records, run, run_actions
+from pathways_jupyter.multihost import hostrun, output, run
 from pathways_jupyter.multihost.errors import MultihostError
-from pathways_jupyter.multihost.run_events import HostPhase
+from pathways_jupyter.multihost.run_events import HostPhase, Output
 
 IGNORES = "trap '' TERM; echo ready; (trap '' TERM; setsid sleep 300) & while true; do sleep 1; done"
 
@@ -60,7 +58,7 @@ async def test_what_a_handler_of_sigterm_starts_is_left_alone_until_the_grace_is
     saves = "trap 'sleep 1 && echo saved; exit 3' TERM; echo up; while true; do sleep 0.1; done"
     # Closing it once it is up ends it.
     seen = await lab.run(saves, 1, until=lambda seen: seen.lines, grace=30.0)
-    (host,) = records.read(seen.record.id).hosts
+    (host,) = seen.runner.hosts
     assert (host.phase, host.code) == (HostPhase.STOPPED, 3)
     assert seen.log().endswith(b"saved\n")
     assert lab.farm.left() == []
@@ -70,7 +68,7 @@ async def test_a_hosts_clock_that_is_set_does_not_end_the_run(lab):
     def set_the_clock(seen):
         # For what runs there, a clock that is set forward makes the client's last sign of life old.
         if seen.lines.get("0-0") == ["up"]:
-            on_host = seen.record.on(seen.record.targets[0])
+            on_host = seen.run.on(seen.run.targets[0])
             os.utime(lab.farm.hosts[0].home / ".pathways-jupyter" / "runs" / on_host / "client", (0, 0))
 
     command = "echo up; for second in 1 2 3; do sleep 1; echo $second; done"
@@ -88,7 +86,7 @@ async def test_closing_the_run_ends_it_on_the_hosts(lab):
     seen = await lab.run(f"echo up; {IGNORES}", until=lambda seen: len(seen.lines) == 2)
     assert seen.ended is None
     assert lab.farm.left() == []
-    assert records.find(seen.record.id).state == "ended"
+    assert {each.phase for each in seen.runner.hosts} == {HostPhase.STOPPED}
 
 
 async def test_binary_output_and_a_last_line_without_end_arrive_unchanged(lab):
@@ -105,7 +103,7 @@ async def test_a_flood_of_output_arrives_whole(lab):
     done = await lab.run(f"yes 0123456789abcde | head -c {size}")
     assert done.code == 0
     for number in range(2):
-        log = done.record.log(done.record.targets[number])
+        log = done.run.log(done.run.targets[number])
         assert log.stat().st_size == size
         assert log.open("rb").read(16) == b"0123456789abcde\n"
 
@@ -192,7 +190,7 @@ async def test_a_stop_does_not_wait_long_for_a_host_that_is_out_of_reach(lab, mo
         if len(seen.lines) == 2 and host.process is not None:
             host.stop()
         if HostPhase.RECONNECTING in seen.phases.get("0-1", ()):
-            seen.record.request_stop()
+            seen.runner._stopping.set()
 
     done = await lab.run("echo up; sleep 300", 2, lease=5.0, until=stop)
     host.start()
@@ -200,74 +198,18 @@ async def test_a_stop_does_not_wait_long_for_a_host_that_is_out_of_reach(lab, mo
     assert lab.farm.left() == []
 
 
-async def test_a_run_that_did_not_start_on_one_host_ends_with_the_others(lab):
-    (lab.farm.hosts[0].home / "partly").mkdir()
-    started = await lab.run("echo up", detach=True, keep_going=True, send=False, name="partly")
-    assert started.code is None
-    record = records.find("partly")
-    async with asyncio.timeout(DEADLINE):
-        while records.find("partly").state != "ended":
-            hosts = await run_actions.refresh(record)
-    assert [each.phase for each in hosts] == [HostPhase.EXITED, HostPhase.FAILED]
-    assert records.find("partly").code == 255
-
-
-async def test_a_detached_run_goes_on_alone_and_is_found_again(lab):
-    release = lab.directory / "release"
-    # The host that fails waits for the other one, which would be ended otherwise.
-    command = (
-        f"echo up; while [ ! -e {release} ]; do sleep 0.05; done; echo end; touch {release}-$WORKER; "
-        f"while [ ! -e {release}-0 ]; do sleep 0.05; done; exit $WORKER"
-    )
-    started = await lab.run(command, detach=True, name="alone")
-    assert started.code is None
-    record = records.find("alone")
-    assert record.state == "detached"
-    assert {each.phase for each in await run_actions.refresh(record)} == {HostPhase.RUNNING}
-    release.touch()
-    done = await lab.follow(run_actions.attach(record))
-    assert done.code == 1
-    assert [record.log(target).read_text() for target in record.targets] == ["up\nend\n"] * 2
-    assert records.find("alone").state == "ended"
-
-
-async def test_a_detached_run_is_stopped_and_its_logs_fetched(lab):
-    await lab.run(f"echo up; {IGNORES}", detach=True, name="detached")
-    record = records.find("detached")
-    async with asyncio.timeout(DEADLINE):
-        while [record.log(target).read_text() for target in record.targets] != ["up\nready\n"] * 2:
-            await run_actions.refresh(record)
-        ended = await run_actions.stop(record)
-    assert {each.phase for each in ended} == {HostPhase.STOPPED}
-    assert lab.farm.left() == []
-    assert records.find("detached").state == "ended"
-
-
-async def test_leaving_off_a_detached_run_does_not_end_it(lab):
-    await lab.run("echo up; sleep 300", detach=True, name="stays")
-    record = records.find("stays")
-    attached = run_actions.attach(record)
-    async with asyncio.timeout(DEADLINE):
-        async for event in attached:
-            if "up" in str(event):
-                break
-        await attached.aclose()
-        assert {each.phase for each in await run_actions.refresh(record)} == {HostPhase.RUNNING}
-        await run_actions.stop(record)
-
-
 def test_a_run_whose_client_was_killed_ends_on_the_hosts(lab):
     program = """
         import asyncio, sys
         from pathlib import Path
-        from pathways_jupyter.multihost import host_connections, run_actions
+        from pathways_jupyter.multihost import run
         from pathways_jupyter.multihost.targets import Selection
         from pathways_jupyter.multihost.run_events import Output
 
         async def main():
             selection = Selection(hosts=sys.argv[1], keys=(sys.argv[2],), known_hosts=sys.argv[3])
-            request = run_actions.RunRequest("echo up; sleep 300", Path(sys.argv[4]), "killed", lease=5.0)
-            async for event in run_actions.start(await host_connections.find(selection), request):
+            request = run.RunRequest("echo up; sleep 300", Path(sys.argv[4]), "killed", lease=5.0)
+            async for event in run.start(selection, request):
                 if isinstance(event, Output):
                     print("up", flush=True)
 
@@ -279,11 +221,9 @@ def test_a_run_whose_client_was_killed_ends_on_the_hosts(lab):
         [sys.executable, "-c", textwrap.dedent(program), *arguments], stdout=subprocess.PIPE, cwd=lab.directory
     )
     assert [client.stdout.readline() for _ in range(2)] == [b"up\n"] * 2
-    assert records.find("killed").state == "running"
     client.kill()
     client.wait()
     client.stdout.close()
-    assert records.find("killed").state == "left"
     assert lab.farm.left() == []
 
 
@@ -302,43 +242,49 @@ async def test_a_killed_keeper_is_noticed_and_leaves_nothing(lab):
     assert lab.farm.left() == []
 
 
-async def test_stop_waits_for_the_grace_of_a_run_that_another_process_follows(lab, monkeypatch):
-    monkeypatch.setattr(run_actions, "_STOP_SECONDS", 0.3)
-    short = records.RunRecord(records.new_id("short"), "short", "true", (), str(lab.directory))
-    long = replace(short, id=records.new_id("long"), grace=DEADLINE)
-    short.save()
-    with short.attending(), pytest.raises(MultihostError, match="has not ended it after 0 s"):
-        await run_actions.stop(short)
-    long.save()
-    with long.attending():
-        stopping = asyncio.create_task(run_actions.stop(long))
-        await asyncio.sleep(0.6)
-        assert not stopping.done()
-        long.with_states([], ended=1.0)
-    assert await stopping == ()
-
-
 async def test_runs_without_a_name_that_begin_in_the_same_second_have_logs_of_their_own(lab, monkeypatch):
-    monkeypatch.setattr(run_actions.time, "strftime", lambda *_: "2026-01-02-03-04-05")
+    monkeypatch.setattr(run.time, "strftime", lambda *_: "2026-01-02-03-04-05")
     first, second = await lab.run("echo one", 1), await lab.run("echo two", 1)
-    assert [first.record.name, second.record.name] == ["2026-01-02-03-04-05", "2026-01-02-03-04-05-2"]
+    assert [first.run.name, second.run.name] == ["2026-01-02-03-04-05", "2026-01-02-03-04-05-2"]
     assert [first.log(), second.log()] == [b"one\n", b"two\n"]
 
 
 async def test_a_second_run_does_not_write_into_the_logs_of_one_that_goes_on(lab):
-    done = await lab.run("echo first", 1, name="same")
-    with done.record.attending(), pytest.raises(ConfigError, match="A run same with the same logs is still followed"):
-        await lab.run("echo second", 1, name="same")
-    assert done.log() == b"first\n"
+    started = lab.events("echo first; sleep 300", 1, name="same")
+    async with asyncio.timeout(DEADLINE):
+        async for event in started:
+            if isinstance(event, Output):
+                break
+        with pytest.raises(MultihostError, match=r"A run that goes on writes .*output_slice_0000_worker_0000"):
+            await lab.run("echo second", 1, name="same")
+        assert (lab.directory / "logs" / "same" / "output_slice_0000_worker_0000.txt").read_bytes() == b"first\n"
+        await started.aclose()
     assert (await lab.run("echo second", 1, name="same")).log() == b"second\n"
 
 
-async def test_two_cannot_follow_one_run(lab):
-    await lab.run("sleep 300", 1, detach=True, name="one")
-    record = records.find("one")
-    with record.attending(), pytest.raises(MultihostError, match="Another process follows run one"):
-        await lab.follow(run_actions.attach(record))
-    await run_actions.stop(record)
+async def test_a_run_leaves_none_of_its_own_files_on_the_hosts(lab):
+    ended = await lab.run("echo up; exit 3", 2)
+    left = await lab.run("echo up; sleep 300", 2, until=lambda seen: len(seen.lines) == 2)
+    assert (ended.code, {each.phase for each in left.runner.hosts}) == (3, {HostPhase.STOPPED})
+    for seen in (ended, left):
+        for host, target in zip(lab.farm.hosts, seen.run.targets, strict=False):
+            assert not (host.home / ".pathways-jupyter" / "runs" / seen.run.on(target)).exists()
+
+
+async def test_a_log_that_cannot_be_written_any_more_ends_the_run_on_all_hosts(lab):
+    filled = []
+
+    def fill_the_disk(seen):
+        if len(seen.lines) == 2 and not filled:
+            filled.append(True)
+            with open("/dev/full", "wb") as full:
+                os.dup2(full.fileno(), seen.runner._hosts[1]._log._file.fileno())
+
+    command = "echo up; while [ $WORKER = 1 ]; do sleep 0.2; echo more; done; sleep 300"
+    with pytest.raises(MultihostError, match="cannot be written: No space left on device") as error:
+        await lab.run(command, 2, until=fill_the_disk)
+    assert "--log-dir" in error.value.hint
+    assert lab.farm.left() == []
 
 
 async def test_processes_that_hold_the_chips_are_named_and_ended_on_request(lab, monkeypatch):

@@ -3,14 +3,14 @@
 import dataclasses
 import re
 import time
+from pathlib import Path
 
 import pytest
 
 from pathways_jupyter.base.events import Event, EventKind, SavedArrays, SessionSlice, SessionState, Stage, Transfer
 from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.commands.declaration import Command, Option
-from pathways_jupyter.multihost.queued_resources import Queued
-from pathways_jupyter.multihost.records import RunRecord
+from pathways_jupyter.multihost.run import Run
 from pathways_jupyter.multihost.run_events import HostPhase, HostStatus
 from pathways_jupyter.multihost.targets import Target
 from pathways_jupyter.render import (
@@ -94,10 +94,10 @@ def overview(said):
     return Overview(said, said, said, said, 1, 1, said, said, created=NOW - 60, **now)
 
 
-def run(said):
+def hosts(said):
     target = Target(said)
     lost = HostStatus(target, HostPhase.LOST, last_line=said, message=said, hint=said)
-    return RunRecord("r-00000000", said, said, (target,), said, started=NOW - 60, code=1, hosts=(lost,))
+    return multihost.hosts(Run("r-00000000", said, said, (target,), Path(said), started=NOW - 60), (lost,))
 
 
 DEVICES = {0: ["TPU v6 lite"] * 4, 1: ["TPU v6 lite"] * 4}
@@ -113,9 +113,7 @@ PICTURES = {
     "doctor": lambda: checks.findings([Finding(EVIL, Level.FAIL, EVIL, EVIL)], Face.NOTEBOOK),
     "service": lambda: services.details(overview(EVIL)),
     "services": lambda: services.view([overview(EVIL)]),
-    "hosts": lambda: multihost.hosts(run(EVIL), run(EVIL).states),
-    "runs": lambda: multihost.runs([run(EVIL)]),
-    "queued": lambda: multihost.queued([Queued(EVIL, "FAILED", EVIL, EVIL, ())]),
+    "hosts": lambda: hosts(EVIL),
     "help": lambda: help.command(Command(EVIL, EVIL, (Option("--x", EVIL),), examples={EVIL: EVIL}), EVIL),
     "environment": lambda: sessions.environment({"X": EVIL}, shared=True, embedded=False),
     "arrays": lambda: arrays.disconnected(EVIL, [NamedArray(EVIL, (1,), "int8", 1)], EVIL),

@@ -12,7 +12,6 @@ READING = [
     "logs?pod=x",
     "sessions/abc/arrays",
     "jobs/x",
-    "runs/x-00000000/logs?host=0-0",
 ]
 WRITING = [
     "sessions/abc/disconnect",
@@ -20,7 +19,6 @@ WRITING = [
     "sessions/abc/keep",
     "sweep",
     "quickstart",
-    "runs/x-00000000/stop",
     "embedded",
 ]
 LINK = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Referer": "http://evil.example/"}

@@ -10,13 +10,11 @@ import pytest
 from pathways_jupyter.base.config import SETTINGS
 from pathways_jupyter.base.errors import ApiError, ClusterError, ConfigError, PathwaysError, ServiceError, SessionError
 from pathways_jupyter.cli.terminal import TerminalShell
-from pathways_jupyter.multihost.errors import UnknownRun
 from pathways_jupyter.render.view import View
 from pathways_jupyter.server import handlers, quickstart, routes
 from pathways_jupyter.server.request_checks import LONGEST_MESSAGE_BYTES
 from pathways_jupyter.session import protocol, registry
 from tests.server.conftest import connecting
-from tests.server.test_runs import ROUTES as OF_RUNS
 
 ROUTES = [
     ("GET", "version"),
@@ -164,7 +162,6 @@ async def test_bad_input_is_answered_with_a_message(server, method, path, body, 
         (ClusterError("No answer."), 502),
         (ConfigError("No such context."), 400),
         (SessionError("No such session."), 404),
-        (UnknownRun("No such run."), 404),
         (ServiceError("No such service."), 409),
         (PathwaysError("Anything else."), 409),
     ],
@@ -175,7 +172,7 @@ def test_an_answer_says_whether_the_user_must_act_or_the_cluster_failed(error, s
 
 
 def test_every_route_is_tested_with_strangers():
-    tried = [(method, path.partition("?")[0]) for method, path in (*ROUTES, *OF_RUNS)]
+    tried = [(method, path.partition("?")[0]) for method, path in ROUTES]
     for route in routes.ROUTES:
         assert any(method == route.method and re.fullmatch(route.path, path) for method, path in tried), route.path
 

@@ -239,8 +239,6 @@ def run(machine: Machine, *, rounds: int, seed: int, kernels: int, only: Sequenc
         for each in threads:
             each.join()
     left = machine.wait_until_empty(seconds=60)
-    # The records of runs, which `multihost runs` lists.
-    left.pop("file multihost", None)
     _show(seen)
     print(f"left: {dict(left) or 'nothing'}")
     return not left and not any(each.faults or each.second or each.never for each in seen.values())

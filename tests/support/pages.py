@@ -7,7 +7,7 @@ DEADLINE = 90
 
 
 class Page:
-    """The messages sent to a page, and its state: the rows of one cluster, the events of each session, and the runs."""
+    """The messages sent to a page, and its state: the rows of one cluster, and the events of each session."""
 
     def __init__(self, socket):
         self.socket = socket
@@ -19,7 +19,6 @@ class Page:
         self.watch = None
         self.named = None
         self.rows = {}
-        self.runs = {}
         self._changed = asyncio.Event()
 
     async def look(self, **scope):
@@ -54,11 +53,6 @@ class Page:
         elif message["type"] == "events":
             before = [] if message["reset"] else self.events.get(message["session"], [])
             self.events[message["session"]] = before + message["events"]
-        elif message["type"] == "multihost":
-            kept = (
-                {} if message["reset"] else {key: row for key, row in self.runs.items() if key not in message["drop"]}
-            )
-            self.runs = kept | {row["id"]: row for row in message["put"]}
         elif "identity" in message and message["scope"] == self.scope:
             if message["identity"] != self.identity:
                 self.identity, self.rows = message["identity"], {}

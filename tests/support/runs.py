@@ -7,8 +7,7 @@ from pathlib import Path
 
 import psutil
 
-from pathways_jupyter.multihost import host_connections, run_actions
-from pathways_jupyter.multihost.records import RunRecord
+from pathways_jupyter.multihost import run as runs
 from pathways_jupyter.multihost.run_events import Changed, HostPhase, Note, Output, RunEnded
 from pathways_jupyter.multihost.targets import Selection
 
@@ -19,7 +18,7 @@ DEADLINE = 60.0
 class Watched:
     """Events that a run has reported so far."""
 
-    record: RunRecord | None = None
+    runner: runs.Runner | None = None
     lines: dict[str, list[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     phases: dict[str, list[HostPhase]] = field(default_factory=dict)
@@ -27,8 +26,8 @@ class Watched:
     ended: RunEnded | None = None
 
     def take(self, event):
-        if isinstance(event, RunRecord):
-            self.record = event
+        if isinstance(event, runs.Runner):
+            self.runner = event
         elif isinstance(event, Output):
             self.lines.setdefault(event.status.target.label, []).extend(event.lines)
         elif isinstance(event, Note):
@@ -40,6 +39,10 @@ class Watched:
             self.ended = event
 
     @property
+    def run(self):
+        return self.runner.run
+
+    @property
     def code(self):
         return self.ended.code
 
@@ -47,7 +50,7 @@ class Watched:
         return next(each for each in self.ended.hosts if each.target.label == label)
 
     def log(self, number=0):
-        return self.record.log(self.record.targets[number]).read_bytes()
+        return self.run.log(self.run.targets[number]).read_bytes()
 
 
 class Lab:
@@ -70,9 +73,9 @@ class Lab:
         return Selection(**{**values, **given})
 
     async def events(self, command, count=2, selection=None, **request):
-        hosts = await host_connections.find(selection or self.selection(count))
         given = {"directory": self.code, "logs": self.directory / "logs", "grace": 0.5, **request}
-        async with contextlib.aclosing(run_actions.start(hosts, run_actions.RunRequest(command, **given))) as events:
+        started = runs.start(selection or self.selection(count), runs.RunRequest(command, **given))
+        async with contextlib.aclosing(started) as events:
             async for event in events:
                 yield event
 
@@ -107,10 +110,3 @@ class Lab:
                 if each.ppid() not in shells:
                     commands.append(each)
         return commands
-
-    async def follow(self, events, seen=None):
-        seen = seen or Watched()
-        async with asyncio.timeout(DEADLINE):
-            async for event in events:
-                seen.take(event)
-        return seen

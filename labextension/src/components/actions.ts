@@ -1,8 +1,7 @@
 /** The user's actions in the panel, implemented by the plugins. */
-import { RunAction } from '../models/hostsruns';
 import { JobAction } from '../models/joblist';
 import { ISession } from '../models/sessionrows';
-import { IHostsRun, IJob, IRunHost } from '../models/wire';
+import { IJob } from '../models/wire';
 
 export interface IActions {
   /** Open the connect dialog, with "wait" chosen if the slices are taken. */
@@ -24,10 +23,6 @@ export interface IActions {
   /** Attach the notebook in front to a headless job. */
   readonly connectJob: (job: IJob) => void;
   readonly actOnJob: (job: IJob, action: JobAction) => void;
-  /** End a run on many hosts after a question, or ask its hosts for news. */
-  readonly actOnRun: (run: IHostsRun, action: RunAction) => void;
-  /** Open what one host of a run has written. */
-  readonly openRunLog: (run: IHostsRun, host: IRunHost) => void;
   readonly sweep: () => void;
   readonly startEmbedded: () => void;
   /** Open the quickstart notebook. */

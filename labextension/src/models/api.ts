@@ -6,7 +6,6 @@ import { english, ITrans } from './trans';
 import { JobAction } from './joblist';
 import { IField, IPlaces } from './line';
 import { LogSource } from './log';
-import { RunAction } from './hostsruns';
 import { IScope } from './scope';
 import { IArrays } from './sessionrows';
 import { ICapacity, IJobPicture, IProblem } from './wire';
@@ -105,19 +104,12 @@ export class Api {
     return this._ask(`jobs/${encodeURIComponent(job)}/${action}`, 'POST', scope);
   }
 
-  /** End a run on many hosts, or ask its hosts for states and output. */
-  actOnRun(run: string, action: RunAction): Promise<unknown> {
-    return this._ask(`runs/${encodeURIComponent(run)}/${action}`, 'POST');
-  }
-
   /** Call `take` with each chunk of a log, until the log ends or `signal` is aborted. */
   async log(source: LogSource, follow: boolean, take: (text: string) => void, signal: AbortSignal): Promise<void> {
     const [path, values] =
       'pod' in source
         ? ['logs', { ...source.scope, pod: source.pod }]
-        : 'job' in source
-          ? [`jobs/${encodeURIComponent(source.job)}/logs`, source.scope]
-          : [`runs/${encodeURIComponent(source.run)}/logs`, { host: source.host }];
+        : [`jobs/${encodeURIComponent(source.job)}/logs`, source.scope];
     const response = await this._send(path + query({ ...values, follow }), { method: 'GET', signal });
     const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
     for (let chunk = await reader?.read(); chunk && !chunk.done; chunk = await reader?.read()) {

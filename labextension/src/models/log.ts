@@ -4,24 +4,20 @@ import { ISignal, Signal } from '@lumino/signaling';
 import { asProblem, Problem } from './api';
 import { IScope, scopeKey } from './scope';
 
-/** A pod, a job with a program, or one host of a run on many hosts. */
+/** A pod, or a job with a program. */
 export type LogSource =
-  | { readonly pod: string; readonly scope: IScope }
-  | { readonly job: string; readonly scope: IScope }
-  | { readonly run: string; readonly host: string };
+  { readonly pod: string; readonly scope: IScope } | { readonly job: string; readonly scope: IScope };
 
 /** Return a name for a log's title and file. */
 export function logName(source: LogSource): string {
-  return 'pod' in source ? source.pod : 'job' in source ? source.job : `${source.run}-${source.host}`;
+  return 'pod' in source ? source.pod : source.job;
 }
 
 /** Return a text that is the same only for the same log. */
 export function logKey(source: LogSource): string {
   return 'pod' in source
     ? `${scopeKey(source.scope)}/pod/${source.pod}`
-    : 'job' in source
-      ? `${scopeKey(source.scope)}/job/${source.job}`
-      : `run/${source.run}/${source.host}`;
+    : `${scopeKey(source.scope)}/job/${source.job}`;
 }
 
 /** Number of lines kept; a followed log has no end. */

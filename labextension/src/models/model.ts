@@ -8,7 +8,7 @@ import { Cluster } from './cluster';
 import { IScope, sameScope } from './scope';
 import { Holdings } from './holdings';
 import { IElasticRun, IEvent, ISession } from './sessionrows';
-import { IHostsRun, IProxy, Message } from './wire';
+import { IProxy, Message } from './wire';
 
 /** The state of the connection between this page and the server. */
 export type Link =
@@ -34,7 +34,7 @@ export interface IFront {
 }
 
 /** The part of the model that changed, so that a view renders only for what it shows. */
-export type Facet = 'link' | 'sessions' | 'events' | 'training' | 'runs' | 'cluster' | 'front';
+export type Facet = 'link' | 'sessions' | 'events' | 'training' | 'cluster' | 'front';
 
 export class Model {
   constructor(readonly version: string) {}
@@ -143,11 +143,6 @@ export class Model {
     return this._trainings.get(session) ?? null;
   }
 
-  /** The runs on many hosts, the newest first. */
-  get hostsRuns(): readonly IHostsRun[] {
-    return this._hostsRuns;
-  }
-
   /** Set the notebook paths by kernel id. A notebook may be renamed while it is connected. */
   setNotebooks(notebooks: ReadonlyMap<string, string>): void {
     this._notebooks = notebooks;
@@ -225,10 +220,6 @@ export class Model {
         this._trainings.set(message.session, message.run);
         this._changed.emit('training');
         break;
-      case 'multihost':
-        this._hostsRuns = merged(message.reset ? [] : this._hostsRuns, message.put, message.drop);
-        this._changed.emit('runs');
-        break;
       case 'watch':
         if (this.cluster && sameScope(message.scope, this.cluster.scope)) {
           this.cluster.setWatch(message);
@@ -300,7 +291,6 @@ export class Model {
   private _notebooks: ReadonlyMap<string, string> = new Map();
   private _connecting: ReadonlySet<string> = new Set();
   private _ended: readonly ISession[] = [];
-  private _hostsRuns: readonly IHostsRun[] = [];
   private _unlinkedSince: number | null = null;
   private _emitted = 0;
   private _emitting: ReturnType<typeof setTimeout> | undefined;
@@ -311,13 +301,6 @@ export class Model {
 }
 
 const NO_EVENTS: readonly IEvent[] = [];
-
-function merged(runs: readonly IHostsRun[], put: readonly IHostsRun[], drop: readonly string[]): readonly IHostsRun[] {
-  const left = new Map(runs.map(run => [run.id, run]));
-  drop.forEach(id => left.delete(id));
-  put.forEach(run => left.set(run.id, run));
-  return [...left.values()].sort((one, other) => other.started - one.started);
-}
 
 function isLinked(link: Link): boolean {
   return link.state === 'open' || link.state === 'unreadable' || link.state === 'differs';

@@ -1,6 +1,6 @@
 /**
- * The messages between the server extension and this package, and the rows of a cluster and of runs on many hosts. The
- * Python side is service/tables.py, server/updates.py and server/runwatch.py: change both.
+ * The messages between the server extension and this package, and the rows of a cluster. The Python
+ * side is service/tables.py and server/updates.py: change both.
  */
 import { IScope } from './scope';
 import { IElasticRun, IEvent, ISession } from './sessionrows';
@@ -172,46 +172,6 @@ export interface IJobPicture {
   readonly events: readonly IJobEvent[];
 }
 
-/** One host of a run on many hosts, as last known. */
-export interface IRunHost {
-  /** Slice and worker, as in `0-3`. */
-  readonly label: string;
-  readonly name: string;
-  /** In Python's words: waiting, connecting, receiving files, ready, running, reconnecting, exited, stopped, failed, lost. */
-  readonly phase: string;
-  /** Whether nothing more will happen on the host. */
-  readonly over: boolean;
-  readonly code: number | null;
-  readonly last_line: string;
-  /** When the command started, in seconds since the epoch; 0 before. */
-  readonly began: number;
-  readonly ended: number;
-  /** Bytes that the host has received, of `total`. */
-  readonly sent: number;
-  readonly total: number;
-  /** What went wrong. */
-  readonly message: string;
-  readonly hint: string;
-}
-
-/** A run of a command on many hosts, started on the server's machine. */
-export interface IHostsRun {
-  readonly id: string;
-  readonly name: string;
-  readonly command: string;
-  /** `left`: the process that followed it has gone without ending it. */
-  readonly state: 'running' | 'detached' | 'left' | 'ended';
-  /** The worst exit code; null while it is not known. */
-  readonly code: number | null;
-  /** Seconds since the epoch. */
-  readonly started: number;
-  /** 0 before the end. */
-  readonly ended: number;
-  /** When the states of the hosts were true; 0 if nothing is known of them. */
-  readonly at: number;
-  readonly hosts: readonly IRunHost[];
-}
-
 /** The row types of a cluster's tables. */
 export interface ITables {
   slices: ISlice;
@@ -261,13 +221,6 @@ export type Message =
       readonly events: readonly IEvent[];
     }
   | { readonly type: 'elastic'; readonly session: string; readonly run: IElasticRun }
-  | {
-      readonly type: 'multihost';
-      /** True if all earlier rows are invalid. */
-      readonly reset: boolean;
-      readonly put: readonly IHostsRun[];
-      readonly drop: readonly string[];
-    }
   | (IOrigin & {
       readonly type: 'watch';
       readonly watch: WatchState;

@@ -29,23 +29,15 @@ export const logs: JupyterFrontEndPlugin<void> = {
           properties: {
             pod: { type: 'string', description: 'Name of the pod' },
             job: { type: 'string', description: 'Name of the job whose program wrote the log; instead of a pod' },
-            run: { type: 'string', description: 'Id of a run on many hosts; instead of a pod' },
-            host: { type: 'string', description: 'The host of the run: SLICE-WORKER' },
             title: { type: 'string', description: 'Title of the tab' },
             scope: { type: 'string', description: 'The cluster, as JSON; default: the cluster in view' }
           }
         }
       },
       execute: async args => {
-        const { pod, job, run, host = '', title, scope: json } = args as ILogArgs;
+        const { pod, job, title, scope: json } = args as ILogArgs;
         const scope = json ? (JSON.parse(json) as IScope) : pathways.scope;
-        const source: LogSource | undefined = pod
-          ? { pod, scope }
-          : job
-            ? { job, scope }
-            : run
-              ? { run, host }
-              : undefined;
+        const source: LogSource | undefined = pod ? { pod, scope } : job ? { job, scope } : undefined;
         if (!source) {
           return;
         }
@@ -74,8 +66,6 @@ export const logs: JupyterFrontEndPlugin<void> = {
 interface ILogArgs {
   readonly pod?: string;
   readonly job?: string;
-  readonly run?: string;
-  readonly host?: string;
   readonly title?: string;
   /** The cluster, as JSON. */
   readonly scope?: string;

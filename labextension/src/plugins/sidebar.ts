@@ -17,7 +17,6 @@ import { IActions } from '../components/actions';
 import { EventsSection } from '../components/EventsSection';
 import { JobsSection } from '../components/JobsSection';
 import { Notices } from '../components/Notices';
-import { RunsSection } from '../components/RunsSection';
 import { ISection, Sections } from '../components/Sections';
 import { ServicesSection } from '../components/ServicesSection';
 import { SessionSection } from '../components/SessionSection';
@@ -52,9 +51,6 @@ export const sidebar: JupyterFrontEndPlugin<void> = {
       openJobLog: job => run(CommandIDs.openLog, { job: job.name }),
       connectJob: job => run(CommandIDs.connectJob, { job: job.name }),
       actOnJob: (job, action) => run(JOB_COMMANDS[action], { job: job.name }),
-      actOnRun: (each, action) => run(RUN_COMMANDS[action], { run: each.id }),
-      openRunLog: (each, host) =>
-        run(CommandIDs.openLog, { run: each.id, host: host.label, title: `${each.name} ${host.label}` }),
       startEmbedded: () => run(CommandIDs.startEmbedded),
       sweep: () => run(CommandIDs.sweep),
       quickstart: () => run(CommandIDs.quickstart),
@@ -93,8 +89,6 @@ const JOB_COMMANDS = {
   delete: CommandIDs.deleteJob
 } as const;
 
-const RUN_COMMANDS = { stop: CommandIDs.stopRun, refresh: CommandIDs.refreshRun } as const;
-
 function sections(
   model: Model,
   actions: IActions,
@@ -118,12 +112,6 @@ function sections(
       trans.__('Jobs'),
       () => React.createElement(JobsSection, common),
       ({ cluster }) => !!cluster && listed(cluster).length > 0
-    ),
-    section(
-      'runs',
-      trans.__('Runs'),
-      () => React.createElement(RunsSection, common),
-      ({ hostsRuns }) => hostsRuns.length > 0
     )
   ];
 }

@@ -9,7 +9,6 @@ import {
   section,
   setSetting,
   slice,
-  start,
   test
 } from './helpers';
 
@@ -123,25 +122,4 @@ test('a notebook attaches to a headless job from its row', async ({ page }) => {
   } finally {
     kubectl('delete', 'pathwaysjob', 'lab', '--wait=false');
   }
-});
-
-test('a run on many hosts is shown with its hosts, read and stopped', async ({ page }) => {
-  await newNotebook(page);
-  const panel = await openPanel(page);
-  await expect(panel.getByRole('button', { name: 'Runs', exact: true })).toHaveCount(0);
-  await start(page, '%load_ext pathways_jupyter\nimport tempfile; code = tempfile.mkdtemp()');
-  await start(
-    page,
-    '%%multihost --service pathways-cluster --local --run-name shown --dir {code}\necho at $SLICE; sleep 600'
-  );
-  const row = section(panel, 'runs').locator('[data-run="shown"]');
-  await expect(row).toContainText('2 hosts: 2 running');
-  await row.locator('summary').click();
-  await expect(row.locator('[data-host="1-0"]')).toContainText('at 1');
-  await row.getByRole('button', { name: 'Log of host 1-0 of run shown' }).click();
-  await expect(page.locator('.pw-log pre')).toHaveText('at 1');
-  await row.getByRole('button', { name: 'Stop run shown' }).click();
-  await page.getByRole('dialog').getByRole('button', { name: 'Stop' }).click();
-  await expect(row.locator('.pw-tone').first()).toHaveText('Stopped');
-  await expect(row.getByRole('button', { name: 'Stop run shown' })).toHaveCount(0);
 });

@@ -153,8 +153,6 @@ test('every action that fails says so where the user looks, and spins no more', 
     ['suspend', () => run('suspend-job', { job: 'train' })],
     ['resume', () => run('resume-job', { job: 'train' })],
     ['delete', () => run('delete-job', { job: 'train' })],
-    ['refresh', () => run('refresh-run', { run: 'shown' })],
-    ['stop', () => run('stop-run', { run: 'shown' })],
     ['sweep', () => run('clean-up')]
   ];
   let broken = '';

@@ -35,7 +35,7 @@ def start(directory: str, spec: dict[str, Any]) -> bool:
 
     Args:
       spec: ``run``, ``command`` (for a shell), ``cwd``, ``env``, ``grace`` (seconds between SIGTERM and SIGKILL),
-        ``lease`` (seconds that the run outlives its client; 0 for ever) and ``limit`` (bytes of output).
+        ``lease`` (seconds that the run outlives its client) and ``limit`` (bytes of output).
 
     Raises:
       OSError: The command cannot be started.
@@ -184,7 +184,7 @@ class _Keeper:
             touched = os.stat(f"{self._directory}/{CLIENT}").st_mtime_ns
             if touched != self._touched:
                 self._touched, self._touched_at = touched, now
-        if lease and now - self._touched_at > lease:
+        if now - self._touched_at > lease:
             self._why = "abandoned"
 
     def _alive(self) -> set[int]:

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-ALIVE, STOP = b".", b"!"
-"""Messages of a client that follows a run: a sign of life, and the request to end the run."""
+ALIVE, STOP, FORGET = b".", b"!", b"x"
+"""Messages of a client that follows a run: a sign of life, the request to end the run, and that to remove its files."""
 RUNS = f"{STATE}/runs"
 _TPU_LOCK = "/tmp/libtpu_lockfile"
 """File that a killed process leaves, and that libtpu's next process then waits for."""
 _COMMAND_LENGTH = 100
-_RUN_SECONDS = 30 * 24 * 3600.0
+_LEFT_SECONDS = 24 * 3600.0
+"""Age of the files of a run whose client never came back."""
 _SEND_BYTES = 256 * 1024
 _QUICK_SECONDS, _IDLE_SECONDS = 0.005, 0.2
 _SILENCE_SECONDS = 90.0
@@ -68,28 +69,32 @@ def start(run: str, spec: dict[str, Any]) -> None:
                 os.unlink(_TPU_LOCK)
     keeper.start(f"{RUNS}/{run}", {**spec, "cwd": cwd, "run": run})
     answer(held=[f"{command[:_COMMAND_LENGTH]} (process {pid})" for pid, command in held.items()])
-    remove_old(RUNS, _RUN_SECONDS, keeper.is_running)
+    remove_old(RUNS, _LEFT_SECONDS, keeper.is_running)
 
 
-def follow(run: str, offset: int, *, once: bool) -> None:
-    """Send the output of a run from the byte `offset` on until its end, or with `once` until now, and its outcome.
+def follow(run: str, offset: int) -> None:
+    """Send the output of a run from the byte `offset` on until its end, and its outcome; then wait for FORGET.
 
-    What the client sends meanwhile are signs of life, without which a run with a lease ends, or the request to end it.
-    So this is a program's last step.
+    What the client sends meanwhile are signs of life, without which the run ends, or the request to end it. So this is
+    a program's last step.
     """
     directory = f"{RUNS}/{run}"
-    known = os.path.isdir(directory)
-    answer(known=known, running=known and keeper.outcome(directory) is None)
-    if not known:
-        return
+    answer()
     # A client that reads slowly must not keep this program from receiving its signs of life.
     os.set_blocking(1, False)
     waiting, ended, pause, received_at = b"", False, _QUICK_SECONDS, time.monotonic()
-    while waiting or not ended:
+    while True:
         readable, _, _ = select.select([0], [1] if waiting else [], [], pause)
         if readable:
             signs = os.read(0, _SEND_BYTES)
             if not signs:
+                return
+            if FORGET in signs:
+                # Not shutil.rmtree(): importing shutil takes longer than all of this.
+                for name in os.listdir(directory):
+                    os.unlink(f"{directory}/{name}")
+                os.rmdir(directory)
+                answer()
                 return
             received_at = time.monotonic()
             os.utime(f"{directory}/{keeper.CLIENT}")
@@ -102,6 +107,8 @@ def follow(run: str, offset: int, *, once: bool) -> None:
             with contextlib.suppress(BlockingIOError):
                 waiting = waiting[os.write(1, waiting) :]
             continue
+        if ended:
+            continue
         # Before the output is read: so all of it was there when nothing more is found.
         outcome, data = keeper.outcome(directory), b""
         with contextlib.suppress(OSError), open(f"{directory}/{keeper.OUTPUT}", "rb", buffering=0) as output:
@@ -109,8 +116,8 @@ def follow(run: str, offset: int, *, once: bool) -> None:
             data = output.read(_SEND_BYTES)
         if data:
             waiting, offset, pause = _line(bytes=len(data)) + data, offset + len(data), _QUICK_SECONDS
-        elif outcome is not None or once:
-            if outcome is not None and outcome["why"] == "lost":
+        elif outcome is not None:
+            if outcome["why"] == "lost":
                 # The keeper was killed; end what it can no longer end.
                 keeper.ask_to_stop(directory)
             waiting, ended = _line(outcome=outcome), True
