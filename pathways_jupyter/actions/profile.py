@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,8 @@ from pathways_jupyter.render import profile as picture
 from pathways_jupyter.render.view import said
 from pathways_jupyter.session import clusters
 from pathways_jupyter.session.kernel import trace as traces
-from pathways_jupyter.session.variables import STORAGE_HOST, ChangedEnvironment, ChildEnvironment
+from pathways_jupyter.session.kernel.storage import adopted
+from pathways_jupyter.session.variables import ChildEnvironment
 
 if TYPE_CHECKING:
     from pathways_jupyter.session.kernel.session import Session
@@ -84,13 +84,8 @@ def _show(shell: Shell, first: str, location: str, before: Callable[[], None] | 
             shell.say(first)
         if before is not None:
             before()
-        environment = ChangedEnvironment()
-        if STORAGE_HOST not in os.environ and (storage := clusters.storage_of(location)) is not None:
-            environment.set(storage.variables)
-        try:
+        with adopted(clusters.storage_of(location)):
             summary = tasks.abandonable(lambda: bucket.summarize(location, progress), name="pathways-trace")
-        finally:
-            environment.restore()
         live.finish(picture.view(summary))
 
 

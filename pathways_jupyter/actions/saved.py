@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator, Mapping
 
 from pathways_jupyter.actions import cluster
@@ -16,7 +15,7 @@ from pathways_jupyter.render.view import View, said
 from pathways_jupyter.saved.saves import Saves
 from pathways_jupyter.service.names import current_user
 from pathways_jupyter.session import clusters
-from pathways_jupyter.session.variables import STORAGE_HOST, ChangedEnvironment
+from pathways_jupyter.session.kernel.storage import adopted
 
 
 def listing(shell: Shell, values: Values) -> View:
@@ -61,19 +60,17 @@ def _saves(values: Values, *, others: bool = True) -> Iterator[Saves]:
       ConfigError: There is none, its address is invalid, or a package is missing.
     """
     named = SETTINGS["gcs_bucket"].check(values.get("gcs_bucket", ""), "gcs_bucket")
-    bucket = named or clusters.bucket(cluster.where(values, others=others))
+    where = cluster.where(values, others=others)
+    bucket = named or clusters.bucket(where)
     if not bucket:
         raise ConfigError(
             "There is no bucket to look in.",
             hint=advice("Name one with {gcs_bucket:gs://...}, or the embedded cluster with {local}."),
         )
-    storage, environment = clusters.storage_of(bucket), ChangedEnvironment()
-    if storage is not None and STORAGE_HOST not in os.environ:
-        environment.set(storage.variables)
-    try:
+    # A session's bucket is looked for where the session itself saves.
+    storage = clusters.Storage.of(where) if bucket == clusters.bucket(where) else clusters.storage_of(bucket)
+    with adopted(storage):
         yield Saves(bucket, current_user())
-    finally:
-        environment.restore()
 
 
 ACTIONS: Mapping[str, Action] = {"saved": listing, "saved delete": delete}

@@ -22,6 +22,7 @@ _SERVICE_ADDRESS = re.compile(r"(?P<host>[a-z0-9]([-a-z0-9.]*[a-z0-9])?):(?P<por
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 _QUANTITY = re.compile(r"(?P<number>\d+(\.\d+)?)(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?")
+_BUCKET = re.compile(r"[a-z0-9]([a-z0-9._-]{0,220}[a-z0-9])?")
 _KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -163,10 +164,14 @@ def namespace(text: str) -> None:
 
 
 def bucket_address(text: str) -> None:
-    """Refuse what is not ``gs://`` and a name."""
-    bucket = text.rpartition("://")[2].strip("/")
-    if not text.startswith("gs://") or not bucket:
-        raise ConfigError(f"{text!r} is not a bucket address.", hint=f"Write it as gs://{bucket or 'BUCKET'}.")
+    """Refuse what is not ``gs://`` and a name, perhaps with a path."""
+    bucket, slash, path = text.rpartition("://")[2].strip("/").partition("/")
+    hint = f"Write it as gs://{bucket or 'BUCKET'}{slash}{path}."
+    if bucket and not _BUCKET.fullmatch(bucket):
+        hint = "The name of a bucket has lower-case letters, digits, dashes, dots and underscores."
+    elif text.startswith("gs://") and bucket:
+        return
+    raise ConfigError(f"{text!r} is not a bucket address.", hint=hint)
 
 
 def check_priority(priority: str, queue: str) -> None:

@@ -144,7 +144,8 @@ class Saves:
                     _discard(bucket, place)
 
         with _explained(f"{name} cannot be saved"):
-            bucket = open_bucket()
+            # To find the credentials may take seconds.
+            bucket = tasks.abandonable(open_bucket, name="pathways-save")
             try:
                 generation, replaced, index = tasks.abandonable(write, name="pathways-save")
                 if time.time() - began > _LONGEST_SAVE_SECONDS:
@@ -289,18 +290,22 @@ class Saves:
 
     def list(self) -> list[Save]:
         """Return all whole saves by name; one that cannot be read has no variables, and says so in `unkept`."""
-        with _explained("The saves cannot be listed"):
+
+        def read() -> dict[str, Any]:
             bucket = open_bucket()
             try:
                 names = [each.rstrip("/").rpartition("/")[2] for each in bucket.ls(self._base, detail=False)]
             except FileNotFoundError:
-                return []
+                return {}
             names = sorted(filter(_NAME.fullmatch, names))
             paths = [f"{self._base}/{each}/{_INDEX}" for each in names]
             ends = [LARGEST_BYTES + 1] * len(paths)
-            read = bucket.cat_ranges(paths, [0] * len(paths), ends, on_error="return")
+            return dict(zip(names, bucket.cat_ranges(paths, [0] * len(paths), ends, on_error="return"), strict=True))
+
+        with _explained("The saves cannot be listed"):
+            indexes = tasks.abandonable(read, name="pathways-saved")
         found = []
-        for name, data in zip(names, read, strict=True):
+        for name, data in indexes.items():
             if isinstance(data, FileNotFoundError):
                 continue
             try:
@@ -319,7 +324,7 @@ class Saves:
         """
         directory = self._directory(name)
         with _explained(f"{name} cannot be found"):
-            if not open_bucket().find(directory):
+            if not tasks.abandonable(lambda: open_bucket().find(directory), name="pathways-saved"):
                 raise FileNotFoundError
 
     def delete(self, name: str) -> None:
@@ -329,7 +334,8 @@ class Saves:
           PathwaysError: There is none, or the bucket failed.
         """
         directory = self._directory(name)
-        with _explained(f"{name} cannot be deleted"):
+
+        def remove() -> None:
             bucket = open_bucket()
             if not (files := bucket.find(directory)):
                 raise FileNotFoundError
@@ -337,6 +343,10 @@ class Saves:
             index = f"{directory}/{_INDEX}"
             _remove(bucket, [each for each in files if each == index])
             _remove(bucket, [each for each in files if each != index])
+
+        with _explained(f"{name} cannot be deleted"):
+            # After an Interrupt it goes on: what was begun is removed.
+            tasks.abandonable(remove, name="pathways-saved")
 
     def sweep(self, *, dry_run: bool = False, at: float | None = None) -> tuple[str, ...]:
         """Remove what saves have left that were cut short; return the places of it.
@@ -350,7 +360,8 @@ class Saves:
         Raises:
           PathwaysError: The bucket failed.
         """
-        with _explained("Saves that were cut short cannot be removed"):
+
+        def remove() -> dict[tuple[str, str], list[str]]:
             bucket = open_bucket()
             before = (self._now(bucket) if at is None else at) - _ABANDONED_SECONDS
             left = self._contents(bucket, self._base)
@@ -365,6 +376,10 @@ class Saves:
             abandoned = {place: paths for place, files in left.items() if (paths := _if_before(before, files))}
             if not dry_run:
                 _remove(bucket, [path for paths in abandoned.values() for path in paths])
+            return abandoned
+
+        with _explained("Saves that were cut short cannot be removed"):
+            abandoned = tasks.abandonable(remove, name="pathways-saved")
         return tuple(f"gs://{self._base}/{name}/{content}" for name, content in abandoned)
 
     def _now(self, bucket: Any) -> float:

@@ -226,6 +226,34 @@ async def test_the_other_parts_of_a_job_are_checked_like_its_container(apply, ch
     assert said in await refusal(apply, job)
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"pathwaysDir": "gs://<test-bucket>/tmp"},
+            "spec.pathwaysDir: 'gs://<test-bucket>/tmp' is not a bucket address",
+        ),
+        ({"priorityClassName": "<high>"}, "spec.workers[0].priorityClassName: "),
+        ({"nodeSelector": {"pool": "<name of the pool>"}}, "spec.workers[0].nodeSelector: "),
+        ({"labels": {"kueue.x-k8s.io/queue-name": "<queue>"}}, "metadata.labels: "),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("as_jobset", [False, True])
+async def test_a_field_passes_the_checks_of_the_setting_that_means_the_same(apply, change, said, as_jobset):
+    job = training("a")
+    match [*change]:
+        case ["pathwaysDir"]:
+            job["spec"] |= change
+        case ["labels"]:
+            job["metadata"] |= change
+        case _:
+            job["spec"]["workers"][0] |= change
+    refused = await refusal(apply, job, as_jobset=as_jobset)
+    assert refused.startswith("Line ")
+    assert said in refused
+
+
 async def test_a_shells_own_variables_stay(apply):
     job = training("shell", "bash", "-c", "echo ${HOME}")
     env = [{"name": "PS1", "value": "${user}@host"}]

@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 
 import pytest
 from waits import wait_until
@@ -121,6 +122,34 @@ def test_variables_of_one_kernel_are_set_in_the_next(cluster, machine, notebook)
     assert "The arrays of the suspended session are not back: suspended-" in notebook.run("print('a cell')").text
     assert "there is none of that name" in notebook.run("%pathways resume").shown
     notebook.run("%pathways disconnect")
+
+
+def test_saved_looks_where_the_session_saves(cluster, machine, notebook):
+    """The cluster's kubeconfig elsewhere: nothing says that the bucket is that of a cluster on this machine."""
+    (machine.directory / "copied").write_bytes(cluster.read_bytes())
+    # Without it Google's library looks for a metadata server for some seconds.
+    notebook.run("import os; os.environ |= {'NO_GCE_CHECK': 'true'}")
+    line = "%pathways connect --kubeconfig copied --gcs-bucket gs://pathways-local --tpu tpuv6e:2x2=1"
+    assert notebook.run(f"%load_ext pathways_jupyter\n{line}\nq = 1").status == "ok"
+    answers = [notebook.run(f"%pathways {command}") for command in ("save q1 q", "saved", "save q1 q", "saved")]
+    found = {"There are no Google credentials on this machine." in each.shown for each in answers}
+    assert len(found) == 1, [each.shown or each.text for each in answers]
+    assert found == {True} or "q1" in answers[1].text
+
+
+@pytest.mark.parametrize("command", ["saved --gcs-bucket gs://b", "saved delete x --yes --gcs-bucket gs://b"])
+def test_an_interrupt_ends_a_wait_for_a_bucket_that_does_not_answer(cluster, notebook, command):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        notebook.run(f"import os; os.environ['STORAGE_EMULATOR_HOST'] = 'http://127.0.0.1:{port}'")
+        request = notebook.begin(f"%load_ext pathways_jupyter\n%pathways {command}")
+        silent.settimeout(60)
+        with silent.accept()[0]:
+            notebook.manager.interrupt_kernel()
+            # It would be asked for minutes.
+            ran = notebook.finish(request, timeout=30)
+    assert ran.error == "KeyboardInterrupt", ran.shown
+    assert notebook.run("print(1)").text.strip() == "1"
 
 
 def test_an_interrupted_resume_is_not_called_a_reconnect(cluster, notebook, open_notebook):

@@ -171,7 +171,7 @@ def _sendable(manifest: Mapping[str, Any], namespace: str, as_jobset: bool, labe
     if not isinstance(metadata, Mapping) or not metadata.get("name"):
         raise InvalidJob("The job has no name.", [Problem("metadata", "it has no name")], hint="Add metadata.name.")
     validation.check(manifest)
-    if found := list(validation.unreplaced(manifest)):
+    if found := [*validation.unreplaced(manifest)] or [*validation.unfit(manifest)]:
         raise validation.refusal(found)
     body = {**manifest, "metadata": {**metadata, "namespace": metadata.get("namespace") or namespace}}
     if labels:

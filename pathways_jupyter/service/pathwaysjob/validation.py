@@ -15,7 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pathways_jupyter.base.config import SETTINGS
 from pathways_jupyter.base.errors import ConfigError
+from pathways_jupyter.service import names
 from pathways_jupyter.service.builtin_kinds import QUANTITY
 from pathways_jupyter.service.pathwaysjob import definition
 from pathways_jupyter.service.pathwaysjob.definition import Schema
@@ -92,6 +94,28 @@ def unreplaced(manifest: Any, path: str = "") -> Iterator[Problem]:
     ):
         where = "" if found[0] == manifest else f" in {_shown(manifest)}"
         yield Problem(path, f"nothing replaced the variable {found[0]}{where}")
+
+
+def unfit(manifest: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield the fields of a job that fits the schema, which would be refused as the setting that means the same."""
+    spec, labels = manifest["spec"], manifest["metadata"].get("labels") or {}
+    fields = [
+        ("spec.pathwaysDir", "gcs_bucket", spec.get("pathwaysDir")),
+        ("metadata.labels", "queue", labels.get(names.QUEUE_LABEL)),
+        ("metadata.labels", "priority", labels.get(names.PRIORITY_LABEL)),
+    ]
+    for number, worker in enumerate(spec["workers"]):
+        selector = [f"{key}={value}" for key, value in (worker.get("nodeSelector") or {}).items()]
+        fields += [
+            (f"spec.workers[{number}].priorityClassName", "proxy_priority_class", worker.get("priorityClassName")),
+            (f"spec.workers[{number}].nodeSelector", "proxy_node_selector", selector),
+        ]
+    for path, setting, value in fields:
+        if value:
+            try:
+                SETTINGS[setting].check(value, path)
+            except ConfigError as error:
+                yield Problem(path, str(error).removeprefix(f"{path} ").rstrip("."))
 
 
 def unknown_field(path: str) -> str:

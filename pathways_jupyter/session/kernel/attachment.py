@@ -21,7 +21,7 @@ from pathways_jupyter.saved.arrays import Report
 from pathways_jupyter.session import client, clusters, registry
 from pathways_jupyter.session.kernel import process
 from pathways_jupyter.session.kernel.jax_switch import JaxSwitch, Switched
-from pathways_jupyter.session.kernel.storage import KernelStorage
+from pathways_jupyter.session.kernel.storage import AdoptedStorage
 from pathways_jupyter.session.kernel.supervisor_link import SupervisorLink
 from pathways_jupyter.session.kernel.trace import DEFAULT_HOST_LEVEL, Options, Trace, scratch
 from pathways_jupyter.session.kernel.user_arrays import NamedArray, described
@@ -82,7 +82,7 @@ class Attachment:
         self.children = ChildEnvironment()
         self.handlers: dict[Method, Callable[..., Any]] = {Method.ARRAYS: self.switch.count_arrays}
         self.on_transfer: Callable[[], object] = lambda: None
-        self._storage = KernelStorage()
+        self._storage = AdoptedStorage()
         self.undone = False
         # Session and generation of the proxy that JAX was pointed at last. A supervisor that has replaced a dead one
         # has another session, and counts from 1 again.
@@ -125,7 +125,7 @@ class Attachment:
             namespace=process.variables() if variables is None else variables,
         )
         self._record_lost(switched.unusable)
-        self._storage.adopt(record)
+        self._storage.adopt(clusters.Storage.of(record))
         self.children.follow(record)
         # Last, so that after an interrupt anywhere above, the same proxy can be adopted once more.
         self._adopted = (record.id, record.generation)

@@ -6,34 +6,33 @@ own has no such variable, so the one thing for which JAX uses it, writing a trac
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from pathways_jupyter.session.clusters import Storage
 from pathways_jupyter.session.kernel import jax_internals
-from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.variables import STORAGE_HOST, ChangedEnvironment
 
 _SCHEME = "gs://"
 
 
-class KernelStorage:
-    """Changes that this process makes for the bucket, from :meth:`adopt` until :meth:`restore`."""
+class AdoptedStorage:
+    """Changes that this process makes for a bucket, from :meth:`adopt` until :meth:`restore`."""
 
     def __init__(self) -> None:
         self._environment = ChangedEnvironment()
         self._replaced: list[tuple[Any, str, Any]] = []
 
-    def adopt(self, record: SessionRecord) -> None:
-        """Lead ``gs://`` to the bucket of the session's cluster.
+    def adopt(self, storage: Storage | None) -> None:
+        """Lead ``gs://`` to the bucket of an embedded cluster.
 
-        No-op if that is not an embedded one, or if the user has an address of another storage in the environment.
+        No-op without one, or if the user has an address of another storage in the environment.
         """
-        storage = Storage.of(record)
         if storage is None:
             return
         # A process that another session's kernel has started inherits the address.
@@ -44,6 +43,16 @@ class KernelStorage:
         _forget_clients()
         if self._replaced:
             return
+        if "jax" in sys.modules:
+            self._replace_profiler()
+        if (gcsfs := sys.modules.get("gcsfs.extended_gcsfs")) is not None:
+            # It has been imported without the variable that keeps it from asking Google, for a minute and a half.
+            async def bucket_type(*_: Any) -> Any:
+                return gcsfs.BucketType.NON_HIERARCHICAL
+
+            self._replace(gcsfs.ExtendedGcsFileSystem, "_get_bucket_type", bucket_type)
+
+    def _replace_profiler(self) -> None:
         jaxlib = jax_internals.load().profiler._profiler
         original = jaxlib.ProfilerSession
         self._replace(jaxlib, "ProfilerSession", lambda *options: _ProfilerSession(original(*options)))
@@ -53,12 +62,6 @@ class KernelStorage:
                 _export(lambda place: export(data, place, **options), log_dir)
 
             self._replace(jaxlib, "export_to_xprof", export_to_xprof)
-        if (gcsfs := sys.modules.get("gcsfs.extended_gcsfs")) is not None:
-            # It has been imported without the variable that keeps it from asking Google, for a minute.
-            async def bucket_type(*_: Any) -> Any:
-                return gcsfs.BucketType.NON_HIERARCHICAL
-
-            self._replace(gcsfs.ExtendedGcsFileSystem, "_get_bucket_type", bucket_type)
 
     def restore(self) -> None:
         """Undo :meth:`adopt`; no-op if it changed nothing."""
@@ -73,6 +76,17 @@ class KernelStorage:
     def _replace(self, where: Any, name: str, value: Any) -> None:
         self._replaced.append((where, name, getattr(where, name)))
         setattr(where, name, value)
+
+
+@contextlib.contextmanager
+def adopted(storage: Storage | None) -> Iterator[None]:
+    """Context manager: ``gs://`` leads to the bucket of an embedded cluster inside, as :meth:`AdoptedStorage.adopt`."""
+    inside = AdoptedStorage()
+    inside.adopt(storage)
+    try:
+        yield
+    finally:
+        inside.restore()
 
 
 def _forget_clients() -> None:
