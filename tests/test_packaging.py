@@ -6,6 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
+import make_dist
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -125,3 +126,52 @@ def test_the_sidebar_asks_for_the_jupyterlab_that_its_extra_allows():
     asked = json.loads((LAB / "package.json").read_text(encoding="utf-8"))["dependencies"]["@jupyterlab/application"]
     (allowed,) = [each for each in PROJECT["optional-dependencies"]["lab"] if each.startswith("jupyterlab")]
     assert allowed == f"jupyterlab>={asked.removeprefix('^').removesuffix('.0')},<5"
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A tree that is ready for the release of 1.2.3."""
+    (tmp_path / "pathways_jupyter" / "base").mkdir(parents=True)
+    source = (ROOT / "pathways_jupyter" / "base" / "project.py").read_text(encoding="utf-8")
+    address = re.sub(r'REPOSITORY = ".*"', 'REPOSITORY = "https://forge.test/us/it"', source)
+    (tmp_path / "pathways_jupyter" / "base" / "project.py").write_text(address)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").write_text("# It\n")
+    (tmp_path / "CHANGELOG.md").write_text("## 1.2.3 (2027-01-31)\n")
+    return tmp_path
+
+
+def test_a_tree_with_the_address_and_a_date_is_a_release(tree):
+    make_dist.check_tag("v1.2.3", "1.2.3", tree)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("CHANGELOG.md", "## 1.2.3 (unreleased)\n", "with its date"),
+        ("CHANGELOG.md", "## 1.2.3 (soon)\n", "with its date"),
+        ("README.md", "There is no release yet; until then, install from source.", "README.md say"),
+        ("docs/installation.md", "There is no release yet.", "installation.md say"),
+        ("pathways_jupyter/base/project.py", 'REPOSITORY = ""', "address of the repository"),
+    ],
+)
+def test_what_a_release_still_needs_is_named(tree, name, text, words):
+    (tree / name).write_text(text)
+    with pytest.raises(SystemExit, match=words):
+        make_dist.check_tag("v1.2.3", "1.2.3", tree)
+    with pytest.raises(SystemExit, match=r"The tag is v1\.2\.4"):
+        make_dist.check_tag("v1.2.4", "1.2.3", tree)
+
+
+def test_a_rehearsal_may_come_before_the_date_of_the_release():
+    make_dist.check_tag("", pathways_jupyter.__version__, ROOT)
+
+
+def test_old_installers_know_the_version_of_the_metadata():
+    targets = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
+    assert {each["core-metadata-version"] for each in targets.values()} == {"2.4"}
+
+
+def test_the_newest_dependencies_are_tried_every_night():
+    # YAML reads the key as true.
+    assert "schedule" in WORKFLOWS["test"][True]

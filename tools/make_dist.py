@@ -19,9 +19,8 @@ import zipfile
 from pathlib import Path
 from wsgiref.simple_server import make_server
 
-import pypiserver
-
 ROOT = Path(__file__).parents[1]
+_BEFORE_RELEASE = "There is no release yet"
 
 
 def main() -> int:
@@ -44,7 +43,7 @@ def main() -> int:
         if different := _differences(wheel, other):
             raise SystemExit(f"The wheels of the sdist and of the tree differ in {', '.join(sorted(different))}.")
         _python("twine", "check", "--strict", str(sdist), str(wheel))
-        _check_tag(os.environ.get("TAG", ""), wheel.name.split("-")[1], (tree / "CHANGELOG.md").read_text("utf-8"))
+        check_tag(os.environ.get("TAG", ""), wheel.name.split("-")[1], tree)
         index.mkdir()
         _rehearse([sdist, wheel], index)
     for built in (sdist, wheel):
@@ -62,21 +61,36 @@ def _differences(one: Path, other: Path) -> set[str]:
     return {name for name in first.keys() | second.keys() if first.get(name) != second.get(name)}
 
 
-def _check_tag(tag: str, version: str, changelog: str) -> None:
+def check_tag(tag: str, version: str, tree: Path) -> None:
+    """Check that a tree is that of a version, and, with a tag, that nothing in it speaks of a time before the release.
+
+    Args:
+      tag: The release's tag; empty for a rehearsal.
+
+    Raises:
+      SystemExit: It is not; the message says what to change.
+    """
     if tag and tag != f"v{version}":
         raise SystemExit(f"The tag is {tag}, but labextension/package.json has the version {version}.")
     # The package itself is not installed here.
-    if tag and not runpy.run_path(str(ROOT / "pathways_jupyter" / "base" / "project.py"))["REPOSITORY"]:
+    if tag and not runpy.run_path(str(tree / "pathways_jupyter" / "base" / "project.py"))["REPOSITORY"]:
         raise SystemExit(
             "A release needs the address of the repository: REPOSITORY in pathways_jupyter/base/project.py."
         )
-    heading = re.search(rf"(?m)^## {re.escape(version)}(.*)$", changelog)
-    if not heading or (tag and "unreleased" in heading[1]):
-        raise SystemExit(f"CHANGELOG.md has no heading for the release {version}.")
+    changelog = (tree / "CHANGELOG.md").read_text(encoding="utf-8")
+    heading = re.search(rf"(?m)^## {re.escape(version)} \((unreleased|\d{{4}}-\d\d-\d\d)\)$", changelog)
+    if not heading or (tag and heading[1] == "unreleased"):
+        raise SystemExit(f"CHANGELOG.md has no heading for the release with its date: ## {version} (2027-01-31).")
+    pages = [tree / "README.md", *sorted((tree / "docs").glob("*.md"))] if tag else []
+    if early := [page.name for page in pages if _BEFORE_RELEASE in page.read_text(encoding="utf-8")]:
+        raise SystemExit(f"{', '.join(early)} say {_BEFORE_RELEASE!r}: remove the sentence.")
 
 
 def _rehearse(files: list[Path], index: Path) -> None:
     """Upload to an index of our own, and download the wheel as pip does."""
+    # Only where a release is built: the tests import this module too.
+    import pypiserver
+
     application = pypiserver.app(roots=[index], password_file=".", authenticate=[], disable_fallback=True)
     with make_server("127.0.0.1", 0, application) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -19,6 +19,7 @@ _PAGES = {
     "Homepage": "",
     "Documentation": "docs/index.md",
     "Changelog": "CHANGELOG.md",
+    "Security": "SECURITY.md",
     "Troubleshooting": "docs/troubleshooting.md",
 }
 
