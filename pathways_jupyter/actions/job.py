@@ -9,7 +9,7 @@ from functools import partial
 
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, CommandInterrupted, Shell, Values, show_lines
-from pathways_jupyter.base import tpu
+from pathways_jupyter.base import text_files, tpu
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
@@ -71,15 +71,18 @@ def apply(shell: Shell, values: Values) -> View:
     try:
         # Not all of it: a wrong file, such as /dev/zero, has no end.
         if path == "-":
-            text = sys.stdin.read(yaml_text.MOST + 1)
+            data = sys.stdin.buffer.read(yaml_text.MOST + 1)
         else:
-            with parse_path(path).open(encoding="utf-8") as manifest:
-                text = manifest.read(yaml_text.MOST + 1)
+            with parse_path(path).open("rb") as manifest:
+                data = manifest.read(yaml_text.MOST + 1)
+        if len(data) > yaml_text.MOST:
+            raise ConfigError(f"{path} is too large for a job.", hint="Give one PathwaysJob, in YAML or JSON.")
+        text = text_files.decode(data)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise ConfigError(f"{path} cannot be read: {why}.", hint="Check the path.") from None
-    if len(text) > yaml_text.MOST:
-        raise ConfigError(f"{path} is too large for a job.", hint="Give one PathwaysJob, in YAML or JSON.")
+        raise ConfigError(
+            f"{path} cannot be read: {why}.", hint="Check the path; a manifest is text in UTF-8."
+        ) from None
     return create(shell, text, values, source="standard input" if path == "-" else path)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from jupyter_core.paths import jupyter_config_dir, jupyter_runtime_dir
 
-from pathways_jupyter.base import ignore_rules
+from pathways_jupyter.base import ignore_rules, text_files
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.ignore_rules import Rules
 from pathways_jupyter.base.text import parse_path
@@ -205,5 +205,9 @@ def _read(here: Path, folder: str, name: str) -> Rules:
     file = here / name
     if not file.is_file():
         return ()
-    lines = file.read_text(encoding="utf-8-sig", errors="replace").split("\n")
+    try:
+        lines = text_files.read(file, names_files=True).split("\n")
+    except ValueError as error:
+        # Its lines may name secrets.
+        raise ConfigError(f"{file} cannot be read: {error}.", hint="Write it in UTF-8, or remove it.") from error
     return ignore_rules.read(lines, folder, enters=name == IGNORING)

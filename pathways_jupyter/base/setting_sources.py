@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pathways_jupyter.base import setting_values
+from pathways_jupyter.base import setting_values, text_files
 from pathways_jupyter.base.config import ALIASES, ENVIRONMENT_PREFIX, SETTINGS, ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice, option
@@ -110,11 +110,11 @@ def profiles() -> dict[str, dict[str, Any]]:
         # Opening a named pipe waits for a writer.
         if path.exists() and not path.is_file():
             raise OSError("it is not a file")
-        whole = tomllib.loads(path.read_text(encoding="utf-8"))
+        whole = tomllib.loads(text_files.read(path))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
-        # Not valid TOML or UTF-8, or a number of thousands of digits, which are all ValueErrors.
+        # Not valid TOML or no text, or a number of thousands of digits, which are all ValueErrors.
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise ConfigError(
             f"{path} cannot be read: {reason}.", hint="Fix the file, or move it away to use the defaults."

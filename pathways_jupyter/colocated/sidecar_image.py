@@ -7,7 +7,6 @@ released images do, so that a session can compare them with its kernel's before 
 
 from __future__ import annotations
 
-import codecs
 import re
 import time
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from pathways_jupyter.base import outgoing
+from pathways_jupyter.base import outgoing, text_files
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.text import some
 from pathways_jupyter.service import image_build
@@ -30,7 +29,6 @@ _OTHER_FILE = re.compile(r"(-r|-c|--requirements?|--constraints?)(?=[\s=]|[^-\s]
 _EDITABLE = re.compile(r"(-e|--editable)\b")
 _LOCAL = re.compile(r"(\.{1,2}/|/|~|file:)|[^:]*\.(whl|zip|tar\.gz)$|\.{1,2}$", re.IGNORECASE)
 _LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "platform_machine": "x86_64"}
-_BYTE_ORDER_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
 
 def plan(
@@ -101,14 +99,10 @@ def _requirements(path: Path, sidecar: Versions) -> str:
       ConfigError: It cannot be read, has what the build lacks or must not keep, or contradicts the sidecar.
     """
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}.", hint="Name a file of requirements.") from error
-    encoding = next((each for mark, each in _BYTE_ORDER_MARKS.items() if data.startswith(mark)), "utf-8")
-    try:
-        text = data.decode(encoding)
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not text in UTF-8.", hint="Name a file of requirements.") from error
+        text = text_files.read(path, names_encoding=True)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{path} cannot be read: {why}.", hint="Name a file of requirements.") from error
     problems = list(_problems(text, sidecar))
     if problems:
         raise ConfigError(f"{path}, {some(problems, 3)}.", hint="Change the file; nothing was written or built.")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pathways_jupyter.base import text_files
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import parse_path
@@ -199,7 +200,7 @@ def read(files: tuple[Path, ...]) -> Kubeconfig:
 
 def _parse(file: Path) -> Mapping[str, Any]:
     try:
-        content = _parse_text(file.read_text(encoding="utf-8"))
+        content = _parse_text(text_files.read(file))
     except (OSError, ValueError) as error:
         raise _unreadable(file, str(error)) from error
     if content is None:

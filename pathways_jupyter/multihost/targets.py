@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from pathways_jupyter.base import text_files
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.text import parse_path
@@ -101,8 +102,8 @@ def from_hosts(hosts: str, user: str = "") -> tuple[Target, ...]:
     is_file = os.path.isfile(path)
     if is_file:
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
+            lines = text_files.read(path).splitlines()
+        except (OSError, ValueError) as error:
             raise ConfigError(
                 f"{path} cannot be read: {error}.", hint="Name a text file with one host per line: [USER@]HOST[:PORT]."
             ) from error
