@@ -20,7 +20,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from pathways_jupyter.session.kernel import jax_internals
+from pathways_jupyter.session.kernel import device_puts, jax_internals
 from pathways_jupyter.session.kernel.silenced_logs import SilencedLogs, silenced
 from pathways_jupyter.session.variables import PLATFORM, PLATFORMS, TARGET
 
@@ -115,12 +115,15 @@ def register_if_asked() -> None:
     """
     if not os.environ.get(TARGET) or PLATFORM not in os.environ.get(PLATFORMS, "").split(","):
         return
-    registered = jax_internals.load().bridge._backend_factories.get(PLATFORM)
-    if registered is None:
+    bridge = jax_internals.load().bridge
+    registered = bridge._backend_factories.get(PLATFORM)
+    # From 0.12 on JAX registers a client itself. Neither that one nor the peer's is adapted as that of a session is.
+    others = (getattr(bridge, "make_ifrt_proxy_client", None),)
+    if registered is None or registered.factory in others or is_peers(registered.factory):
         guard = InitializeGuard(PLATFORM)
         guard.register(PLATFORM, _client, priority=-1, fail_quietly=False)
         guard.engage()
-    elif not is_peers(registered.factory):
+    else:
         # A session of this process: the variables in its environment are for its children.
         return
     # The client logs a stack trace when the program's exit closes its connection.
@@ -131,7 +134,12 @@ def _client() -> Any:
     import jax
 
     timeout = os.environ.get(_TIMEOUT_VARIABLE, "")
-    return new_client(jax.config.read("jax_backend_target"), int(timeout) if timeout.isdecimal() else _CONNECT_SECONDS)
+    seconds = int(timeout) if timeout.isdecimal() else _CONNECT_SECONDS
+    client = new_client(jax.config.read("jax_backend_target"), seconds)
+    device_puts.ask_layouts(client)
+    # Its threads must not ask while the interpreter ends.
+    atexit.register(device_puts.ask_layouts, None)
+    return client
 
 
 def new_client(target: str, seconds: int) -> Any:

@@ -78,6 +78,12 @@ class AdoptedStorage:
         setattr(where, name, value)
 
 
+def of_environment() -> Storage | None:
+    """Return the bucket to which this process's environment leads already, that of a program; None without one."""
+    host = os.environ.get(STORAGE_HOST)
+    return Storage("", {STORAGE_HOST: host}) if host else None
+
+
 @contextlib.contextmanager
 def adopted(storage: Storage | None) -> Iterator[None]:
     """Context manager: ``gs://`` leads to the bucket of an embedded cluster inside, as :meth:`AdoptedStorage.adopt`."""
