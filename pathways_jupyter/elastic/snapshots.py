@@ -49,14 +49,12 @@ class Snapshots:
     Args:
       keep: How many whole snapshots to keep; an older one is dropped when a newer one is whole.
       where: ``hosts``, ``notebook``, or ``auto``: on the hosts if another slice has a copy of every piece, and every
-        now and then in the notebook too.
+        now and then in the notebook too, unless there is a `path`.
       limit_bytes: Most bytes that all snapshots may take in the notebook; default: half of the available memory.
-      notebook_every: With ``auto`` and the hosts: of how many snapshots one is copied into the notebook too, so that
-        the run survives the loss of its proxy; 0 for none. Default: 10, or 0 with a `path`, whose snapshots outlive
-        the proxy too.
       path: A local directory or ``gs://BUCKET/DIRECTORY``, where snapshots are written too; a run that begins with a
         directory that has some resumes from the newest.
-      path_every: Of how many snapshots one is written there.
+      outside_every: Of how many snapshots one is kept outside of the hosts too, so that the run survives the loss of
+        its proxy: in `path`, or without one, with ``auto``, in the notebook; 0 for none in the notebook.
 
     Attributes:
       path: Where snapshots are written; None if they are not.
@@ -77,23 +75,18 @@ class Snapshots:
         keep: int = 2,
         where: Place = "auto",
         limit_bytes: int | None = None,
-        notebook_every: int | None = None,
         path: str | None = None,
-        path_every: int = 10,
+        outside_every: int = 10,
     ) -> None:
         check_whole("keep", keep, at_least=1)
         check_choice("where", where, get_args(Place))
         if limit_bytes is not None:
             check_whole("limit_bytes", limit_bytes, at_least=0)
-        if notebook_every is None:
-            notebook_every = 10 if path is None else 0
-        check_whole("notebook_every", notebook_every, at_least=0)
-        check_whole("path_every", path_every, at_least=1)
+        check_whole("outside_every", outside_every, at_least=0 if path is None else 1)
         self.keep = keep
         self.where = where
         self.limit_bytes = limit_bytes
-        self.notebook_every = notebook_every
-        self.path_every = path_every
+        self.outside_every = outside_every
         self.settled: float = math.inf
         self.batches: Batches | None = None
         self.path = path
@@ -103,7 +96,7 @@ class Snapshots:
         self._taken = 0
         self._last: Snapshot | None = None
         self._last_outside: Snapshot | None = None
-        self._copies_to_notebook = where == "auto" and notebook_every > 0
+        self._copies_to_notebook = where == "auto" and path is None and outside_every > 0
         self._proxies = 0
         self._lock = threading.Lock()
 
@@ -172,8 +165,9 @@ class Snapshots:
         form, plain = Form.of(state)
         place = self.place(plain)
         number, self._taken = self._taken, self._taken + 1
-        notebook = place != "hosts" or (self._copies_to_notebook and (everywhere or number % self.notebook_every == 0))
-        save = self._checkpoints is not None and (everywhere or number % self.path_every == 0)
+        is_due = everywhere or (self.outside_every > 0 and number % self.outside_every == 0)
+        notebook = place != "hosts" or (self._copies_to_notebook and is_due)
+        save = self._checkpoints is not None and is_due
         # Bounds the memory, and the number of threads.
         if self._last is not None:
             self._last.wait()

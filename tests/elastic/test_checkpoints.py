@@ -49,7 +49,7 @@ except ElasticRuntimeError as error:
 
 
 def train(path, data, *, steps, **more):
-    snapshots = elastic.Snapshots(path=str(path), path_every=1)
+    snapshots = elastic.Snapshots(path=str(path), outside_every=1)
     return elastic.train_loop(step, first_state(), data, steps=steps, snapshots=snapshots, **more)
 
 

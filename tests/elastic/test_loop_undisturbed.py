@@ -144,8 +144,8 @@ def test_a_batch_that_cannot_be_scaled_is_refused_at_the_first_one_and_not_at_a_
         ({"keep": 0}, "keep must be a whole number of at least 1, not 0"),
         ({"where": "host"}, "where must be one of 'auto', 'hosts', 'notebook', not 'host'"),
         ({"limit_bytes": -1}, "limit_bytes must be"),
-        ({"notebook_every": -1}, "notebook_every must be"),
-        ({"path_every": 0}, "path_every must be"),
+        ({"outside_every": -1}, "outside_every must be"),
+        ({"outside_every": 0, "path": "/nowhere"}, "outside_every must be a whole number of at least 1"),
     ],
 )
 def test_snapshots_that_cannot_be_taken_are_refused(wrong, said):
@@ -211,7 +211,7 @@ def test_a_run_that_fails_with_the_record_of_an_earlier_one_is_not_done(session)
 
 def test_a_second_snapshot_of_a_step_keeps_the_notebooks_copy_of_the_first(session):
     """A run that was restored from it, and then grows before its next step, takes one on the hosts only."""
-    snapshots = elastic.Snapshots(notebook_every=100)
+    snapshots = elastic.Snapshots(outside_every=100)
     result = elastic.train_loop(step, first_state(), Data(), steps=3, snapshots=snapshots)
     first = snapshots.take(3, result.state, everywhere=True)
     first.finished.wait()

@@ -66,7 +66,7 @@ def both(state, batch):
     new, metrics = step(state, batch)
     return {**new, "v": v + 1}, metrics
 
-snapshots = elastic.Snapshots(where="hosts", path=path, path_every=1)
+snapshots = elastic.Snapshots(where="hosts", path=path, outside_every=1)
 result = elastic.train_loop(both, state, data, steps=50, snapshots=snapshots, record=record)
 faults.heal(session)
 check(result, 50)
@@ -132,7 +132,7 @@ def count(state, batch):
 
 record = Record()
 state = {"n": np.int32(0), "even": np.bool_(True)}
-snapshots = elastic.Snapshots(path=path, path_every=1)
+snapshots = elastic.Snapshots(path=path, outside_every=1)
 result = elastic.train_loop(count, state, Data(), steps=15, snapshots=snapshots, record=record)
 (said,) = through_the_notebook(event.message for event in record.events)
 assert said.endswith("hosts cannot read arrays of bool"), said
@@ -146,7 +146,7 @@ assert len(through_the_notebook(event.message for event in result.record.events)
 NOT_OFFERED = """
 record = Record()
 result = elastic.train_loop(
-    step, first_state(), Data(), steps=15, snapshots=elastic.Snapshots(path=path, path_every=1), record=record
+    step, first_state(), Data(), steps=15, snapshots=elastic.Snapshots(path=path, outside_every=1), record=record
 )
 check(result, 15)
 (said,) = through_the_notebook(event.message for event in record.events)

@@ -33,7 +33,7 @@ def test_a_run_that_loses_its_proxy_goes_on_with_a_new_one(session, lose):
     data, record, pod = Data(), Record(), session.record.pod
     # A manager of the user's own; its devices are replaced.
     manager = elastic.Manager(settle_seconds=0.05)
-    snapshots = elastic.Snapshots(notebook_every=2)
+    snapshots = elastic.Snapshots(outside_every=2)
 
     def lose_it():
         # Steps may be faster than the copy of what was there before them.

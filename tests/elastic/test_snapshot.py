@@ -31,7 +31,7 @@ def test_a_state_that_each_slice_has_is_kept_on_the_hosts(session):
 
     devices = np.array([devices[0] for devices in session.slices().values()])
     sharding = jax.sharding.NamedSharding(jax.sharding.Mesh(devices, ("slice",)), jax.sharding.PartitionSpec())
-    snapshots = Snapshots(notebook_every=0)
+    snapshots = Snapshots(outside_every=0)
     taken = snapshots.take(1, jax.device_put(np.arange(4.0), sharding))
     snapshots.wait()
     assert snapshots.latest() is taken

@@ -161,7 +161,7 @@ class Training:
 
     def run(self) -> None:
         """Train until :meth:`stop`; after an Interrupt and after the session's end too."""
-        snapshots = elastic.Snapshots(notebook_every=3)
+        snapshots = elastic.Snapshots(outside_every=3)
         while not self.stopped:
             # An Interrupt may come at any moment, also before the loop has begun.
             with contextlib.suppress(KeyboardInterrupt):
