@@ -10,13 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
-from pathways_jobs import headless
+from pathways_jobs import headless, training
 from permissions import (
     FAULTS,
     HOSTS,
     IN_CLUSTER,
     INSTALL,
+    JOB_USER,
     LAB,
     PLATFORM,
     QUEUES,
@@ -42,6 +44,7 @@ from pathways_jupyter.service import (
     deployment,
     discovery,
     doctor,
+    jobs,
     leases,
     names,
     permissions,
@@ -50,7 +53,7 @@ from pathways_jupyter.service import (
 )
 from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.service.lab import lifecycle, manifests
-from pathways_jupyter.service.pathwaysjob import definition
+from pathways_jupyter.service.pathwaysjob import definition, submission
 from pathways_jupyter.service.permissions import FAULT_NEEDS, INSTALL_NEEDS, PLATFORM_NEEDS
 from pathways_jupyter.service.service_jobset import ServiceSpec
 from pathways_jupyter.session import protocol, registry, sweep
@@ -118,6 +121,16 @@ class Person:
                     return said
             finally:
                 await objects.delete(admin, PODS, made["metadata"]["name"], namespace=names.DEFAULT_NAMESPACE)
+
+    async def attach(self) -> str:
+        """Connect to the job of the settings, and disconnect; return what was left."""
+        link = spawn.supervisor()
+        asked = {"config": protocol.config_to_json(self.config), "kernel_pid": os.getpid()}
+        try:
+            await asyncio.to_thread(link.answer, link.ask(Method.START, **asked), patience=DEADLINE)
+            return (await asyncio.to_thread(link.answer, link.ask(Method.DISCONNECT), patience=DEADLINE))["left"]
+        finally:
+            await asyncio.to_thread(link.close, patience=DEADLINE)
 
     async def _forget(self, session: str) -> None:
         """Remove what a person without the permission to remove it has left."""
@@ -337,7 +350,7 @@ async def test_without_a_permission_what_needs_it_says_which_one(cluster, missin
     async with asyncio.timeout(DEADLINE):
         shown = await WITHOUT[missing](person)
     assert any(f"llowed to {verb} {resource}" in said for said in shown), shown
-    assert any(f"--resource={resource.partition('/')[0]}" in said for said in shown), shown
+    assert any("pathways-jupyter manifests roles" in said and "kubectl create rolebinding" in said for said in shown)
 
 
 async def test_commands_on_hosts_need_what_is_documented_and_nothing_else(cluster):
@@ -393,7 +406,7 @@ async def test_without_a_permission_for_a_lab_nothing_is_made_and_doctor_finds_i
         async with person.client() as client:
             with pytest.raises(PathwaysError, match=f"Not allowed to {verb} {resource}") as refused:
                 await lifecycle.up(client, lab_of("none"))
-            assert f"--resource={resource}" in refused.value.hint
+            assert "--role=pathways-jupyter-" in refused.value.hint
             found = await asyncio.gather(
                 *(permissions.check(client, "default", need) for need in permissions.LAB_NEEDS)
             )
@@ -432,7 +445,7 @@ async def test_the_doctor_names_a_missing_permission_for_queues(cluster, missing
     person = Person(cluster, f"queue-no-{verb}-{resource.replace('/', '-')}", as_rules(everything - {missing}))
     found = await doctor.examine(dataclasses.replace(person.config, queue="team"))
     (lacks,) = [each for each in found if f"Not allowed to {verb} {resource}" in each.message]
-    assert "role pathways-jupyter-queues" in lacks.hint
+    assert "manifests roles pathways-jupyter-queues | kubectl apply" in lacks.hint
 
 
 CREATE_POLICY = (NETWORK_POLICIES.group, "networkpolicies", "create")
@@ -456,7 +469,7 @@ async def test_a_notebook_in_the_cluster_needs_its_own_role_to_connect_directly_
     ), outside.events
     found = await doctor.examine(outside.config, further=permissions.IN_CLUSTER_NEEDS)
     (missing,) = [each for each in found if "Not allowed to create networkpolicies" in each.message]
-    assert "kubectl create role pathways-jupyter-in-cluster --verb=create --resource=networkpolicies" in missing.hint
+    assert missing.hint == permissions.advise(IN_CLUSTER, names.DEFAULT_NAMESPACE)
 
 
 async def test_a_pod_that_may_not_read_itself_takes_the_tunnel(cluster):
@@ -492,14 +505,14 @@ async def test_without_renewing_connecting_is_refused_with_the_reason_and_nothin
 
 @pytest.mark.parametrize("missing", sorted(WITHOUT), ids=lambda grant: f"{grant[2]} {grant[1]}")
 async def test_the_doctor_names_a_missing_permission_and_how_to_get_it(cluster, missing):
-    group, resource, verb = missing
+    _, resource, verb = missing
     person = Person(cluster, f"patient-{verb}-{resource.replace('/', '-')}", as_rules(documented_grants() - {missing}))
     async with asyncio.timeout(DEADLINE):
         (shown,) = [said for said in await person.doctor() if "Not allowed" in said]
-    name, _, subresource = resource.partition("/")
-    full = (f"{name}.{group}" if group else name) + (f"/{subresource}" if subresource else "")
     assert f"Not allowed to {verb} {resource} in namespace default" in shown
-    assert f"kubectl create role pathways-user --verb={verb} --resource={full} --namespace=default" in shown
+    apply = "pathways-jupyter manifests roles pathways-jupyter-user | kubectl apply -n default -f -"
+    bind = "kubectl create rolebinding NAME --role=pathways-jupyter-user --user=USER -n default"
+    assert f"{apply}, and then {bind}." in shown
 
 
 async def test_a_session_whose_job_was_deleted_without_its_pod_says_who_can_delete_the_pod(cluster):
@@ -571,8 +584,9 @@ async def test_the_doctor_checks_the_documented_platform_role_and_installing_the
         "Not allowed to create, get, patch customresourcedefinitions, which is needed to install the operator."
     )
     assert definitions.hint == (
-        "Ask for: kubectl create clusterrole pathways-platform --verb=create,get,patch "
-        "--resource=customresourcedefinitions.apiextensions.k8s.io."
+        "Ask a cluster administrator for pathways-operator-install: pathways-jupyter manifests roles "
+        "pathways-operator-install | kubectl apply -f -, and then kubectl create clusterrolebinding NAME "
+        "--clusterrole=pathways-operator-install --user=USER."
     )
     person = Person(cluster, "ida", as_rules(documented_grants(INSTALL)))
     async with person.client() as client:
@@ -587,9 +601,7 @@ async def test_the_doctor_checks_the_documented_role_for_faults(cluster):
         found = await asyncio.gather(*(permissions.check(client, "default", need) for need in FAULT_NEEDS))
     (missing,) = [each for each in found if each.level is not checks.Level.OK]
     assert missing.message == "Not allowed to patch nodes, which is needed to cordon and uncordon nodes."
-    assert missing.hint == (
-        "Ask for: kubectl create clusterrole pathways-jupyter-faults --verb=patch --resource=nodes."
-    )
+    assert missing.hint == permissions.advise(FAULTS, "")
 
 
 async def test_without_the_right_to_create_a_service_deploying_says_so_and_leaves_nothing(cluster):
@@ -598,7 +610,123 @@ async def test_without_the_right_to_create_a_service_deploying_says_so_and_leave
     async with asyncio.timeout(DEADLINE):
         said = await deploy_and_delete(person, "peters")
     assert any("Not allowed to create jobsets in namespace default" in each for each in said), said
-    assert any("kubectl create role pathways-platform --verb=create --resource=jobsets" in each for each in said), said
+    assert permissions.advise(PLATFORM, names.DEFAULT_NAMESPACE) in said, said
     async with person.admin() as admin:
         policies = await objects.list_(admin, NETWORK_POLICIES, namespace=names.DEFAULT_NAMESPACE)
     assert "peters-resource-manager" not in {each["metadata"]["name"] for each in policies.items}
+
+
+# Jobs.
+
+
+async def use_jobs(person: Person) -> None:
+    """Do all that docs/jobs.md has with a PathwaysJob, and with a job that is a JobSet."""
+    place = {"namespace": names.DEFAULT_NAMESPACE}
+    async with person.client() as client:
+        await submission.apply(client, training(f"{person.name}-dry", "true"), dry_run=True, **place)
+        for as_jobset in (False, True):
+            name = f"{person.name}-{'set' if as_jobset else 'job'}"
+            # Applying it again changes its labels.
+            for _ in range(2):
+                await submission.apply(client, headless(name, slices=1), as_jobset=as_jobset, **place)
+            async with contextlib.aclosing(jobs.until_settled(client, name, **place)) as states:
+                assert jobs.idles([info async for info in states][-1])
+            assert name in {each.name for each in await jobs.list_jobs(client, names.DEFAULT_NAMESPACE)}
+            assert (await jobs.picture(client, name, **place)).pods
+            async with contextlib.aclosing(jobs.log(client, name, container="rm", tail=1, **place)) as lines:
+                assert [line async for line in lines]
+            person.config = dataclasses.replace(person.config, instances={}, job=name)
+            assert await person.attach() == ""
+            await jobs.suspend(client, name, **place)
+            await jobs.suspend(client, name, suspended=False, **place)
+            assert await jobs.delete(client, name, **place)
+
+
+async def test_jobs_need_what_is_documented_and_nothing_else(cluster):
+    person = Person(cluster, "judy", as_rules(documented_grants(JOB_USER)))
+    async with asyncio.timeout(2 * DEADLINE):
+        await use_jobs(person)
+    assert cluster.asked["judy"] == documented_grants(JOB_USER)
+
+
+async def test_the_doctor_checks_the_documented_role_for_jobs(cluster):
+    person = Person(cluster, "jack", as_rules(documented_grants()))
+    found = await doctor.examine(person.config, further=permissions.JOB_NEEDS)
+    missing = [each for each in found if each.name.startswith("permission") and each.level is not checks.Level.OK]
+    (about_jobs,) = [each for each in missing if "create, get, patch, delete pathwaysjobs" in each.message]
+    assert about_jobs.hint == permissions.advise(JOB_USER, names.DEFAULT_NAMESPACE)
+    assert about_jobs.level is checks.Level.WARN, "connecting needs none of it"
+
+
+async def test_a_job_that_is_not_there_is_said_to_be_missing_without_the_permission_for_events(cluster):
+    events = {("", "events", verb) for verb in ("list", "watch")}
+    person = Person(cluster, "eve", as_rules(documented_grants(JOB_USER) - events))
+    async with person.admin() as admin, person.client() as client:
+        with pytest.raises(PathwaysError, match="There is no job nothing in namespace default"):
+            await jobs.picture(client, "nothing", namespace=names.DEFAULT_NAMESPACE)
+        await objects.create(admin, PATHWAYS_JOBS, pathways_job("eves"))
+        shown = await jobs.picture(client, "eves", namespace=names.DEFAULT_NAMESPACE)
+        assert "Events are not shown. You are not allowed to list events" in shown.unread
+        await objects.delete(admin, PATHWAYS_JOBS, "eves", namespace=names.DEFAULT_NAMESPACE)
+
+
+# All Roles.
+
+
+async def test_slices_are_taken_from_a_silent_session_with_the_documented_role_and_it_learns_of_it(cluster):
+    """Also what is refused without an error: the note for the one who comes back would be lost."""
+    holder, taker = (Person(cluster, each, as_rules(documented_grants())) for each in ("hugo", "tess"))
+    held = dataclasses.replace(holder.config, instances={TYPE: 2}, relay=True, lease_seconds=2.0)
+    link = spawn.supervisor()
+    asked = {"config": protocol.config_to_json(held), "kernel_pid": os.getpid()}
+    record = await asyncio.to_thread(link.answer, link.ask(Method.START, **asked), patience=DEADLINE)
+    supervisor = psutil.Process(record["pid"])
+    supervisor.suspend()
+    taking = spawn.supervisor()
+    try:
+        config = protocol.config_to_json(dataclasses.replace(taker.config, wait=DEADLINE))
+        asked = {"config": config, "kernel_pid": os.getpid()}
+        await asyncio.to_thread(taking.answer, taking.ask(Method.START, **asked), patience=DEADLINE)
+        assert any("Reclaimed slices from" in event.message for event in taking.events())
+        since = link.count
+        supervisor.resume()
+        lost = await asyncio.to_thread(
+            lambda: next(event for event in link.watch(since) if event.kind is EventKind.PROXY_LOST)
+        )
+        assert "Its slices were taken by" in lost.message
+    finally:
+        supervisor.resume()
+        for each in (taking, link):
+            await asyncio.to_thread(each.close, patience=DEADLINE)
+            await holder._forget(each.session)
+    for person in (holder, taker):
+        assert cluster.asked[person.name] <= documented_grants()
+
+
+NEEDS = (
+    *permissions.NEEDS, *permissions.IN_CLUSTER_NEEDS, *permissions.QUEUE_NEEDS, *permissions.JOB_NEEDS,
+    *permissions.FAULT_NEEDS, *permissions.LAB_NEEDS, *permissions.PLATFORM_NEEDS, *permissions.SERVICE_NEEDS,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("need", NEEDS, ids=lambda need: f"{need.role} {need}")
+def test_the_role_that_is_advised_grants_what_is_missing(need):
+    granted = documented_grants(need.role)
+    assert {(need.resource.group, str(need), verb) for verb in need.verbs} <= granted
+
+
+def test_nothing_was_requested_that_no_role_grants(cluster):
+    """Of all who acted above, also where they were refused and it was not shown."""
+    of_administrators = {
+        # Whether Kueue handles JobSets; without them it is said to be unknown.
+        ("", "configmaps", "get"),
+        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "get"),
+        # A pod without its Job, which is named to the user, and which the operator deletes.
+        ("", "pods", "delete"),
+    }
+    granted = set().union(*map(documented_grants, permissions.BY_ROLE)) | of_administrators
+    # The operator has a ClusterRole of its own.
+    others = {ADMIN, "robot", "pathways-operator"}
+    people = {name: asked for name, asked in cluster.asked.items() if name not in others}
+    unknown = {name: asked - granted for name, asked in people.items()}
+    assert not {name: asked for name, asked in unknown.items() if asked}

@@ -110,7 +110,7 @@ def test_a_job_waits_in_its_queue_is_admitted_evicted_and_admitted_again(machine
     until("second", "Preempted by JobSet third, prioritization in the ClusterQueue; ", short)
     machine.cli("job", "delete", "third", "--yes", "--local")
     until("second", "running (", "queue narrow")
-    assert machine.cli("job", "suspend", "second", "--local").returncode == 0
+    assert machine.cli("job", "suspend", "second", "--local", "--yes").returncode == 0
     until("second", "suspended by a user")
     assert machine.cli("job", "resume", "second", "--local").returncode == 0
     until("second", "running (", "queue narrow")

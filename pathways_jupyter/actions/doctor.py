@@ -27,13 +27,14 @@ from pathways_jupyter.session.kernel import jax_internals, process
 
 
 def examine(
-    config: ConnectConfig, *, lab: bool = False, platform: bool = False, faults: bool = False
+    config: ConnectConfig, *, lab: bool = False, platform: bool = False, jobs: bool = False, faults: bool = False
 ) -> tuple[Finding, ...]:
     """Return the doctor's findings for a connection from this process to the cluster of `config`.
 
     Args:
       lab: Also check what `pathways-jupyter lab` needs.
       platform: Also check what deploying services and installing the operator need.
+      jobs: Also check what jobs need.
       faults: Also check what faults on purpose need.
     """
     embedded = clusters.Embedded.of(config)
@@ -54,6 +55,7 @@ def examine(
         *(permissions.IN_CLUSTER_NEEDS if lab or "KUBERNETES_SERVICE_HOST" in os.environ else ()),
         *(permissions.LAB_NEEDS if lab else ()),
         *(permissions.PLATFORM_NEEDS if platform else ()),
+        *(permissions.JOB_NEEDS if jobs else ()),
         *(permissions.FAULT_NEEDS if faults else ()),
     )
     findings = tasks.run(
@@ -93,7 +95,7 @@ def doctor(shell: Shell, values: Values) -> View:
         where = dataclasses.replace(where, queue=SETTINGS["queue"].check(values["queue"], "queue"))
     findings = [
         dataclasses.replace(each, hint=worded(each.hint, shell.face))
-        for each in examine(where, **{name: bool(values.get(name)) for name in ("lab", "platform", "faults")})
+        for each in examine(where, **{name: bool(values.get(name)) for name in ("lab", "platform", "jobs", "faults")})
     ]
     failed = any(each.level is Level.FAIL for each in findings)
     return dataclasses.replace(picture.findings(findings, shell.face), exit_code=int(failed))

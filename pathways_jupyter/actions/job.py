@@ -176,14 +176,28 @@ def logs(shell: Shell, values: Values) -> None:
     show_lines(shell, lines, follow=follow)
 
 
-def suspend(shell: Shell, values: Values, *, suspended: bool) -> View:
-    """Suspend or resume a job."""
+def suspend(shell: Shell, values: Values) -> View:
+    """Suspend a job, after a question."""
+    where, name = cluster.where(values), values["name"]
+    job = clusters.ask(where, lambda client, namespace: jobs.find(client, name, namespace=namespace))
+    question = (
+        f"Suspend job {name} ({job.state.lower()}) in namespace {job.namespace}? Its pods end with all that they hold, "
+        "and after a resume its program starts from the beginning."
+    )
+    if job.state not in conditions.FINAL and not values.get("yes") and not shell.confirm(question):
+        return said("Not suspended.")
+    clusters.ask(where, lambda client, namespace: jobs.suspend(client, name, namespace=namespace))
+    return said(f"Job {name} is suspended.", {"name": name, "suspended": True})
+
+
+def resume(shell: Shell, values: Values) -> View:
+    """Resume a suspended job."""
     name = values["name"]
     clusters.ask(
         cluster.where(values),
-        lambda client, namespace: jobs.suspend(client, name, namespace=namespace, suspended=suspended),
+        lambda client, namespace: jobs.suspend(client, name, namespace=namespace, suspended=False),
     )
-    return said(f"Job {name} is {'suspended' if suspended else 'resumed'}.", {"name": name, "suspended": suspended})
+    return said(f"Job {name} is resumed.", {"name": name, "suspended": False})
 
 
 def delete(shell: Shell, values: Values) -> View:
@@ -204,7 +218,7 @@ ACTIONS: Mapping[str, Action] = {
     "job list": list_,
     "job show": show,
     "job logs": logs,
-    "job suspend": partial(suspend, suspended=True),
-    "job resume": partial(suspend, suspended=False),
+    "job suspend": suspend,
+    "job resume": resume,
     "job delete": delete,
 }

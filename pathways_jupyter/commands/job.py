@@ -91,9 +91,9 @@ COMMANDS = (
     ),
     Command(
         "job suspend",
-        "Suspend a job: its pods end, and their TPUs are free for others.",
+        "Suspend a job: its pods end, and their TPUs are free for others; asks first.",
         words=(_JOB,),
-        options=CLUSTER,
+        options=(assume_yes("suspend without asking"), *CLUSTER),
         examples={"job suspend train": "until job resume"},
     ),
     Command(

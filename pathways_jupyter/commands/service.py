@@ -58,6 +58,7 @@ COMMANDS = (
                 "also check the permissions for deploying services and installing the operator",
                 ValueKind.FLAG,
             ),
+            Option("--jobs", "also check the permissions for jobs", ValueKind.FLAG),
             Option("--faults", "also check the permissions for elastic inject", ValueKind.FLAG),
             Option("--queue", "also check this queue of Kueue's, and its quota", metavar="NAME"),
             SETTING_OPTIONS["service"],

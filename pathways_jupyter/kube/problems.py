@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from pathways_jupyter.base.errors import ApiError, ConnectionLost, Unreachable
+from pathways_jupyter.base.sentences import advice
 
 UPGRADE = "UPGRADE"
 """Method of a WebSocket request: sent as a GET, which Kubernetes authorizes as a `get` and a `create`."""
@@ -162,11 +163,17 @@ def _permission(done: Act, detail: str) -> str:
         return "Denied by a policy of the cluster; ask your cluster administrator."
     # Name both verbs of a WebSocket: a user who lacks one probably lacks the other.
     verbs = ["get", "create"] if done.resource in _UPGRADED else [done.verb]
-    kind, title = ("role", "Role") if done.namespace else ("clusterrole", "ClusterRole")
     resource, _, subresource = done.resource.partition("/")
     full = (f"{resource}.{done.group}" if done.group else resource) + (f"/{subresource}" if subresource else "")
-    where = f" --namespace={done.namespace}" if done.namespace else ""
-    command = f"kubectl create {kind} pathways-user --verb={','.join(verbs)} --resource={full}{where}"
-    if len(verbs) > 1:
-        return f"Ask for a {title} with verbs {verbs[0]} and {verbs[1]} on {full}: {command}."
-    return f"Ask for a {title} with verb {verbs[0]} on {full}: {command}."
+    binding = (
+        f"rolebinding NAME --role=ROLE --user=USER -n {done.namespace}"
+        if done.namespace
+        else "clusterrolebinding NAME --clusterrole=ROLE --user=USER"
+    )
+    return advice(
+        "Ask a cluster administrator for {verbs} on {resource}: pathways-jupyter manifests roles prints the Roles, "
+        "{doctor} names the one that you lack, and it grants nothing until it is bound (kubectl create {binding}).",
+        verbs=" and ".join(verbs),
+        resource=full,
+        binding=binding,
+    )

@@ -62,7 +62,9 @@ def details(picture: JobPicture, *, note: str = "") -> View:
         obstacles.explain_unset(job.name, job.unset) if job.unset else "",
         obstacles.explain_alts(job.name) if job.demands_alts else "",
     ]
-    return drawn(picture, *shown, spaced(remarks([each for each in (*found, picture.outdated, note) if each])))
+    return drawn(
+        picture, *shown, spaced(remarks([each for each in (*found, picture.unread, picture.outdated, note) if each]))
+    )
 
 
 def summary(job: JobInfo) -> str:

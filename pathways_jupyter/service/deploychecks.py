@@ -79,9 +79,7 @@ async def _pools(client: Client) -> Mapping[str, _Pool] | Finding:
     except PathwaysError as error:
         hint = error.hint
         if isinstance(error, ApiError) and error.status == 403:
-            hint = (
-                f"Ask for: kubectl create clusterrole {permissions.PLATFORM_ROLE}-nodes --verb=list --resource=nodes."
-            )
+            hint = permissions.advise(permissions.PLATFORM_ROLE, "")
         return Finding("nodes", Level.WARN, f"Node pools cannot be checked: {error}", hint)
     pools: dict[str, _Pool] = {}
     for node in nodes:

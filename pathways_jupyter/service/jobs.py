@@ -55,6 +55,7 @@ class JobPicture:
     Attributes:
       waits: Why parts of it do not start; empty if all are only starting, run, or are over.
       outdated: Since when and why it could not be read again, as a sentence; empty while it is as it is now.
+      unread: Why events are missing, as a sentence; empty if they are not.
     """
 
     job: JobInfo
@@ -63,6 +64,7 @@ class JobPicture:
     events: tuple[EventInfo, ...]
     waits: str = ""
     outdated: str = ""
+    unread: str = ""
 
 
 async def list_jobs(client: Client, namespace: str) -> tuple[JobInfo, ...]:
@@ -107,19 +109,15 @@ async def picture(client: Client, name: str, *, namespace: str, events: bool = T
     Raises:
       ServiceError: There is none of that name.
     """
-    seen: Sequence[Object] = ()
+    seen, unread = tuple[Object, ...](), ""
     if events:
         # Those of a crowded namespace are many pages, of which each waits for the one before.
-        parts, listed = await asyncio.gather(
-            _parts(client, name, namespace), objects.list_(client, EVENTS, namespace=namespace)
-        )
-        seen = listed.items
+        parts, seen_or_refused = await asyncio.gather(_parts(client, name, namespace), _events(client, namespace))
+        seen, unread = seen_or_refused
     else:
         parts = await _parts(client, name, namespace)
     if not events and parts.lacking:
-        # They only explain, so that without the permission a job is followed anyway.
-        with contextlib.suppress(ApiError):
-            seen = (await objects.list_(client, EVENTS, namespace=namespace, fields=_WARNINGS)).items
+        seen, _ = await _events(client, namespace, fields=_WARNINGS)
     uids = parts.uids
     found = [(event_info(each), each) for each in seen if (each.get("involvedObject") or {}).get("uid") in uids]
     # Many have whole seconds; within one, the order is that in which the API server received them.
@@ -142,7 +140,16 @@ async def picture(client: Client, name: str, *, namespace: str, events: bool = T
         tuple(sorted((pod_info(each) for each in parts.pods), key=lambda each: each.role)),
         tuple(event for event, _ in found[-_SHOWN_EVENTS:]) if events else (),
         waits,
+        unread=unread,
     )
+
+
+async def _events(client: Client, namespace: str, *, fields: str = "") -> tuple[tuple[Object, ...], str]:
+    """Return the events of a namespace, or none and why they cannot be read: they only explain."""
+    try:
+        return (await objects.list_(client, EVENTS, namespace=namespace, fields=fields)).items, ""
+    except ApiError as error:
+        return (), f"Events are not shown. {error} {error.hint}".strip()
 
 
 async def _parts(client: Client, name: str, namespace: str) -> JobParts:

@@ -39,7 +39,13 @@ logger = logging.getLogger(__name__)
 
 
 async def create(
-    client: Client, job: Object, *, seconds: float = DEFAULT_SECONDS, holder: str = "", keep: float = 0.0
+    client: Client,
+    job: Object,
+    *,
+    seconds: float = DEFAULT_SECONDS,
+    holder: str = "",
+    keep: float = 0.0,
+    reclaimed: Iterable[str] = (),
 ) -> Object:
     """Create the Lease of a proxy Job, which owns it, so that they are deleted together.
 
@@ -48,6 +54,7 @@ async def create(
       seconds: How long the Job stays without a renewal.
       holder: The process that renews it, for people to read.
       keep: How long the Job stays without a renewal while its slices are not needed, where that is longer.
+      reclaimed: As for :func:`note_reclaimed`.
 
     Raises:
       ApiError: It exists already, or creating it is forbidden.
@@ -72,8 +79,12 @@ async def create(
             "renewTime": now,
         },
     }
-    if keep:
-        body["metadata"]["annotations"] = {names.KEEP_ANNOTATION: f"{keep:.0f}"}
+    annotations = {
+        names.KEEP_ANNOTATION: f"{keep:.0f}" if keep else "",
+        names.RECLAIMED_ANNOTATION: ",".join(reclaimed),
+        names.NOTEBOOK_ANNOTATION: str((metadata.get("annotations") or {}).get(names.NOTEBOOK_ANNOTATION) or ""),
+    }
+    body["metadata"]["annotations"] = {key: value for key, value in annotations.items() if value}
     return await objects.create(client, LEASES, body)
 
 
@@ -97,6 +108,19 @@ async def renew(client: Client, name: str, *, namespace: str, figures: str = "")
             return False
         raise
     return True
+
+
+async def note_reclaimed(client: Client, name: str, *, namespace: str, sessions: Iterable[str]) -> None:
+    """Note on a session's Lease, which it may change, which silent sessions it took slices from.
+
+    One that comes back finds there who has its slices.
+
+    Raises:
+      ApiError: There is no such Lease, or changing it is forbidden.
+      ClusterError: The server could not be reached.
+    """
+    change = {"metadata": {"annotations": {names.RECLAIMED_ANNOTATION: ",".join(sessions)}}}
+    await objects.patch(client, LEASES, name, change, namespace=namespace)
 
 
 def renewed(lease: Object, now: float) -> float:

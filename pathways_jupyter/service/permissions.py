@@ -39,7 +39,7 @@ class Need:
     Attributes:
       level: How bad it is to lack it.
       purpose: What it is needed for, as the end of a sentence.
-      role: The name of the role in the advice.
+      role: The Role that grants it, for the advice.
     """
 
     resource: Resource
@@ -47,16 +47,10 @@ class Need:
     subresource: str = ""
     level: Level = Level.FAIL
     purpose: str = ""
-    role: str = "pathways-user"
+    role: str = "pathways-jupyter-user"
 
     def __str__(self) -> str:
         return f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
-
-    @property
-    def rule(self) -> str:
-        """The resource in the notation of `kubectl create role`."""
-        name = f"{self.resource.plural}.{self.resource.group}" if self.resource.group else self.resource.plural
-        return f"{name}/{self.subresource}" if self.subresource else name
 
 
 def _of_role(role: str, *needs: Need, level: Level | None = None) -> tuple[Need, ...]:
@@ -95,6 +89,19 @@ QUEUE_NEEDS = _of_role(
 """Only for those who name a queue."""
 
 # The permissions of those who do more than connect. Connecting needs none of these, so the doctor only warns.
+JOB_NEEDS = _of_role(
+    "pathways-jupyter-jobs",
+    Need(PATHWAYS_JOBS, ("create", "get", "list", "watch", "patch", "delete"), purpose="use PathwaysJobs"),
+    Need(JOBS, ("create", "list"), purpose="have a job's pod checked, and list a job's parts"),
+    Need(JOBSETS, ("create", "get", "list", "watch", "patch", "delete"), purpose="use jobs that are JobSets"),
+    Need(PODS, ("list", "watch"), purpose="follow a job's pods"),
+    Need(PODS, ("get",), "log", purpose="read a job's logs, and say why it failed"),
+    Need(PODS, ("create", "get"), "portforward", purpose="attach a notebook to a job"),
+    Need(EVENTS, ("list", "watch"), purpose="say why a job does not start"),
+    level=Level.WARN,
+)
+"""Of those who use jobs; connecting to a service needs none of these."""
+
 FAULT_NEEDS = _of_role(
     "pathways-jupyter-faults",
     Need(JOBSETS, ("get",), purpose="find the workers of a slice"),
@@ -106,6 +113,7 @@ FAULT_NEEDS = _of_role(
 )
 
 PLATFORM_ROLE = "pathways-platform"
+_INSTALL = "pathways-operator-install"
 SERVICE_NEEDS = _of_role(
     PLATFORM_ROLE,
     Need(JOBSETS, ("create", "get", "list", "watch", "delete"), purpose="create a service, and follow its start"),
@@ -122,7 +130,7 @@ _DEPLOY_NEEDS: tuple[Need, ...] = (
 )
 INSTALL_NEEDS: tuple[Need, ...] = tuple(
     # The verbs of `kubectl apply --server-side`.
-    Need(resource, ("create", "get", "patch"), purpose="install the operator")
+    Need(resource, ("create", "get", "patch"), purpose="install the operator", role=_INSTALL)
     for resource in (
         Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False),
         NAMESPACES,
@@ -134,31 +142,39 @@ INSTALL_NEEDS: tuple[Need, ...] = tuple(
         NETWORK_POLICIES,
     )
 )
-PLATFORM_NEEDS = _of_role(PLATFORM_ROLE, *_DEPLOY_NEEDS, *INSTALL_NEEDS, level=Level.WARN)
+PLATFORM_NEEDS = (
+    *_of_role(PLATFORM_ROLE, *_DEPLOY_NEEDS, level=Level.WARN),
+    *(replace(each, level=Level.WARN) for each in INSTALL_NEEDS),
+)
 
+_LAB_ROLE = "pathways-jupyter-lab"
 LAB_NEEDS: tuple[Need, ...] = (
-    *(
-        Need(resource, ("get", "create", "delete"), level=Level.WARN, purpose="start and end a lab in the cluster")
-        for resource in (ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SECRETS, CLAIMS, JOBS)
+    *_of_role(
+        _LAB_ROLE,
+        *(
+            Need(resource, ("get", "create", "delete"), level=Level.WARN, purpose="start and end a lab in the cluster")
+            for resource in (ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SECRETS, CLAIMS)
+        ),
     ),
+    Need(JOBS, ("get", "create", "delete"), level=Level.WARN, purpose="start and end a lab in the cluster"),
     Need(PODS, ("list", "watch"), level=Level.WARN, purpose="follow the pod of a lab"),
     Need(PODS, ("create", "get"), "portforward", level=Level.WARN, purpose="open a lab in the browser"),
 )
 """Of the user of ``pathways-jupyter lab``, besides the rules of the Role that the lab gets."""
 
-_INSTALL = "pathways-operator-install"
 _OF_USERS = {need.resource for need in NEEDS}
 BY_ROLE: Mapping[str, tuple[Need, ...]] = {
-    "pathways-jupyter-user": NEEDS,
+    NEEDS[0].role: NEEDS,
     IN_CLUSTER_ROLE: IN_CLUSTER_NEEDS,
     # Who starts a lab is a user too.
-    "pathways-jupyter-lab": tuple(need for need in LAB_NEEDS if need.resource not in _OF_USERS),
+    _LAB_ROLE: tuple(need for need in LAB_NEEDS if need.resource not in _OF_USERS),
     "pathways-jupyter-hosts": (
         Need(PODS, ("get", "create"), "exec", purpose="run commands on hosts"),
         Need(PODS, ("list",), purpose="find the pods that are the hosts"),
         Need(JOBSETS, ("get", "list"), purpose="find their service"),
     ),
     QUEUE_NEEDS[0].role: QUEUE_NEEDS,
+    JOB_NEEDS[0].role: JOB_NEEDS,
     FAULT_NEEDS[0].role: FAULT_NEEDS,
     PLATFORM_ROLE: _DEPLOY_NEEDS,
     _INSTALL: INSTALL_NEEDS,
@@ -207,7 +223,15 @@ async def check(client: Client, namespace: str, need: Need) -> Finding:
     if not missing:
         return Finding(name, Level.OK, ", ".join(need.verbs))
     where = f" in namespace {within}" if within else ""
-    kind, place = ("role", f" --namespace={within}") if within else ("clusterrole", "")
     message = f"Not allowed to {', '.join(missing)} {need}{where}, which is needed to {need.purpose}."
-    hint = f"Ask for: kubectl create {kind} {need.role} --verb={','.join(missing)} --resource={need.rule}{place}."
-    return Finding(name, need.level, message, hint)
+    return Finding(name, need.level, message, advise(need.role, within))
+
+
+def advise(role: str, namespace: str) -> str:
+    """Return how an administrator grants a Role; for an empty `namespace`, the ClusterRole of the same name."""
+    kind, where = ("rolebinding", f" -n {namespace}") if namespace else ("clusterrolebinding", "")
+    flag = "--role" if namespace else "--clusterrole"
+    return (
+        f"Ask a cluster administrator for {role}: pathways-jupyter manifests roles {role} | kubectl apply{where} -f -, "
+        f"and then kubectl create {kind} NAME {flag}={role} --user=USER{where}."
+    )

@@ -105,7 +105,6 @@ class ProxySpec:
       notebook: The notebook's path.
       host: The machine that the kernel runs on.
       insecure: Whether its clients connect without ALTS.
-      reclaimed: Sessions whose slices it takes, because they were silent.
       relay: The relay beside the proxy, where there is one.
       chips_queue: The queue of the service; empty for none.
       queue: The queue of Kueue's in which the Job waits; empty for none.
@@ -127,7 +126,6 @@ class ProxySpec:
     notebook: str = ""
     host: str = ""
     insecure: bool = True
-    reclaimed: tuple[str, ...] = ()
     relay: RelaySpec | None = None
     chips_queue: str = ""
     queue: str = ""
@@ -317,7 +315,6 @@ def _annotations(spec: ProxySpec) -> dict[str, str]:
         names.KERNEL_ANNOTATION: spec.kernel,
         names.NOTEBOOK_ANNOTATION: spec.notebook,
         names.HOST_ANNOTATION: spec.host,
-        names.RECLAIMED_ANNOTATION: ",".join(spec.reclaimed),
         names.KEEP_ANNOTATION: f"{spec.relay.keep:.0f}" if spec.relay is not None else "",
     }
     return {key: value for key, value in values.items() if value}

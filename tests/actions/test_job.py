@@ -240,7 +240,10 @@ def test_a_job_is_suspended_and_resumed(machine, cluster):
     applied = machine.cli("job", "apply", "idle.yaml", "--wait", "--local")
     assert applied.returncode == 0
     assert "does not end by itself: pathways-jupyter job delete idle ends it." in applied.stderr
-    assert "is suspended" in machine.cli("job", "suspend", "idle", "--local").stdout
+    asked = machine.cli("job", "suspend", "idle", "--local")
+    assert asked.returncode == 1
+    assert "Suspend job idle (running) in namespace default? Its pods end" in asked.stderr
+    assert "is suspended" in machine.cli("job", "suspend", "idle", "--local", "--yes").stdout
     assert "is resumed" in machine.cli("job", "resume", "idle", "--local").stdout
     machine.cli("job", "delete", "idle", "--yes", "--local")
 

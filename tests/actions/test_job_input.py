@@ -2,7 +2,10 @@
 
 import asyncio
 import copy
+import json
 import random
+import shutil
+import subprocess
 from itertools import pairwise
 
 import pytest
@@ -322,8 +325,52 @@ async def test_a_merged_key_is_not_there_twice():
     assert yaml_text.parse("a: &a {k: 1}\nb: {<<: *a, k: 2}")["b"] == {"k": 2}
 
 
-async def test_a_date_is_text():
-    assert yaml_text.parse("a: 2026-01-02") == {"a": "2026-01-02"}
+UNQUOTED = (
+    *("2026-01-02", "22:22", "1:30:00", "1.5.2", "1e3s", "nn", "yEs", "0x", "0b", "1e", ".", "_1", "="),
+    *(
+        "y",
+        "Y",
+        "yes",
+        "Yes",
+        "YES",
+        "on",
+        "On",
+        "ON",
+        "true",
+        "n",
+        "N",
+        "no",
+        "No",
+        "NO",
+        "off",
+        "Off",
+        "OFF",
+        "false",
+    ),
+    *('"n"', "'n'", "", "~", "null", "0", "-3", "+5", "010", "0o17", "0x1F", "-0x10", "0b11", "1_000", "1_", "08"),
+    *("1.", ".5", "+.5", "1e3", "-1.5e2", "1.25", "1_0.5", "1e30"),
+)
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+async def test_values_and_keys_without_quotation_marks_are_what_kubectl_reads():
+    listed = "".join(f"  - {text}\n" for text in UNQUOTED)
+    keys = "".join(f"    {key}: 1\n" for key in ("n", "on", '"y"', "5", "1.5"))
+    text = f"apiVersion: x.io/v1\nkind: X\nmetadata: {{name: x}}\nspec:\n  values:\n{listed}  keys:\n{keys}"
+    label = ["kubectl", "label", "--local", "-f", "-", "a=b", "-o", "json"]
+    ran = await asyncio.to_thread(subprocess.run, label, input=text, capture_output=True, text=True, check=True)
+    read = json.loads(ran.stdout)["spec"]
+    # As JSON, in which true is not 1.
+    assert json.dumps(yaml_text.parse(text)["spec"]["values"]) == json.dumps(read["values"])
+    assert yaml_text.parse(text)["spec"]["keys"] == read["keys"]
+
+
+async def test_an_unquoted_n_in_a_template_is_refused_as_the_cluster_refuses_it(apply):
+    job = training("letters", "true")
+    text = yaml.safe_dump(job, sort_keys=False).replace("name: letters", "name: letters", 1)
+    assert "- 'true'" in text
+    said = await refusal(apply, text.replace("- 'true'", "- n"))
+    assert "must be a string, not the boolean false; put it in quotation marks" in said
 
 
 async def test_the_jobset_of_one_user_does_not_hide_the_jobs_of_others(apply):

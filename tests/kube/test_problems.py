@@ -33,8 +33,8 @@ def test_a_request_is_named_as_rbac_names_it(method, path, query, expected):
 
 def test_a_refusal_for_the_whole_cluster_asks_for_a_cluster_role():
     error = refused(403, {"message": "no"}, method="GET", path="/api/v1/nodes", query=None, hint="")
-    assert "ClusterRole with verb list on nodes" in error.hint
-    assert "kubectl create clusterrole" in error.hint
+    assert "administrator for list on nodes" in error.hint
+    assert "kubectl create clusterrolebinding NAME --clusterrole=ROLE" in error.hint
 
 
 @pytest.mark.parametrize(("status", "again"), [(400, False), (405, False), (413, False), (500, True), (503, True)])
@@ -51,8 +51,8 @@ def test_a_refused_tunnel_names_the_verb_that_the_server_named_and_asks_for_both
     path = "/api/v1/namespaces/default/pods/p/portforward"
     error = refused(403, answer, method="UPGRADE", path=path, query=None, hint="")
     assert str(error).startswith(f"You are not allowed to {verb} pods/portforward p in namespace default:")
-    assert "verbs get and create on pods/portforward" in error.hint
-    assert "--verb=get,create --resource=pods/portforward --namespace=default" in error.hint
+    assert "administrator for get and create on pods/portforward: pathways-jupyter manifests roles" in error.hint
+    assert "kubectl create rolebinding NAME --role=ROLE --user=USER -n default" in error.hint
 
 
 @pytest.mark.parametrize(

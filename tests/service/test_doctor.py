@@ -69,7 +69,7 @@ async def test_a_missing_permission_is_named_with_its_role(bench):
     jobs = found["permission jobs"]
     assert jobs.level is Level.FAIL
     assert "Not allowed to create, delete jobs" in jobs.message
-    assert "--verb=create,delete --resource=jobs.batch" in jobs.hint
+    assert "manifests roles pathways-jupyter-user | kubectl apply -n default" in jobs.hint
     assert found["permission pods/log"].level is Level.OK
 
 

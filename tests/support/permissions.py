@@ -20,7 +20,7 @@ def documents() -> list[dict]:
 
 
 USER, LAB, PLATFORM = "pathways-jupyter-user", "pathways-jupyter-lab", "pathways-platform"
-IN_CLUSTER, QUEUES = "pathways-jupyter-in-cluster", "pathways-jupyter-queues"
+IN_CLUSTER, QUEUES, JOB_USER = "pathways-jupyter-in-cluster", "pathways-jupyter-queues", "pathways-jupyter-jobs"
 INSTALL, HOSTS, FAULTS = "pathways-operator-install", "pathways-jupyter-hosts", "pathways-jupyter-faults"
 
 

@@ -190,7 +190,7 @@ async def test_a_forbidden_forward_names_the_verb_that_is_missing_and_asks_for_b
         forward = await portforward.listen(PodPort(client, "default", "idle", 7000))
         with pytest.raises(ApiError, match=f"not allowed to {missing} pods/portforward idle") as raised:
             await forward.prepare()
-        assert "--verb=get,create --resource=pods/portforward" in raised.value.hint
+        assert "get and create on pods/portforward" in raised.value.hint
         await forward.close()
 
 

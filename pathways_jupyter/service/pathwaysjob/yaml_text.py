@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,11 +15,13 @@ MOST = 4_000_000
 """Characters of a job; an API server takes less."""
 _DEEPEST = 100
 _MOST_VALUES = 200_000
+_MOST_EXACT = 1e21
+"""From here on Go writes whole numbers with an exponent."""
 _MERGE = "tag:yaml.org,2002:merge"
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads a date as text, as kubectl does: JSON has none. Refuses what is no job, before it costs anything."""
+    """Reads values as kubectl does, which sends JSON. Refuses what is no job, before it costs anything."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -57,11 +60,39 @@ class _Loader(yaml.SafeLoader):
     def _refuse(self, problem: str, mark: Any) -> None:
         raise yaml.composer.ComposerError(None, None, problem, mark)
 
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        found = super().construct_mapping(node, deep=deep)
+        # JSON has no other keys.
+        return {json.dumps(key) if isinstance(key, int | float) else key: value for key, value in found.items()}
 
+    def construct_number(self, node: yaml.ScalarNode) -> float:
+        # JSON of kubectl's has no point in a whole number.
+        found: float = self.construct_yaml_float(node)
+        return int(found) if found.is_integer() and abs(found) < _MOST_EXACT else found
+
+
+# As kubectl's reader of YAML has it: dates and sexagesimal numbers such as 22:22 are texts, `y` and `n` are true and
+# false, and 1e3 is a number.
+_TAG = "tag:yaml.org,2002:"
+_OTHERWISE = frozenset({"timestamp", "int", "float", "value"})
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:timestamp"]
+    first: [
+        (tag, pattern) for tag, pattern in known if tag.removeprefix(_TAG) not in {"timestamp", "int", "float", "value"}
+    ]
     for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+_Loader.bool_values = {**yaml.SafeLoader.bool_values, "y": True, "n": False}
+for _kind, _pattern, _first in (
+    ("bool", r"[yYnN]", "yYnN"),
+    ("int", r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|0|[1-9][0-9_]*)", "-+0123456789"),
+    (
+        "float",
+        r"[-+]?(\.[0-9][0-9_]*|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        "-+.0123456789",
+    ),
+):
+    _Loader.add_implicit_resolver(_TAG + _kind, re.compile(f"(?:{_pattern})$"), list(_first))
+_Loader.add_constructor(f"{_TAG}float", _Loader.construct_number)
 
 
 def parse(text: str) -> dict[str, Any]:

@@ -148,7 +148,6 @@ class OwnProxy(Proxy):
             address=service.address,
             image=config.proxy_image or proxy_job.image_for(service.image),
             instances=self._slices.instances,
-            reclaimed=tuple(self._slices.reclaimed),
             namespace=service.namespace,
             user=record.user,
             gcs_bucket=clusters.bucket(config),
@@ -219,7 +218,8 @@ class OwnProxy(Proxy):
     async def _lease_of(self, job: Object, keep: float) -> LeaseKeeper:
         record = self._session_log.record
         seconds = self._config.lease_seconds
-        await leases.create(self._client, job, seconds=seconds, holder=record.id, keep=keep)
+        reclaimed = self._slices.reclaimed
+        await leases.create(self._client, job, seconds=seconds, holder=record.id, keep=keep, reclaimed=reclaimed)
         return LeaseKeeper(self._client, self._session_log, job["metadata"]["name"], self._lose, keep=keep)
 
     # Until JAX can connect.

@@ -14,7 +14,7 @@ from pathways_jupyter.base.errors import ClusterError, ServiceError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBS, Object
+from pathways_jupyter.kube.objects import JOBS, LEASES, Object
 from pathways_jupyter.kube.pods import logs
 from pathways_jupyter.service import names, proxy_job, queues, untrusted
 from pathways_jupyter.session.registry import SessionRecord
@@ -109,8 +109,8 @@ def _lifetime_over(job: Object) -> str:
 
 async def _taker(client: Client, record: SessionRecord) -> str:
     """Return who has taken the slices of this session while it was silent; empty if no session has."""
-    for job in (await objects.list_(client, JOBS, namespace=record.namespace, labels=names.SESSIONS)).items:
-        if record.id in untrusted.annotation(job, names.RECLAIMED_ANNOTATION, longest=65_536).split(","):
-            whose = untrusted.SessionLabels.of(job)
+    for lease in (await objects.list_(client, LEASES, namespace=record.namespace, labels=names.SESSIONS)).items:
+        if record.id in untrusted.annotation(lease, names.RECLAIMED_ANNOTATION, longest=65_536).split(","):
+            whose = untrusted.SessionLabels.of(lease)
             return f"{whose.user or 'an unknown user'} ({whose.notebook or f'session {whose.session}'})"
     return ""

@@ -14,11 +14,10 @@ from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ClusterError, PathwaysError
 from pathways_jupyter.base.events import EventKind, Stage
 from pathways_jupyter.base.tasks import Backoff
-from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
-from pathways_jupyter.kube.objects import JOBS, Object
+from pathways_jupyter.kube.objects import Object
 from pathways_jupyter.kube.pods import logs
-from pathways_jupyter.service import abandoned, discovery, names, placement, status
+from pathways_jupyter.service import abandoned, discovery, leases, names, placement, status
 from pathways_jupyter.service.discovery import ServiceInfo
 from pathways_jupyter.service.model import Service
 from pathways_jupyter.service.names import job_name
@@ -261,10 +260,9 @@ class ProxySlices:
             self._session_log.report(EventKind.WARNING, message, session=each.session)
             self.reclaimed.append(each.session)
         if swept and (job := self._session_log.record.job):
-            change = {"metadata": {"annotations": {names.RECLAIMED_ANNOTATION: ",".join(self.reclaimed)}}}
-            # For the one who comes back. Before the Job exists it is written when it is created.
+            # For the one who comes back. Before the Lease exists it is written when it is created.
             with contextlib.suppress(ClusterError):
-                await objects.patch(self._client, JOBS, job, change, namespace=service.namespace)
+                await leases.note_reclaimed(self._client, job, namespace=service.namespace, sessions=self.reclaimed)
         return bool(swept or here)
 
     async def _placed_within(

@@ -12,7 +12,7 @@ from pathways_jupyter.base.text import stamp
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, Object
-from pathways_jupyter.service import names
+from pathways_jupyter.service import leases, names
 from pathways_jupyter.session.supervisor import proxy_end
 
 REASON = "The proxy is gone."
@@ -50,7 +50,13 @@ async def test_a_job_that_was_removed_adds_nothing_without_a_lease(ended):
 
 async def test_who_has_taken_the_slices_is_named(ended, bench):
     await objects.delete(ended.client, JOBS, ended.record.job, namespace="default")
-    await bench.proxy(ended.client, "s2", "john", notebook="b.ipynb", reclaimed=("other", ended.record.id))
+    job = await bench.proxy(ended.client, "s2", "john", notebook="b.ipynb")
+    await leases.create(ended.client, job, reclaimed=["other", ended.record.id])
+    assert "taken by john (b.ipynb)" in await ended.why()
+    name, namespace = job["metadata"]["name"], "default"
+    await leases.note_reclaimed(ended.client, name, namespace=namespace, sessions=["another"])
+    assert await ended.why() == REASON
+    await leases.note_reclaimed(ended.client, name, namespace=namespace, sessions=["another", ended.record.id])
     assert "taken by john (b.ipynb)" in await ended.why()
 
 
