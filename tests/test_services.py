@@ -175,6 +175,46 @@ def test_a_service_on_tainted_nodes_runs_as_the_account_that_it_was_given(machin
         asyncio.run(change([], account=False))
 
 
+LOAD = """
+import pathways_jupyter
+
+with pathways_jupyter.connect(local=True, service="pathways-cluster", tpu="tpuv6e:2x2=1") as session:
+    print("beside", session.load("moving")["weights"].sum())
+"""
+MOVE = """
+import subprocess, sys
+import jax.numpy as jnp
+import pathways_jupyter
+
+def service(*words):
+    subprocess.run([sys.executable, "-m", "pathways_jupyter", "service", *words, "--local"], check=True)
+
+session = pathways_jupyter.connect(local=True, service="team", tpu="tpuv5e:4x4=1")
+weights = jnp.arange(8.0)
+session.save("moving", {"weights": weights})
+subprocess.run([sys.executable, "-c", sys.argv[1]], check=True)
+session.suspend()
+service("delete", "team", "--yes")
+service("deploy", "team", "--tpu", "tpuv5e:4x4")
+session.resume()
+print("again", weights.sum())
+session.saves.delete("moving")
+session.disconnect()
+service("delete", "team", "--yes")
+"""
+
+
+def test_users_move_to_another_service_with_a_save_and_outlive_one_that_is_deployed_again(machine, home):
+    deployed = machine.cli("service", "deploy", "team", "--tpu", "tpuv5e:4x4", "--local", **home)
+    assert deployed.returncode == 0, deployed.stderr
+    done = machine.python("-c", MOVE, LOAD, **home)
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if line[:6] in {"beside", "again "}] == [
+        "beside 28.0",
+        "again 28.0",
+    ]
+
+
 def test_a_dry_run_prints_what_would_be_created(machine, home):
     line = ["service", "deploy", "mine", "--tpu", "tpuv5e:4x4", "--slices", "2", "--gcs-bucket", "gs://b/c"]
     line += ["--resource-manager-options=--enable_gcs_olm=false", "--worker-options=--vmodule=x=1"]
@@ -193,7 +233,7 @@ def test_a_dry_run_prints_what_would_be_created(machine, home):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["mine", "--tpu", "tpuv5e:3x3"], ["no topology '3x3'", "Topologies of tpuv5e: 2x2, 2x4, 4x4"]),
+        (["mine", "--tpu", "tpuv5e:3x3"], ["no topology '3x3'", "Topologies of tpuv5e: 1x1, 2x2, 2x4, 4x4"]),
         (["mine", "--tpu", "tpuv9:2x2"], ["Unknown TPU version", "Known versions"]),
         (["mine", "--tpu", "tpuv5e:4x4=1", "--slices", "2"], ["The number of slices is given twice"]),
         (["mine", "--tpu", "tpuv5e:4x4"], ["needs a bucket"]),
