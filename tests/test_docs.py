@@ -53,6 +53,12 @@ def test_the_first_lines_of_the_readme_do_what_they_say(cluster, notebook):
     assert ran.text.count("TPU_DEVICE") == 8
 
 
+def test_the_readme_is_a_page_that_fits_a_terminal():
+    lines = (DOCS.parent / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 100
+    assert not [line for line in lines if len(line) > 120]
+
+
 @pytest.mark.skipif(not (DOCS.parent / ".git").exists(), reason="not a clone")
 def test_each_link_of_a_page_leads_to_a_file_of_the_clone():
     root = DOCS.parent
