@@ -1,4 +1,4 @@
-"""What a process needs beside JAX's devices it has after ``connect()`` and under ``run``: one script for both."""
+"""A process has the same beside JAX's devices after ``connect()`` and under ``run``: one script for both."""
 
 import sys
 

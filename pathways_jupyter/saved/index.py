@@ -25,12 +25,12 @@ _LATEST = 7_258_118_400.0
 """The year 2200, in seconds since 1970: Python and browsers can show all times until then."""
 _LONGEST_NOTEBOOK = 4096
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What reading a hostile description may raise."""
+"""Errors that reading a hostile description may raise."""
 
 
 @dataclass(frozen=True)
 class Index:
-    """What a save is.
+    """The description of a save.
 
     Attributes:
       content: The directory with the files of its arrays, beside it.
