@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -156,8 +157,12 @@ def sockets_of(pod: Object) -> Path | None:
     return Path(path) if path else None
 
 
-async def until_open(where: str, *, seconds: float) -> None:
+async def until_open(where: str, *, seconds: float, on_refused: Callable[[], Awaitable[None]]) -> None:
     """Return when the proxy at `where` (see :func:`address`) takes connections.
+
+    Args:
+      seconds: How long to try.
+      on_refused: Awaited whenever it has refused a connection.
 
     Raises:
       ConnectionRefusedError: It still refuses them after `seconds`.
@@ -187,6 +192,7 @@ async def until_open(where: str, *, seconds: float) -> None:
             # A pod without a readiness probe is ready before its program listens.
             if attempts.is_over:
                 raise ConnectionRefusedError(f"{where} refuses connections") from error
+            await on_refused()
         except OSError as error:
             raise SessionError(
                 f"The proxy at {where} cannot be reached on the pod network: {error.strerror or error}.",

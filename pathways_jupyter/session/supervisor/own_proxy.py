@@ -269,24 +269,26 @@ class OwnProxy(Proxy):
         pod = await self._ready()
         self._begin(self._slices.follow(pod, keep=plan.keep))
         if plan.path.is_direct:
-            opening = self._connect_directly(direct.address(pod, port))
+            opening = self._connect_directly(direct.address(pod, port), pod["metadata"]["name"])
         else:
             opening = self._open_tunnel(pod, port, relay=plan.relay, reason=plan.path.reason)
         async with tasks.group() as group:
             group.create_task(opening)
             group.create_task(self._slices.wait(plan.service, self._watch.lost, self._ended))
 
-    async def _connect_directly(self, where: str) -> None:
-        """Return when the proxy takes connections at its own address."""
+    async def _connect_directly(self, where: str, pod: str) -> None:
+        """Return when the proxy in `pod` takes connections at its own address."""
         try:
-            opening = direct.until_open(where, seconds=self._config.timeout)
+            refused = self._when_closed(f"The proxy's address {where}", pod)
+            opening = direct.until_open(where, seconds=self._patience, on_refused=refused)
             opened, _ = await tasks.first_done(opening, self._watch.lost)
             if opened is None or self._watch.lost.done():
                 raise await self._ended()
             opened.result()
         except ConnectionRefusedError as error:
             raise ServiceError(
-                f"The proxy does not listen: {error}.", hint=advice("See its log: {logs:proxy}.")
+                f"The proxy does not listen: {error}.{await self._log_says(pod)}",
+                hint=advice("See its log: {logs:proxy}."),
             ) from error
         self._session_log.update(direct=where)
         self._stage(Stage.TUNNEL, f"No tunnel: {self._session_log.record.data_path}.", done=True)

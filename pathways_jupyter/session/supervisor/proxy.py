@@ -11,7 +11,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from pathways_jupyter.base import tasks
@@ -133,23 +133,7 @@ class Proxy(abc.ABC):
         """
         about = pod["metadata"]
         target = PodPort(self._client, about["namespace"], about["name"], port)
-        look_at, reported = time.monotonic() + _CLOSED_SECONDS, ""
-
-        async def refused() -> None:
-            nonlocal look_at, reported
-            if time.monotonic() < look_at:
-                return
-            message = f"Port {port} of pod {target.pod} is not open yet.{await log()}"
-            if message != reported:
-                reported = message
-                self._stage(Stage.TUNNEL, message)
-            if flaw is not None:
-                raise ServiceError(f"{flaw} {message}", hint=flaw.hint)
-            look_at = time.monotonic() + _CLOSED_SECONDS
-
-        async def log() -> str:
-            return await proxy_end.log_says(self._client, self._session_log.record, target.pod, any_line=True)
-
+        refused = self._when_closed(f"Port {port} of pod {target.pod}", target.pod, flaw)
         try:
             await self._tunnel.open(
                 target, relay=relay, pod_gone=self._watch.lost, seconds=self._patience, on_refused=refused
@@ -158,10 +142,38 @@ class Proxy(abc.ABC):
             if self._watch.lost.done():
                 raise await self._ended() from error
             if isinstance(error, PortRefused):
-                raise ServiceError(f"{error}{await log()}", hint=error.hint) from error
+                raise ServiceError(f"{error}{await self._log_says(target.pod)}", hint=error.hint) from error
             raise
         opened = f"The tunnel is open. {reason}" if reason else "The tunnel is open."
         self._stage(Stage.TUNNEL, opened, done=True)
+
+    def _when_closed(self, what: str, pod: str, flaw: ServiceError | None = None) -> Callable[[], Awaitable[None]]:
+        """Return the function to await whenever the proxy has refused a connection: it reports that now and then.
+
+        Args:
+          what: The port, for the beginning of a sentence.
+          flaw: As for :meth:`_open_tunnel`.
+        """
+        pause = _CLOSED_SECONDS
+        look_at = time.monotonic() + pause
+
+        async def refused() -> None:
+            nonlocal look_at, pause
+            if time.monotonic() < look_at:
+                return
+            message = f"{what} is not open yet.{await self._log_says(pod)}"
+            self._stage(Stage.TUNNEL, message)
+            if flaw is not None:
+                raise ServiceError(f"{flaw} {message}", hint=flaw.hint)
+            # Its log goes on, and the news is less each time.
+            pause *= 2
+            look_at = time.monotonic() + pause
+
+        return refused
+
+    async def _log_says(self, pod: str) -> str:
+        """Return a sentence with the last line of the log of the proxy in `pod`; empty if there is none."""
+        return await proxy_end.log_says(self._client, self._session_log.record, pod, any_line=True)
 
     async def _ended(self) -> PathwaysError:
         """Return the error for a proxy that ended, or that can no longer be watched, before it could be used."""

@@ -72,8 +72,14 @@ async def test_a_port_that_stays_closed_is_reported():
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         where = f"127.0.0.1:{closed.getsockname()[1]}"
+        refusals = []
+
+        async def refused():
+            refusals.append(where)
+
         with pytest.raises(ConnectionRefusedError):
-            await direct.until_open(where, seconds=0.1)
+            await direct.until_open(where, seconds=0.1, on_refused=refused)
+        assert refusals
 
 
 def test_a_session_of_another_namespace_lets_in_the_notebooks_pod_alone():
