@@ -12,16 +12,31 @@ from pathways_jupyter.base.errors import ConfigError, LocalClusterError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.render import arrays as picture
 from pathways_jupyter.render.view import View, said
-from pathways_jupyter.saved.saves import Saves
+from pathways_jupyter.saved.saves import Save, Saves, latest
 from pathways_jupyter.service.names import current_user
 from pathways_jupyter.session import clusters
+from pathways_jupyter.session.kernel import process
 from pathways_jupyter.session.kernel.storage import adopted
 
 
 def listing(shell: Shell, values: Values) -> View:
     """Return the user's saves."""
     with _saves(values) as saves:
-        return picture.listed(saves.list())
+        found = saves.list()
+    return picture.listed(found, latest(found, process.notebook()))
+
+
+def last() -> Save | None:
+    """Return the last save of this notebook, in the bucket that its settings name; None if there is none.
+
+    Raises:
+      PathwaysError: No bucket is known, or it failed.
+    """
+    notebook = process.notebook()
+    if not notebook:
+        return None
+    with _saves({}) as saves:
+        return latest(saves.list(), notebook)
 
 
 def delete(shell: Shell, values: Values) -> View:
@@ -54,7 +69,7 @@ def _saves(values: Values, *, others: bool = True) -> Iterator[Saves]:
     """Context manager over the saves in the bucket that is named, that of the session, or the embedded cluster's.
 
     Args:
-      others: Whether the only session on this machine counts.
+      others: Whether the only session on this machine counts, and without one the embedded cluster that runs.
 
     Raises:
       ConfigError: There is none, its address is invalid, or a package is missing.
@@ -62,6 +77,8 @@ def _saves(values: Values, *, others: bool = True) -> Iterator[Saves]:
     named = SETTINGS["gcs_bucket"].check(values.get("gcs_bucket", ""), "gcs_bucket")
     where = cluster.where(values, others=others)
     bucket = named or clusters.bucket(where)
+    if not bucket and others and (embedded := clusters.storage_of_machine()) is not None:
+        bucket = embedded.bucket
     if not bucket:
         raise ConfigError(
             "There is no bucket to look in.",

@@ -60,9 +60,14 @@ COMMANDS = (
     Command(
         "load",
         "Set the variables of a save, in this notebook or another one; the hosts read the arrays.",
-        words=(_NAME,),
-        examples={"load friday": "values, types and places are those that were saved"},
-        details="Other pytrees than lists, tuples and dictionaries come back as dictionaries of their leaves by path.",
+        words=(replace(_NAME, required=False),),
+        options=(Option("--last", "the last save of this notebook, whichever kernel made it", ValueKind.FLAG),),
+        examples={
+            "load friday": "values, types and places are those that were saved",
+            "load --last": "the morning after: what this notebook has saved last",
+        },
+        details="Models, optimizers and other objects of these names get their leaves, where paths, shapes and types "
+        "agree; run the cells that make them first. Without one, its leaves come back as a dictionary by path.",
         in_terminal=_IN_TERMINAL,
         only=Face.NOTEBOOK,
     ),
@@ -71,8 +76,8 @@ COMMANDS = (
         "Your saves in the session's bucket: size, age, notebook, variables.",
         options=_WHERE,
         examples={
-            "saved": "in the bucket of this notebook's session, or of the only session on this machine",
-            "saved --gcs-bucket gs://my-bucket/me": "without any session",
+            "saved": "in the bucket of this notebook's session, of its settings, or of the embedded cluster",
+            "saved --gcs-bucket gs://my-bucket/me": "in another one",
         },
     ),
     Command(

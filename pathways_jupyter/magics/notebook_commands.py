@@ -88,6 +88,7 @@ def connect(connection: NotebookSession, values: Values, place: Place | None = N
         # It came when all was done: the session is fine, only the rest of the cell is lost.
         raise KeyboardInterrupt() from None
     _show(connection, attempt, waiting.place)
+    saved.remind(connection)
     return None
 
 
@@ -122,6 +123,8 @@ def _renew(
 
 def resume(connection: NotebookSession, values: Values) -> View:
     """Get a new proxy for a suspended session, and put its arrays back."""
+    if process.session() is None:
+        raise saved.unresumable()
     current, yes = connection.need(), bool(values.get("yes"))
     if connection.resumed and not current.is_suspended:
         # Before this cell, since the sidebar has connected it again.

@@ -31,6 +31,8 @@ class NotebookSession:
     Attributes:
       trace: The trace that is being taken, between ``profile start`` and ``profile stop``; it ends with its proxy.
       resumed: What was said of the arrays that came back since the cell began; empty if none did.
+      began: When the extension was loaded, in seconds since 1970.
+      is_reminded: Whether saves of earlier kernels were looked for.
       on_draw: Called whenever the session may have changed, on any thread.
     """
 
@@ -39,6 +41,8 @@ class NotebookSession:
         self.screen = Screen(shell)
         self.trace: Trace | None = None
         self.resumed = ""
+        self.began = time.time()
+        self.is_reminded = False
         self.on_draw: Callable[[], None] = lambda: None
         self._card: Place | None = None
         # What the card shows, and since when.

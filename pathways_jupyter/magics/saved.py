@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from pathways_jupyter.actions.shell import Values
-from pathways_jupyter.base.errors import ConfigError
+import contextlib
+import threading
+from importlib.util import find_spec
+
+from pathways_jupyter.actions import saved as actions
+from pathways_jupyter.actions.shell import Values, not_connected
+from pathways_jupyter.base import interrupts
+from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import about
 from pathways_jupyter.magics.notebook_session import NotebookSession
 from pathways_jupyter.magics.waiting import reported
 from pathways_jupyter.render import arrays as picture
 from pathways_jupyter.render.progress import LOADING, SAVING, SUSPENDING
 from pathways_jupyter.render.view import View, said
+from pathways_jupyter.saved.placing import Placing
+from pathways_jupyter.saved.saves import latest
 from pathways_jupyter.session.kernel import process
 
 
@@ -47,9 +56,51 @@ def save(connection: NotebookSession, values: Values) -> View:
 
 
 def load(connection: NotebookSession, values: Values) -> View:
-    """Set the variables of a save."""
-    name, current = str(values["name"]), connection.need()
+    """Set the variables of a save; objects of these names get their leaves."""
+    name, current = str(values.get("name") or ""), connection.need()
+    if bool(name) is bool(values.get("last")):
+        raise ConfigError("load takes the name of a save, or --last.", hint=advice("{saved} lists them."))
+    if not name:
+        last = latest(current.saves.list(), process.notebook())
+        if last is None:
+            raise ConfigError("This notebook has no save in the bucket.", hint=advice("{saved} lists all there are."))
+        name = last.name
+    classes: dict[int, str] = {}
     with reported(connection.screen, LOADING) as report:
-        found = current.load(name, report=report)
-    connection.shell.push(found)
-    return picture.loaded(name, list(found))
+        found = current.load(name, report=report, classes=classes)
+    # Not some of the variables, nor half of an object.
+    with interrupts.defer_sigint():
+        placing = Placing(found, classes, process.namespace(), process.reserved)
+        connection.shell.push(placing.apply())
+    return picture.loaded(name, placing)
+
+
+def remind(connection: NotebookSession) -> None:
+    """Say that there is a save of this notebook from an earlier kernel, if there is; returns at once."""
+    current, notebook = process.session(), process.notebook()
+    if current is None or not notebook or connection.is_reminded or find_spec("gcsfs") is None:
+        return
+    connection.is_reminded = True
+
+    def look() -> None:
+        # A bucket that cannot be read is reported by what needs it.
+        with contextlib.suppress(PathwaysError):
+            last = latest(current.saves.list(), notebook)
+            if last is not None and last.saved < connection.began:
+                connection.notify([picture.reminder(last)])
+
+    # On a thread, because nothing waits for it.
+    threading.Thread(target=look, name="pathways-saves", daemon=True).start()
+
+
+def unresumable() -> SessionError:
+    """Return the error of ``resume`` without a session; it names the save of this notebook, if there is one."""
+    last = None
+    with contextlib.suppress(PathwaysError):
+        last = actions.last()
+    if last is None:
+        return not_connected()
+    return SessionError(
+        f"This notebook is not connected. {picture.reminder(last)}",
+        hint=advice("{connect:--help} shows how."),
+    )

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from pathways_jupyter.base.text import count, size, some
 from pathways_jupyter.render.parts import Tone, indented, line, remarks, table, toned
-from pathways_jupyter.render.text import duration
+from pathways_jupyter.render.text import duration, later
 from pathways_jupyter.render.view import View, drawn, listing
 from pathways_jupyter.session.kernel.user_arrays import NamedArray, described
 
 if TYPE_CHECKING:
     # Every connect reads this file, and few have saves.
+    from pathways_jupyter.saved.placing import Placing
     from pathways_jupyter.saved.saves import Save
 
 
@@ -78,13 +79,31 @@ def saved(save: Save) -> View:
     return drawn(save, line(what), remarks([f"Left out: {each}" for each in save.unkept]))
 
 
-def loaded(name: str, variables: Sequence[str]) -> View:
-    """Return the variables that were set."""
-    return drawn(variables, line(f"Loaded {name}: {some(variables) or 'no variables'}."))
+def loaded(name: str, placing: Placing) -> View:
+    """Return the variables that were set, and what became of those that were there."""
+    remarked = []
+    if placing.into:
+        remarked.append(f"Put into the objects that were here: {some(placing.into)}.")
+    if placing.replaced:
+        remarked.append(f"Replaced: {some(placing.replaced)}.")
+    if placing.dictionaries:
+        became = [f"{variable} ({kind.rpartition('.')[2]})" for variable, kind in placing.dictionaries.items()]
+        remarked.append(f"Dictionaries of leaves, as no object of their names was here: {some(became)}.")
+    kept = [line(toned(Tone.WARN), f"Not loaded: {each}.") for each in placing.kept]
+    if kept:
+        remarked.append(f"pathways_jupyter.current_session().load({name!r}) returns all values.")
+    what = f"Loaded {name}: {some(placing.names) or 'no variables'}."
+    return drawn(placing.names, line(what), *kept, remarks(remarked))
 
 
-def listed(saves: Sequence[Save]) -> View:
-    """Return the saves of a user."""
+def reminder(save: Save) -> str:
+    """Say that this notebook has a save, and how to load it."""
+    amount = f"{count(len(save.variables), 'variable')}, {size(save.nbytes)}"
+    return f"This notebook has a save from {later(save.saved, time.time())}, {amount}: %pathways load --last"
+
+
+def listed(saves: Sequence[Save], last: Save | None = None) -> View:
+    """Return the saves of a user, and the last one of this notebook."""
     rows = [
         [
             each.name,
@@ -96,4 +115,5 @@ def listed(saves: Sequence[Save]) -> View:
         for each in saves
     ]
     headers = ("Name", "Size", "Saved", "Notebook", "Variables")
-    return listing(list(saves), table(headers, rows), none="There are no saves in the bucket.")
+    shown = [table(headers, rows)] if last is None else [table(headers, rows), line(reminder(last))]
+    return listing(list(saves), *shown, none="There are no saves in the bucket.")

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
@@ -70,6 +70,12 @@ class Save:
     notebook: str
     variables: tuple[str, ...]
     unkept: tuple[str, ...] = ()
+
+
+def latest(saves: Sequence[Save], notebook: str) -> Save | None:
+    """Return the last of `saves` that the notebook with this path has; None if there is none, or no path."""
+    own = [each for each in saves if notebook and each.saved and each.notebook == notebook]
+    return max(own, key=lambda each: each.saved, default=None)
 
 
 class Saves:
@@ -237,20 +243,27 @@ class Saves:
         return stored.seconds(WRITE, self._base, nbytes)
 
     def load(
-        self, name: str, devices: Sequence[Any], report: Report | None = None, resize: Resize | None = None
+        self,
+        name: str,
+        devices: Sequence[Any],
+        report: Report | None = None,
+        resize: Resize | None = None,
+        *,
+        classes: MutableMapping[int, str] | None = None,
     ) -> dict[str, Any]:
         """Return the variables of `name` with their arrays on `devices`, the session's.
 
         Args:
           report: Called with the progress, on another thread.
           resize: Put the arrays on this number of slices; there is None for one that does not fit.
+          classes: Gets the classes that other pytrees had, by the id of the dictionary with their leaves.
 
         Raises:
           PathwaysError: There is no such save, it is damaged or of another version, or does not fit the devices.
         """
         _load_orbax()
 
-        def read() -> dict[str, Any]:
+        def read() -> tuple[dict[str, Any], Mapping[int, str]]:
             bucket = open_bucket()
             for attempt in range(_MOST_READS):
                 generation, data = self._index(bucket, name)
@@ -262,7 +275,10 @@ class Saves:
             raise AssertionError
 
         with _explained(f"{name} cannot be loaded"):
-            return tasks.abandonable(read, name="pathways-load")
+            found, of_leaves = tasks.abandonable(read, name="pathways-load")
+        if classes is not None:
+            classes.update(of_leaves)
+        return found
 
     def _variables(
         self,
@@ -272,7 +288,7 @@ class Saves:
         devices: Sequence[Any],
         report: Report | None,
         resize: Resize | None,
-    ) -> dict[str, Any]:
+    ) -> tuple[dict[str, Any], Mapping[int, str]]:
         place = f"{self._directory(name)}/{index.content}"
         if _files(bucket, place) != index.files:
             raise damaged(name, "its files are not those that were saved")
@@ -286,7 +302,7 @@ class Saves:
                 found[variable] = reader.read(node)
             except UNREADABLE as error:
                 raise damaged(name, f"{variable} cannot be read") from error
-        return found
+        return found, reader.classes
 
     def list(self) -> list[Save]:
         """Return all whole saves by name; one that cannot be read has no variables, and says so in `unkept`."""

@@ -21,8 +21,9 @@ _LARGEST_VALUE, _LARGEST_KEY = 100_000_000, 10_000
 Two kilobytes of tuples of tuples are more than that a thousand times over. A key is hashed as a whole, and meanwhile no
 other thread of Python runs.
 """
-_WITH_NUMBER = frozenset({"dict", "frozenset", "list", "numpy", "set", "tuple"})
+_WITH_NUMBER = frozenset({"dict", "frozenset", "leaves", "list", "numpy", "set", "tuple"})
 """Kinds of values that can be in several places."""
+_LONGEST_CLASS = 200
 _MOST_OF_ONE_HASH = 100
 """Keys of one dictionary, or members of one set, each of which is compared with all others."""
 
@@ -125,7 +126,8 @@ class VariableWriter:
             )
         self._open.add(id(value))
         found = [(jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
-        node = {"dict": [[path, self._node(f"{place}{path}", leaf)] for path, leaf in found]}
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        node = {"leaves": [[path, self._node(f"{place}{path}", leaf)] for path, leaf in found], "of": kind}
         self._open.discard(id(value))
         return self._remember(value, node)
 
@@ -190,7 +192,7 @@ class _Sizes:
             raise ValueError("has two values of one number")
         # What holds itself is counted once in itself.
         self._known[node["id"]] = size = 1
-        if kind == "dict":
+        if kind in ("dict", "leaves"):
             size += sum(self._key(key) + self.add(value) for key, value in node[kind])
         elif kind != "numpy":
             size += sum(map(self._key if kind in ("set", "frozenset") else self.add, node[kind]))
@@ -211,10 +213,14 @@ class VariableReader:
 
     Args:
       arrays: By their indices.
+
+    Attributes:
+      classes: The names of classes, by the id of each dictionary that has the leaves of an object.
     """
 
     def __init__(self, arrays: Sequence[Any]) -> None:
         self._arrays = arrays
+        self.classes: dict[int, str] = {}
         self._known: dict[int, Any] = {}
         self._sizes = _Sizes()
 
@@ -249,11 +255,13 @@ class VariableReader:
                 # Before what is in it, which may be itself.
                 made = self._known[node["id"]] = []
                 made.extend(map(self._read, node[kind]))
-            case "dict":
+            case "dict" | "leaves":
                 made = self._known[node["id"]] = {}
                 hashes: Counter[int] = Counter()
                 for key, value in node[kind]:
                     made[_hashed(self._read(key), hashes)] = self._read(value)
+                if kind == "leaves":
+                    self.classes[id(made)] = str(node["of"])[:_LONGEST_CLASS]
             case "tuple":
                 made = tuple(map(self._read, node[kind]))
             case "set" | "frozenset":
@@ -270,7 +278,7 @@ def _kind(node: Mapping[str, Any]) -> str:
     """Return what a description is one of."""
     if "numpy" in node:
         return "numpy"
-    (kind,) = node.keys() - {"id"}
+    (kind,) = node.keys() - {"id", "of"}
     return kind
 
 

@@ -192,6 +192,14 @@ def bucket(where: ConnectConfig | SessionRecord) -> str:
     return _config(where).gcs_bucket or (storage.bucket if storage is not None else "")
 
 
+def storage_of_machine() -> Storage | None:
+    """Return the bucket of the embedded cluster that runs on this machine by default; None if it does not run."""
+    directory = runtime_files.embedded_clusters() / runtime_files.DEFAULT_CLUSTER
+    if not runtime_files.is_held(directory / runtime_files.ALIVE):
+        return None
+    return Storage.read(directory / runtime_files.STORAGE)
+
+
 def storage_of(location: str) -> Storage | None:
     """Return the embedded cluster's bucket, of those on this machine, that `location` is in; None for any other."""
     found = sorted(runtime_files.embedded_clusters().glob(f"*/{runtime_files.STORAGE}"), key=os.path.getmtime)

@@ -46,7 +46,7 @@ assert next(values) == (3,)
 
 def test_variables_of_one_kernel_are_set_in_the_next(cluster, machine, notebook):
     assert notebook.run("%load_ext pathways_jupyter").status == "ok"
-    assert "There is no bucket to look in." in notebook.run("%pathways saved").shown
+    assert "no saves" in notebook.run("%pathways saved").text
     assert "This notebook is not connected." in notebook.run("%pathways save friday").shown
     assert notebook.run(CONNECT).status == "ok"
     assert "no saves" in notebook.run("%pathways saved").text
@@ -135,6 +135,92 @@ def test_saved_looks_where_the_session_saves(cluster, machine, notebook):
     found = {"There are no Google credentials on this machine." in each.shown for each in answers}
     assert len(found) == 1, [each.shown or each.text for each in answers]
     assert found == {True} or "q1" in answers[1].text
+
+
+NIGHT = """
+import os; os.environ["JPY_SESSION_NAME"] = "work/night.ipynb"
+%load_ext pathways_jupyter
+"""
+MODEL = """
+import jax, jax.numpy as jnp
+from flax import nnx
+model = nnx.Linear(3, 2, rngs=nnx.Rngs({seed}))
+kept = model
+"""
+OF_ANOTHER = """
+import json, time, pathways_jupyter
+from pathways_jupyter.base.google import open_bucket
+names = ("In", "Out", "_oh", "get_ipython", "len", "print", "jnp", "Linear", "fine")
+index = {
+    "format": 1, "content": "0" * 32, "saved": time.time(), "variables": dict.fromkeys(names, 5), "arrays": [],
+    "notebook": "\x1b[31mred\x1b]0;title\x07\u202egnp.exe\\nFAKE: all saves are fine", "files": {},
+}
+place = f"{pathways_jupyter.current_session().saves._base}/other"
+open_bucket().pipe_file(f"{place}/index.json", json.dumps(index).encode())
+from flax.nnx import Linear
+"""
+
+
+def test_the_morning_after_a_notebook_goes_on_with_its_last_save(cluster, machine, notebook, open_notebook):
+    assert notebook.run(f"{NIGHT}{CONNECT}").status == "ok"
+    assert notebook.run(f"{MODEL.format(seed=0)}y, step = model(jnp.ones(3)), 7").status == "ok"
+    ran = notebook.run("%pathways load --last")
+    assert "This notebook has no save in the bucket." in ran.shown
+    assert "Saved as night: 3 variables" in notebook.run("%pathways save night model y step").text
+    # It has saved that itself.
+    assert notebook.run("%pathways disconnect").status == "ok"
+    notebook.close()
+    morning = open_notebook()
+    has = re.compile(r"This notebook has a save from \d\d:\d\d:\d\d, 3 variables, [\d.]+ \w+: %pathways load --last")
+    assert morning.run(NIGHT).status == "ok"
+    ran = morning.run("%pathways resume")
+    assert ran.error == "SessionError"
+    assert has.search(ran.shown), ran.shown
+    ran = morning.run("%pathways saved")
+    assert has.search(ran.text), ran.shown
+    assert morning.run(CONNECT).status == "ok"
+    assert has.search(morning.wait_for("This notebook has a save"))
+    assert morning.run(MODEL.format(seed=1)).status == "ok"
+    ran = morning.run("%pathways load --last")
+    assert "Loaded night: model, y, step." in ran.text, ran.shown
+    assert "Put into the objects that were here: model." in ran.text
+    ran = morning.run("print(model is kept, bool((model(jnp.ones(3)) == y).all()), step)")
+    assert "True True 7" in ran.text, ran.shown
+    assert morning.run("model = nnx.Linear(3, 4, rngs=nnx.Rngs(1)); kept = model; del y").status == "ok"
+    ran = morning.run("%pathways load night")
+    assert "Loaded night: y, step." in ran.text, ran.shown
+    assert "Not loaded: model.bias.value is float32[4] here and float32[2] in the save." in ran.text
+    assert "Replaced: step." in ran.text
+    assert "True" in morning.run("print(model is kept)").text
+    assert morning.run("del model").status == "ok"
+    assert "Dictionaries of leaves, as no object of their names was here: model (Linear)." in (
+        morning.run("%pathways load night").text
+    )
+    assert "load takes the name of a save, or --last." in morning.run("%pathways load").shown
+    assert "load takes the name of a save, or --last." in morning.run("%pathways load night --last").shown
+    assert morning.run("%pathways saved delete night --yes").status == "ok"
+    morning.run("%pathways disconnect")
+
+
+def test_who_writes_to_the_bucket_sets_values_and_nothing_else(cluster, machine, notebook):
+    assert notebook.run(f"{NIGHT}{CONNECT}").status == "ok"
+    assert notebook.run(f"{MODEL.format(seed=0)}{OF_ANOTHER}").status == "ok"
+    ran = notebook.run("%pathways load other")
+    assert "Loaded other: fine." in ran.text, ran.shown
+    for name in ("In", "Out", "_oh", "get_ipython"):
+        assert f"Not loaded: {name} is a name of IPython's own." in ran.text
+    for name in ("len", "print"):
+        assert f"Not loaded: {name} is a name of Python's own." in ran.text
+    for name in ("jnp", "Linear"):
+        assert f"Not loaded: {name} is a function, a class or a module here." in ran.text
+    ran = notebook.run("len([1]), fine, jnp.ones(2).shape, In[-1][:4], get_ipython() is not None")
+    assert "(1, 5, (2,), 'len(', True)" in ran.text, ran.shown
+    for shown in (notebook.run("%pathways saved").text, machine.cli("saved", "--local").stdout):
+        assert not set("\x1b\x07\u202e") & set(shown)
+        (row,) = [line for line in shown.splitlines() if "FAKE" in line]
+        assert row.startswith("other ")
+    assert notebook.run("%pathways saved delete other --yes").status == "ok"
+    notebook.run("%pathways disconnect")
 
 
 @pytest.mark.parametrize("command", ["saved --gcs-bucket gs://b", "saved delete x --yes --gcs-bucket gs://b"])

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import re
 import sys
 from pathlib import Path
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathways_jupyter.base.events import SessionSlice
 
+_CODE = (ModuleType, FunctionType, BuiltinFunctionType, type)
 _CONNECTION_FILE = re.compile(r"kernel-(?P<id>.+)\.json")
 
 
@@ -67,6 +70,16 @@ def namespace() -> dict[str, Any]:
     """Return the notebook's or the script's variables themselves; to set one sets the variable."""
     found = shell()
     return vars(sys.modules["__main__"]) if found is None else found.user_ns
+
+
+def reserved(name: str) -> str:
+    """Return why a variable must not be set to a value from elsewhere, as the end of a sentence; empty if it may be."""
+    found, present = shell(), namespace().get(name)
+    if name.startswith("_") or (found is not None and name in found.user_ns_hidden):
+        return "is a name of IPython's own"
+    if hasattr(builtins, name) and name not in namespace():
+        return "is a name of Python's own"
+    return "is a function, a class or a module here" if isinstance(present, _CODE) else ""
 
 
 def outputs() -> dict[int, Any]:

@@ -57,7 +57,9 @@ class SavingSession(AttachedSession):
         whole = variables is not None
         return self.saves.save(name, kept, devices, all_of=whole, notebook=self.record.notebook, report=report)
 
-    def load(self, name: str, *, report: Report | None = None) -> dict[str, Any]:
+    def load(
+        self, name: str, *, report: Report | None = None, classes: MutableMapping[int, str] | None = None
+    ) -> dict[str, Any]:
         """Return the variables of a save, by name: with the same values, types and places on this session's devices.
 
         Lists, tuples, dictionaries, sets, numbers, strings and arrays come back as what they were, other pytrees as
@@ -66,13 +68,14 @@ class SavingSession(AttachedSession):
         Args:
           name: Of the save.
           report: As for :meth:`save`.
+          classes: Gets the classes that other pytrees had, by the id of the dictionary with their leaves.
 
         Raises:
           SessionError: The session has no devices here.
           PathwaysError: There is no such save, it is damaged, or it needs more devices.
         """
         devices = self._require_devices()
-        return self.saves.load(name, devices, report)
+        return self.saves.load(name, devices, report, classes=classes)
 
     @property
     def is_suspended(self) -> bool:
