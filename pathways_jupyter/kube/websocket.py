@@ -28,7 +28,7 @@ UNANSWERED_PINGS = 5
 Wi-Fi stalls for six, and what waits in a router's queue comes after that. More than one, because a process that was
 stopped for a while finds its timer expired before it reads the answer. A ping does not count while what was sent is
 acknowledged: on a slow connection its answer comes behind all of that. What a proxy on the way has acknowledged may
-not have arrived, however; while it drains, :class:`Checkpoints` make the server answer.
+not have arrived, however; while it drains, :class:`AnswerPoints` make the server answer.
 """
 CLOSE_SECONDS = 2.0
 """Longest wait for the server when closing."""
@@ -51,7 +51,7 @@ _ASKED_AT = struct.Struct("!d")
 """Payload of a ping that follows data; others have none, and measure a round trip."""
 
 
-class Checkpoints:
+class AnswerPoints:
     """Points between data at which the sender asks for an answer, so that a slow connection is never silent for long.
 
     A proxy or a router acknowledges megabytes that it has only buffered. A ping that is sent later is behind all of
@@ -148,7 +148,7 @@ class WebSocket:
         self._silent = silent
         self._round_trip = round_trip
         self._transfer = _Transfer(socket, upload_rate)
-        self._checkpoints = Checkpoints()
+        self._checkpoints = AnswerPoints()
         self._pinged = 0.0
         self._loop = asyncio.get_running_loop()
         self._closing: asyncio.Task[None] | None = None

@@ -21,7 +21,7 @@ from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.tasks import Backoff
 from pathways_jupyter.kube import websocket
 from pathways_jupyter.kube.clock import boot_seconds
-from pathways_jupyter.kube.websocket import Checkpoints
+from pathways_jupyter.kube.websocket import AnswerPoints
 from pathways_jupyter.tunnel.attached_carrier import AttachedCarrier, StreamLost, TooManyStreams
 from pathways_jupyter.tunnel.carrier import Carrier, PodPort, PortRefused
 from pathways_jupyter.tunnel.local_connection import Inbox
@@ -85,7 +85,7 @@ class ResumableStream:
         self._all_received = asyncio.Event()
         self._inbox = Inbox()
         self._arrivals = self._pings = 0
-        self._checkpoints = Checkpoints()
+        self._checkpoints = AnswerPoints()
         self._life: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
