@@ -32,9 +32,7 @@ export const jobs: JupyterFrontEndPlugin<void> = {
     });
     const act = (command: string, label: string, run: (job: string) => Promise<void>) =>
       app.commands.addCommand(command, { label, describedBy, execute: args => run(args.job as string) });
-    act(CommandIDs.suspendJob, trans.__('Suspend a Job'), job =>
-      send(pathways, pathways.scope, job, 'suspend', trans.__('Job %1 is suspended.', job))
-    );
+    act(CommandIDs.suspendJob, trans.__('Suspend a Job'), job => suspend(pathways, job));
     act(CommandIDs.resumeJob, trans.__('Resume a Job'), job =>
       send(pathways, pathways.scope, job, 'resume', trans.__('Job %1 starts again.', job))
     );
@@ -59,6 +57,15 @@ function show(app: JupyterFrontEnd, lab: ILabShell | null, { api, scope, trans }
     })
   );
   openTab(app, lab, id, trans.__('Job: %1', job), content);
+}
+
+/** Suspend a job once the user has confirmed it: its pods end with all that they hold. */
+async function suspend(pathways: IPathways, job: string): Promise<void> {
+  const { scope, trans } = pathways;
+  const body = trans.__('Its pods end with all that they hold; after a resume its program starts from the beginning.');
+  if (await confirm(trans, trans.__('Suspend job %1?', job), body, trans.__('Suspend'))) {
+    await send(pathways, scope, job, 'suspend', trans.__('Job %1 is suspended.', job));
+  }
 }
 
 /** Delete a job once the user has confirmed it: its pods end, and their logs are gone. */

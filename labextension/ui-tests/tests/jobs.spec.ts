@@ -52,13 +52,15 @@ test('a job is shown, read, suspended, resumed and deleted from its row', async 
   await expect(page.locator('.pw-job')).toContainText('1 × tpuv6e:2x2');
   await expect(page.locator('.pw-job').getByRole('button', { name: /Log of pod train-pathways-head-/ })).toBeVisible();
 
+  const dialog = page.getByRole('dialog');
   await action('Suspend').click();
+  await expect(dialog).toContainText('Its pods end with all that they hold');
+  await dialog.getByRole('button', { name: 'Suspend' }).click();
   await expect(row).toContainText('Suspended');
   await expect(page.locator('.pw-job')).toContainText('It has no pods now.');
   await action('Resume').click();
   await expect(row).toContainText('Running');
 
-  const dialog = page.getByRole('dialog');
   await action('Delete').click();
   await expect(dialog).toContainText('their logs are gone');
   // Enter is not a yes.
