@@ -17,7 +17,7 @@ from pathways_jupyter.base.text import array_type
 
 
 class Placing:
-    """What loading does to a notebook: nothing until :meth:`apply`.
+    """Effects of loading on a notebook's variables; none before :meth:`apply`.
 
     Args:
       variables: Those of the save, by name.

@@ -171,7 +171,9 @@ class Saves:
                     _discard(bucket, place)
                 raise
             if replaced is not None:
-                _remove(bucket, bucket.find(f"{directory}/{replaced.content}"))
+                old = f"{directory}/{replaced.content}"
+                # After an Interrupt it goes on: the save is whole.
+                tasks.abandonable(lambda: _remove(bucket, bucket.find(old)), name="pathways-save")
         return _described(name, index, tuple(unkept))
 
     def _present(self, bucket: Any, name: str) -> tuple[str, Index | None]:

@@ -1,4 +1,4 @@
-"""What was saved goes into the objects that are there, on CPU devices and with no cluster."""
+"""Saved values go into the objects that are there, on CPU devices and with no cluster."""
 
 from __future__ import annotations
 
