@@ -386,3 +386,30 @@ def test_the_api_server_restarts_in_place(machine, at):
     assert machine.cli("local", "restart-api").returncode == 0
     assert json.loads(machine.cli("local", "status", "--json").stdout) == before
     assert "2 free" in machine.cli("slices", *at).stdout
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "multihost run --dry-run",
+        "multihost run --hosts a -- true",
+        "multihost run --dir /etc/ssl --dry-run",
+        "multihost run --hosts a --use-existing-folder --run-name x -- true",
+        "local up --bucket files",
+        "job new x --tpu v6e-4 -o file",
+        "job apply file",
+        "operator image --dry-run",
+        "doctor",
+    ],
+)
+def test_a_current_directory_that_is_gone_is_no_traceback(line, tmp_path):
+    (tmp_path / "gone").mkdir()
+    script = f'cd "{tmp_path}/gone" && rmdir "{tmp_path}/gone" && exec "{sys.executable}" -m pathways_jupyter {line}'
+    own = {"HOME": str(tmp_path), "JUPYTER_RUNTIME_DIR": str(tmp_path / "rt"), "KUBECONFIG": "relative"}
+    words = ["/bin/sh", "-c", script]
+    said = subprocess.run(words, env={**os.environ, **own}, capture_output=True, text=True, timeout=60, check=False)
+    assert said.returncode == 1, said.stderr
+    assert "Traceback" not in said.stderr
+    if line.startswith(("multihost", "local")):
+        assert "The current directory is gone, so " in said.stderr
+        assert "Change to a directory that exists." in said.stderr

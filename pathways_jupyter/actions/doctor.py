@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import shutil
+import tempfile
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from platform import python_version
@@ -12,10 +14,10 @@ from platform import python_version
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Shell, Values
 from pathways_jupyter.base import tasks
-from pathways_jupyter.base.config import SETTINGS, ConnectConfig
+from pathways_jupyter.base.config import SETTINGS, ConnectConfig, runtime_dir
 from pathways_jupyter.base.errors import ConfigError, PathwaysError
 from pathways_jupyter.base.sentences import advice, worded
-from pathways_jupyter.base.text import last_upload
+from pathways_jupyter.base.text import last_upload, size
 from pathways_jupyter.render import checks as picture
 from pathways_jupyter.render.view import View
 from pathways_jupyter.service import checks, permissions
@@ -24,6 +26,10 @@ from pathways_jupyter.service.checks import Finding, Level
 from pathways_jupyter.service.images import Versions
 from pathways_jupyter.session import client, clusters, native_environment, orphan_files, registry, sweep
 from pathways_jupyter.session.kernel import jax_internals, process
+
+_SESSION_BYTES = 100_000
+"""More than the record and the first log of a session."""
+_LITTLE_BYTES = 20_000_000
 
 
 def examine(
@@ -43,6 +49,7 @@ def examine(
         here: tuple[Finding, ...] = ()
     except ConfigError as error:
         here = (checks.failed("environment", error),)
+    here = (*here, _files())
     try:
         # From the metadata, because importing JAX takes longer than all checks together.
         versions = Versions(python=python_version(), jax=version("jax"), jaxlib=version("jaxlib"))
@@ -74,6 +81,33 @@ def examine(
         else each
         for each in findings
     )
+
+
+def _files() -> Finding:
+    """Check that sessions can write their files."""
+    try:
+        folder = runtime_dir()
+        # A quota shows only when it is written to.
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+            file.write(bytes(_SESSION_BYTES))
+        free = shutil.disk_usage(folder).free
+    except ConfigError as error:
+        return checks.failed("files", error)
+    except OSError as error:
+        return Finding(
+            "files",
+            Level.FAIL,
+            f"Sessions cannot write their files in {folder}: {error.strerror}.",
+            "Free space there, or name another directory with JUPYTER_RUNTIME_DIR.",
+        )
+    if free < _LITTLE_BYTES:
+        return Finding(
+            "files",
+            Level.WARN,
+            f"Only {size(free)} are left for sessions' files, in {folder}.",
+            "Free space there: a session ends when its files cannot be written.",
+        )
+    return Finding("files", Level.OK, f"{folder} can be written; {size(free)} are left")
 
 
 async def _uploads() -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +10,7 @@ from pathways_jupyter.actions.shell import NOT_RUNNING, Action, Shell, Values
 from pathways_jupyter.base import tasks, tpu
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.base.runtime_files import DEFAULT_CLUSTER
-from pathways_jupyter.base.text import count, parse_seconds, parse_whole_number
+from pathways_jupyter.base.text import absolute_path, count, parse_seconds, parse_whole_number
 from pathways_jupyter.local import cluster
 from pathways_jupyter.local.cluster import LocalCluster
 from pathways_jupyter.local.directory import named
@@ -44,7 +43,7 @@ def up(shell: Shell, values: Values) -> View:
             "--worker-start", values.get("worker_start", 0), most=_LONGEST_START_SECONDS
         ),
         permit=lambda question: bool(values.get("yes")) or (shell.can_answer and shell.confirm(question)),
-        bucket=os.path.abspath(os.path.expanduser(values["bucket"])) if values.get("bucket") else "",
+        bucket=str(absolute_path(values["bucket"])) if values.get("bucket") else "",
     )
     return _view(running)
 

@@ -11,7 +11,7 @@ from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, LiveDisplay, Shell, Values
 from pathways_jupyter.base import outgoing, tasks
 from pathways_jupyter.base.errors import ConfigError
-from pathways_jupyter.base.text import parse_path, parse_seconds
+from pathways_jupyter.base.text import absolute_path, parse_seconds
 from pathways_jupyter.multihost import host_connections
 from pathways_jupyter.multihost import run as runs
 from pathways_jupyter.multihost.errors import MultihostError
@@ -144,7 +144,7 @@ def _request(values: Values, command: str) -> RunRequest:
 
 
 def _log_folder(values: Values) -> Path:
-    return parse_path(values.get("logs") or LOG_FOLDER)
+    return absolute_path(values.get("logs") or LOG_FOLDER)
 
 
 def _excluded(values: Values) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from jupyter_core.paths import jupyter_config_dir, jupyter_runtime_dir
 from pathways_jupyter.base import ignore_rules, text_files
 from pathways_jupyter.base.errors import ConfigError
 from pathways_jupyter.base.ignore_rules import Rules
-from pathways_jupyter.base.text import parse_path
+from pathways_jupyter.base.text import absolute_path
 
 SECRET, ENVIRONMENT, OUTSIDE, NO_FILE = "a secret", "a virtual environment", "a link out of the directory", "not a file"
 IGNORING = ".pathwaysignore"
@@ -82,7 +82,7 @@ def directory(named: str = "") -> Path:
     Raises:
       ConfigError: None is named, and the current one is the home directory or above it; or it is one of secrets.
     """
-    home, here = Path.home().resolve(), parse_path(named or ".").resolve()
+    home, here = Path.home().resolve(), absolute_path(named or ".").resolve()
     if not named and (here == home or here in home.parents):
         which = "your home directory" if here == home else "above your home directory"
         raise ConfigError(

@@ -179,6 +179,21 @@ def parse_path(text: str) -> Path:
     return Path(os.path.expanduser(text))
 
 
+def absolute_path(text: str) -> Path:
+    """Return a path that a user has written as an absolute one.
+
+    Raises:
+      ConfigError: It is relative to a current directory that is gone.
+    """
+    path = parse_path(text)
+    try:
+        return path.absolute()
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"The current directory is gone, so {text} leads nowhere.", hint="Change to a directory that exists."
+        ) from error
+
+
 def parse_ranges(text: str) -> set[int]:
     """Parse ranges, as :func:`ranges` formats them.
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -28,6 +29,9 @@ _COMMENT = re.compile(r"(^|\s+)#.*")
 _OTHER_FILE = re.compile(r"(-r|-c|--requirements?|--constraints?)(?=[\s=]|[^-\s])")
 _EDITABLE = re.compile(r"(-e|--editable)\b")
 _LOCAL = re.compile(r"(\.{1,2}/|/|~|file:)|[^:]*\.(whl|zip|tar\.gz)$|\.{1,2}$", re.IGNORECASE)
+_URL = re.compile(r"[a-z+]+://", re.IGNORECASE)
+_HOSTS = re.compile(r"://(?:[^/@]*@)?(localhost|127\.[\d.]+|\[::1\])(?=[:/]|$)", re.IGNORECASE)
+_SSH = re.compile(r"\bssh://|\bgit\+git@", re.IGNORECASE)
 _LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "platform_machine": "x86_64"}
 
 
@@ -110,9 +114,16 @@ def _requirements(path: Path, sidecar: Versions) -> str:
 
 
 def _problems(text: str, sidecar: Versions) -> Iterator[str]:
+    named: dict[str, list[tuple[int, Requirement]]] = {}
     for number, line in _lines(text):
         if problem := _problem(line, sidecar):
             yield f"line {number}: {problem}"
+        elif (wanted := _of_release(line)) is not None and _applies(wanted, sidecar):
+            others = named.setdefault(canonicalize_name(wanted.name), [])
+            for place, other in others:
+                if not _has_version(wanted.specifier & other.specifier):
+                    yield f"line {number}: {wanted} contradicts {other} in line {place}"
+            others.append((number, wanted))
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
@@ -141,16 +152,19 @@ def _problem(line: str, sidecar: Versions) -> str:
         return f"{line} names another file, which the build does not have; write its lines here"
     if _EDITABLE.match(line) or _LOCAL.match(line):
         return f"{line} is on this machine, where the build cannot read it; name a release, or a URL"
+    if where := _HOSTS.search(line):
+        return f"{line} is on this machine ({where[1]}), where the build cannot read it; name a release, or another URL"
+    if _SSH.search(line):
+        return f"{line} needs an SSH key, which the build does not have; write https:// and use --netrc"
     if line.startswith("-"):
         name, _, value = line.replace("=", " ", 1).partition(" ")
         if name in {"-f", "--find-links"} and "://" not in value:
             return f"{line} is on this machine, where the build cannot read it; name a URL"
         return ""
-    if re.match(r"[a-z+]+://", line, re.IGNORECASE):
+    if _URL.match(line):
         return ""
     try:
-        # Options of one requirement, such as --hash, follow it.
-        wanted = Requirement(re.split(r"\s--", line)[0])
+        wanted = _requirement(line)
     except InvalidRequirement:
         return f"{line[:80]!r} is not a requirement"
     if wanted.url is not None:
@@ -158,10 +172,36 @@ def _problem(line: str, sidecar: Versions) -> str:
     return _conflict(wanted, sidecar)
 
 
+def _requirement(line: str) -> Requirement:
+    # Options of one requirement, such as --hash, follow it.
+    return Requirement(re.split(r"\s--", line)[0])
+
+
+def _of_release(line: str) -> Requirement | None:
+    """Return the requirement of a line that has no problem; None for an option or a URL."""
+    wanted = None if line.startswith("-") or _URL.match(line) else _requirement(line)
+    return wanted if wanted is not None and wanted.url is None else None
+
+
+def _applies(wanted: Requirement, sidecar: Versions) -> bool:
+    where = {**_LINUX, "python_version": sidecar.python, "python_full_version": f"{sidecar.python}.0"}
+    return wanted.marker is None or wanted.marker.evaluate(where)
+
+
+def _has_version(specifiers: SpecifierSet) -> bool:
+    """Return whether some version could fit: a bound itself, the next after it, or any without a lower bound."""
+    bounds = [each.version.removesuffix(".*") for each in specifiers if each.operator != "==="]
+    if len(bounds) < len(specifiers):
+        # Compared as text, so that nothing can be said.
+        return True
+    release = [Version(each).base_version for each in bounds]
+    candidates = ["0", *bounds, *(f"{each}.0.0.1" for each in release)]
+    return any(specifiers.contains(each, prereleases=True) for each in candidates)
+
+
 def _conflict(wanted: Requirement, sidecar: Versions) -> str:
     """Return why `wanted` cannot be installed on the sidecar whatever else is: its JAX keeps its version."""
-    where = {**_LINUX, "python_version": sidecar.python, "python_full_version": f"{sidecar.python}.0"}
-    if wanted.marker is not None and not wanted.marker.evaluate(where):
+    if not _applies(wanted, sidecar):
         return ""
     # Each release of JAX needs the jaxlib of its own version.
     if canonicalize_name(wanted.name) in {"jax", "jaxlib"} and not wanted.specifier.contains(sidecar.jax, True):

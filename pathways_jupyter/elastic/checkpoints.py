@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base.packages import require
+from pathways_jupyter.base.text import absolute_path
 from pathways_jupyter.elastic.batches import Position
 from pathways_jupyter.elastic.errors import ElasticRuntimeError, is_proxy_gone
 
@@ -57,7 +58,7 @@ class Checkpoints:
         import orbax.checkpoint as ocp
         from etils import epath
 
-        place = epath.Path(path) if "://" in path else epath.Path(path).expanduser().absolute()
+        place = epath.Path(path) if "://" in path else epath.Path(absolute_path(path))
         self.path = path
         self.notes: deque[str] = deque()
         self._ocp = ocp

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -41,6 +42,8 @@ MAX_ANSWER_BYTES = 512 * 1024 * 1024
 """Longest body that is read into memory."""
 
 # Idempotent as this package uses them: doing one twice has the same result.
+_SAME_TIME_SECONDS = 5
+"""More than the whole seconds of the answers, and one that was on its way for long, can be wrong by."""
 _IDEMPOTENT = {"GET", "PUT", "PATCH", "DELETE"}
 
 # `library`. Not sys.modules, which has it already while another thread is still importing it.
@@ -95,6 +98,12 @@ class Client:
     def now(self) -> float:
         """Return the API server's time, in seconds since the epoch; this machine's time before the first answer."""
         return self._clock.now()
+
+    @property
+    def clock_ahead(self) -> int:
+        """Seconds by which this machine's clock is ahead of the API server's; 0 for fewer than its answers can tell."""
+        ahead = round(time.time() - self._clock.now())
+        return ahead if abs(ahead) > _SAME_TIME_SECONDS else 0
 
     def close(self) -> None:
         """Close all connections, once the requests and streams in progress have ended."""

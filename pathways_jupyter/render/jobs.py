@@ -32,7 +32,7 @@ def view(found: Sequence[JobInfo]) -> View:
             f"{job.instance_type}={job.slices}" if job.instance_type else "?",
             str(job.restarts),
             f"{job.kind}{f' of {job.maker}' if job.maker else ''}{', headless' if job.headless else ''}{_marks(job)}",
-            text.duration(max(0.0, now - job.created)),
+            text.duration(max(0.0, now - job.clock_ahead - job.created)),
         )
         for job in found
     ]
@@ -54,7 +54,8 @@ def details(picture: JobPicture, *, note: str = "") -> View:
     if pods := [(pod.name, pod.role, pod.state, str(pod.restarts), pod.node) for pod in picture.pods]:
         shown.append(spaced(table(("pod", "role", "state", "restarts", "node"), pods)))
     events = [
-        (text.duration(max(0.0, now - each.time)), each.about, each.reason, each.message) for each in picture.events
+        (text.duration(max(0.0, now - job.clock_ahead - each.time)), each.about, each.reason, each.message)
+        for each in picture.events
     ]
     if events:
         shown.append(spaced(table(("ago", "about", "reason", "message"), events)))

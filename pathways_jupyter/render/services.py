@@ -47,7 +47,7 @@ def view(services: Sequence[Overview]) -> View:
                 str(each.in_use),
                 some(each.users) or "-",
                 each.jax or "?",
-                text.duration(now - each.created),
+                text.duration(now - each.clock_ahead - each.created),
                 each.address,
             )
         )
@@ -67,7 +67,7 @@ def details(service: Overview, cluster: str = "") -> View:
     Args:
       cluster: The options that select its cluster.
     """
-    now = time.time()
+    now = time.time() - service.clock_ahead
     hosts = count(service.hosts_per_slice, "host")
     pairs = [
         ("namespace", service.namespace),

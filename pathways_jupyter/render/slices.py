@@ -107,7 +107,10 @@ def view(services: Sequence[Service], *, viewer: Viewer = NO_VIEWER, note: str =
         does, as a kernel that was killed leaves the picture as it was.
     """
     now = time.time()
-    shown = [spaced(_service(service, viewer, now, live=live, still=bool(note))) for service in services]
+    shown = [
+        spaced(_service(service, viewer, now - service.clock_ahead, live=live, still=bool(note)))
+        for service in services
+    ]
     none = "There is no Pathways service in this namespace."
     return listing(list(services), *shown, none=none, note=note)
 

@@ -87,7 +87,8 @@ async def list_jobs(client: Client, namespace: str) -> tuple[JobInfo, ...]:
         found.append(job_info(each, jobset if jobset is not None and job_parts.is_own(each, jobset) else None))
     mine = {each.name for each in found}
     found += [job_info(each) for each in jobsets if is_job(each) and each["metadata"]["name"] not in mine]
-    return tuple(sorted(found, key=lambda each: (-each.created, each.name)))
+    known = (replace(each, clock_ahead=client.clock_ahead) for each in found)
+    return tuple(sorted(known, key=lambda each: (-each.created, each.name)))
 
 
 async def find(client: Client, name: str, *, namespace: str) -> JobInfo:
@@ -135,7 +136,7 @@ async def picture(client: Client, name: str, *, namespace: str, events: bool = T
     if queued is not None and (why := await queues.waiting(client, queued)):
         info, waits = replace(info, reason=why), why
     return JobPicture(
-        info,
+        replace(info, clock_ahead=client.clock_ahead),
         tuple((manifest.get("status") or {}).get("conditions") or ()),
         tuple(sorted((pod_info(each) for each in parts.pods), key=lambda each: each.role)),
         tuple(event for event, _ in found[-_SHOWN_EVENTS:]) if events else (),

@@ -129,6 +129,7 @@ class Service:
       reason: Kubernetes' reason why the resource manager is not ready.
       queue: The queue of Kueue's from which it has its chips; empty for none.
       state: Ready when its resource manager and at least one slice are, so that a session can use it.
+      clock_ahead: By how many seconds this machine's clock is ahead of the cluster's, by which all times here are.
     """
 
     name: str
@@ -141,6 +142,7 @@ class Service:
     certain: bool
     reason: str = ""
     queue: str = ""
+    clock_ahead: int = 0
     # A field and no property: ``--json`` prints fields.
     state: State = field(init=False)
 

@@ -40,6 +40,7 @@ class Overview(ServiceInfo):
       users: The holders, each with user and notebook.
       jax: JAX version in the image's tag; empty where it names none.
       reason: Why it is not ready; empty when it is.
+      clock_ahead: As a picture's.
     """
 
     state: State
@@ -49,6 +50,7 @@ class Overview(ServiceInfo):
     users: tuple[str, ...]
     jax: str
     reason: str
+    clock_ahead: int = 0
 
     @classmethod
     def of(cls, service: ServiceInfo, picture: Service) -> Overview:
@@ -62,6 +64,7 @@ class Overview(ServiceInfo):
             users=tuple(str(each) for each in picture.holders if each.placed != 0),
             jax=of_image(service.image).jax,
             reason=picture.problem,
+            clock_ahead=picture.clock_ahead,
         )
 
 
@@ -133,7 +136,10 @@ async def draw_services(
         async with tasks.group() as group:
             reading = {proxy: group.create_task(_read_placement(client, *proxy)) for proxy in proxies}
         drawn = draw({proxy: placement for proxy, task in reading.items() if (placement := task.result()) is not None})
-    return tuple(zip(services, drawn, strict=True))
+    return tuple(
+        (service, replace(found, clock_ahead=client.clock_ahead))
+        for service, found in zip(services, drawn, strict=True)
+    )
 
 
 async def overviews(client: Client, namespace: str = "", name: str = "") -> tuple[Overview, ...]:
@@ -208,7 +214,7 @@ async def fetch_job(client: Client, namespace: str, name: str) -> Service:
     wanted = {info.instance_type: info.slices}
     holder = Holder("", "", "", info.created, wanted, False, info.slices, f"job {name}")
     held = tuple(replace(each, held_by=holder) for each in drawn.slices)
-    return replace(drawn, slices=held, holders=(holder,), certain=True)
+    return replace(drawn, slices=held, holders=(holder,), certain=True, clock_ahead=client.clock_ahead)
 
 
 async def _read_placement(client: Client, namespace: str, pod: str) -> Placement | None:
@@ -244,7 +250,7 @@ def capacity_error(service: Service, instances: Mapping[str, int], *, waited: fl
     requested = "1 is wanted" if wanted == 1 else f"{wanted} are wanted"
     message = f"{found}, and {requested}."
     if held:
-        holders = "; ".join(_summary(each, time.time()) for each in held)
+        holders = "; ".join(_summary(each, time.time() - service.clock_ahead) for each in held)
         message = f"{found}, and {requested}: {holders}."
     hint = (
         advice("Waited {seconds} s for them. {wait} waits without end; or ask for fewer.", seconds=f"{waited:.0f}")

@@ -1,14 +1,18 @@
 import dataclasses
 import json
+import re
 import time
+from types import SimpleNamespace
 
 import pytest
 from service_pods import SERVICE, pod
 
 from pathways_jupyter.base import tpu
 from pathways_jupyter.cli.terminal import show_json
-from pathways_jupyter.render import slices
+from pathways_jupyter.kube import objects
+from pathways_jupyter.render import services, slices
 from pathways_jupyter.service import discovery, names, proxy_job, service_jobset, status
+from pathways_jupyter.service.model import Holder
 from pathways_jupyter.service.namespacestate import PodIndex
 from pathways_jupyter.service.picture import picture
 from pathways_jupyter.service.placement import Placement
@@ -79,6 +83,7 @@ def test_an_overview_is_printed_with_what_the_jobset_says_and_with_what_is_seen(
         "free": 1,
         "users": ["jane (train.ipynb)"],
         "jax": "0.10.2",
+        "clock_ahead": 0,
         "reason": "",
     }
     described = {
@@ -307,3 +312,23 @@ def test_many_proxies_of_one_user_do_not_hide_the_slices():
     assert len(shown.text.splitlines()) < 30
     assert "and 480 more" in shown.text
     assert len(shown.value[0].holders) == 500
+
+
+@pytest.mark.parametrize("ahead", [3 * 3600, -3 * 3600])
+async def test_ages_are_those_of_the_clusters_clock(bench, monkeypatch, ahead):
+    real = time.time
+    async with bench.client() as client:
+        spec = service_jobset.ServiceSpec(tpu.parse_instance_type("tpuv6e:2x2"), 1, "r/server:1", name=SERVICE)
+        await objects.create(client, objects.JOBSETS, service_jobset.manifest(spec), namespace="default")
+        # Only here: the API server runs in this process too.
+        monkeypatch.setattr("pathways_jupyter.kube.client.time", SimpleNamespace(time=lambda: real() + ahead))
+        (overview,) = await status.overviews(client, "default")
+        (service,) = await status.fetch(client, "default", logs=False)
+        assert overview.clock_ahead == service.clock_ahead == pytest.approx(ahead, abs=2)
+    holder = Holder("s", "jane", "", real() - 600, {"tpuv6e:2x2": 1}, False, 1, "job", "pod")
+    held = dataclasses.replace(service.slices[0], held_by=holder)
+    monkeypatch.setattr(time, "time", lambda: real() + ahead)
+    of_her = dataclasses.replace(service, slices=(held,), holders=(holder,))
+    assert re.search(r"\b10 min", slices.view([of_her]).text)
+    assert not re.search(r"\d h|\d min", services.view([overview]).text)
+    assert "for 10 min" in str(status.capacity_error(of_her, {"tpuv6e:2x2": 1}))

@@ -44,7 +44,8 @@ class JobInfo:
         its pods say.
       headless: Whether a notebook can attach to its proxy.
       kind: ``PathwaysJob``, or ``JobSet`` for a job that is nothing but its JobSet.
-      created: Seconds since the epoch.
+      created: Seconds since the epoch, by the cluster's clock.
+      clock_ahead: By how many seconds this machine's clock is ahead of that.
       queue: The queue of Kueue's that it is in; empty for none.
       maker: The tool that made its JobSet; empty for a PathwaysJob, and for this package.
       unset: Variables that Pathways' containers refer to and do not set, such as ``pathways-proxy: $(PATHWAYS_HEAD)``.
@@ -66,6 +67,7 @@ class JobInfo:
     maker: str = ""
     unset: tuple[str, ...] = ()
     demands_alts: bool = False
+    clock_ahead: int = 0
 
 
 @dataclass(frozen=True)

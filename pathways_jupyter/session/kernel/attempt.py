@@ -15,7 +15,7 @@ from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.base.events import Event, EventKind, SessionState, Stage
-from pathways_jupyter.base.text import count, without_infinity
+from pathways_jupyter.base.text import absolute_path, count, without_infinity
 from pathways_jupyter.session import native_environment, protocol, registry
 from pathways_jupyter.session.kernel import jax_internals, process, spawn
 from pathways_jupyter.session.kernel.attachment import CLEANUP_SECONDS, Attachment, Variables, finish
@@ -329,4 +329,4 @@ def _with_absolute_paths(config: ConnectConfig) -> ConnectConfig:
     """Return `config` with a kubeconfig path that is valid in other processes: the supervisor, a later sweep."""
     if not config.kubeconfig:
         return config
-    return replace(config, kubeconfig=os.path.abspath(os.path.expanduser(config.kubeconfig)))
+    return replace(config, kubeconfig=str(absolute_path(config.kubeconfig)))

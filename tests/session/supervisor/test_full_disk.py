@@ -16,9 +16,11 @@ from pathlib import Path
 import pytest
 from waits import wait_until
 
-from pathways_jupyter.base.config import runtime_dir
+from pathways_jupyter.actions import doctor
+from pathways_jupyter.base.config import ConnectConfig, runtime_dir
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.events import Event, EventKind
+from pathways_jupyter.service.checks import Level
 from pathways_jupyter.session import protocol, registry, sweep
 from pathways_jupyter.session.kernel import spawn
 from pathways_jupyter.session.kernel.supervisor_link import SupervisorLink
@@ -220,3 +222,20 @@ def test_a_listener_that_fails_keeps_no_event_from_the_others():
     history.listen(Broken())
     history.add(Event(EventKind.WARNING, "two"))
     assert [protocol.decode(line).message for line in written] == ["one", "two"]
+
+
+def test_the_doctor_says_whether_sessions_can_write_their_files(disk, monkeypatch, tmp_path):
+    def found():
+        findings = doctor.examine(ConnectConfig(kubeconfig=str(tmp_path / "none")))
+        return next(each for each in findings if each.name == "files")
+
+    runtime_dir()
+    if disk.mounted:
+        # 128 kB are enough for a session, and nothing for a disk.
+        assert (found().level, "Only " in found().message) == (Level.WARN, True)
+        disk.fill(os.getpid())
+        assert found().level is Level.FAIL
+        assert "cannot write their files" in found().message
+        assert "JUPYTER_RUNTIME_DIR" in found().hint
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "other"))
+    assert found().level is Level.OK
