@@ -51,6 +51,7 @@ class NotebookSession:
         self._notices: Notices | None = None
         self._devices: dict[int, list[str]] = {}
         self._announced = 0
+        self._elsewhere = ""
         self._cells = 0
         # None while one runs.
         self._cell_ended: float | None = None
@@ -134,6 +135,10 @@ class NotebookSession:
     def end_cell(self) -> None:
         """Note that the cell has ended, and show the notices that were kept back while it ran."""
         self._cell_ended = boot_seconds()
+        elsewhere = self._watched.elsewhere if self._watched is not None else ""
+        if elsewhere != self._elsewhere:
+            self._elsewhere = elsewhere
+            self.draw()
         if self._notices is not None:
             self._notices.flush()
 
@@ -179,6 +184,8 @@ class NotebookSession:
         what = ""
         if process.session() is not session:
             what = "The session was ended from outside; JAX is as it was before."
+        elif switched.cleared:
+            what = "JAX's backends were cleared. JAX has connected to the proxy anew."
         elif session.has_devices:
             what = "JAX uses the new proxy of the session now."
             self.watch(session)
@@ -264,7 +271,8 @@ def card_of(
     from pathways_jupyter.render import sessions as picture
 
     devices = _device_kinds(session) if devices is None else devices
-    return picture.card(record or session.record, devices, session.events(), listed=listed, at=at, live=live)
+    record, elsewhere = record or session.record, session.elsewhere
+    return picture.card(record, devices, session.events(), elsewhere=elsewhere, listed=listed, at=at, live=live)
 
 
 def _device_kinds(session: Any) -> dict[int, list[str]]:

@@ -33,6 +33,10 @@ _NEWS = {
 }
 _RECENT = 5
 
+_ELSEWHERE = (
+    "JAX computes on {} by default: its settings were changed. "
+    "%pathways reconnect gets a new proxy, and points JAX at it."
+)
 _SILENT = (
     "The tunnel is in its supervisor, process {pid}, which does not answer: cells wait for it. If it was stopped, "
     "kill -CONT {pid} continues it. After kill -9 {pid}, %pathways reconnect starts another one."
@@ -58,6 +62,7 @@ def card(
     devices: Mapping[int, Sequence[str]],
     events: Sequence[Event] = (),
     *,
+    elsewhere: str = "",
     listed: int | None = None,
     at: float | None = None,
     live: bool = False,
@@ -72,6 +77,7 @@ def card(
       record: The session.
       devices: Kinds of JAX's devices by slice index, e.g. ``{0: ["TPU v6 lite", ...]}``.
       events: What happened, oldest first.
+      elsewhere: The platform on which JAX computes by default, if not on these devices.
       listed: How many of the first of these may be listed as news; all when left out.
       at: When this was so; now when left out.
       live: Whether it is drawn again when something changes; each session has one such card at most.
@@ -81,10 +87,12 @@ def card(
         # A card is also drawn before JAX has switched to a new proxy, which may have fewer slices than the former.
         devices = {index: kinds for index, kinds in devices.items() if index < number}
     tone, state = _tone(record), state_words(record)
+    if elsewhere and tone is Tone.OK:
+        tone = Tone.WARN
     may_end = record.state.is_connected and tone is not Tone.FAIL
     then = f"was {state} at {text.moment(at)}"
     news = [event for event in events[:listed] if event.kind in _NEWS][-_RECENT:]
-    advice = _advice(record, at)
+    advice = _ELSEWHERE.format(elsewhere) if elsewhere and may_end else _advice(record, at)
     lines = [*map(timeline.event_line, news), *([line(advice)] if advice else [])]
     has_map = devices and not record.supervisor and record.state.is_connected
     shown = [

@@ -160,3 +160,29 @@ async def test_sessions_that_end_while_they_are_asked_are_left_out(tmp_path, mon
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
     gone = SessionRecord("a", 0, 0, "", "", "u", 0.0, str(tmp_path / "none"), "", "", {})
     assert await client.present([gone]) == []
+
+
+def test_the_card_says_where_jax_computes(connected):
+    """Backends are cleared to get other devices for a while: the session is connected, and JAX may be elsewhere."""
+    connected.run("import jax; import jax.numpy as jnp\nx = jnp.arange(4.0)")
+    cleared = connected.run("jax.extend.backend.clear_backends()\nprint(jnp.ones(3).devices())\nx + 1")
+    assert "TPU" in cleared.text
+    assert "Array has been deleted" in cleared.shown
+    connected.run("pass")
+    assert any("backends were cleared" in each for each in connected.seen), connected.seen
+    assert "Lost arrays: " in connected.run("%pathways events").text
+    status = connected.run("%pathways status")
+    assert "computes on" not in status.text
+    assert "devices" in status.text
+    seen = len(connected.seen)
+    connected.run("jax.config.update('jax_platforms', 'cpu')\njax.extend.backend.clear_backends()")
+    connected.wait_for("JAX computes on cpu by default", since=seen)
+    assert connected.run("print(jnp.ones(3).devices())").text.strip() == "{CpuDevice(id=0)}"
+    status = connected.run("%pathways status")
+    assert "connected" in status.text
+    assert "JAX computes on cpu by default: its settings were changed." in status.text
+    assert "pw-once-warn" in status.html
+    assert "pw-once-ok" not in status.html
+    assert connected.run("%pathways reconnect --yes").status == "ok"
+    assert "TPU" in connected.run("print(jnp.ones(3).devices())").text
+    assert "computes on" not in connected.run("%pathways status").text

@@ -159,6 +159,12 @@ class Attachment:
             self._transfer = None
             self.link.notify(Method.TRANSFER)
 
+    def cleared(self) -> Switched | None:
+        """Return which arrays were deleted because the user had cleared JAX's backends, once; None if none was."""
+        unusable = self.switch.take_cleared()
+        self._record_lost(unusable)
+        return Switched(unusable=unusable, cleared=True) if unusable else None
+
     def empty(self, variables: Variables | None) -> Switched | None:
         """Delete the arrays on a lost proxy; None when that was done before."""
         switched = self.switch.empty(self._searched(variables))
@@ -249,6 +255,11 @@ class AttachedSession:
     def bucket(self) -> str:
         """Its scratch location, ``gs://...``; the embedded cluster has a bucket of its own. Empty if there is none."""
         return clusters.bucket(self.config)
+
+    @property
+    def elsewhere(self) -> str:
+        """The platform on which JAX computes by default instead of the TPUs; empty if on them, or once disconnected."""
+        return "" if self._is_over else self._attachment.switch.elsewhere
 
     def slices(self) -> dict[int, tuple[jax.Device, ...]]:
         """JAX's devices by their ``slice_index``; empty once disconnected."""

@@ -39,10 +39,12 @@ class Switched:
     Attributes:
       unusable: All arrays whose devices are gone, each once.
       left: They stay on their devices, which are no longer the default ones; ``jax.device_put(x, device)`` moves one.
+      cleared: Whether it was the user who cleared JAX's backends; the proxy is the same.
     """
 
     unusable: tuple[NamedArray, ...] = ()
     left: tuple[NamedArray, ...] = ()
+    cleared: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class JaxSwitch:
         self._emptied = False
         self._outcome: _Outcome | None = None
         self._used = False
+        self._cleared: list[NamedArray] = []
 
     def quiet_while_ending(self) -> contextlib.AbstractContextManager[None]:
         """Keep JAX's C++ side from logging inside the block, in which the proxy is removed.
@@ -90,6 +93,31 @@ class JaxSwitch:
     def active(self) -> bool:
         """Return whether JAX's default devices are the proxy's."""
         return self._found is not None
+
+    @property
+    def elsewhere(self) -> str:
+        """The platform on which JAX computes by default instead of the proxy's devices; empty if it uses those.
+
+        The user may have changed JAX's settings, and cleared its backends, to get other devices for a while.
+        """
+        import jax
+
+        if self._client is None:
+            return ""
+        chosen, used = jax.config.jax_default_device, jax_internals.load().bridge._default_backend
+        if chosen is not None:
+            name = chosen if isinstance(chosen, str) else "" if chosen.client is self._client else chosen.platform
+            return "" if name == PLATFORM else str(name)
+        if used is not None:
+            return "" if used is self._client else str(used.platform)
+        # Its backends were cleared: at its next use it makes those of its settings.
+        first = (jax.config.jax_platforms or "").partition(",")[0]
+        return "" if first == PLATFORM else first or "its default devices"
+
+    def take_cleared(self) -> tuple[NamedArray, ...]:
+        """Return the arrays that became unusable when the user had cleared JAX's backends, once."""
+        cleared, self._cleared = self._cleared, []
+        return tuple(cleared)
 
     def slices(self) -> dict[int, tuple[Any, ...]]:
         """Return the proxy's devices by slice index; empty while inactive."""
@@ -138,7 +166,7 @@ class JaxSwitch:
                 # Set these before JAX is touched: wherever this is interrupted from here on, deactivate() can undo it.
                 self._client, self._found, self._silenced = client, found, silence
                 _clear(internals)
-                _point(internals, client, found, target, timeout, secure=secure)
+                _point(internals, client, found, target, lambda: self._replace_cleared(target, timeout, secure=secure))
                 device_puts.ask_layouts(client)
             except BaseException:
                 self._client = self._silenced = None
@@ -151,6 +179,19 @@ class JaxSwitch:
             silence.end(client)
             raise
         return switched
+
+    def _replace_cleared(self, target: str, timeout: float, *, secure: bool) -> Any:
+        """Return another client of the same proxy, after the user has cleared JAX's backends.
+
+        It numbers its arrays from 1 again, so that those of the previous one could stand for others: they are deleted.
+        JAX calls this with its table of clients locked, so nothing here may run the user's code.
+        """
+        if self._client is not None:
+            self._cleared += [NamedArray("", each.shape, str(each.dtype), size_of(each)) for each in live(self._client)]
+            _invalidate(self._client)
+        self._client = _make_client(target, timeout, queue.SimpleQueue(), secure=secure)
+        device_puts.ask_layouts(self._client)
+        return self._client
 
     def count_arrays(self) -> dict[str, int]:
         """Return the ``count`` and ``bytes`` of all arrays on the proxy's devices; callable from any thread.
@@ -258,14 +299,14 @@ def _present_state(internals: Internals) -> _Found:
         )
 
 
-def _point(internals: Internals, client: Any, found: _Found, target: str, timeout: float, *, secure: bool) -> None:
+def _point(internals: Internals, client: Any, found: _Found, target: str, again: Callable[[], Any]) -> None:
     import jax
 
     bridge, first = internals.bridge, [client]
 
     def factory() -> Any:
-        # JAX calls this again after a clear_backends() by the user, and then needs a new client of the same proxy.
-        return first.pop() if first else _make_client(target, timeout, queue.SimpleQueue(), secure=secure)
+        # JAX calls this again after a clear_backends() by the user.
+        return first.pop() if first else again()
 
     found.guard.engage()
     jax.config.update("jax_platforms", ",".join([PLATFORM, *(found.clients or ("cpu",))]))

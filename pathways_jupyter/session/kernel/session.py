@@ -122,7 +122,8 @@ class Session(SavingSession):
         """Apply to JAX what happened to the session from outside; to be called between cells.
 
         If the sidebar or the command line disconnected it, JAX is restored; if they reconnected it, JAX is pointed at
-        the new proxy; if its proxy was lost, or is being replaced, the arrays on it are deleted.
+        the new proxy; if its proxy was lost, or is being replaced, the arrays on it are deleted. Arrays that were
+        deleted because the user had cleared JAX's backends are reported.
 
         Returns:
           What happened to the user's arrays; None when nothing had to be done.
@@ -137,7 +138,7 @@ class Session(SavingSession):
         # Also where JAX has no devices of the session, because a switch was interrupted.
         if not attachment.has_newest:
             return attachment.adopt(attachment.link, self.status(), variables)
-        return None
+        return attachment.cleared()
 
     def disconnect(self, variables: Mapping[str, Any] | None = None) -> Ended:
         """Restore JAX and remove the proxy; no-op if the session is over.

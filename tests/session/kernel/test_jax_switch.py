@@ -160,13 +160,46 @@ def test_clearing_jax_by_hand_meanwhile_finds_the_proxy_again(target):
     switch = JaxSwitch()
     switch.activate(target)
     try:
+        old = jax.numpy.arange(4.0)
+        assert not switch.elsewhere
         jax.extend.backend.clear_backends()
+        assert not switch.elsewhere
         assert INSECURE_CREDENTIALS not in os.environ
         assert len(jax.devices()) == 8
         assert jax.numpy.ones(3).sum() == 3
+        # The new client numbers its arrays from 1 again: an old one would stand for another.
+        with pytest.raises(RuntimeError, match="deleted"):
+            _ = old + 1
+        (lost,) = [each for each in switch.take_cleared() if each.shape == (4,)]
+        assert (lost.dtype, lost.nbytes) == ("float32", 16)
+        assert not switch.take_cleared()
+        assert switch.slices()[0] == tuple(jax.devices()[:4])
+        assert switch.count_arrays()["count"] <= 1
     finally:
         switch.deactivate()
     assert jax.devices()[0].platform == "cpu"
+
+
+def test_it_knows_where_jax_computes(target):
+    import jax
+
+    switch = JaxSwitch()
+    assert not switch.elsewhere
+    switch.activate(target)
+    try:
+        (cpu, *_) = jax.devices("cpu")
+        for chosen, expected in ((cpu, "cpu"), ("cpu", "cpu"), (jax.devices()[3], ""), (None, "")):
+            with jax.default_device(chosen):
+                assert switch.elsewhere == expected, chosen
+        jax.config.update("jax_platforms", "cpu")
+        assert not switch.elsewhere
+        jax.extend.backend.clear_backends()
+        assert switch.elsewhere == "cpu"
+        assert jax.numpy.ones(3).sum() == 3
+        assert switch.elsewhere == "cpu"
+    finally:
+        switch.deactivate()
+    assert not switch.elsewhere
 
 
 @pytest.mark.parametrize("listens", [True, False])
