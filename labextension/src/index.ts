@@ -2,7 +2,6 @@
 import { cards } from './plugins/cards';
 import { commands } from './plugins/commands';
 import { connect } from './plugins/connect';
-import { idle } from './plugins/idle';
 import { jobs } from './plugins/jobs';
 import { launcher } from './plugins/launcher';
 import { logs } from './plugins/logs';
@@ -13,6 +12,7 @@ import { resume } from './plugins/resume';
 import { running } from './plugins/running';
 import { sidebar } from './plugins/sidebar';
 import { statusbar } from './plugins/statusbar';
+import { unused } from './plugins/unused';
 
 export { IPathways } from './tokens';
 
@@ -27,7 +27,7 @@ export default [
   jobs,
   profile,
   notifications,
-  idle,
+  unused,
   running,
   statusbar,
   launcher

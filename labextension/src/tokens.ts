@@ -32,6 +32,7 @@ export enum CommandIDs {
   insertConnect = 'pathways-jupyter:insert-connect-cell',
   disconnect = 'pathways-jupyter:disconnect',
   reconnect = 'pathways-jupyter:reconnect',
+  suspend = 'pathways-jupyter:suspend',
   resume = 'pathways-jupyter:resume',
   keep = 'pathways-jupyter:keep',
   showPanel = 'pathways-jupyter:show-panel',

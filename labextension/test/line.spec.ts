@@ -1,4 +1,5 @@
 import {
+  freeSlices,
   noneFree,
   connectCell,
   connectLine,
@@ -215,5 +216,24 @@ describe('noneFree', () => {
     expect(noneFree(free(0, 1))).toBe(false);
     expect(noneFree(free())).toBe(false);
     expect(noneFree([])).toBe(false);
+  });
+});
+
+describe('freeSlices', () => {
+  const type = 'tpuv6e:2x2';
+  const capacity = [{ instance_type: type, chips: 4, total: 3, ready: 3, free: 1, reclaimable: 1 }];
+  const services = [service({ name: 'tpus', capacity })];
+  const suspended = { service: 'tpus', instances: { [type]: 3 }, pathways_job: '' };
+
+  it('are those that a suspended session can have now', () => {
+    expect(freeSlices(suspended, services)).toEqual({ wanted: 3, free: 2 });
+  });
+
+  it.each([
+    ['its service is not in view', { ...suspended, service: 'other' }],
+    ['it has slices of two types', { ...suspended, instances: { [type]: 1, 'tpuv6e:2x4': 1 } }],
+    ['they are a job’s', { ...suspended, pathways_job: 'train' }]
+  ])('are not known where %s', (_, session) => {
+    expect(freeSlices(session, services)).toBeNull();
   });
 });

@@ -57,6 +57,7 @@ export function session(some: Partial<ISession> = {}): ISession {
     transfer: null,
     verdicts: {},
     suspend_after: 0,
+    unused_since: 0,
     suspends_at: 0,
     created: 0,
     scope: SCOPE,

@@ -127,4 +127,22 @@ describe('Toasts', () => {
     happen('a', 'state', 'Connected.', { state: 'connected' });
     expect(shown.texts).toEqual([]);
   });
+
+  it('close the news of a connection once it has been seen, or is over', () => {
+    const { model, shown, happen } = start();
+    const connect = (id: string) => {
+      happen(id, 'state', 'Waiting.', { state: 'waiting' });
+      happen(id, 'state', 'Connected.', { state: 'connected' });
+    };
+    connect('a');
+    connect('b');
+    expect(shown.texts).toHaveLength(2);
+    happen('a', 'state', 'Closing.', { state: 'closing' });
+    expect(shown.texts).toEqual(['success: two.ipynb is connected: the slices it waited for became free.']);
+    model.setFront({ path: 'two.ipynb', kernelId: '' });
+    expect(shown.texts).toEqual([]);
+    // Who looks at it needs no notification for long.
+    connect('b');
+    expect([...shown.open.values()][0].autoClose).toBeGreaterThan(0);
+  });
 });

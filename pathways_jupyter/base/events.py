@@ -106,8 +106,11 @@ class EventKind(StrEnum):
     """The supervisor ended without cleaning up; only the kernel itself can detect it."""
     ARRAYS_LOST = "arrays-lost"
     """So many arrays of the kernel were on a proxy that is gone, as it recorded: their ``count`` and ``bytes``."""
-    SUSPENDS = "suspends"
-    """Unless it is used, it is suspended at ``data["suspends_at"]``; 0 once that is no longer so."""
+    UNUSED = "unused"
+    """Nothing was computed since ``data["unused_since"]``; unless it is used, a session with a limit is suspended at
+    ``data["suspends_at"]``, which is 0 without one. Both are 0 once that is no longer so."""
+    NOT_SUSPENDED = "not-suspended"
+    """The kernel was asked to suspend, and could not, as it recorded; the session is as it was."""
     WARNING = "warning"
     """Something that the user should know, and that stops nothing."""
     ELASTIC = "elastic"

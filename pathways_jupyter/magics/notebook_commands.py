@@ -204,9 +204,9 @@ def panel(connection: NotebookSession, values: Values) -> Any:
             connection.move(place)
             connection.draw()
 
-    def suspends() -> bool:
+    def is_unused() -> bool:
         current = process.session()
-        return current is not None and bool(current.record.suspends_at)
+        return current is not None and bool(current.record.unused_since)
 
     made = Panel(
         place,
@@ -214,7 +214,7 @@ def panel(connection: NotebookSession, values: Values) -> Any:
         act,
         lambda: process.session() is not None,
         lambda: cost(process.session()),
-        suspends,
+        is_unused,
     )
     connection.on_draw = made.offer_keep
     return made

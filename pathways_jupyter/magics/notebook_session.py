@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pathways_jupyter.actions.shell import not_connected
 from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.base.sentences import Face, worded
 from pathways_jupyter.kube.clock import boot_seconds
 from pathways_jupyter.magics.notices import Notices
 from pathways_jupyter.magics.screen import Screen
@@ -55,6 +56,8 @@ class NotebookSession:
         self._cells = 0
         # None while one runs.
         self._cell_ended: float | None = None
+        # Why it is to be suspended soon: empty where its user wants it, None where it is not to be.
+        self._suspends_for: str | None = None
 
     def need(self) -> Session:
         """Return the session of this process.
@@ -124,12 +127,15 @@ class NotebookSession:
         """Note that another cell begins, so that later notices appear below it."""
         self._cells += 1
         self._cell_ended = None
+        if self._suspends_for:
+            # It is used again. What its user wants stays.
+            self._suspends_for = None
         self.resumed = ""
         self.keep()
 
     def keep(self) -> None:
-        """Keep a session that is about to be suspended because nothing is computed."""
-        if self._watched is not None and self._watched.record.suspends_at:
+        """Count a session as used in which nothing was computed for long."""
+        if self._watched is not None and self._watched.record.unused_since:
             self._watched.keep()
 
     def end_cell(self) -> None:
@@ -141,31 +147,42 @@ class NotebookSession:
             self.draw()
         if self._notices is not None:
             self._notices.flush()
+        if self._suspends_for is not None:
+            self._begin_suspend()
 
     def _idle_seconds(self) -> float:
         return 0.0 if self._cell_ended is None else boot_seconds() - self._cell_ended
 
-    def _suspend_soon(self, why: str) -> bool:
-        if self._cell_ended is None:
-            return False
+    def _suspend_soon(self, why: str, after_cell: bool = False) -> dict[str, bool] | None:
+        runs = self._cell_ended is None
+        if runs and not after_cell:
+            return None
+        self._suspends_for = why
+        if not runs:
+            self._begin_suspend()
+        return {"after_cell": runs}
+
+    def _begin_suspend(self) -> None:
         # On the thread that runs cells, before the next one.
-        self.shell.kernel.io_loop.add_callback(self._suspend, why)
-        return True
+        self.shell.kernel.io_loop.add_callback(self._suspend)
 
     @interrupts.count_sigint()
-    def _suspend(self, why: str) -> None:
-        """Suspend, because of `why`; what cannot be kept keeps the session."""
-        session = process.session()
-        if session is None or self._cell_ended is None:
+    def _suspend(self) -> None:
+        """Suspend, as was asked for; what cannot be kept keeps the session."""
+        session, why = process.session(), self._suspends_for
+        if session is None or why is None or self._cell_ended is None:
+            # A cell that has begun keeps an unused session, and one that was to be suspended until it has ended.
             return
+        self._suspends_for = None
         try:
             suspension = session.suspend()
         except (PathwaysError, KeyboardInterrupt) as error:
-            problem = error if isinstance(error, PathwaysError) else "It was interrupted."
-            self.notify([f"{why} But the session is not suspended. {problem}"])
+            problem = f"{error} {worded(error.hint, Face.NOTEBOOK)}".strip() if isinstance(error, PathwaysError) else ""
+            session.report_not_suspended(problem or "It was interrupted.")
+            self.notify([f"{why} The session is not suspended. {problem or 'It was interrupted.'}".strip()])
             return
         self.draw()
-        self.notify([f"{why} Suspended: {suspension} saved, the slices are free. %pathways resume continues."])
+        self.notify([f"{why} Suspended: {suspension} saved, the slices are free. %pathways resume continues.".strip()])
 
     def settle(self) -> None:
         """Before a cell: apply changes made to the session from outside, so that the cell finds JAX consistent."""

@@ -29,14 +29,14 @@ ADVICE: Mapping[EventKind, str] = {
     EventKind.SLICE_HEALED: "New arrays can be put on it; its earlier arrays remain lost.",
     EventKind.PROXY_LOST: "All arrays on TPUs are lost. %pathways reconnect gets a new proxy with the same settings.",
     EventKind.SUPERVISOR_LOST: "%pathways reconnect starts a new one with the same settings.",
-    EventKind.SUSPENDS: "",
+    EventKind.UNUSED: "",
     EventKind.WARNING: "",
 }
 """The events that cause a notice, with advice for each."""
-_ENDS = {EventKind.STATE, EventKind.SLICE_HEALED, EventKind.SUSPENDS}
+_ENDS = {EventKind.STATE, EventKind.SLICE_HEALED, EventKind.UNUSED}
 _LOSSES = {EventKind.SLICE_DOWN, EventKind.PROXY_LOST, EventKind.SUPERVISOR_LOST}
 _CONNECTION = "connection"
-_SUSPENDS = "suspends"
+_USE = "use"
 _INTERRUPTED = "Cells wait, and continue once the connection is back. Interrupt stops a cell."
 
 
@@ -126,15 +126,15 @@ class Notices:
         begun = self._open.get(subject) if event.kind in _ENDS else None
         notice = begun or self._current()
         notice.events.setdefault(subject, []).append(event)
-        if event.kind in _LOSSES or _is_interrupted(event) or event.data.get("suspends_at"):
+        if event.kind in _LOSSES or _is_interrupted(event) or event.data.get("unused_since"):
             self._open[subject] = notice
-        elif event.kind in {EventKind.STATE, EventKind.SUSPENDS}:
+        elif event.kind in {EventKind.STATE, EventKind.UNUSED}:
             self._open.pop(subject, None)
         notice.draw()
 
     def _end_losses(self, event: Event) -> None:
         """Draw the notices of lost slices and of a lost proxy again: `event` is another proxy, or the session's end."""
-        for subject in self._open.keys() - {_CONNECTION, _SUSPENDS}:
+        for subject in self._open.keys() - {_CONNECTION, _USE}:
             notice = self._open.pop(subject)
             notice.after = event
             notice.draw()
@@ -151,8 +151,8 @@ def _subject(event: Event) -> Hashable:
     """Return what `event` is about: the connection, the proxy, a slice by JAX's index, or else something of its own."""
     if event.kind is EventKind.STATE:
         return _CONNECTION
-    if event.kind is EventKind.SUSPENDS:
-        return _SUSPENDS
+    if event.kind is EventKind.UNUSED:
+        return _USE
     if event.kind in SLICE_EVENTS:
         return int(event.data["slice"])
     return "proxy" if event.kind in _LOSSES else id(event)

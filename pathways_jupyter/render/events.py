@@ -31,7 +31,7 @@ _TONES = {
     EventKind.PROXY_LOST: Tone.FAIL,
     EventKind.SUPERVISOR_LOST: Tone.FAIL,
     EventKind.ARRAYS_LOST: Tone.WARN,
-    EventKind.SUSPENDS: Tone.WAIT,
+    EventKind.UNUSED: Tone.WAIT,
     EventKind.WARNING: Tone.WARN,
     EventKind.SLICE_PLACED: Tone.OK,
     EventKind.SLICE_HEALED: Tone.OK,

@@ -141,6 +141,9 @@ def _advice(record: SessionRecord, at: float) -> str:
         return "All arrays on TPUs are lost. New workers restore the slices."
     if record.suspends_at:
         return f"Nothing is computed: suspends at {text.later(record.suspends_at, at)}, unless a cell runs before."
+    if record.unused_since:
+        since = text.later(record.unused_since, at)
+        return f"Nothing was computed since {since}. %pathways suspend frees the slices and keeps the arrays."
     if record.state is SessionState.RESUMING and record.transfer is not None:
         return "Its arrays are being read; what cannot be read stays saved."
     return (_JOB_ADVICE if record.pathways_job else _ADVICE).get(record.state, "")
@@ -167,7 +170,7 @@ def table(records: Sequence[SessionRecord], *, mine: str = "") -> View:
         rows.append(
             (
                 code(record.id),
-                toned(_tone(record), state_words(record) + _suspends(record, now)),
+                toned(_tone(record), state_words(record) + _unused(record, now)),
                 text.duration(now - record.since),
                 tpu.format_instances(record.instances),
                 f"job {record.pathways_job}" if record.pathways_job else service,
@@ -180,8 +183,10 @@ def table(records: Sequence[SessionRecord], *, mine: str = "") -> View:
     return listing(list(records), shown, none="No sessions on this machine.")
 
 
-def _suspends(record: SessionRecord, now: float) -> str:
-    return f", suspends in {text.duration(record.suspends_at - now)}" if record.suspends_at else ""
+def _unused(record: SessionRecord, now: float) -> str:
+    if record.suspends_at:
+        return f", suspends in {text.duration(record.suspends_at - now)}"
+    return f", unused for {text.duration(now - record.unused_since)}" if record.unused_since else ""
 
 
 def _is_useless(record: SessionRecord) -> bool:

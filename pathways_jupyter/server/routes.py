@@ -43,7 +43,7 @@ async def _services(request: RouteRequest) -> Json:
 
 
 async def _act_on_session(request: RouteRequest, session: str, action: str) -> Json:
-    """Disconnect or reconnect a session, or keep it from being suspended."""
+    """Disconnect, reconnect or suspend a session, or count it as used."""
     return {"result": await request.hub.act(session, Method(action))}
 
 
@@ -129,7 +129,7 @@ ROUTES = (
     Route("GET", "version", _version),
     Route("GET", "contexts", _contexts),
     Route("GET", "services", _services, scope.NAMES),
-    Route("POST", r"sessions/([0-9a-z-]+)/(disconnect|reconnect|keep)", _act_on_session),
+    Route("POST", r"sessions/([0-9a-z-]+)/(disconnect|reconnect|suspend|keep)", _act_on_session),
     Route("GET", r"sessions/([0-9a-z-]+)/arrays", _arrays),
     Route("POST", r"sessions/([0-9a-z-]+)/profile", _profile, ("seconds",)),
     Route("POST", "sweep", _sweep, (*scope.NAMES, "dry_run")),

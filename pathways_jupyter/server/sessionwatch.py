@@ -211,6 +211,7 @@ def _row(record: SessionRecord, alive: bool, followed: _Followed) -> dict[str, A
         "pod": "" if record.state is SessionState.SUSPENDED else record.pod,
         "round_trip": followed.round_trip,
         "suspend_after": record.suspend_after,
+        "unused_since": record.unused_since,
         "suspends_at": record.suspends_at,
         "saved": dataclasses.asdict(record.saved) if record.saved is not None else None,
         "transfer": dataclasses.asdict(record.transfer) if record.transfer is not None else None,

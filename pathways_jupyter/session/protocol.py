@@ -49,8 +49,11 @@ class Method(StrEnum):
     SUSPEND = "suspend"
     """Remove the proxy, whose ``count`` arrays of ``bytes`` are saved in ``place``. Answers with the record then.
 
-    The supervisor asks the kernel to do all of it, because of ``why``; true if it is going to try, and not while a cell
-    runs.
+    Without parameters: have the kernel do all of it, from now on or after the cell that runs. Answers with
+    ``after_cell``, which of them it is.
+
+    The supervisor asks the kernel, because of ``why``, and ``after_cell`` if it may be later. The answer is the same;
+    null if it is not going to try.
     """
     TRANSFER = "transfer"
     """The kernel writes arrays to suspend, or reads them to resume: how far it is.

@@ -23,9 +23,14 @@ from pathways_jupyter.session.registry import SessionRecord
 MOST_EVENTS = 32
 """Most events in one request."""
 MESSAGE_CHARACTERS = 500
-DATA_BYTES = {EventKind.ELASTIC: 2 << 10, EventKind.ELASTIC_RUN: 16 << 10, EventKind.ARRAYS_LOST: 256}
+DATA_BYTES = {
+    EventKind.ELASTIC: 2 << 10,
+    EventKind.ELASTIC_RUN: 16 << 10,
+    EventKind.ARRAYS_LOST: 256,
+    EventKind.NOT_SUSPENDED: 2,
+}
 """Most bytes of an event's data as JSON: all remembered events must fit into what a new listener may leave unread."""
-_RESERVED = frozenset({"state", "stage", "slice", "number", "generation", "suspends_at", "since"})
+_RESERVED = frozenset({"state", "stage", "slice", "number", "generation", "unused_since", "suspends_at", "since"})
 _FUTURE_SECONDS = 60.0
 HINT = "See docs/session-protocol.md."
 

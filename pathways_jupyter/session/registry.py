@@ -78,6 +78,7 @@ class SessionRecord:
       saved: The arrays that were saved when it was suspended, until they are restored.
       transfer: How far they are on their way, while the kernel writes or reads them; None meanwhile.
       suspend_after: Seconds without use after which it is suspended: the user's, or the service's if less; 0 for never.
+      unused_since: Since when nothing was computed, in seconds since the epoch; 0 while it is used, or was lately.
       suspends_at: When it is suspended unless it is used before, in seconds since the epoch; 0 while that is not soon.
       supervisor: What is wrong with its supervisor, in a record that comes from asking it
         (:func:`~pathways_jupyter.session.client.present`); the state is then the last known one.
@@ -121,6 +122,7 @@ class SessionRecord:
     saved: SavedArrays | None = None
     transfer: Transfer | None = None
     suspend_after: float = 0.0
+    unused_since: float = 0.0
     suspends_at: float = 0.0
     supervisor: str = ""
 

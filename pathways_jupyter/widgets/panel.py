@@ -35,7 +35,7 @@ class Panel:
       act: Runs a button's command.
       is_connected: Whether this process has a session.
       cost: Returns the arrays that it has on the TPUs, in words; empty if there are none to lose.
-      suspends: Whether it is soon suspended because nothing is computed.
+      is_unused: Whether nothing was computed for long, for which it may be suspended soon.
     """
 
     def __init__(
@@ -45,10 +45,10 @@ class Panel:
         act: Act,
         is_connected: Callable[[], bool],
         cost: Callable[[], str],
-        suspends: Callable[[], bool],
+        is_unused: Callable[[], bool],
     ) -> None:
         self._place, self._draw, self._act, self._is_connected, self._cost = place, draw, act, is_connected, cost
-        self._suspends = suspends
+        self._is_unused = is_unused
         self.local = ipywidgets.Checkbox(value=True, description="embedded cluster on this machine", indent=False)
         kinds = sorted({f"{machine.version}:{topology}" for machine in MACHINES for topology in machine.topologies})
         self.type = ipywidgets.Combobox(value="tpuv6e:2x2", options=kinds, description="slice type")
@@ -79,8 +79,8 @@ class Panel:
         display({**self._controls._repr_mimebundle_(), **still._repr_mimebundle_()}, raw=True)
 
     def offer_keep(self) -> None:
-        """Show the button *Keep* if the session is soon suspended because nothing is computed; on any thread."""
-        self.keep.layout.display = "" if self._suspends() else "none"
+        """Show the button *Keep* if nothing was computed for long; on any thread."""
+        self.keep.layout.display = "" if self._is_unused() else "none"
 
     def _values(self) -> dict[str, Any]:
         tpu, service = f"{self.type.value}={self.count.value}", self.service.value.strip()

@@ -71,7 +71,7 @@ def test_keep_is_there_while_a_session_is_about_to_be_suspended_and_keeps_it(pan
     assert "suspends in" in machine.cli("sessions").stdout
     click = {"comm_id": ident, "data": {"method": "custom", "content": {"event": "click"}}}
     notebook.client.shell_channel.send(notebook.client.session.msg("comm_msg", click))
-    notebook.wait_for("Kept, and not suspended.", since=seen)
+    notebook.wait_for("In use again.", since=seen)
     (session,) = json.loads(machine.cli("sessions", "--json").stdout)
     assert (session["state"], session["suspends_at"]) == ("connected", 0)
     assert notebook.run(hidden).text.strip() == "none"

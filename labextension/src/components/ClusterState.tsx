@@ -28,10 +28,10 @@ export function ClusterState(props: { model: Model; actions: IActions; trans: IT
       tone={cluster.watch === 'lost' ? 'wait' : 'fail'}
       title={problem?.message ?? trans.__('The cluster does not answer.')}
       hint={isEnded ? undefined : problem?.hint}
-      action={
+      actions={
         isEnded
-          ? { label: trans.__('Start the embedded cluster'), primary: true, run: () => actions.startEmbedded() }
-          : undefined
+          ? [{ label: trans.__('Start the embedded cluster'), primary: true, run: () => actions.startEmbedded() }]
+          : []
       }
     />
   );

@@ -8,15 +8,21 @@ export interface INoticeProps {
   readonly tone?: Tone;
   readonly title: string;
   readonly hint?: string;
-  readonly action?: { readonly label: string; readonly primary?: boolean; run(): void };
+  readonly actions?: readonly { readonly label: string; readonly primary?: boolean; readonly run: () => void }[];
 }
 
-export function Notice({ tone = 'none', title, hint, action }: INoticeProps): React.JSX.Element {
+export function Notice({ tone = 'none', title, hint, actions = [] }: INoticeProps): React.JSX.Element {
   return (
     <div className={`pw-notice pw-tone-${tone}`} role={tone === 'fail' ? 'alert' : 'status'}>
       <p>{title}</p>
       {hint && <p className="pw-muted">{hint}</p>}
-      {action && <Button label={action.label} kind={action.primary ? 'primary' : undefined} run={() => action.run()} />}
+      {actions.length > 0 && (
+        <div className="pw-buttons">
+          {actions.map(({ label, primary, run }) => (
+            <Button key={label} label={label} kind={primary ? 'primary' : undefined} run={run} />
+          ))}
+        </div>
+      )}
     </div>
   );
 }

@@ -47,7 +47,7 @@ function LinkState({
           hint={trans.__(
             'Install it in the environment that runs the server: pip install pathways_jupyter. Then restart the server.'
           )}
-          action={retry}
+          actions={[retry]}
         />
       );
     case 'refused':
@@ -56,7 +56,7 @@ function LinkState({
           tone="fail"
           title={trans.__('The Jupyter server denies access to Pathways.')}
           hint={trans.__('Log in again, or ask your administrator for access to the resource “pathways”.')}
-          action={retry}
+          actions={[retry]}
         />
       );
     case 'differs':
@@ -73,12 +73,12 @@ function LinkState({
           tone="wait"
           title={trans.__('An update from the Jupyter server could not be read. What is shown may be out of date.')}
           hint={trans.__('The log of the Jupyter server, or the console of this browser, says why.')}
-          action={retry}
+          actions={[retry]}
         />
       );
     case 'broken':
       return (
-        <Notice tone="wait" title={trans.__('The Jupyter server does not answer. Trying again…')} action={retry} />
+        <Notice tone="wait" title={trans.__('The Jupyter server does not answer. Trying again…')} actions={[retry]} />
       );
     default:
       return null;

@@ -2,7 +2,7 @@
 import * as React from 'react';
 
 import { baseName } from '../models/holdings';
-import { noneFree, suggestion } from '../models/line';
+import { freeSlices, noneFree, suggestion } from '../models/line';
 import { Model } from '../models/model';
 import { ITrans } from '../models/trans';
 import {
@@ -19,6 +19,8 @@ import {
 } from '../models/words';
 import { ISession, SessionCommand } from '../models/sessionrows';
 import { acts, isOffered, verdictSentence } from '../models/sessions';
+import { isUnused } from '../models/unused';
+import { IService } from '../models/wire';
 import { IActions } from './actions';
 import { Button } from './Button';
 import { DragLine } from './DragLine';
@@ -32,7 +34,13 @@ export function SessionSection(props: { model: Model; actions: IActions; trans: 
   const session = model.session;
   if (session) {
     return (
-      <Session session={session} staleSince={model.linked ? null : model.staleSince} actions={actions} trans={trans} />
+      <Session
+        session={session}
+        services={model.live ? (model.cluster?.rows('services') ?? []) : []}
+        staleSince={model.linked ? null : model.staleSince}
+        actions={actions}
+        trans={trans}
+      />
     );
   }
   if (!model.front) {
@@ -40,6 +48,7 @@ export function SessionSection(props: { model: Model; actions: IActions; trans: 
       <Notice
         title={trans.__('No notebook is in front.')}
         hint={trans.__('Open a notebook to connect it to TPUs. “Services & proxies” lists what is running.')}
+        actions={[{ label: trans.__('Open the first notebook'), primary: true, run: () => actions.quickstart() }]}
       />
     );
   }
@@ -80,11 +89,13 @@ export function SessionSection(props: { model: Model; actions: IActions; trans: 
               ? trans.__('No slice is ready. You are notified when it is connected.')
               : trans.__('Connect it to a Pathways service to compute on TPUs.')
         }
-        action={{
-          label: wait ? trans.__('Connect when free…') : trans.__('Connect…'),
-          primary: true,
-          run: () => actions.connect(wait)
-        }}
+        actions={[
+          {
+            label: wait ? trans.__('Connect when free…') : trans.__('Connect…'),
+            primary: true,
+            run: () => actions.connect(wait)
+          }
+        ]}
       />
       {choice && <DragLine choice={choice} label={trans.__('Or drag this line into a cell:')} />}
     </>
@@ -93,16 +104,33 @@ export function SessionSection(props: { model: Model; actions: IActions; trans: 
 
 interface ISessionProps {
   readonly session: ISession;
+  /** Those in view, as they are now; empty if that is not known. */
+  readonly services: readonly IService[];
   /** When the connection to the server broke, in seconds since the epoch. */
   readonly staleSince: number | null;
   readonly actions: IActions;
   readonly trans: ITrans;
 }
 
-function Session({ session, staleSince, actions, trans }: ISessionProps): React.JSX.Element {
+function Session({ session, services, staleSince, actions, trans }: ISessionProps): React.JSX.Element {
   const now = useNow();
   const stale = staleSince !== null;
   const lost = session.alive && !session.silent && session.state === 'degraded' ? lostSlices(trans, session) : [];
+  const free = session.state === 'suspended' ? freeSlices(session, services) : null;
+  const few = free && free.free < free.wanted ? free : null;
+  const resumes = few
+    ? [
+        { label: trans.__('Resume when free'), primary: true, run: () => actions.resume(session, { wait: true }) },
+        ...(few.free
+          ? [
+              {
+                label: trans._n('Resume on %1 slice', 'Resume on %1 slices', few.free),
+                run: () => actions.resume(session, { slices: few.free })
+              }
+            ]
+          : [])
+      ]
+    : [{ label: trans.__('Resume'), primary: true, run: () => actions.resume(session) }];
   return (
     <div className={`pw-session${stale ? ' pw-stale' : ''}`} data-state={session.state}>
       <p role="status">
@@ -146,21 +174,34 @@ function Session({ session, staleSince, actions, trans }: ISessionProps): React.
           tone="wait"
           title={suspendsSentence(trans, session.suspends_at, now)}
           hint={trans.__('Nothing is computed. Its arrays are saved then, and its slices freed; any cell keeps them.')}
-          action={{ label: trans.__('Keep'), primary: true, run: () => actions.keep(session) }}
+          actions={[{ label: trans.__('Keep'), primary: true, run: () => actions.keep(session) }]}
+        />
+      )}
+      {!stale && isUnused(session) && !session.suspends_at && (
+        <Notice
+          tone="wait"
+          title={trans.__('Nothing was computed since %1.', clock(session.unused_since))}
+          hint={trans.__('“Suspend” saves its arrays and frees its slices.')}
+          actions={[{ label: trans.__('Keep'), run: () => actions.keep(session) }]}
         />
       )}
       {session.alive && session.saved && (
         <Notice
           tone="wait"
           title={savedSentence(trans, session.saved)}
-          hint={trans.__(
-            'After the cells that are running, “Resume” gets slices again and puts every array where it was.'
-          )}
-          action={
-            acts(session, 'resume')
-              ? { label: trans.__('Resume'), primary: true, run: () => actions.resume(session) }
-              : undefined
+          hint={
+            few
+              ? trans._n(
+                  '%1 of the %2 slices that it had is free.',
+                  '%1 of the %2 slices that it had are free.',
+                  few.free,
+                  few.wanted
+                )
+              : trans.__(
+                  'After the cells that are running, “Resume” gets slices again and puts every array where it was.'
+                )
           }
+          actions={acts(session, 'resume') ? resumes : []}
         />
       )}
       <dl className="pw-facts">
@@ -170,7 +211,7 @@ function Session({ session, staleSince, actions, trans }: ISessionProps): React.
         <dd>{(session.state !== 'suspended' && instancesWord(session.instances)) || '–'}</dd>
         <dt>{trans.__('Devices')}</dt>
         <dd>{devicesWord(trans, session)}</dd>
-        {session.round_trip > 0 && (
+        {session.round_trip > 0 && session.state !== 'suspended' && (
           <>
             <dt>{trans.__('Distance')}</dt>
             <dd>{trans.__('%1 ms to the cluster', Math.max(1, Math.round(session.round_trip * 1000)))}</dd>
@@ -215,6 +256,7 @@ function Buttons({ session, actions, trans }: Pick<ISessionProps, 'session' | 'a
   return (
     <div className="pw-buttons" role="group" aria-label={trans.__('Session actions')}>
       {button('disconnect', trans.__('Disconnect'), () => actions.disconnect(session), 'danger')}
+      {button('suspend', trans.__('Suspend'), () => actions.suspend(session))}
       {button(
         'reconnect',
         costs ? trans.__('Reconnect…') : trans.__('Reconnect'),

@@ -8,9 +8,11 @@ export interface IActions {
   readonly connect: (wait?: boolean) => void;
   readonly disconnect: (session: ISession) => void;
   readonly reconnect: (session: ISession) => void;
-  /** Get slices for a suspended session, and restore its arrays, in its kernel. */
-  readonly resume: (session: ISession) => void;
-  /** Keep a session that is about to be suspended because nothing is computed. */
+  /** Save the arrays of a session and free its slices, after the cell that runs. */
+  readonly suspend: (session: ISession) => void;
+  /** Get slices for a suspended session, and restore its arrays, in its kernel: perhaps when free, or fewer. */
+  readonly resume: (session: ISession, how?: { wait?: boolean; slices?: number }) => void;
+  /** Count a session as used in which nothing was computed for long. */
   readonly keep: (session: ISession) => void;
   /** Trace the chips for some seconds, and show in a tab what they did. */
   readonly profile: (session: ISession) => void;

@@ -18,7 +18,9 @@ export class Problem extends Error implements IProblem {
     message: string,
     readonly hint: string,
     /** HTTP status; 0 without an answer. */
-    readonly status: number
+    readonly status: number,
+    /** The class of a kernel's error. */
+    readonly kind = ''
   ) {
     super(message);
   }
@@ -65,6 +67,15 @@ export class Api {
 
   services(scope: IScope): Promise<{ services: readonly IOffer[] }> {
     return this._ask('services' + query(scope));
+  }
+
+  /** Have a session's kernel suspend it; answers whether that is after a cell that runs. */
+  async suspend(session: string): Promise<{ after_cell: boolean }> {
+    const { result } = await this._ask<{ result: { after_cell: boolean } }>(
+      `sessions/${encodeURIComponent(session)}/suspend`,
+      'POST'
+    );
+    return result;
   }
 
   /** End a session, get it a new proxy, or count it as used now, so that it is not suspended soon. */

@@ -1,6 +1,7 @@
 /** The `%pathways connect` line. The dialog inserts and runs it, so that a notebook stays reproducible. */
 
 import { IScope } from './scope';
+import { ISession } from './sessionrows';
 import { ICapacity, IService } from './wire';
 
 /** The values of the connect dialog. */
@@ -157,6 +158,23 @@ export function growsFor(choice: IChoice, capacity: Pick<ICapacity, 'total'>): b
 export function noneFree(services: readonly IService[]): boolean {
   const capacities = services.flatMap(service => service.capacity);
   return capacities.some(each => each.total > 0) && capacities.every(each => each.free + each.reclaimable === 0);
+}
+
+/**
+ * Return how many slices a session without a proxy wants, and how many of them are free; null if that is not known, as
+ * where a service of that name is not in view.
+ */
+export function freeSlices(
+  { service, instances, pathways_job: job }: Pick<ISession, 'service' | 'instances' | 'pathways_job'>,
+  services: readonly Pick<IService, 'name' | 'capacity'>[]
+): { readonly wanted: number; readonly free: number } | null {
+  const [type, ...others] = Object.keys(instances);
+  if (job || others.length) {
+    return null;
+  }
+  const wanted = instances[type];
+  const capacity = services.find(each => each.name === service)?.capacity.find(each => each.instance_type === type);
+  return capacity ? { wanted, free: capacity.free + capacity.reclaimable } : null;
 }
 
 function quoted(value: string): string {

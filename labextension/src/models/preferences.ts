@@ -10,8 +10,6 @@ export interface IPreferences {
   /** Minimum number of seconds between two updates of the cluster view. */
   readonly refresh: number;
   readonly notifications: boolean;
-  /** Minutes without a cell after which the user is asked whether to disconnect; 0 for never. */
-  readonly idleMinutes: number;
   readonly statusBar: boolean;
 }
 
@@ -21,7 +19,6 @@ export const DEFAULTS: IPreferences = {
   local: false,
   refresh: 0,
   notifications: true,
-  idleMinutes: 40,
   statusBar: true
 };
 
@@ -36,7 +33,6 @@ export function preferences(values: { readonly [name: string]: unknown }): IPref
     local: flag('local'),
     refresh: typeof values.refresh === 'number' && values.refresh > 0 ? values.refresh : DEFAULTS.refresh,
     notifications: flag('notifications'),
-    idleMinutes: typeof values.idleMinutes === 'number' ? Math.max(0, values.idleMinutes) : DEFAULTS.idleMinutes,
     statusBar: flag('statusBar')
   };
 }

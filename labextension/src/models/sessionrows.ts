@@ -159,6 +159,8 @@ export interface ISession {
   readonly verdicts: { readonly [command in SessionCommand]?: IVerdict };
   /** Seconds without use after which it is suspended; 0 for never. */
   readonly suspend_after: number;
+  /** Since when nothing was computed, in seconds since the epoch; 0 while it is used, or was lately. */
+  readonly unused_since: number;
   /** When it is suspended unless it is used before, in seconds since the epoch; 0 while that is not soon. */
   readonly suspends_at: number;
   readonly created: number;

@@ -1,10 +1,15 @@
 /** Sessions: their names, whether their states come with slices and arrays, and what can be done with them now. */
 import { baseName } from './holdings';
-import { ISession, SessionCommand, SessionState } from './sessionrows';
+import { ISaved, ISession, SessionCommand, SessionState } from './sessionrows';
 
 /** The name of a session's notebook, else its id. */
 export function sessionName({ notebook, id }: Pick<ISession, 'notebook' | 'id'>): string {
   return baseName(notebook) || id;
+}
+
+/** The name of a save, which is the last part of its place. */
+export function saveName({ place }: Pick<ISaved, 'place'>): string {
+  return baseName(place);
 }
 
 /** States in which a session has a proxy, and arrays that would be lost with it. */

@@ -44,7 +44,13 @@ export class Toasts {
     private readonly _trans: ITrans
   ) {
     _model.happened.connect((_, { session, event }) => this._take(session, event));
-    _model.changed.connect((_, facet) => facet === 'sessions' && this._endGone());
+    _model.changed.connect((_, facet) => {
+      if (facet === 'sessions') {
+        this._endGone();
+      } else if (facet === 'front' && _model.session) {
+        this._forgetNews(_model.session.id);
+      }
+    });
   }
 
   private _take(session: ISession, event: IEvent): void {
@@ -74,7 +80,9 @@ export class Toasts {
         if (incident.waited && WITH_SLICES.has(event.data.state)) {
           incident.waited = false;
           this._announce(session);
+          return;
         }
+        this._forgetNews(session.id);
         if (WITHOUT_SLICES.has(event.data.state) || (incident.lost && WITH_SLICES.has(event.data.state))) {
           this._end(session.id);
         }
@@ -89,7 +97,18 @@ export class Toasts {
   private _announce(session: ISession): void {
     if (this.wanted) {
       const text = this._trans.__('%1 is connected: the slices it waited for became free.', sessionName(session));
-      this._notifier.emit({ type: 'success', text, action: 'show', autoClose: false }, session);
+      // Who has the notebook in front sees it there.
+      const autoClose = this._model.session?.id === session.id ? RECOVERY_MILLISECONDS : false;
+      this._news.set(session.id, this._notifier.emit({ type: 'success', text, action: 'show', autoClose }, session));
+    }
+  }
+
+  /** Close the news that a session is connected: it has been seen, or is over. */
+  private _forgetNews(session: string): void {
+    const id = this._news.get(session);
+    if (id !== undefined) {
+      this._news.delete(session);
+      this._notifier.dismiss(id);
     }
   }
 
@@ -132,6 +151,7 @@ export class Toasts {
   }
 
   private _end(session: string): void {
+    this._forgetNews(session);
     const incident = this._incidents.get(session);
     this._incidents.delete(session);
     if (incident?.id) {
@@ -139,6 +159,8 @@ export class Toasts {
     }
   }
 
+  /** The notifications that a session is connected after a wait, by its id. */
+  private readonly _news = new Map<string, string>();
   private readonly _incidents = new Map<string, IIncident>();
 }
 

@@ -4,15 +4,17 @@ import { ICommandPalette, Notification } from '@jupyterlab/apputils';
 import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
 import { ISession, SessionCommand } from '../models/sessionrows';
-import { acts, mayHaveArrays, sessionName, verdictSentence } from '../models/sessions';
-import { busySentence, lossSentence } from '../models/words';
+import { acts, mayHaveArrays, saveName, sessionName, verdictSentence } from '../models/sessions';
+import { suspended } from '../models/suspending';
+import { isUnused } from '../models/unused';
+import { busySentence, lossSentence, size } from '../models/words';
 import { CommandIDs, IPathways, WITHOUT_ARGS } from '../tokens';
 import { confirm, notifyFailure, succeeded, withNotification } from './notify';
 import { addSessionCommand } from './sessioncommand';
 
 export const commands: JupyterFrontEndPlugin<void> = {
   id: 'pathways-jupyter:commands',
-  description: 'Disconnect, reconnect and clean up from the palette.',
+  description: 'Disconnect, reconnect, suspend and clean up from the palette.',
   autoStart: true,
   requires: [IPathways],
   optional: [ICommandPalette],
@@ -31,9 +33,19 @@ export const commands: JupyterFrontEndPlugin<void> = {
     });
     addSessionCommand(app, model, CommandIDs.keep, {
       label: trans.__('Keep This Notebook Connected'),
-      can: session => !!session.suspends_at,
+      can: isUnused,
       run: session =>
-        api.actOnSession(session.id, 'keep').catch((error: unknown) => notifyFailure(trans, error, CommandIDs.keep))
+        api.actOnSession(session.id, 'keep').catch((error: unknown) =>
+          notifyFailure(trans, error, {
+            what: trans.__('That %1 is in use could not be reported.', sessionName(session)),
+            action: CommandIDs.keep
+          })
+        )
+    });
+    addSessionCommand(app, model, CommandIDs.suspend, {
+      label: trans.__('Suspend This Notebook'),
+      can: each => acts(each, 'suspend'),
+      run: session => suspend(pathways, session)
     });
     addSessionCommand(app, model, CommandIDs.openProxyLog, {
       label: trans.__('Log of This Notebook’s Proxy'),
@@ -51,12 +63,11 @@ export const commands: JupyterFrontEndPlugin<void> = {
       isEnabled: () => !model.embeddedStarts,
       execute: async () => {
         model.setEmbeddedStarts(true);
-        await withNotification(
-          trans,
-          api.startEmbedded(),
-          trans.__('Starting the embedded cluster…'),
-          trans.__('The embedded cluster runs. It ends when it has not been used for half an hour.')
-        );
+        await withNotification(trans, api.startEmbedded(), {
+          during: trans.__('Starting the embedded cluster…'),
+          after: trans.__('The embedded cluster runs. It ends when it has not been used for half an hour.'),
+          failed: { what: trans.__('The embedded cluster could not be started.') }
+        });
         model.setEmbeddedStarts(false);
       }
     });
@@ -86,6 +97,7 @@ const IN_PALETTE = [
   CommandIDs.insertConnect,
   CommandIDs.disconnect,
   CommandIDs.reconnect,
+  CommandIDs.suspend,
   CommandIDs.resume,
   CommandIDs.keep,
   CommandIDs.openProxyLog,
@@ -114,12 +126,18 @@ async function disconnect(
       return;
     }
   }
-  await withNotification(
-    trans,
-    api.actOnSession(session.id, 'disconnect'),
-    trans.__('Disconnecting %1…', sessionName(session)),
-    trans.__('%1 is disconnected, and its proxy is removed.', sessionName(session))
-  );
+  const name = sessionName(session);
+  const save = session.saved ? saveName(session.saved) : '';
+  await withNotification(trans, api.actOnSession(session.id, 'disconnect'), {
+    during: trans.__('Disconnecting %1…', name),
+    after: save
+      ? trans.__('%1 is disconnected. Its arrays stay saved: “%pathways load %2” sets them.', name, save)
+      : trans.__('%1 is disconnected, and its proxy is removed.', name),
+    failed: {
+      what: trans.__('%1 could not be disconnected.', name),
+      safe: session.saved ? trans.__('Its arrays are still saved.') : ''
+    }
+  });
 }
 
 /** Get a new proxy, after a question unless the present one is lost. */
@@ -144,12 +162,45 @@ async function reconnect(app: JupyterFrontEnd, pathways: IPathways, session: ISe
       return;
     }
   }
-  await withNotification(
-    trans,
-    api.actOnSession(session.id, 'reconnect'),
-    trans.__('Reconnecting %1…', sessionName(session)),
-    trans.__('%1 has a new proxy.', sessionName(session))
-  );
+  await withNotification(trans, api.actOnSession(session.id, 'reconnect'), {
+    during: trans.__('Reconnecting %1…', sessionName(session)),
+    after: trans.__('%1 has a new proxy.', sessionName(session)),
+    failed: {
+      what: trans.__('%1 could not be reconnected.', sessionName(session)),
+      safe: trans.__('What its variables hold outside of TPUs is as it was.')
+    }
+  });
+}
+
+/** Have the kernel save all arrays and free the slices: now, or after the cell that runs. */
+async function suspend({ api, model, trans }: IPathways, session: ISession): Promise<void> {
+  const name = sessionName(session);
+  const failed = {
+    what: trans.__('%1 could not be suspended.', name),
+    safe: trans.__('Its arrays are where they were.'),
+    action: `${CommandIDs.suspend} ${session.id}`
+  };
+  try {
+    const { after_cell: later } = await api.suspend(session.id);
+    await withNotification(trans, suspended(model, session.id, trans), {
+      during: later
+        ? trans.__('%1 is suspended after the cell that runs…', name)
+        : trans.__('Suspending %1: its arrays are saved…', name),
+      after: saved =>
+        saved
+          ? trans._n(
+              '%2 is suspended, its slices are free: %1 array (%3) is saved.',
+              '%2 is suspended, its slices are free: %1 arrays (%3) are saved.',
+              saved.count,
+              name,
+              size(saved.bytes)
+            )
+          : trans.__('%1 is suspended, and its slices are free.', name),
+      failed
+    });
+  } catch (error) {
+    notifyFailure(trans, error, failed);
+  }
 }
 
 /** Return what a command costs, as far as that is known now; empty if nothing. */
@@ -191,6 +242,6 @@ async function sweep({ api, scope, trans }: IPathways): Promise<void> {
       Notification.success(trans.__('Removed: %1', done.removed.join(', ') || '–'), { autoClose: 4000 });
     }
   } catch (error) {
-    notifyFailure(trans, error, CommandIDs.sweep);
+    notifyFailure(trans, error, { what: trans.__('Stale proxies could not be cleaned up.'), action: CommandIDs.sweep });
   }
 }

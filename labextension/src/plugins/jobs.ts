@@ -85,10 +85,10 @@ async function send(
   action: JobAction,
   done: string
 ): Promise<void> {
-  const during = {
-    suspend: trans.__('Suspending job %1…', job),
-    resume: trans.__('Resuming job %1…', job),
-    delete: trans.__('Deleting job %1…', job)
-  };
-  await withNotification(trans, api.actOnJob(scope, job, action), during[action], done);
+  const [during, what] = {
+    suspend: [trans.__('Suspending job %1…', job), trans.__('Job %1 could not be suspended.', job)],
+    resume: [trans.__('Resuming job %1…', job), trans.__('Job %1 could not be resumed.', job)],
+    delete: [trans.__('Deleting job %1…', job), trans.__('Job %1 could not be deleted.', job)]
+  }[action];
+  await withNotification(trans, api.actOnJob(scope, job, action), { during, after: done, failed: { what } });
 }

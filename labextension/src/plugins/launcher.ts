@@ -24,7 +24,10 @@ export const launcher: JupyterFrontEndPlugin<void> = {
           await app.commands.execute('docmanager:open', { path, factory: 'Notebook' });
           succeeded(CommandIDs.quickstart);
         } catch (error) {
-          notifyFailure(trans, error, CommandIDs.quickstart);
+          notifyFailure(trans, error, {
+            what: trans.__('The quickstart notebook could not be opened.'),
+            action: CommandIDs.quickstart
+          });
         }
       }
     });

@@ -1,7 +1,7 @@
 /** Questions before the user's actions and notifications about them, and when JupyterLab has drawn a notification. */
 import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 
-import { asProblem } from '../models/api';
+import { asProblem, Problem } from '../models/api';
 import { DrawnNotifications } from '../models/drawnnotifications';
 import { ITrans } from '../models/trans';
 
@@ -34,21 +34,38 @@ export async function confirm(trans: ITrans, title: string, body: string, action
   return (await showDialog({ title, body, buttons, defaultButton: 0 })).button.accept;
 }
 
+/** What to say of an action, first while it is in progress. */
+export interface IActionWords<T> {
+  readonly during: string;
+  /** What to say of a success. */
+  readonly after: string | ((result: T) => string);
+  readonly failed: IFailureWords;
+}
+
+/** What to say of an action that has failed, before and after the reason. */
+export interface IFailureWords {
+  /** What failed, of which notebook or job. */
+  readonly what: string;
+  /** What is still there; empty where that is not known. */
+  readonly safe?: string;
+  /** Names the action: its error is closed by a later success of the same action. Left out: `what`. */
+  readonly action?: string;
+  /** What else to offer. */
+  readonly offers?: (problem: Problem) => Notification.IAction[];
+}
+
 /**
  * Show a notification while `work` is in progress, then its result. Never rejects.
  *
- * @param after What to say of a success.
- * @param action Names what is done: its error is closed by a later success of the same action.
  * @returns The result of `work`; null if it failed.
  */
 export async function withNotification<T>(
   trans: ITrans,
   work: Promise<T>,
-  during: string,
-  after: string | ((result: T) => string),
-  action = during
+  { during, after, failed: words }: IActionWords<T>
 ): Promise<T | null> {
   const id = labNotifications.emit({ message: during, type: 'in-progress', autoClose: false });
+  const action = words.action ?? words.what;
   try {
     const result = await work;
     succeeded(action);
@@ -58,15 +75,16 @@ export async function withNotification<T>(
   } catch (error) {
     succeeded(action);
     failed.set(action, id);
-    labNotifications.update(id, failure(trans, error));
+    labNotifications.update(id, failure(trans, error, words));
     return null;
   }
 }
 
 /** Show that an action failed, until the user closes it or the action succeeds. */
-export function notifyFailure(trans: ITrans, error: unknown, action: string): void {
+export function notifyFailure(trans: ITrans, error: unknown, words: IFailureWords): void {
+  const action = words.action ?? words.what;
   succeeded(action);
-  failed.set(action, labNotifications.emit(failure(trans, error)));
+  failed.set(action, labNotifications.emit(failure(trans, error, words)));
 }
 
 /** Close the error of an action, which no longer holds. */
@@ -81,10 +99,15 @@ export function succeeded(action: string): void {
 /** JupyterLab cuts a notification after so many characters, and shows the rest nowhere: often, what to do next. */
 const SHOWN_CHARACTERS = 140;
 
-/** Return what failed, and what to do next, as a notification that is open until the user or a success closes it. */
-function failure(trans: ITrans, error: unknown): IContent {
-  const { message, hint } = asProblem(error, trans);
-  const text = `${message} ${hint}`.trim();
+/** Return what failed, what is still there, and what to do next; open until the user or a success closes it. */
+function failure(trans: ITrans, error: unknown, { what, safe = '', offers }: IFailureWords): IContent {
+  const problem = asProblem(error, trans);
+  // A server without our hint is Jupyter's own handler, or a proxy on the way: its words say nothing to a user.
+  const unknown = problem.status >= 500 && !problem.hint;
+  const reason = unknown
+    ? trans.__('The Jupyter server failed (%1). Its log says more; try again.', problem.message)
+    : `${problem.message} ${problem.hint}`.trim();
+  const text = [what, reason, safe].filter(Boolean).join(' ');
   const details = {
     label: trans.__('Details'),
     callback: (event: MouseEvent) => {
@@ -93,8 +116,9 @@ function failure(trans: ITrans, error: unknown): IContent {
       void showDialog({ title: trans.__('Details'), body: text, buttons: [Dialog.okButton()] });
     }
   };
+  const actions = [...(offers?.(problem) ?? []), ...(text.length > SHOWN_CHARACTERS ? [details] : [])];
   // Not 0: JupyterLab would change it in the list of notifications only.
-  return { message: text, type: 'error', autoClose: false, actions: text.length > SHOWN_CHARACTERS ? [details] : [] };
+  return { message: text, type: 'error', autoClose: false, actions };
 }
 
 /** How long to wait for a notification that is perhaps never drawn: the user may have switched them off. */

@@ -22,13 +22,15 @@ export const profile: JupyterFrontEndPlugin<void> = {
       label: trans.__('Profile the Chips of a Session'),
       can: each => acts(each, 'run'),
       run: async session => {
-        const traced = await withNotification(
-          trans,
-          api.profile(session.id, SECONDS),
-          trans.__('Tracing the chips for %1 s…', SECONDS),
-          ({ location }) => trans.__('The trace is in %1.', location),
-          `${CommandIDs.profile} ${session.id}`
-        );
+        const traced = await withNotification(trans, api.profile(session.id, SECONDS), {
+          during: trans.__('Tracing the chips for %1 s…', SECONDS),
+          after: ({ location }) => trans.__('The trace is in %1.', location),
+          failed: {
+            what: trans.__('The chips of %1 could not be traced.', sessionName(session)),
+            safe: trans.__('Its session is as it was.'),
+            action: `${CommandIDs.profile} ${session.id}`
+          }
+        });
         if (traced) {
           const picture = new Widget();
           picture.addClass('pw-profile');

@@ -73,6 +73,64 @@ test('a suspended notebook says what is saved, and is resumed by keyboard behind
   await disconnect(page, panel);
 });
 
+test('with the mouse only a notebook is suspended after its cell, resumed on fewer slices, and its save is named', async ({
+  page
+}) => {
+  await newNotebook(page, 'mouse.ipynb');
+  const panel = await openPanel(page);
+  const session = panel.locator('.pw-session');
+  const toasts = page.locator('.Toastify__toast', { hasText: 'mouse.ipynb' });
+  const button = (name: string) => session.getByRole('button', { name, exact: true });
+  await start(page, CONNECT);
+  await expect(session).toHaveAttribute('data-state', 'connected');
+  await expect(indicator(page)).toHaveAttribute('data-status', 'idle');
+  await start(page, WAIT);
+  await expect(indicator(page)).toHaveAttribute('data-status', 'busy');
+  await button('Suspend').click();
+  await expect(toasts).toContainText('mouse.ipynb is suspended after the cell that runs…');
+  await picture(page, 'suspend-after-the-cell');
+  await expect(session).toHaveAttribute('data-state', 'connected');
+  const folder = await page.filebrowser.getCurrentDirectory();
+  await page.contents.uploadContent('', 'text', `${folder}/go`);
+  await expect(toasts).toContainText(/mouse\.ipynb is suspended, its slices are free: 1 array \(32\sB\) is saved\./);
+  await expect(session).toHaveAttribute('data-state', 'suspended');
+  await expect(session).not.toContainText('Distance');
+
+  await newNotebook(page, 'taker.ipynb');
+  await start(page, CONNECT.replace('=2', '=1'));
+  await expect(session).toHaveAttribute('data-state', 'connected');
+  await page.notebook.activate('mouse.ipynb');
+  await expect(session).toHaveAttribute('data-state', 'suspended');
+  await expect(session).toContainText('1 of the 2 slices that it had is free.');
+  await expect(button('Resume when free')).toBeVisible();
+  for (const [theme, look] of THEMES.slice(0, 2)) {
+    await page.theme.setTheme(theme);
+    await picture(page, `suspend-few-${look}`);
+  }
+  // As from the palette, which does not look at what is free.
+  await page.evaluate(() => void window.jupyterapp.commands.execute('pathways-jupyter:resume'));
+  await expect(toasts.last()).toContainText('mouse.ipynb could not be resumed.');
+  await expect(toasts.last().getByRole('button')).toContainText(['Resume when free', 'Resume on 1 slice']);
+  await picture(page, 'suspend-resume-failed');
+  await button('Resume on 1 slice').click();
+  await expect(session).toHaveAttribute('data-state', 'connected');
+  await expect(toasts.filter({ hasText: 'could not be resumed' })).toHaveCount(0);
+  await start(page, 'print(f"{w.sum():.0f}", state[0] is w)');
+  await expect(page.locator('.jp-NotebookPanel:visible .jp-OutputArea').last()).toHaveText('28 True');
+
+  await button('Suspend').click();
+  await expect(session).toHaveAttribute('data-state', 'suspended');
+  const save = (await session.locator('code').first().textContent())!.split('/').pop()!;
+  await button('Disconnect').click();
+  const dialog = page.getByRole('dialog');
+  await expect(dialog).toContainText(save);
+  await picture(page, 'suspend-disconnect');
+  await dialog.getByRole('button', { name: 'Disconnect' }).click();
+  await expect(toasts.last()).toContainText(`Its arrays stay saved: “%pathways load ${save}” sets them.`);
+  await page.notebook.activate('taker.ipynb');
+  await disconnect(page, panel);
+});
+
 test('a notebook that is about to be suspended says so, and is kept by keyboard', async ({ page }) => {
   await newNotebook(page, 'idle.ipynb');
   const panel = await openPanel(page);
@@ -84,8 +142,9 @@ test('a notebook that is about to be suspended says so, and is kept by keyboard'
   const question = page.locator('.Toastify__toast', { hasText: 'idle.ipynb: nothing is computed. At ' });
   await expect(soon).toContainText('any cell keeps them');
   await expect(card).toContainText(/Nothing is computed: suspends at \d+:\d\d:\d\d, unless a cell runs before\./);
-  await expect(question.getByRole('button', { name: 'Keep' })).toBeVisible();
-  await expect(question.getByRole('button', { name: 'Disconnect' })).toHaveCount(0);
+  await expect(question.getByRole('button')).toContainText(['Suspend', 'Keep', 'Disconnect']);
+  await expect(page.locator('#jp-main-statusbar .pw-status')).toHaveAttribute('title', /held so far: .* chip-hours/);
+  await picture(page, 'suspend-question');
   await expect.poll(() => faults(page, '#pathways-jupyter-panel')).toEqual([]);
   const keep = session.getByRole('button', { name: 'Keep' });
   await session.getByRole('button', { name: 'Logs' }).focus();

@@ -102,7 +102,7 @@ class Attachment:
         assert self._record is not None, "not connected yet"
         link = self.link
         present: dict[str, Any] = {"state": link.state, "state_since": link.state_since, "slices": link.slices}
-        return replace(self._record, **present, suspends_at=link.suspends_at, transfer=self._transfer, **link.of_proxy)
+        return replace(self._record, **present, **link.unused, transfer=self._transfer, **link.of_proxy)
 
     @property
     def has_newest(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import PathwaysError, SessionError
+from pathways_jupyter.base.events import Event, EventKind
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.saved.arrays import Report
 from pathways_jupyter.saved.saves import Save, Saves
@@ -87,15 +88,21 @@ class SavingSession(AttachedSession):
         """Name of the save with the arrays that wait for :meth:`resume`; empty if there are none."""
         return self._suspension.name if self._suspension is not None and self._suspension.count else ""
 
-    def suspend_by_itself(self, idle: Callable[[], float], suspend: Callable[[str], bool]) -> None:
+    def suspend_by_itself(self, idle: Callable[[], float], suspend: Callable[..., Any]) -> None:
         """Let the supervisor suspend this session, as the setting ``suspend_after`` says.
 
         Args:
           idle: Returns for how many seconds no cell has run; 0 while one does. Called on another thread.
-          suspend: Has :meth:`suspend` called soon on the thread that runs the user's code, because of ``why``; returns
-            whether it will be. Called on another thread.
+          suspend: Has :meth:`suspend` called soon on the thread that runs the user's code, because of ``why``, and with
+            ``after_cell`` also where a cell runs; returns whether it is after a cell, or None if it is not going to be.
+            Called on another thread.
         """
         self._attachment.handlers |= {Method.IDLE: idle, Method.SUSPEND: suspend}
+
+    def report_not_suspended(self, why: str) -> None:
+        """Add to the session's events that it could not be suspended."""
+        event = Event(EventKind.NOT_SUSPENDED, f"Not suspended. {why}")
+        self._attachment.link.notify(Method.RECORD, events=[event.to_json()])
 
     def keep(self) -> None:
         """Count as used now, so that it is not suspended soon because nothing is computed; does not wait."""

@@ -26,6 +26,7 @@ from pathways_jupyter.session import protocol, registry
 from pathways_jupyter.session.protocol import Method, Request, Response
 
 _REMEMBERED = 10_000
+_UNUSED = ("unused_since", "suspends_at")
 
 
 @dataclass
@@ -49,7 +50,7 @@ class SupervisorLink:
       state: The session's state, as last reported.
       state_since: When that state began, in seconds since the epoch.
       slices: The slices that the session holds, as last reported.
-      suspends_at: The record's, as last reported.
+      unused: The record's ``unused_since`` and ``suspends_at``, as last reported.
       of_proxy: The record's :data:`~pathways_jupyter.session.protocol.OF_PROXY` as of the last connect.
       ended: Whether the connection has ended, so that no request can be answered.
 
@@ -86,7 +87,7 @@ class SupervisorLink:
         self.state = SessionState.STARTING
         self.state_since = time.time()
         self.slices: tuple[SessionSlice, ...] = ()
-        self.suspends_at = 0.0
+        self.unused: Mapping[str, Any] = dict.fromkeys(_UNUSED, 0.0)
         self.of_proxy: Mapping[str, Any] = {}
         self.ended = False
         self._closing = False
@@ -274,8 +275,10 @@ class SupervisorLink:
                 if message.data.get("state", self.state) != self.state:
                     self.state = SessionState(message.data["state"])
                     self.state_since = float(message.data.get("since", message.at))
-                    self.suspends_at = self.suspends_at if self.state.is_connected else 0.0
-                self.suspends_at = float(message.data.get("suspends_at", self.suspends_at))
+                    if not self.state.is_connected:
+                        self.unused = dict.fromkeys(_UNUSED, 0.0)
+                if message.kind is EventKind.UNUSED:
+                    self.unused = {name: float(message.data[name]) for name in _UNUSED}
                 self.slices = slices_after(self.slices, message)
                 if "generation" in message.data:
                     self.of_proxy = {name: message.data[name] for name in protocol.OF_PROXY if name in message.data}

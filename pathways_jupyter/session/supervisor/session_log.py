@@ -182,10 +182,10 @@ class SessionLog:
         waited = before.waited + (entered - self._entered if before.state is SessionState.WAITING else 0.0)
         self._entered = entered
         # The record first: a client that reads it because of the event must find the new state.
-        suspends_at = before.suspends_at if state.is_connected else 0.0
+        unused = {} if state.is_connected else {"unused_since": 0.0, "suspends_at": 0.0}
         transfer = before.transfer if state.is_connected else None
         since = self._since(state, now)
-        self.update(state=state, state_since=since, waited=waited, suspends_at=suspends_at, transfer=transfer)
+        self.update(state=state, state_since=since, waited=waited, transfer=transfer, **unused)
         if since != now:
             data["since"] = since
         self._publish(Event(EventKind.STATE, message, now, {"state": state, **data}))
@@ -219,11 +219,11 @@ class SessionLog:
         if limit != self.record.suspend_after:
             self.update(suspend_after=limit)
 
-    def suspends(self, at: float, message: str) -> None:
-        """Report that it is suspended at the time `at` unless it is used; with 0, that this is no longer so."""
+    def unused(self, message: str, since: float = 0.0, *, suspends_at: float = 0.0) -> None:
+        """Report since when nothing was computed, and when it is suspended for that; 0, that this is no longer so."""
         # The record first, as in enter().
-        self.update(suspends_at=at)
-        self.report(EventKind.SUSPENDS, message, suspends_at=at)
+        self.update(unused_since=since, suspends_at=suspends_at)
+        self.report(EventKind.UNUSED, message, unused_since=since, suspends_at=suspends_at)
 
     def figures(self, *, relay: bool) -> SessionFigures:
         """Return the session's figures for those who operate the cluster; its proxy has a relay or not."""

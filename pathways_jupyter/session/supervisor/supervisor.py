@@ -23,6 +23,7 @@ from pathways_jupyter.base import tasks
 from pathways_jupyter.base.config import SETTINGS, ConnectConfig
 from pathways_jupyter.base.errors import PathwaysError, SessionError
 from pathways_jupyter.base.events import Event, EventKind, SavedArrays, SessionState, Transfer
+from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.session import recording, registry
 from pathways_jupyter.session.protocol import Method, Request
 from pathways_jupyter.session.registry import SessionRecord
@@ -32,6 +33,7 @@ from pathways_jupyter.session.supervisor.early_connections import EarlyConnectio
 from pathways_jupyter.session.supervisor.proxy_cycle import ProxyCycle
 from pathways_jupyter.session.supervisor.session_log import SessionLog
 from pathways_jupyter.session.supervisor.suspend_guard import SuspendGuard
+from pathways_jupyter.session.verdicts import SessionCommand, verdict
 
 _KERNEL_SECONDS = 1.0
 """Longest time that the kernel has for an answer: it comes at once, unless native code holds the interpreter's lock."""
@@ -107,6 +109,8 @@ class Supervisor:
             return self._record.to_json()
         if request.method is Method.CUT:
             return self._proxies.cut()
+        if request.method is Method.SUSPEND and not request.params:
+            return await self._have_suspended()
         if request.method is Method.SUSPEND:
             count, nbytes, place = (request.params[name] for name in ("count", "bytes", "place"))
             return await self._proxies.suspend(SavedArrays(int(count), int(nbytes), str(place), time.time()))
@@ -124,6 +128,18 @@ class Supervisor:
         elif request.method is not Method.START:
             raise SessionError(f"A supervisor asks {request.method}, and does not answer it.", hint=recording.HINT)
         return await self._proxies.outcome()
+
+    async def _have_suspended(self) -> Any:
+        answer = verdict(self._record, SessionCommand.SUSPEND)
+        if not answer.acts:
+            raise answer.error()
+        begun = await self._ask_owner(Method.SUSPEND, why="", after_cell=True)
+        if begun is None:
+            raise SessionError(
+                f"The kernel of session {self._record.id} does not take the request to suspend.",
+                hint=advice("{suspend} in a cell does it. Arrays and slices are as they were."),
+            )
+        return begun
 
     async def _ask_owner(self, method: Method, **params: Any) -> Any:
         owner = self._owner

@@ -135,7 +135,7 @@ async def test_a_session_that_lingers_belongs_to_the_kernel_that_attaches(sessio
 async def test_a_session_that_lingers_is_not_about_to_be_suspended(sessions):
     async with sessions(linger=math.inf, suspend_after=3600.0) as made:
         await made.first
-        made.supervisor._session_log.suspends(time.time() + 300, "soon")
+        made.supervisor._session_log.unused("soon", time.time(), suspends_at=time.time() + 300)
         assert (await made.ask(Method.STATUS))["suspends_at"]
         await made.leave()
         assert (await made.ask(Method.STATUS))["suspends_at"] == 0

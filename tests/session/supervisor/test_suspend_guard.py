@@ -82,9 +82,33 @@ async def test_keeping_it_begins_anew_and_all_who_follow_it_see_until_when():
     assert [bool(at) for at in seen] == [True, False, True, False]
 
 
+async def test_without_a_limit_it_is_reported_and_not_suspended():
+    kernel, log = Kernel(idle=100.0), SessionLog(new_record(state=SessionState.CONNECTED), ConnectConfig())
+    log.update(instances={"tpuv6e:2x2": 2})
+    guard = SuspendGuard(log, kernel.ask, unused_seconds=0.2)
+    task = asyncio.create_task(guard.run())
+    async with asyncio.timeout(DEADLINE):
+        for _ in range(10):
+            assert await kernel.asked.get() is Method.IDLE
+        assert (log.record.unused_since < time.time(), log.record.suspends_at) == (True, 0.0)
+        # Once, until it is used.
+        (notice,) = notices(log)
+        assert notice.endswith("The session holds 2 slices.")
+        guard.keep()
+        assert log.record.unused_since == 0.0
+        while not log.record.unused_since:
+            await kernel.asked.get()
+        kernel.idle = 0.0
+        while log.record.unused_since:
+            await kernel.asked.get()
+    task.cancel()
+    kept = [event.message for event in log.history._events if event.data["unused_since"] == 0.0]
+    assert kept == ["In use again."] * 2
+
+
 async def test_a_session_that_is_lost_is_not_about_to_be_suspended():
     log = SessionLog(new_record(state=SessionState.CONNECTED), ConnectConfig())
-    log.suspends(time.time() + 60, "soon")
+    log.unused("soon", time.time(), suspends_at=time.time() + 60)
     log.enter(SessionState.DEGRADED, "a slice is down")
     assert log.record.suspends_at
     log.enter(SessionState.LOST, "gone")
