@@ -123,3 +123,23 @@ def test_a_value_of_another_kind_is_refused_by_its_class_and_place(value) -> Non
     with pytest.raises(ColocatedError, match=rf"z\['t'\] is an object of class {type(value).__name__}") as refused:
         back({"t": value})
     assert "--unpickle" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        ["Decimal", [0, [1, 5], -1]],
+        ["Decimal", 1.5],
+        ["datetime", 20260101],
+        ["Path", ["a", "b"]],
+        ["int", 16],
+        ["dtype", [["n", "<i4"]]],
+        ["dtype", {"names": ["n"], "formats": ["<i4"]}],
+        ["number", 5, 0],
+    ],
+    ids=str,
+)
+def test_what_a_host_writes_in_the_place_of_text_is_refused(written) -> None:
+    """Some of these would be taken: Decimal reads a list of digits, and dtype a list of fields."""
+    with pytest.raises(ColocatedError, match="Output z cannot be read here: ValueError: not text"):
+        Reader("Output z", {0: b"\0" * 8}).read(written)

@@ -221,3 +221,12 @@ def test_a_second_snapshot_of_a_step_keeps_the_notebooks_copy_of_the_first(sessi
     assert snapshots.latest() is second
     # Those that were on the hosts only are gone, with what they referred to.
     assert snapshots.oldest() is second
+
+
+@pytest.mark.parametrize("timeout", ["soon", "10", -1])
+def test_a_timeout_that_is_no_time_is_refused_at_the_call(timeout):
+    """Not in the middle of the run, at the first pause; there is no session here, so nothing can have begun."""
+    before = RUNS.latest
+    with pytest.raises(ConfigError, match="timeout"):
+        elastic.train_loop(step, first_state(), Data(), steps=1, timeout=timeout)
+    assert RUNS.latest is before

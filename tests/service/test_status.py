@@ -332,3 +332,15 @@ async def test_ages_are_those_of_the_clusters_clock(bench, monkeypatch, ahead):
     assert re.search(r"\b10 min", slices.view([of_her]).text)
     assert not re.search(r"\d h|\d min", services.view([overview]).text)
     assert "for 10 min" in str(status.capacity_error(of_her, {"tpuv6e:2x2": 1}))
+
+
+def test_only_slices_whose_pods_have_changed_are_computed_again():
+    pods, drawn = PodIndex(cluster_pods()), {}
+    first = picture(made(), pods=pods, jobs=(), drawn=drawn)
+    again = picture(made(), pods=pods, jobs=(), drawn=drawn)
+    assert again == first
+    assert all(one is other for one, other in zip(first.slices, again.slices, strict=True))
+    pods.put(pod("worker", 1, ready=False))
+    changed = picture(made(), pods=pods, jobs=(), drawn=drawn)
+    assert changed.slices[0] is first.slices[0]
+    assert changed.slices[1].state is not State.READY

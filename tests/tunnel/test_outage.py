@@ -8,7 +8,9 @@ import pytest
 
 from pathways_jupyter.base.errors import ApiError, ClusterError
 from pathways_jupyter.tunnel import outage
+from pathways_jupyter.tunnel.carrier import PodPort
 from pathways_jupyter.tunnel.outage import Outage
+from pathways_jupyter.tunnel.resumable_stream import RelayClient
 
 DEADLINE = 60.0
 CUT = ClusterError("cut")
@@ -67,6 +69,18 @@ async def test_a_short_interruption_is_not_reported(notes):
         notes.outage.begin(1, ClusterError("cut again"))
         assert await notes.said.get() == "cut again"
         notes.outage.close()
+
+
+async def test_of_a_tunnel_that_was_closed_nothing_is_reported(notes):
+    """Its streams may be without a carrier at that moment: the session ends while the network is cut."""
+    tunnel, later = RelayClient(PodPort(None, "default", "proxy", 1), bytes(32), 60.0, notes.outage), Notes()
+    async with asyncio.timeout(DEADLINE):
+        notes.outage.begin(1, CUT)
+        await tunnel.close()
+        # Begun later, so reported later than the first one would have been.
+        later.outage.begin(1, CUT)
+        assert await later.said.get() == "cut"
+    assert notes.said.empty()
 
 
 async def test_the_cluster_is_loaded_again_now_and_then_and_sooner_after_a_refusal(notes, monkeypatch):

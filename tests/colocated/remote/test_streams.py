@@ -72,3 +72,20 @@ def test_log_records_are_captured_where_the_process_logs_elsewhere(monkeypatch) 
     with streams.written_to(transcript):
         logging.getLogger("loader").warning("slow disk")
     assert printed(transcript) == "WARNING:loader:slow disk\n"
+
+
+def test_of_a_librarys_log_lines_a_cell_shows_warnings_until_its_code_asks_for_more(caplog) -> None:
+    """The process's handler writes to its log, as a sidecar's does; a library's logger has a level of its own."""
+    library, root, level = logging.getLogger("a.library"), logging.getLogger(), logging.getLogger().level
+    transcript = Transcript("a")
+    library.setLevel(logging.INFO)
+    try:
+        with streams.written_to(transcript):
+            library.info("compiling")
+            library.warning("slow")
+            root.setLevel(logging.INFO)
+            library.info("asked for")
+    finally:
+        root.setLevel(level)
+        library.setLevel(logging.NOTSET)
+    assert printed(transcript) == "WARNING:a.library:slow\nINFO:a.library:asked for\n"
