@@ -47,6 +47,9 @@ class Kind(StrEnum):
     WAITING = "waiting"
     """Fewer slices than allowed; training is paused."""
     RETRY = "retry"
+    """There is no new proxy yet, or there is one now."""
+    NOTE = "note"
+    """What was found and changes nothing now: snapshots that were not written or read, a step not compiled ahead."""
     INJECTED = "injected"
     """A fault on purpose."""
 

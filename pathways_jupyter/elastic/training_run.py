@@ -207,7 +207,7 @@ class TrainingRun:
         def failed(error: Exception) -> None:
             # It will be compiled when it is needed, and an error that stays is raised there.
             reason = str(error).partition("\n")[0]
-            self.record.add(Kind.RETRY, f"Compiling ahead failed: {reason}")
+            self.record.add(Kind.NOTE, f"Compiling ahead failed: {reason}")
 
         def rows(leaf: Any) -> jax.ShapeDtypeStruct:
             count = leaf.shape[0] * (len(active) - 1) // len(active) if self.rule == "scale" else leaf.shape[0]
@@ -254,7 +254,7 @@ class TrainingRun:
     def _report(self) -> None:
         """Make events of what was found when snapshots were written and read."""
         while self.snapshots.notes:
-            self.record.add(Kind.RETRY, self.snapshots.notes.popleft(), step=self.confirmed)
+            self.record.add(Kind.NOTE, self.snapshots.notes.popleft(), step=self.confirmed)
 
     def _resume(self, restored: Restored) -> None:
         """Go on from a snapshot."""

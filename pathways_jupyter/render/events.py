@@ -52,6 +52,7 @@ ELASTIC_TONES: Mapping[str, Tone] = {
     Kind.DETECTED: Tone.FAIL,
     Kind.WAITING: Tone.WARN,
     Kind.RETRY: Tone.WARN,
+    Kind.NOTE: Tone.WARN,
     Kind.INJECTED: Tone.WARN,
     Kind.RESTORED: Tone.WARN,
     Kind.RESUMED: Tone.OK,

@@ -36,6 +36,7 @@ const ELASTIC_TONES: { readonly [what: string]: Tone } = {
   detected: 'fail',
   waiting: 'wait',
   retry: 'wait',
+  note: 'wait',
   injected: 'wait',
   restored: 'wait',
   resumed: 'ok',
