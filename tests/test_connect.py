@@ -8,8 +8,11 @@ import pty
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
+import pathways_jobs
 import pytest
+from waits import wait_until
 
 import pathways_jupyter
 from pathways_jupyter.base.errors import ConfigError
@@ -91,8 +94,20 @@ def test_connect_adds_the_slices_that_a_running_cluster_lacks_beside_those_in_us
                 code, shown = answer(own, b"n\n", "local", "down")
                 assert (code, "Stop the embedded cluster? [y/N]" in shown, "Aborted!" in shown) == (1, True, True)
                 assert two.run("print(len(jax.devices()))").text.strip() == "8"
-            # Not asked where no session is left.
-            assert own.cli("local", "down").returncode == 0
+            # Not about sessions where none is left, but about what else runs: a job, and a service of one's own.
+            (Path(home) / "job.yaml").write_text(json.dumps(pathways_jobs.training("night", "sleep", "600")))
+            assert own.cli("job", "apply", "-f", f"{home}/job.yaml", "--local").returncode == 0
+            assert own.cli("local", "up", "--tpu", "tpuv6e:2x2=1", "--spare", "tpuv5e:2x2=1").returncode == 0
+            deploy = ("service", "deploy", "other", "--local", "--tpu", "tpuv5e:2x2", "--slices", "1")
+            assert (deployed := own.cli(*deploy)).returncode == 0, deployed.stderr
+            wait_until(lambda: "PathwaysJob night" in own.cli("local", "down").stderr)
+            refused = own.cli("local", "down")
+            assert refused.returncode == 1
+            assert "This ends JobSet other; PathwaysJob night. Stop the embedded cluster?" in refused.stderr
+            assert own.cli("local", "status").returncode == 0
+            assert own.cli("job", "delete", "night", "--local", "--yes").returncode == 0
+            assert own.cli("service", "delete", "other", "--local", "--yes").returncode == 0
+            wait_until(lambda: own.cli("local", "down").returncode == 0)
         finally:
             own.cli("local", "down", "--yes")
 

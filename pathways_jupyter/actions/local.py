@@ -8,6 +8,7 @@ from typing import Any
 
 from pathways_jupyter.actions.shell import NOT_RUNNING, Action, Shell, Values
 from pathways_jupyter.base import tasks, tpu
+from pathways_jupyter.base.errors import LocalClusterError
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.base.runtime_files import DEFAULT_CLUSTER
 from pathways_jupyter.base.text import absolute_path, count, parse_seconds, parse_whole_number
@@ -49,12 +50,11 @@ def up(shell: Shell, values: Values) -> View:
 
 
 def down(shell: Shell, values: Values) -> View:
-    """Stop the cluster and everything that runs in it, after a question if sessions use it."""
+    """Stop the cluster and everything that runs in it, after a question if that is more than its own services."""
     name = _name(values)
-    if not values.get("yes") and (using := _sessions_of(cluster.find(name))):
-        ending = f"{count(len(using), 'session')} with {'its' if len(using) == 1 else 'their'} arrays"
+    if not values.get("yes") and (running := cluster.find(name)) is not None and (ending := _ending_with(running)):
         # In a terminal, where alone this command is, a no ends it.
-        shell.confirm(f"This ends {ending}: {'; '.join(map(_holding, using))}. Stop the embedded cluster?")
+        shell.confirm(f"This ends {'; '.join(ending)}. Stop the embedded cluster?")
     ended = cluster.down(name=name)
     return said("The embedded cluster is down." if ended else "It was not running.", {"name": name, "ended": ended})
 
@@ -81,10 +81,25 @@ def restart_api(shell: Shell, values: Values) -> View:
     return said("The API server was restarted; pods kept running.", _value(running))
 
 
-def _sessions_of(running: LocalCluster | None) -> list[SessionRecord]:
+def _ending_with(running: LocalCluster) -> list[str]:
+    """Return what would be lost with the cluster: sessions, jobs, services that were deployed."""
+    using, ending = _sessions_of(running), []
+    if using:
+        those = f"{count(len(using), 'session')} with {'its' if len(using) == 1 else 'their'} arrays"
+        ending.append(f"{those}: {', '.join(map(_holding, using))}")
+    try:
+        work = running.status()["work"]
+    except LocalClusterError as error:
+        # It may have been stopped in the middle of anything.
+        return [*ending, f"whatever else runs there, which is not known: {error}".rstrip(".")]
+    # Those of a session are counted with it, unless the session is none of this user's.
+    known = {each.id for each in registry.sessions()}
+    ending += [f"{each['kind']} {each['name']}" for each in work if each["session"] not in known]
+    return ending
+
+
+def _sessions_of(running: LocalCluster) -> list[SessionRecord]:
     """Return the sessions that would be lost with the cluster; suspended ones have their arrays in its bucket."""
-    if running is None:
-        return []
     there = tasks.run(client.present([each for each in registry.sessions() if _is_on(running, each)]))
     return [each for each in there if each.supervisor != registry.ABANDONED and each.state not in _NOTHING_TO_LOSE]
 

@@ -49,9 +49,9 @@ COMMANDS = (
     Command(
         "local down",
         "Stop it and everything that runs in it.",
-        options=(assume_yes("do not ask whether sessions may end with it"), _NAME),
+        options=(assume_yes("do not ask whether sessions, jobs and deployed services may end with it"), _NAME),
         examples={"local down": "it also ends by itself when it is not used"},
-        details="Where sessions are on it, it lists them and asks: their arrays are lost.",
+        details="Sessions, jobs and deployed services on it would be lost: it lists them and asks.",
         only=Face.TERMINAL,
     ),
     Command(

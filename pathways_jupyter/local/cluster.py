@@ -85,9 +85,10 @@ class LocalCluster:
             ) from None
 
     def status(self) -> dict[str, Any]:
-        """Return the daemon's report: ``ready``, ``busy``, ``services``, ``failed`` and ``instances``.
+        """Return the daemon's report: ``ready``, ``busy``, ``work``, ``services``, ``failed`` and ``instances``.
 
-        ``failed`` maps the name of each service that has failed for good to the reason.
+        ``failed`` maps the name of each service that has failed for good to the reason. ``work`` is what runs besides
+        the services: its ``kind`` and ``name``, and the ``session`` that it belongs to.
 
         Raises:
           LocalClusterError: The cluster has ended.
@@ -359,8 +360,9 @@ def _running(name: str) -> DaemonRecord:
         # What waits for slices would wait for as long as they may take.
         raise LocalClusterError(
             f"The embedded cluster {name!r} does not answer.",
-            hint=f"If its process was stopped, kill -CONT {record.pid} continues it. To start it anew: "
-            f"pathways-jupyter local down{named(name)}, then pathways-jupyter local up{named(name)}.",
+            hint=f"Wait a moment: this machine may be busy. If its process was stopped, kill -CONT {record.pid} "
+            f"continues it. Only pathways-jupyter local down{named(name)}, which ends everything on it, and then "
+            f"local up{named(name)} start it anew.",
         ) from None
     return record
 

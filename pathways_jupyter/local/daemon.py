@@ -221,6 +221,7 @@ class Daemon:
         return {
             "ready": self._ready.is_set(),
             "busy": self._cluster.busy,
+            "work": self._cluster.work,
             "services": list(self._cluster.services),
             "failed": self._cluster.failed,
             "instances": dict(self._cluster.settings.instances),

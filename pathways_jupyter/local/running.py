@@ -264,10 +264,25 @@ class RunningCluster:
     @property
     def busy(self) -> bool:
         """Return whether the cluster is in use: by a client of the API, or by a Job of none of its services."""
-        return self.api.in_use > 0 or any(
-            labels_of(job).get(names.JOBSET_NAME_LABEL) not in self.services and not finished(job.get("status") or {})
-            for job in self._store.list(JOBS)
-        )
+        return self.api.in_use > 0 or bool(self.work)
+
+    @property
+    def work(self) -> list[dict[str, str]]:
+        """What runs besides the cluster's own services: ``kind``, ``name``, and the ``session`` that it belongs to."""
+        found = {}
+        for job in self._store.list(JOBS):
+            labels, metadata = labels_of(job), job["metadata"]
+            jobset = labels.get(names.JOBSET_NAME_LABEL)
+            if jobset in self.services or finished(job.get("status") or {}) or "deletionTimestamp" in metadata:
+                continue
+            kind, name = "Job", metadata["name"]
+            if jobset:
+                whole = self._store.find(JOBSETS, metadata["namespace"], jobset) or {}
+                owners = whole.get("metadata", {}).get("ownerReferences") or [{"kind": "JobSet"}]
+                kind, name = owners[0]["kind"], jobset
+            key = metadata["namespace"], kind, name
+            found[key] = {"kind": kind, "name": name, "session": labels.get(names.SESSION_LABEL, "")}
+        return [found[key] for key in sorted(found)]
 
     def _account(self, pod: Object) -> Mapping[str, str]:
         """Return the variables by which a pod reaches the API and the bucket, and its worker's start-up time."""

@@ -13,6 +13,7 @@ from typing import Any
 from pathways_jupyter.actions import action_of, cluster, profile
 from pathways_jupyter.actions.shell import Values
 from pathways_jupyter.base import interrupts
+from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError, SessionError
 from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.base.text import count, size
@@ -100,20 +101,25 @@ def reconnect(connection: NotebookSession, values: Values, place: Place | None =
         question = f"Session {current.id} works. A new proxy costs its {lost} on TPUs. Reconnect?"
         if not connection.screen.confirm(question):
             return said("Not reconnected.")
-    _renew(connection, current, attempt, place)
+    _renew(connection, current, attempt, current.config, place)
     return None
 
 
 def _renew(
-    connection: NotebookSession, current: Session, attempt: ConnectionAttempt[Session], place: Place | None = None
+    connection: NotebookSession,
+    current: Session,
+    attempt: ConnectionAttempt[Session],
+    config: ConnectConfig,
+    place: Place | None = None,
 ) -> None:
-    """Show how a session gets its new proxy, and then its card."""
+    """Show how a session gets its new proxy, with the settings `config`, and then its card."""
     titles = RESUMING if current.is_suspended else CONNECTING
     try:
         with Waiting(connection.screen, place, titles) as waiting:
-            if current.config.local and current.state in {SessionState.LOST, SessionState.SUSPENDED}:
-                waiting.enter(cluster.embedded_stage(current.config))
-            waiting.through(attempt)
+            if config.local and current.state in {SessionState.LOST, SessionState.SUSPENDED}:
+                waiting.reconnect(config, attempt)
+            else:
+                waiting.through(attempt)
     except KeyboardInterrupt:
         connection.draw()
         # Where all was done, only the rest of the cell is lost.
@@ -137,7 +143,8 @@ def resume(connection: NotebookSession, values: Values) -> View:
             return said("Not resumed.")
         yes = True
     if not current.has_slices_of(config):
-        _renew(connection, current, session.attempt_reconnect(current, {}, config))
+        attempt = session.attempt_reconnect(current, {}, config)
+        _renew(connection, current, attempt, dataclasses.replace(config, yes=config.yes or yes))
     return said(connection.restore(yes=yes))
 
 

@@ -73,6 +73,15 @@ class Waiting:
         with cluster.Located(requested, confirm=self._confirm if self._screen.can_answer else None) as located:
             return self.through(session.attempt_connect(located, variables, revive=cluster.revive))
 
+    def reconnect(self, config: ConnectConfig, attempt: ConnectionAttempt[Session]) -> ConnectionAttempt[Session]:
+        """Start the embedded cluster if it has ended, or add slices to it; raises what :meth:`through` does.
+
+        Asks as :meth:`connect` does, and as there what was added goes again if the attempt fails.
+        """
+        self.enter(cluster.embedded_stage(config))
+        with cluster.Located(config, free=False, confirm=self._confirm if self._screen.can_answer else None):
+            return self.through(attempt)
+
     def through(self, attempt: ConnectionAttempt[Session]) -> ConnectionAttempt[Session]:
         """Show the progress of `attempt`, and return it when it is connected.
 

@@ -233,8 +233,9 @@ async def explain_local_errors(where: ConnectConfig | SessionRecord) -> AsyncIte
         if isinstance(error, Unreachable):
             raise Unreachable(
                 "The embedded cluster of this machine does not answer.",
-                hint=f"If its process was stopped, kill -CONT {embedded.pid} continues it. To start it anew: "
-                "pathways-jupyter local down, then pathways-jupyter local up.",
+                hint="Wait a moment: its API server may be restarting. If its process was stopped, "
+                f"kill -CONT {embedded.pid} continues it. Only pathways-jupyter local down, which ends everything on "
+                "it, and then local up start it anew.",
             ) from error
         raise
 

@@ -5,6 +5,8 @@ import dataclasses
 import json
 import os
 import signal
+import socket
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from waits import has_ended, wait_until
@@ -127,3 +129,24 @@ def test_reconnecting_to_another_cluster_that_is_away_says_why_and_not_after_min
         again = notebook.run("%pathways reconnect")
         assert again.status == "ok", again.shown
         assert "is over" in notebook.run("%pathways disconnect").text
+
+
+def test_a_connect_waits_for_an_api_server_that_is_being_restarted(own):
+    assert own.cli("local", "up", "--tpu", "tpuv6e:2x2=1").returncode == 0
+    up = json.loads(own.cli("local", "status", "--json").stdout)
+    with contextlib.closing(Notebook(own)) as notebook, ThreadPoolExecutor() as pool:
+        restarted = pool.submit(own.cli, "local", "restart-api", "--away", "4")
+        wait_until(lambda: not serves(up["url"]))
+        connected = notebook.run(LOAD + f"--tpu tpuv6e:2x2=1 --kubeconfig {up['kubeconfig']}")
+        assert connected.status == "ok", connected.shown
+        assert restarted.result().returncode == 0
+        assert notebook.run("%pathways disconnect").status == "ok"
+
+
+def serves(url):
+    host, port = url.removeprefix("https://").split(":")
+    try:
+        socket.create_connection((host, int(port))).close()
+    except ConnectionRefusedError:
+        return False
+    return True

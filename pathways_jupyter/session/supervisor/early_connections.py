@@ -41,10 +41,13 @@ class EarlyConnections:
         """Begin to open them, and keep them open for some minutes, if the settings name a cluster of a kubeconfig."""
         self._task = asyncio.create_task(self._keep())
 
-    def client(self, cluster: Cluster) -> Client:
+    def client(self, cluster: Cluster, *, unknown: float = _UNKNOWN_SECONDS) -> Client:
         """Return the client of a session on `cluster`, with these connections if they lead there.
 
         Those to another cluster are closed.
+
+        Args:
+          unknown: Seconds of attempts while the API server refuses the first connection.
         """
         early, self._client = self._client, None
         if early is not None:
@@ -52,7 +55,7 @@ class EarlyConnections:
             if is_fresh and early.cluster.identity == cluster.identity:
                 return early
             early.close()
-        return Client(cluster, unknown=_UNKNOWN_SECONDS)
+        return Client(cluster, unknown=unknown)
 
     async def _keep(self) -> None:
         try:

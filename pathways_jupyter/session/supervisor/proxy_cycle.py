@@ -13,7 +13,8 @@ from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import PathwaysError, SessionError
 from pathways_jupyter.base.events import EventKind, SavedArrays, SessionState
 from pathways_jupyter.base.sentences import advice
-from pathways_jupyter.kube.client import Client
+from pathways_jupyter.kube.client import PATIENCE_SECONDS, Client
+from pathways_jupyter.kube.cluster_access import Cluster
 from pathways_jupyter.service import abandoned
 from pathways_jupyter.session import clusters, sweep
 from pathways_jupyter.session.registry import SessionRecord
@@ -235,7 +236,7 @@ class ProxyCycle:
         if self._client is not None:
             cluster = await clusters.resolve(self._record)
             self._client.close()
-            self._client = self._early.client(cluster)
+            self._client = self._client_of(cluster)
             return self._client
         cluster = await clusters.resolve(config)
         # Listen before the record is published: a record whose socket refuses connections counts as a dead session,
@@ -245,8 +246,14 @@ class ProxyCycle:
         self._session_log.publish(
             namespace=namespace, context=cluster.name, instances=dict(config.instances), pathways_job=config.job
         )
-        self._client = self._early.client(cluster)
+        self._client = self._client_of(cluster)
         return self._client
+
+    def _client_of(self, cluster: Cluster) -> Client:
+        if self._embedded is not None and not self._embedded.has_ended():
+            # No wrong address: its process runs, and its API server is being restarted.
+            return self._early.client(cluster, unknown=PATIENCE_SECONDS)
+        return self._early.client(cluster)
 
     async def _keep(self, proxy: Proxy) -> None:
         """Wait until the proxy is lost, or a reconnect or suspending is requested."""
