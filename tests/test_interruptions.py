@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
 import yaml
+from waits import wait_until
 
 from benchmarks.link import Link
+from pathways_jupyter.session import client
+from pathways_jupyter.session.protocol import Method
+from pathways_jupyter.session.registry import SessionRecord
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -316,3 +321,41 @@ def test_a_training_loop_survives_a_hundred_interruptions(training, notebook, li
     assert set(states(notebook)) <= {"connected", "interrupted"}
     median = sorted(taken)[len(taken) // 2]
     print(f"the next step came after {median:.2f} s (median), {max(taken):.2f} s at most")
+
+
+HELD = """
+import jax, numpy as np
+from pathways_jupyter.session.kernel import device_puts
+
+# A call that overtakes the question for a layout.
+device_puts._ask = lambda *_: None
+held = jax.device_put(np.arange(12345.0)).block_until_ready()
+f = jax.jit(lambda x: x + 1)
+"""
+
+
+@pytest.mark.parametrize("ends", ["disconnect", "reconnect"])
+def test_a_call_that_stops_the_whole_kernel_in_a_silence_is_ended_by_the_terminal(
+    ends, notebook, machine, kubeconfig, link
+):
+    """Jaxlib asks for a layout, and holds the interpreter's lock: no Interrupt acts, and no button of the kernel."""
+    connected = notebook.run(
+        f"%load_ext pathways_jupyter\n%pathways connect --tpu tpuv6e:2x2=1 --kubeconfig {kubeconfig}"
+    )
+    assert connected.status == "ok", connected.shown
+    assert notebook.run(HELD).status == "ok"
+    (record,) = json.loads(machine.cli("sessions", "--json").stdout)
+    link.freeze()
+    request = notebook.begin("f(held)")
+    wait_until(lambda: json.loads(machine.cli("sessions", "--json").stdout)[0]["state"] == "interrupted")
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(client.request, SessionRecord.from_json(record), Method(ends))
+        assert notebook.finish(request).status == "error"
+        link.thaw()
+        answer = asked.result()
+    if ends == "disconnect":
+        assert answer == {"left": ""}
+    else:
+        assert answer["state"] == "connected"
+        assert notebook.run("%pathways disconnect", timeout=DEADLINE).status == "ok"
+    assert json.loads(machine.cli("sessions", "--json").stdout) == []

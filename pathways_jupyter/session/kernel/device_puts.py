@@ -11,7 +11,9 @@ still, and an Interrupt does nothing. So the layout is asked for soon after some
 without the lock, and until an Interrupt. jaxlib keeps the answer. What programs return has its layout from their
 compilation.
 
-The question is a round trip, as it is in jaxlib, and not one more: a thread asks, while the data are under way.
+The question is a round trip, as it is in jaxlib, and not one more: a thread asks, while the data are under way. A
+program that follows the put at once overtakes it, and asks itself, with the lock. So where the last answer is older
+than a round trip, the put waits for a sign of life first; of many puts one after the other only the first one does.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import queue
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,7 +32,7 @@ from pathways_jupyter.base.sentences import Face, advice, worded
 from pathways_jupyter.session.kernel import jax_internals, process
 
 _FRESH_SECONDS = 1.0
-"""Time for which an answer shows that there is a connection: a tree of 100 arrays need not wait for 100 more."""
+"""Longest time for which an answer shows that there is a connection, however long a round trip takes."""
 _SMALL_BYTES = 1024 * 1024
 """So much is waited for itself, where the last answer is older; behind more, JAX would no longer send in parallel."""
 
@@ -42,6 +45,8 @@ _lost: weakref.WeakSet[Any] = weakref.WeakSet()
 _layouts: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()
 """Requests that were made of the present proxy's client."""
 _answered_at = -1.0
+_waits: deque[float] = deque(maxlen=16)
+"""Seconds that the last signs of life took; the shortest is about a round trip."""
 _questions: queue.SimpleQueue[tuple[Any, set[Any], Any] | None] | None = None
 _asked: set[int] = set()
 """Ids of the arrays whose layout is being asked for."""
@@ -131,7 +136,8 @@ def _put(aval: Any, sharding: Any, xs: Any, devices: Any, *args: Any, **kwargs: 
     if layout in known:
         return put(aval, sharding, xs, devices, *args, **kwargs)
     array = put(aval, sharding, xs, devices, *args, **kwargs)
-    if time.monotonic() - _answered_at > _FRESH_SECONDS:
+    if not _is_fresh():
+        began = time.monotonic()
         arriving = array
         if array.nbytes > _SMALL_BYTES:
             number, alone = np.zeros((), np.int8), jax.sharding.SingleDeviceSharding(device)
@@ -142,9 +148,15 @@ def _put(aval: Any, sharding: Any, xs: Any, devices: Any, *args: Any, **kwargs: 
         finally:
             _probes.discard(id(arriving))
         _answered_at = time.monotonic()
+        _waits.append(_answered_at - began)
     known.add(layout)
     _ask(array, known, layout)
     return array
+
+
+def _is_fresh() -> bool:
+    """Return whether an answer has come within the last round trip: a tree of 100 arrays need not wait for 100 more."""
+    return time.monotonic() - _answered_at <= min([_FRESH_SECONDS, *_waits])
 
 
 def _ask(array: Any, known: set[Any], layout: Any) -> None:
@@ -162,7 +174,7 @@ def _ask_each(questions: queue.SimpleQueue[tuple[Any, set[Any], Any] | None]) ->
     while (question := questions.get()) is not None:
         array, known, layout = question
         try:
-            if time.monotonic() - _answered_at > _FRESH_SECONDS:
+            if not _is_fresh():
                 array.block_until_ready()
             # In one step of the interpreter, so that no other thread deletes it in between: with JAX 0.10 the layout of
             # a deleted array ends the process.
