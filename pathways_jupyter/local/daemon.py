@@ -306,6 +306,12 @@ def main(argv: list[str]) -> int:
         _log.error("%s", error)
         report(error)
         return 1
+    except OSError as error:
+        # On a full disk there is no space for a traceback.
+        report(
+            LocalClusterError(f"The embedded cluster did not start: {error}.", hint=f"Its files are in {place.path}.")
+        )
+        raise
     return 0
 
 

@@ -116,7 +116,7 @@ class ClusterDirectory:
     def read(self) -> DaemonRecord | None:
         """Return the daemon's record; None when it has not been written yet, or when this version cannot read it."""
         try:
-            values = json.loads(self._record.read_text(encoding="utf-8"))
+            values = runtime_files.read_json(self._record)
             return DaemonRecord(**{**values, "settings": ClusterSettings(**values["settings"])})
         # TypeError: the daemon's version has other fields.
         except (OSError, ValueError, KeyError, TypeError):

@@ -2,6 +2,9 @@
 
 A line is in the kernel's hands before the change is answered, so it outlives the process (not the machine). A last
 line that was cut short by a kill is dropped when the file is read.
+
+A disk may be full, and clients then have to delete what they created. So some space is kept in reserve: where it is
+used up nothing is created any more, while other changes still fit.
 """
 
 from __future__ import annotations
@@ -10,14 +13,18 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any
 
 from pathways_jupyter.base.errors import LocalClusterError
 from pathways_jupyter.local.apiserver.watch_delivery import ObjectState
 
 Place = tuple[tuple[str, str], str, str]
 """Type key, namespace and name of an object."""
+
+_RESERVE_BYTES = 512 * 1024
+"""Enough for what follows when a session's proxy and some pods are deleted: each change is a line of 1 to 8 kB."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,9 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = _open(path, "ab")
+        self._reserve = path.with_suffix(".reserve")
+        self._file = _open(path)
+        self._size = os.path.getsize(path)
         self.lines = 0
 
     def read(self) -> tuple[int, list[JournalEntry]]:
@@ -67,34 +76,82 @@ class Journal:
             good += len(line) + 1
         if good < len(data):
             os.truncate(self._path, good)
+        self._size = good
         self.lines = len(entries)
         return base, entries
 
-    def append(self, revision: int, place: Place, record: ObjectState, *, deleted: bool) -> None:
-        """Append one change."""
-        self._file.write(_line(revision, place, record, deleted))
-        self._file.flush()
+    def append(self, revision: int, place: Place, record: ObjectState, *, created: bool, deleted: bool) -> None:
+        """Append one change.
+
+        Raises:
+          OSError: It cannot be written, for example because the disk is full; the file is as it was.
+        """
+        line = _line(revision, place, record, deleted)
+        if created:
+            self._keep_reserve()
+        try:
+            self._write(line)
+        except OSError:
+            if created or not self._reserve.exists():
+                raise
+            self._reserve.unlink()
+            self._write(line)
         self.lines += 1
 
     def rewrite(self, revision: int, places: Sequence[tuple[Place, ObjectState]]) -> None:
-        """Replace the file by one with only the objects that exist at `revision`."""
+        """Replace the file by one with only the objects that exist at `revision`.
+
+        Raises:
+          OSError: It cannot be written; the file is as it was.
+        """
         draft = self._path.with_suffix(".draft")
-        file = _open(draft, "wb")
-        file.write(json.dumps({"base": revision}).encode() + b"\n")
+        draft.unlink(missing_ok=True)
+        file = _open(draft)
+        lines = [json.dumps({"base": revision}).encode() + b"\n"]
         for place, record in places:
-            file.write(_line(int(record.object["metadata"]["resourceVersion"]), place, record, False))
-        file.flush()
+            lines.append(_line(int(record.object["metadata"]["resourceVersion"]), place, record, False))
+        try:
+            _write_all(file, b"".join(lines))
+        except OSError:
+            file.close()
+            draft.unlink()
+            raise
         os.replace(draft, self._path)
         self._file.close()
-        self._file, self.lines = file, len(places)
+        self._file, self._size, self.lines = file, sum(map(len, lines)), len(places)
+
+    def _write(self, line: bytes) -> None:
+        try:
+            _write_all(self._file, line)
+        except OSError:
+            # Some of it may be there, and the next line would follow in the middle.
+            os.ftruncate(self._file.fileno(), self._size)
+            raise
+        self._size += len(line)
+
+    def _keep_reserve(self) -> None:
+        if self._reserve.exists():
+            return
+        try:
+            self._reserve.write_bytes(bytes(_RESERVE_BYTES))
+        except OSError:
+            self._reserve.unlink(missing_ok=True)
+            raise
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
 
-def _open(path: Path, mode: Literal["ab", "wb"]) -> BinaryIO:
-    return open(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600))
+def _open(path: Path) -> FileIO:
+    # Without a buffer, which would keep a line that could not be written, and write it with the next one.
+    return open(path, "ab", buffering=0, opener=lambda name, flags: os.open(name, flags, 0o600))
+
+
+def _write_all(file: FileIO, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
 
 
 def _line(revision: int, place: Place, record: ObjectState, deleted: bool) -> bytes:

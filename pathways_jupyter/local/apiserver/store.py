@@ -7,6 +7,7 @@ only :meth:`Store.get` gives a copy that may be changed.
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -281,13 +282,19 @@ class Store:
         record, deleted = ObjectState(obj), kind is WatchEventType.DELETED
         # Written before watchers see it: a restart must not take back a change that a client has seen.
         if self._journal is not None:
-            self._journal.append(self.revision, place, record, deleted=deleted)
+            created = kind is WatchEventType.ADDED
+            try:
+                self._journal.append(self.revision, place, record, created=created, deleted=deleted)
+            except OSError as error:
+                raise api_errors.not_stored(error) from error
         previous = self._place(place, record, deleted)
         self._tables[resource.key].publish(WatchEvent(kind, record, previous, self.revision))
         if self._journal is not None and self._journal.lines > 5_000 + 3 * sum(
             len(table.objects) for table in self._tables.values()
         ):
-            self.compact()
+            # It is shorter later, where there is no space for a second one now.
+            with contextlib.suppress(OSError):
+                self.compact()
         if resource.key == CRDS.key and not deleted:
             self.resources.define(obj)
         elif resource.key == CRDS.key:

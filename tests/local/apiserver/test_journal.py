@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,9 +14,9 @@ from pathways_jupyter.local.apiserver.resources import CONFIG_MAPS, CRDS
 from pathways_jupyter.local.apiserver.store import Store
 
 
-def write(store: Store, *names: str) -> None:
+def write(store: Store, *names: str, data: dict[str, str] | None = None) -> None:
     for name in names:
-        store.create(CONFIG_MAPS, {"metadata": {"name": name}})
+        store.create(CONFIG_MAPS, {"metadata": {"name": name}, "data": data or {}})
 
 
 def names(store: Store) -> list[str]:
@@ -96,3 +100,58 @@ def test_only_its_owner_can_read_it(tmp_path: Path) -> None:
     Store(tmp_path / "journal").close()
 
     assert (tmp_path / "journal").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m,mode=0700", "tmpfs", str(place)]
+    if os.geteuid() or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("only root can mount a small file system")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True, capture_output=True)
+
+
+PAGES = {"x": "y" * 10_000}
+"""More than what is left of a file's last page."""
+
+
+def fill(place: Path) -> Path:
+    ballast = place / "ballast"
+    for size in (4096, 1):
+        with contextlib.suppress(OSError), ballast.open("ab", buffering=0) as file:
+            while file.write(bytes(size)):
+                pass
+    return ballast
+
+
+def test_on_a_full_disk_nothing_is_created_and_what_there_is_can_be_deleted(small_disk: Path) -> None:
+    store = Store(small_disk / "journal")
+    write(store, "a", "b")
+    ballast = fill(small_disk)
+    with pytest.raises(StatusError, match="cannot store the change: No space left on device"):
+        write(store, "c", data=PAGES)
+    assert names(store) == ["a", "b"]
+    store.edit(CONFIG_MAPS, "default", "a", lambda obj: obj.update(data=PAGES))
+    store.delete(CONFIG_MAPS, "default", "b")
+    with pytest.raises(StatusError, match="No space left"):
+        write(store, "d", data=PAGES)
+    store.close()
+    after = Store(small_disk / "journal")
+    assert after.list(CONFIG_MAPS) == store.list(CONFIG_MAPS)
+    ballast.unlink()
+    write(after, "e")
+    assert names(after) == ["a", "e"]
+    after.close()
+
+
+def test_a_change_of_which_a_part_is_written_is_not_there_after_a_restart(small_disk: Path) -> None:
+    store = Store(small_disk / "journal")
+    write(store, "a")
+    with pytest.raises(StatusError, match="No space left"):
+        write(store, "large", data={"x": "y" * 3_000_000})
+    write(store, "b")
+    store.close()
+    assert names(Store(small_disk / "journal")) == ["a", "b"]
