@@ -12,10 +12,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import json
 import os
+import stat
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from pathways_jupyter.base.config import runtime_dir
 
@@ -61,6 +64,20 @@ def is_held(path: Path) -> bool:
     finally:
         os.close(file)
     return False
+
+
+def read_json(path: Path) -> Any:
+    """Return the content of a JSON file that another process wrote.
+
+    Raises:
+      OSError: It cannot be read, or is no file: to open a FIFO would wait for its writer, and a device has no end.
+      ValueError: It is not JSON.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a file", str(path))
+        return json.loads(file.read())
 
 
 def fingerprint(folder: Path) -> list[tuple[str, int, int]]:

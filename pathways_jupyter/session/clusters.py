@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -120,7 +119,7 @@ class Storage:
     def read(cls, path: Path) -> Storage | None:
         """Read a cluster's own file about it; None when the cluster has ended."""
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = runtime_files.read_json(path)
             return cls(found["bucket"], found["variables"])
         except (OSError, ValueError, KeyError):
             return None

@@ -303,7 +303,7 @@ def write(record: SessionRecord) -> None:
 def read(session: str) -> SessionRecord | None:
     """Return the record of `session`; None if there is none, or the file is not a record."""
     try:
-        record = SessionRecord.from_json(json.loads(record_path(session).read_bytes()))
+        record = SessionRecord.from_json(runtime_files.read_json(record_path(session)))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return record if record.id == session else None

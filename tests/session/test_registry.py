@@ -6,6 +6,7 @@ import os
 import socket
 import stat
 import time
+from pathlib import Path
 
 import pytest
 
@@ -155,3 +156,14 @@ def test_a_session_of_another_machine_that_shares_the_home_is_not_judged_from_he
     assert {record.id for record in sweep.dead()} == {ours.id, outlived.id}
     with pytest.raises(SessionError, match="runs on another machine, elsewhere"):
         client.request(theirs, Method.STATUS)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir])
+def test_what_is_no_file_is_no_record_and_keeps_no_reader_waiting(make):
+    path = registry.record_path("fifo")
+    make(path)
+    try:
+        assert registry.read("fifo") is None
+        assert "fifo" not in [record.id for record in registry.sessions()]
+    finally:
+        path.rmdir() if path.is_dir() else path.unlink()

@@ -107,8 +107,12 @@ class ProxyCycle:
 
         Args:
           changes: Settings of the session that are others from now on.
+
+        Raises:
+          SessionError: The record cannot be written. The next proxy needs it, so the present one stays.
         """
         if self._attempt.done():
+            self._session_log.publish()
             self._session_log.change(changes)
             self._attempt = asyncio.get_running_loop().create_future()
             self._reconnect_requested.set()

@@ -138,6 +138,18 @@ def test_a_full_file_system_does_not_keep_the_proxy(disk, connect, gone):
     assert files_of(record.id) == []
 
 
+def test_a_reconnect_that_cannot_be_recorded_leaves_the_proxy_as_it_was(disk, connect, gone):
+    link = spawn.supervisor()
+    record = connect(link)
+    disk.fill(record.pid)
+    with pytest.raises(SessionError, match=r"cannot be written: (No space left|File too large)"):
+        link.answer(link.ask(Method.RECONNECT), patience=DEADLINE)
+    now = SessionRecord.from_json(link.answer(link.ask(Method.STATUS), patience=DEADLINE))
+    assert (now.state, now.pod, now.generation) == (record.state, record.pod, record.generation)
+    assert link.close(patience=DEADLINE)
+    gone(record.id)
+
+
 def test_a_directory_that_has_become_read_only_keeps_files_and_nothing_else(disk, connect, counted):
     link = spawn.supervisor()
     record = connect(link)
