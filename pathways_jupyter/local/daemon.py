@@ -275,13 +275,7 @@ def main(argv: list[str]) -> int:
     import uvloop
 
     name, ready, alive, text = argv
-    os.write(int(alive), str(os.getpid()).encode("ascii"))
     place = ClusterDirectory(name)
-    handler = logging.handlers.RotatingFileHandler(place.path / "daemon.log", maxBytes=_LOG_BYTES, backupCount=1)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
-    os.umask(0o077)
-    os.chdir(place.path)
 
     def report(answer: DaemonRecord | PathwaysError) -> None:
         if isinstance(answer, DaemonRecord):
@@ -300,6 +294,12 @@ def main(argv: list[str]) -> int:
         await Daemon(place, ClusterSettings(**json.loads(text))).run(report)
 
     try:
+        os.write(int(alive), str(os.getpid()).encode("ascii"))
+        handler = logging.handlers.RotatingFileHandler(place.path / "daemon.log", maxBytes=_LOG_BYTES, backupCount=1)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        logging.basicConfig(level=logging.INFO, handlers=[handler])
+        os.umask(0o077)
+        os.chdir(place.path)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run())
     except PathwaysError as error:
@@ -308,9 +308,10 @@ def main(argv: list[str]) -> int:
         return 1
     except OSError as error:
         # On a full disk there is no space for a traceback.
-        report(
-            LocalClusterError(f"The embedded cluster did not start: {error}.", hint=f"Its files are in {place.path}.")
+        where = (
+            f"Its files are in {place.path}: free some space there, or set JUPYTER_RUNTIME_DIR to another directory."
         )
+        report(LocalClusterError(f"The embedded cluster did not start: {error.strerror or error}.", hint=where))
         raise
     return 0
 

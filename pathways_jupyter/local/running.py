@@ -268,7 +268,7 @@ class RunningCluster:
 
     @property
     def work(self) -> list[dict[str, str]]:
-        """What runs besides the cluster's own services: ``kind``, ``name``, and the ``session`` that it belongs to."""
+        """Work besides the cluster's own services: ``kind``, ``name``, and the ``session`` that it belongs to."""
         found = {}
         for job in self._store.list(JOBS):
             labels, metadata = labels_of(job), job["metadata"]

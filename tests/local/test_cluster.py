@@ -469,6 +469,23 @@ def test_a_watch_and_a_job_keep_a_cluster(name):
     assert gone(processes)
 
 
+def test_a_start_on_a_full_disk_says_so(tmp_path, monkeypatch):
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k,mode=0700", "tmpfs", str(place)]
+    if os.geteuid() or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("only root can mount a small file system")
+    try:
+        monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(place))
+        with contextlib.suppress(OSError), (place / "ballast").open("wb", buffering=0) as ballast:
+            while ballast.write(bytes(4096)):
+                pass
+        with pytest.raises(LocalClusterError, match="No space left on device"):
+            cluster.up({"tpuv6e:2x2": 1})
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True, capture_output=True)
+
+
 def test_a_port_in_use_is_one_clear_error(name, runtime):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
