@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import jax
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from pathways_jupyter.base import shardings
+
+VALUES = st.recursive(
+    st.one_of(st.none(), st.integers(-3, 9), st.just(1 << 70), st.floats(), st.text(max_size=4)),
+    lambda inside: st.one_of(st.lists(inside, max_size=3), st.dictionaries(st.text(max_size=2), inside, max_size=2)),
+    max_leaves=5,
+)
+GOOD = {"devices": [0], "shape": [1, 1], "axes": ["a", "b"], "types": ["Auto"] * 2, "spec": ["a"], "memory": None}
 
 
 def test_it_comes_back_as_it_was() -> None:
@@ -34,3 +44,16 @@ def test_a_sharding_without_devices_is_refused() -> None:
     sharding = jax.sharding.NamedSharding(mesh.abstract_mesh, jax.sharding.PartitionSpec())
     with pytest.raises(TypeError, match="give it a NamedSharding"):
         shardings.write(sharding, lambda device: 7)
+
+
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys(GOOD, VALUES)), st.sets(st.sampled_from(sorted(GOOD))))
+@example({"devices": [], "shape": [0, 1], "memory": "device"}, set())
+@example({"devices": [0, 0], "shape": [2, 1]}, set())
+@example({"memory": 5}, set())
+@example({"memory": 5}, {"axes"})
+@example({"spec": ["a", "a"]}, set())
+@settings(max_examples=300, deadline=None)
+def test_what_is_no_sharding_is_an_error_and_does_not_end_the_process(changes, left_out) -> None:
+    written = {name: value for name, value in {**GOOD, **changes}.items() if name not in left_out}
+    with contextlib.suppress(LookupError, TypeError, ValueError):
+        shardings.read(written, {0: jax.devices("cpu")[0]})
