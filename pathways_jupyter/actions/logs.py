@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pathways_jupyter.actions import cluster
-from pathways_jupyter.actions.shell import Action, Shell, Values, not_connected, show_lines
+from pathways_jupyter.actions.shell import Action, Shell, Values, show_lines
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import ConfigError, ServiceError, SessionError
@@ -21,6 +21,7 @@ from pathways_jupyter.multihost import output
 from pathways_jupyter.service import discovery, jobs, names, status, untrusted
 from pathways_jupyter.session import clusters, registry
 from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.session.verdicts import SessionCommand, verdict
 
 RESOURCE_MANAGER, WORKER, PROXY, SUPERVISOR = "rm", "worker", "proxy", "supervisor"
 """Programs that write a log."""
@@ -78,7 +79,8 @@ def _session(shell: Shell, values: Values, program: str) -> SessionRecord:
     if shell.face is Face.NOTEBOOK:
         others = [f"{each.id} ({each.owner})" for each in registry.sessions()]
         hint = advice("{logs:PROGRAM --session ID} shows the log of another: {others}.", others=", ".join(others))
-        raise not_connected(hint if others else "")
+        error = verdict(None, SessionCommand.RUN).error()
+        raise SessionError(str(error), hint=hint) if others else error
     record = cluster.find_session()
     shell.say(f"The {program} of session {record.id} ({record.owner}):")
     return record

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.actions.shell import Action, Shell, Values
 from pathways_jupyter.base import interrupts, tasks
-from pathways_jupyter.base.errors import SessionError
-from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import parse_seconds, parse_whole_number
 from pathways_jupyter.profile import bucket
 from pathways_jupyter.render import profile as picture
@@ -19,6 +17,7 @@ from pathways_jupyter.session import clusters
 from pathways_jupyter.session.kernel import trace as traces
 from pathways_jupyter.session.kernel.storage import adopted
 from pathways_jupyter.session.variables import ChildEnvironment
+from pathways_jupyter.session.verdicts import SessionCommand, verdict
 
 if TYPE_CHECKING:
     from pathways_jupyter.session.kernel.session import Session
@@ -37,10 +36,7 @@ def take(shell: Shell, values: Values) -> None:
       SessionError: There is no such session, or its proxy takes no trace.
     """
     record = cluster.find_session(values.get("session") or "")
-    if not record.state.is_connected:
-        raise SessionError(
-            f"Session {record.id} has no proxy: it is {record.state}.", hint=advice("{sessions} lists all.")
-        )
+    verdict(record, SessionCommand.RUN).require()
     seconds = parse_seconds("--seconds", values.get("seconds") or _SECONDS, most=_MOST_SECONDS)
     options = _options(values, clusters.bucket(record))
     options.check()

@@ -12,6 +12,7 @@ from pathways_jupyter.actions.shell import Action, Shell, Values
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ConfigError, LocalClusterError, PathwaysError
 from pathways_jupyter.base.events import SessionState
+from pathways_jupyter.base.sentences import worded
 from pathways_jupyter.render import sessions as picture
 from pathways_jupyter.render import text
 from pathways_jupyter.render.text import Mark
@@ -20,6 +21,7 @@ from pathways_jupyter.service import abandoned
 from pathways_jupyter.session import client, clusters, orphan_files, registry, sweep
 from pathways_jupyter.session.kernel import process
 from pathways_jupyter.session.protocol import Method
+from pathways_jupyter.session.verdicts import Does, SessionCommand, verdict
 
 _DISCONNECT_SECONDS = 60.0
 _SWEEP_SECONDS = 10.0
@@ -35,9 +37,19 @@ def sessions(shell: Shell, values: Values) -> View:
 def disconnect(shell: Shell, values: Values) -> View:
     """End a session; its proxy, its Lease and the tunnel are removed when this returns."""
     record = cluster.find_session(values.get("session", ""))
+    (record, *_) = [*tasks.run(client.present([record])), record]
+    found = verdict(record, SessionCommand.DISCONNECT)
+    if found.does is Does.REFUSES:
+        raise found.error()
     client.request(record, Method.DISCONNECT, patience=_DISCONNECT_SECONDS)
     # The record was read before the session ended.
     ended = dataclasses.replace(record, state=SessionState.CLOSED, state_since=time.time())
+    if record.saved is not None:
+        # What the command costs is that they have no session.
+        return said(
+            f"Session {record.id} has ended, with {record.saved.amount} saved. {worded(found.hint, shell.face)}",
+            dataclasses.asdict(ended),
+        )
     proxy = f"its proxy {record.job}" if record.job else "its proxy"
     return said(f"Session {record.id} has ended; {proxy} is removed.", dataclasses.asdict(ended))
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
-from pathways_jupyter.base.sentences import Face, advice
+from pathways_jupyter.base.errors import ConfigError, PathwaysError
+from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.render.view import View
 
 Values = Mapping[str, Any]
@@ -24,13 +24,6 @@ class CommandInterrupted(PathwaysError):
     """An Interrupt has ended a command that had begun to change something; the message says what stays."""
 
     exit_code = INTERRUPTED
-
-
-def not_connected(hint: str = "") -> SessionError:
-    """Return the error of a command that needs a session in a notebook that has none."""
-    return SessionError(
-        "This notebook is not connected.", hint=hint or advice("{connect:--help} shows how; {local} needs no cluster.")
-    )
 
 
 class Contradiction(ConfigError):

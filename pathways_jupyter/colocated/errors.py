@@ -12,6 +12,7 @@ from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.printable import printable
 from pathways_jupyter.colocated.remote.failures import ADVICE, ELSEWHERE
 
+WHOLE = "%pathways traceback shows the whole traceback."
 _MAX_CHARACTERS = 20_000
 _IPYTHONS = {
     "!": "! is IPython syntax, and hosts run plain Python: use subprocess.run(..., capture_output=True) instead.",
@@ -147,5 +148,5 @@ def explain_call(error: BaseException) -> list[str]:
     return [
         host_text(f"On {host.group(0) if host else 'a host'}{where}: {type(error).__name__}: {ELSEWHERE}."),
         ADVICE,
-        "%pathways traceback shows the whole traceback.",
+        WHOLE,
     ]

@@ -19,6 +19,7 @@ from pathways_jupyter.base import tasks
 from pathways_jupyter.base.events import LOSSES, Event, EventKind, SessionSlice, SessionState
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.colocated.errors import CheckError, LostError
+from pathways_jupyter.session.verdicts import SessionCommand
 
 if TYPE_CHECKING:
     from pathways_jupyter.session.kernel.session import Session
@@ -147,8 +148,9 @@ def require_session() -> None:
     for event in reversed(session.events() if session is not None else []):
         if event.kind in LOSSES or event.data.get("state") in _LOST:
             raise CheckError(f"The session is lost: {event.message}", hint=_RECONNECT)
-        if event.data.get("state") == SessionState.SUSPENDED:
-            raise CheckError("The session is suspended.", hint=_RESUME)
+        if session is not None and event.data.get("state") == SessionState.SUSPENDED:
+            found = session.verdict(SessionCommand.RUN)
+            raise CheckError(found.sentence, hint=found.hint)
         if "state" in event.data:
             return
 

@@ -27,6 +27,7 @@ from pathways_jupyter.elastic.manager import Manager
 from pathways_jupyter.elastic.record import Kind, Record, listed, lost_words, paused_words
 from pathways_jupyter.elastic.snapshot import Snapshot
 from pathways_jupyter.elastic.snapshots import Snapshots
+from pathways_jupyter.session.verdicts import SessionCommand
 
 if TYPE_CHECKING:
     import jax
@@ -116,7 +117,7 @@ class Recovery:
             raise error
         if self.manager.session is not None and self.manager.session.is_suspended:
             raise ElasticRuntimeError(
-                "The session is suspended; its arrays are saved.",
+                self.manager.session.verdict(SessionCommand.RUN).sentence,
                 hint=advice("{resume} brings them back, then call train_loop again."),
             ) from error
         if done > self._furthest:

@@ -28,6 +28,7 @@ from pathways_jupyter.session import registry
 from pathways_jupyter.session.kernel import process, session
 from pathways_jupyter.session.kernel.attempt import ConnectionAttempt, give_up
 from pathways_jupyter.session.kernel.session import Session
+from pathways_jupyter.session.verdicts import Does, SessionCommand, SessionVerdict, verdict
 from pathways_jupyter.widgets.live import Place
 
 
@@ -69,17 +70,28 @@ def connect(connection: NotebookSession, values: Values, place: Place | None = N
             requested = dataclasses.replace(
                 requested, instances=instances, kubeconfig=there.kubeconfig, context=there.context
             )
-        if current.has_devices and requested == there:
-            if not connection.screen.in_place:
-                return status(connection, values)
-            connection.settle()
-            connection.move(place or connection.screen.place())
-            connection.draw()
-            return None
-        raise SessionError(
-            f"This notebook is connected already (session {current.id}).",
-            hint="%pathways disconnect ends it; %pathways reconnect gets a new proxy.",
-        )
+        since = current.event_count
+        found = current.verdict(SessionCommand.CONNECT if requested == there else SessionCommand.CONNECT_OTHERWISE)
+        if found.does is Does.WAITS:
+            connection.wait(current, found, since)
+            return connect(connection, values, place)
+        if found.does is Does.REFUSES:
+            raise found.error()
+        if found.does is Does.ASKS:
+            try:
+                resumes = connection.screen.can_answer and connection.screen.confirm(f"{found.sentence} Resume?")
+            except ConfigError:
+                # The front end cannot ask.
+                resumes = False
+            if not resumes:
+                raise found.error()
+            return resume(connection, {}, place)
+        if not connection.screen.in_place:
+            return status(connection, values)
+        connection.settle()
+        connection.move(place or connection.screen.place())
+        connection.draw()
+        return None
     try:
         with Waiting(connection.screen, place) as waiting:
             attempt = waiting.connect(requested, process.variables())
@@ -95,11 +107,11 @@ def connect(connection: NotebookSession, values: Values, place: Place | None = N
 
 def reconnect(connection: NotebookSession, values: Values, place: Place | None = None) -> View | None:
     """Replace the proxy of this notebook's session, after a question if that costs arrays; `place` as for connect."""
-    current = connection.need()
+    current = connection.need(SessionCommand.RECONNECT)
     attempt = session.attempt_reconnect(current, process.variables())
     if current.has_devices and not values.get("yes") and (lost := cost(current)):
-        question = f"Session {current.id} works. A new proxy costs its {lost} on TPUs. Reconnect?"
-        if not connection.screen.confirm(question):
+        costs = current.verdict(SessionCommand.RECONNECT, arrays=f"its {lost}").sentence
+        if not connection.screen.confirm(f"{costs} Reconnect?"):
             return said("Not reconnected.")
     _renew(connection, current, attempt, current.config, place)
     return None
@@ -127,14 +139,15 @@ def _renew(
     _show(connection, attempt, waiting.place)
 
 
-def resume(connection: NotebookSession, values: Values) -> View:
-    """Get a new proxy for a suspended session, and put its arrays back."""
-    if process.session() is None:
+def resume(connection: NotebookSession, values: Values, place: Place | None = None) -> View:
+    """Get a new proxy for a suspended session, and put its arrays back; `place` as for connect."""
+    current, yes = process.session(), bool(values.get("yes"))
+    if current is None:
         raise saved.unresumable()
-    current, yes = connection.need(), bool(values.get("yes"))
     if connection.resumed and not current.is_suspended:
         # Before this cell, since the sidebar has connected it again.
         return said(connection.resumed)
+    current = connection.need(SessionCommand.RESUME)
     config = session.to_resume(current, tpu=values.get("tpu"), wait=values.get("wait"))
     if (unfit := current.misfits(config)) and not yes:
         number = count(sum(config.instances.values()), "slice")
@@ -144,7 +157,7 @@ def resume(connection: NotebookSession, values: Values) -> View:
         yes = True
     if not current.has_slices_of(config):
         attempt = session.attempt_reconnect(current, {}, config)
-        _renew(connection, current, attempt, dataclasses.replace(config, yes=config.yes or yes))
+        _renew(connection, current, attempt, dataclasses.replace(config, yes=config.yes or yes), place)
     return said(connection.restore(yes=yes))
 
 
@@ -156,7 +169,7 @@ def cost(current: Session | None) -> str:
 
 def disconnect(connection: NotebookSession, values: Values) -> View:
     """End this notebook's session."""
-    current = connection.need()
+    current = connection.need(SessionCommand.DISCONNECT)
     saved_as = current.suspended_as
     if (watched := sys.modules.get("pathways_jupyter.widgets.pictures")) is not None:
         watched.end_maps()
@@ -198,6 +211,9 @@ def panel(connection: NotebookSession, values: Values) -> Any:
             return disconnect(connection, form)
         if command == "connect":
             return connect(connection, form, place)
+        if command == "resume":
+            connection.move(place)
+            return resume(connection, form, place)
         if command == "keep":
             connection.keep()
             return None
@@ -211,6 +227,10 @@ def panel(connection: NotebookSession, values: Values) -> Any:
             connection.move(place)
             connection.draw()
 
+    def answer(command: SessionCommand) -> SessionVerdict:
+        current = process.session()
+        return verdict(None, command) if current is None else current.verdict(command)
+
     def is_unused() -> bool:
         current = process.session()
         return current is not None and bool(current.record.unused_since)
@@ -219,7 +239,7 @@ def panel(connection: NotebookSession, values: Values) -> Any:
         place,
         draw,
         act,
-        lambda: process.session() is not None,
+        answer,
         lambda: cost(process.session()),
         is_unused,
     )
@@ -246,13 +266,13 @@ def events(connection: NotebookSession, values: Values) -> Any:
 
 def env(connection: NotebookSession, values: Values) -> View:
     """Return the variables by which other processes share this session."""
-    current, share = connection.need(), bool(values.get("set"))
+    current, share = connection.need(SessionCommand.RUN), bool(values.get("set"))
     return sessions_picture.environment(current.environment(share=share), shared=share, embedded=current.is_embedded)
 
 
 def profile_start(connection: NotebookSession, values: Values) -> View:
     """Start a trace of this session's chips."""
-    trace = profile.of_session(connection.need(), values)
+    trace = profile.of_session(connection.need(SessionCommand.RUN), values)
     if connection.trace is not None:
         raise SessionError("A trace is being taken already.", hint="%pathways profile stop ends it and shows it.")
     trace.start()

@@ -6,15 +6,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pathways_jupyter.actions.shell import not_connected
 from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import PathwaysError
+from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.base.sentences import Face, worded
 from pathways_jupyter.kube.clock import boot_seconds
 from pathways_jupyter.magics.notices import Notices
 from pathways_jupyter.magics.screen import Screen
 from pathways_jupyter.render.view import View
 from pathways_jupyter.session.kernel import process
+from pathways_jupyter.session.verdicts import Does, SessionCommand, SessionVerdict, verdict
 from pathways_jupyter.widgets.live import Place
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pathways_jupyter.session.kernel.trace import Trace
     from pathways_jupyter.session.registry import SessionRecord
 
+GONE = ("UNAVAILABLE", "Array has been deleted")
+"""Contained in JAX's errors about a proxy that it can no longer reach and about what was on it, among others."""
 _CONNECTION = "IFRT proxy server"
 """Contained in JAX's errors about a proxy that it cannot reach."""
 
@@ -59,16 +62,35 @@ class NotebookSession:
         # Why it is to be suspended soon: empty where its user wants it, None where it is not to be.
         self._suspends_for: str | None = None
 
-    def need(self) -> Session:
-        """Return the session of this process.
+    def need(self, command: SessionCommand | None = None) -> Session:
+        """Return the session of this process, once `command` can act on it; waits for what comes by itself.
+
+        Args:
+          command: What is to be done with it; None for what any session does.
 
         Raises:
-          SessionError: There is none.
+          SessionError: There is none, or it refuses.
         """
-        session: Session | None = process.session()
-        if session is None:
-            raise not_connected()
-        return session
+        while True:
+            session: Session | None = process.session()
+            if session is None:
+                raise verdict(None, command or SessionCommand.RUN).error()
+            since = session.event_count
+            if command is None or (found := session.verdict(command)).acts:
+                return session
+            if found.does is Does.REFUSES:
+                raise found.error()
+            if session.state is SessionState.INTERRUPTED:
+                # JAX itself waits.
+                self.screen.say(found.sentence)
+                return session
+            self.wait(session, found, since)
+
+    def wait(self, session: Session, found: SessionVerdict, since: int) -> None:
+        """Say why a command waits, then wait until the session's state is another one than at event number `since`."""
+        self.screen.say(f"{found.sentence} {worded(found.hint, self.screen.face)}")
+        next((event for event in session.follow(since) if "state" in event.data), None)
+        self.settle()
 
     @property
     def latest(self) -> Session:
@@ -225,7 +247,7 @@ class NotebookSession:
         from pathways_jupyter.render.progress import RESUMING
 
         with reported(self.screen, RESUMING) as report:
-            suspension = self.need().restore(yes=yes, report=report)
+            suspension = self.need(SessionCommand.RESUME).restore(yes=yes, report=report)
         left = f" Not restored: {suspension.left}." if suspension.left else ""
         self.resumed = f"Resumed: {suspension} back in place.{left}"
         return self.resumed
@@ -236,15 +258,20 @@ class NotebookSession:
 
         self.screen.show(arrays.notes([line for line in lines if line]))
 
+    def misuse(self, error: str) -> list[str]:
+        """Return what to say of an error of JAX about a proxy that the session does not have now; empty for others."""
+        session: Session | None = process.session()
+        if session is None or not any(each in error for each in GONE):
+            return []
+        found = session.verdict(SessionCommand.USE)
+        return [found.sentence, worded(found.hint, self.screen.face)] if found.does is Does.REFUSES else []
+
     def explain_loss(self, error: str) -> None:
         """After a cell failed with an error of JAX because a proxy is gone: show the cause and the next step."""
+        if said := self.misuse(error):
+            self.notify(said)
+            return
         session = process.session()
-        if session is not None and session.is_suspended:
-            self.notify(["The session is suspended; %pathways resume brings its arrays back."])
-            return
-        if session is not None and session.state == "lost":
-            self.notify(["The proxy is lost. %pathways reconnect gets a new one, %pathways disconnect puts JAX back."])
-            return
         from pathways_jupyter.render import arrays
         from pathways_jupyter.session.kernel.user_arrays import lost_arrays
 

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,12 +24,11 @@ from pathways_jupyter.commands.job import CELL as JOB_CELL
 from pathways_jupyter.commands.multihost import CELL as MULTIHOST_CELL
 from pathways_jupyter.commands.profile import CELL as PROFILE_CELL
 from pathways_jupyter.commands.tables import CELLS, MAGIC
-from pathways_jupyter.magics.notebook_session import NotebookSession
+from pathways_jupyter.magics.notebook_session import GONE, NotebookSession
 from pathways_jupyter.magics.parser import divide, run, run_cell
+from pathways_jupyter.session.verdicts import SessionCommand
 
 _AGAIN_SECONDS = 0.01
-_LOST = ("UNAVAILABLE", "Array has been deleted")
-"""Contained in JAX's errors about a proxy that it can no longer reach and about what was on it, among others."""
 _ELSEWHERE = "non-PjRt-compatible client"
 """Contained in JAX's error when a program on the proxy's devices gets an array on a CPU device."""
 
@@ -71,7 +71,7 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
     def _profile(self, values: Mapping[str, Any], cell: str) -> None:
         from pathways_jupyter.actions import profile
 
-        with profile.of_session(self.connection.need(), values) as trace:
+        with profile.of_session(self.connection.need(SessionCommand.RUN), values) as trace:
             try:
                 with interrupts.raise_sigint():
                     _execute(self.shell, cell)
@@ -110,10 +110,10 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
             threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), signal.SIGINT)).start()
 
     def _before_cell(self) -> None:
-        error_of_jax = getattr(sys.modules.get("jax.errors"), "JaxRuntimeError", None)
-        if error_of_jax is not None and not self.shell.custom_exceptions:
-            self.shown_errors = (error_of_jax,)
-            self.shell.set_custom_exc(self.shown_errors, _show_error)
+        if "jax.errors" in sys.modules and not self.shell.custom_exceptions:
+            # JAX's own, and what it raises of an array that was deleted.
+            self.shown_errors = (RuntimeError,)
+            self.shell.set_custom_exc(self.shown_errors, self._show_error)
         self.connection.begin_cell()
         try:
             self.connection.settle()
@@ -121,6 +121,22 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
             # The cell is the user's own code and must run whatever happened to the session.
             self._error = error
             self.connection.notify([str(error), error.advice(error.face)])
+
+    def _show_error(
+        self, shell: Any, kind: type[BaseException], error: BaseException, at: Any, tb_offset: int | None = None
+    ) -> None:
+        """Show an error as IPython does, but for one of JAX that this package can say in three lines."""
+        from pathways_jupyter.colocated.errors import WHOLE, explain_call
+
+        lines = explain_call(error)
+        if not lines and (said := self.connection.misuse(str(error))):
+            frames = traceback.extract_tb(error.__traceback__)
+            own = [frame for frame in frames if shell.compile.format_code_name(frame.filename) is not None]
+            where = f" Line {own[-1].lineno}: {own[-1].line}" if own and own[-1].line else ""
+            lines = [f"{type(error).__name__}: {said[0]}{where}", f"  {said[1]}", f"  {WHOLE}"]
+        if lines:
+            error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
+        shell.showtraceback((kind, error, at), tb_offset=tb_offset)
 
     # An Interrupt after the cell has nothing left to end.
     @interrupts.count_sigint()
@@ -130,7 +146,9 @@ class PathwaysMagics(Magics):  # type: ignore[misc]
         if isinstance(error, PathwaysError) or hasattr(error, "_render_traceback_"):
             self._error = error
         self.connection.end_cell()
-        if error is not None and not isinstance(error, PathwaysError) and any(each in str(error) for each in _LOST):
+        # One with lines of its own has said it.
+        is_plain = error is not None and not hasattr(error, "_render_traceback_")
+        if is_plain and any(each in str(error) for each in GONE):
             self.connection.explain_loss(str(error))
         if error is not None and _ELSEWHERE in str(error):
             self.connection.explain_elsewhere()
@@ -178,14 +196,3 @@ def _execute(shell: Any, cell: str) -> None:
     last = [tree.body.pop()] if shows else []
     exec(shell.compile(tree, file, "exec"), shell.user_ns)
     exec(shell.compile(ast.Interactive(last), file, "single"), shell.user_ns)
-
-
-def _show_error(
-    shell: Any, kind: type[BaseException], error: BaseException, at: Any, tb_offset: int | None = None
-) -> None:
-    """Show an error of JAX as IPython does, but for one that this package can say in three lines."""
-    from pathways_jupyter.colocated.errors import explain_call
-
-    if lines := explain_call(error):
-        error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
-    shell.showtraceback((kind, error, at), tb_offset=tb_offset)

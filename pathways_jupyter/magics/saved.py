@@ -7,7 +7,7 @@ import threading
 from importlib.util import find_spec
 
 from pathways_jupyter.actions import saved as actions
-from pathways_jupyter.actions.shell import Values, not_connected
+from pathways_jupyter.actions.shell import Values
 from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import ConfigError, PathwaysError, SessionError
 from pathways_jupyter.base.sentences import advice
@@ -20,11 +20,12 @@ from pathways_jupyter.render.view import View, said
 from pathways_jupyter.saved.placing import Placing
 from pathways_jupyter.saved.saves import latest
 from pathways_jupyter.session.kernel import process
+from pathways_jupyter.session.verdicts import SessionCommand, verdict
 
 
 def suspend(connection: NotebookSession, values: Values) -> View:
     """Save all arrays on TPUs and free the slices, after a question if some cannot be kept."""
-    current = connection.need()
+    current = connection.need(SessionCommand.SUSPEND)
     suspension = current.suspension()
     lost = "; ".join(suspension.unkept)
     if lost and values.get("yes"):
@@ -49,7 +50,7 @@ def save(connection: NotebookSession, values: Values) -> View:
         if each not in variables:
             raise ConfigError(f"There is no variable {each}.", hint="%pathways save NAME saves all that there are.")
     chosen = {each: variables[each] for each in named} if named else None
-    current = connection.need()
+    current = connection.need(SessionCommand.SAVE)
     with reported(connection.screen, SAVING) as report:
         saved = current.save(str(values["name"]), chosen, report=report)
     return picture.saved(saved)
@@ -57,7 +58,7 @@ def save(connection: NotebookSession, values: Values) -> View:
 
 def load(connection: NotebookSession, values: Values) -> View:
     """Set the variables of a save; objects of these names get their leaves."""
-    name, current = str(values.get("name") or ""), connection.need()
+    name, current = str(values.get("name") or ""), connection.need(SessionCommand.LOAD)
     if bool(name) is bool(values.get("last")):
         raise ConfigError("load takes the name of a save, or --last.", hint=advice("{saved} lists them."))
     if not name:
@@ -99,7 +100,7 @@ def unresumable() -> SessionError:
     with contextlib.suppress(PathwaysError):
         last = actions.last()
     if last is None:
-        return not_connected()
+        return verdict(None, SessionCommand.RESUME).error()
     return SessionError(
         f"This notebook is not connected. {picture.reminder(last)}",
         hint=advice("{connect:--help} shows how."),

@@ -35,6 +35,7 @@ from pathways_jupyter.service.clusterwatch import ClusterWatch
 from pathways_jupyter.service.names import current_user, label_value
 from pathways_jupyter.session import client, registry, sweep
 from pathways_jupyter.session.protocol import Method, config_from_json, error_from_json
+from pathways_jupyter.session.verdicts import SessionCommand, verdict
 
 LINGER_SECONDS = 10.0
 """Time for which a cluster without listeners stays watched."""
@@ -105,7 +106,7 @@ class Hub:
         """Ask the supervisor of `session` to disconnect or reconnect, or for its arrays, even while its kernel is busy.
 
         Raises:
-          SessionError: There is no such session.
+          SessionError: There is no such session, or it does not get a new proxy now.
           PathwaysError: The supervisor's answer is an error.
         """
         record = await asyncio.to_thread(registry.read, session)
@@ -115,6 +116,8 @@ class Hub:
             await sweep.sweep(record, patience=SUPERVISOR_SECONDS)
             return None
         if method is Method.RECONNECT:
+            # A page may show what is no longer so.
+            verdict(record, SessionCommand.RECONNECT).require()
             await asyncio.to_thread(cluster.revive, config_from_json(record.config), record.state)
         return await client.arequest(record, method, patience=ACTION_SECONDS)
 

@@ -90,6 +90,15 @@ class SessionVerdict:
         """Return these words as an error."""
         return SessionError(self.sentence, hint=self.hint)
 
+    def require(self) -> None:
+        """Check that the command acts.
+
+        Raises:
+          SessionError: It refuses, or would have to wait.
+        """
+        if not self.acts:
+            raise self.error()
+
     def to_json(self, face: Face) -> dict[str, Any]:
         """Return JSON values: ``does``, ``sentence`` and ``hint``, worded for `face`."""
         return {"does": self.does, "sentence": self.sentence, "hint": worded(self.hint, face)}
@@ -118,14 +127,14 @@ def _row(otherwise: SessionVerdict, **verdicts: SessionVerdict) -> Mapping[Sessi
 _PROGRESS = advice("{status} shows how far it is.")
 _RESUME = advice("{resume} brings them back.")
 _UNCONNECTED = advice("{connect:--help} shows how; {local} needs no cluster.")
-_OTHERWISE = advice("{disconnect} ends it, then connect; {reconnect} gets a new proxy with the settings it has.")
+_OTHERWISE = advice(
+    "{disconnect} ends it, so that other settings can be used; {reconnect} gets a new proxy with the same."
+)
 
 _NOT_SUSPENDED = _refuses("Session {session} is not suspended.", advice("{status} shows it."))
 _WORKS = _row(
     _DOES,
-    connect_otherwise=_refuses(
-        "This notebook is connected already (session {session}), with other settings.", _OTHERWISE
-    ),
+    connect_otherwise=_refuses("Session {session} is connected already.", _OTHERWISE),
     reconnect=_asks("Session {session} works. A new proxy costs {arrays} on TPUs.", advice("{suspend} keeps arrays.")),
     resume=_NOT_SUSPENDED,
     disconnect=_asks(
@@ -186,6 +195,10 @@ TABLE: Mapping[Row, Mapping[SessionCommand, SessionVerdict]] = {
             "The proxy of session {session} is lost since {since}, and all arrays on it.",
             advice("{reconnect} gets a new proxy, {disconnect} ends the session."),
         ),
+        use=_refuses(
+            "The proxy of session {session} is lost since {since}, and all arrays on it.",
+            advice("{reconnect} gets a new one; make meshes and shardings from jax.devices() again."),
+        ),
         reconnect=_DOES,
         disconnect=_DOES,
     ),
@@ -205,6 +218,8 @@ TABLE: Mapping[Row, Mapping[SessionCommand, SessionVerdict]] = {
         ),
         resume=_DOES,
         disconnect=_asks(_IS_SUSPENDED, _STAYS),
+        run=_refuses(_IS_SUSPENDED, advice("{resume} brings them back, without the names on its hosts.")),
+        use=_refuses(_IS_SUSPENDED, advice("{resume} brings them back, with their meshes and shardings.")),
     ),
     SessionState.RESUMING: _row(
         _waits("Session {session} is being resumed: {moved}.", _PROGRESS),

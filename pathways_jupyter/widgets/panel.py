@@ -18,6 +18,7 @@ from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.tpu import MACHINES
 from pathways_jupyter.render.parts import Tone, indented, line, muted, remarks, toned
 from pathways_jupyter.render.view import View, drawn
+from pathways_jupyter.session.verdicts import SessionCommand, SessionVerdict
 from pathways_jupyter.widgets.live import Place
 
 Act = Callable[[str, Mapping[str, Any]], View | None]
@@ -33,7 +34,7 @@ class Panel:
       place: Where the card is drawn.
       draw: Draws the card there as it is now.
       act: Runs a button's command.
-      is_connected: Whether this process has a session.
+      answer: Returns the answer to a command now.
       cost: Returns the arrays that it has on the TPUs, in words; empty if there are none to lose.
       is_unused: Whether nothing was computed for long, for which it may be suspended soon.
     """
@@ -43,11 +44,11 @@ class Panel:
         place: Place,
         draw: Callable[[], None],
         act: Act,
-        is_connected: Callable[[], bool],
+        answer: Callable[[SessionCommand], SessionVerdict],
         cost: Callable[[], str],
         is_unused: Callable[[], bool],
     ) -> None:
-        self._place, self._draw, self._act, self._is_connected, self._cost = place, draw, act, is_connected, cost
+        self._place, self._draw, self._act, self._answer, self._cost = place, draw, act, answer, cost
         self._is_unused = is_unused
         self.local = ipywidgets.Checkbox(value=True, description="embedded cluster on this machine", indent=False)
         kinds = sorted({f"{machine.version}:{topology}" for machine in MACHINES for topology in machine.topologies})
@@ -55,11 +56,13 @@ class Panel:
         self.count = ipywidgets.BoundedIntText(value=1, min=1, max=4096, description="slices")
         self.service = ipywidgets.Text(placeholder="the only one", description="service")
         self.connect = ipywidgets.Button(description="Connect", button_style="primary", icon="plug")
+        self.resume = ipywidgets.Button(description="Resume", button_style="primary", icon="play")
         self.reconnect = ipywidgets.Button(description="Reconnect", icon="exchange")
         self.disconnect = ipywidgets.Button(description="Disconnect", icon="times")
         self.keep = ipywidgets.Button(description="Keep", button_style="primary", icon="clock-o")
         self.line = ipywidgets.HTML()
         self.connect.on_click(lambda _: self._run("connect", self._values()))
+        self.resume.on_click(lambda _: self._run("resume", {}))
         self.reconnect.on_click(lambda _: self._confirm(self.reconnect))
         self.disconnect.on_click(lambda _: self._confirm(self.disconnect))
         # Not as the others: no command is run, and nothing is drawn before the supervisor's answer.
@@ -68,7 +71,7 @@ class Panel:
         for field in form:
             field.observe(lambda _: self._refresh(), names="value")
         self._form = ipywidgets.VBox(form)
-        buttons = ipywidgets.HBox([self.connect, self.reconnect, self.disconnect, self.keep])
+        buttons = ipywidgets.HBox([self.connect, self.resume, self.reconnect, self.disconnect, self.keep])
         self._controls = ipywidgets.VBox([self._form, buttons, self.line])
         self._refresh()
 
@@ -98,7 +101,7 @@ class Panel:
         self._run(button.description.lower(), {})
 
     def _run(self, command: str, values: Mapping[str, Any]) -> None:
-        for button in (self.connect, self.reconnect, self.disconnect):
+        for button in (self.connect, self.resume, self.reconnect, self.disconnect):
             button.disabled = True
         shown = None
         try:
@@ -114,10 +117,16 @@ class Panel:
 
     def _refresh(self) -> None:
         """Enable the buttons that apply now, and show the magic equivalent to Connect."""
-        connected = self._is_connected()
+        connected = not self._answer(SessionCommand.CONNECT_OTHERWISE).acts
         self._form.layout.display = "none" if connected else ""
         self.connect.disabled = connected
-        self.reconnect.disabled = self.disconnect.disabled = not connected
+        for button, command in (
+            (self.resume, SessionCommand.RESUME),
+            (self.reconnect, SessionCommand.RECONNECT),
+            (self.disconnect, SessionCommand.DISCONNECT),
+        ):
+            button.disabled = not self._answer(command).acts
+        self.resume.layout.display = "none" if self.resume.disabled else ""
         for button, label in ((self.reconnect, "Reconnect"), (self.disconnect, "Disconnect")):
             button.description, button.button_style = label, ""
         flags = [f"--{name}" if value is True else f"--{name} {value}" for name, value in self._values().items()]

@@ -67,13 +67,28 @@ def test_variables_of_one_kernel_are_set_in_the_next(cluster, machine, notebook)
     status = notebook.run("%pathways status").text
     assert "suspended" in status
     assert re.search(r"1 array \(32 bytes\) in gs://\S+/suspended-\w+", status), status
-    for cell in ("w + 1", "print(w)", "jnp.sum(w)", "import numpy; numpy.asarray(w)", "jnp.arange(9.0)"):
-        assert "%pathways resume brings its arrays back" in notebook.run(cell).text, cell
-    assert "the session is suspended. %pathways resume gets new slices" in notebook.run("jax.device_put(1.0)").shown
+    used = ("w + 1", "print(w)", "jnp.sum(w)", "import numpy; numpy.asarray(w)", "jnp.arange(9.0)")
+    for cell in (*used, "jax.device_put(1.0)"):
+        # The lines before it are not where it was used.
+        ran = notebook.run(f"before = 1\n{cell}")
+        assert re.match(r"\w+Error: Session \w+ is suspended since \d+:\d+:\d+, with 1 array \(32 b", ran.shown), cell
+        assert f"Line 2: {cell}" in ran.shown, ran.shown
+        assert "%pathways resume brings them back" in ran.shown
+        assert len(ran.shown.splitlines()) == 3, ran.shown
+        assert ran.text == ""
     for command in ("suspend", "save friday", "load friday", "env", "profile start", "reconnect"):
-        assert "%pathways resume brings them back" in notebook.run(f"%pathways {command}").shown, command
-    ran = notebook.run("%pathways resume")
-    assert "Resumed: 1 array (32 bytes)" in ran.text, ran.shown
+        shown = notebook.run(f"%pathways {command}").shown
+        assert "is suspended since" in shown, command
+        assert "%pathways resume brings them back" in shown, command
+    assert "is suspended since" in notebook.run(CONNECT.replace("=1", "=2")).shown
+    for answer, result in (("n", "%pathways resume brings them back"), ("y", "Resumed: 1 array (32 bytes)")):
+        # The notebook's first cell is run again.
+        request = notebook.begin(CONNECT)
+        asked = notebook.client.get_stdin_msg(timeout=60)["content"]["prompt"]
+        assert re.search(r"is suspended since [\d:]+, with 1 array \(32 bytes\) saved\. Resume\?", asked), asked
+        notebook.client.input(answer)
+        ran = notebook.finish(request)
+        assert result in ran.shown + ran.text
     assert "28.0 True" in notebook.run("print(w.sum(), state['w'] is w)").text
     assert notebook.run(saved).text.strip() == "None"
     assert "is not suspended" in notebook.run("%pathways resume").shown

@@ -46,6 +46,8 @@ const ELASTIC_TONES: { readonly [what: string]: Tone } = {
 const CAUSED: ReadonlySet<unknown> = new Set(['degraded', 'connected']);
 /** States on the way to being connected, or resumed. */
 const CONNECTING: ReadonlySet<unknown> = new Set(['starting', 'waiting', 'resuming']);
+/** States after the loss of a proxy; suspended where all arrays were saved. */
+const WITHOUT_PROXY: ReadonlySet<unknown> = new Set(['lost', 'suspended']);
 const STATE_TONES: { readonly [state: string]: Tone } = {
   connected: 'ok',
   degraded: 'wait',
@@ -126,7 +128,11 @@ function withSpans(trans: ITrans, all: readonly IEntry[]): readonly IEntry[] {
     } else if (about !== null && event.kind === 'state' && CAUSED.has(event.data.state)) {
       made[about] = { ...made[about], steps: [...opened(made[about]), event] };
       about = null;
-    } else if (event.kind === 'state' && event.data.state === 'lost' && made.at(-1)?.event.kind === 'proxy-lost') {
+    } else if (
+      event.kind === 'state' &&
+      WITHOUT_PROXY.has(event.data.state) &&
+      made.at(-1)?.event.kind === 'proxy-lost'
+    ) {
       // The same again, with what it means.
       made[made.length - 1] = { ...made[made.length - 1], text: entry.text };
       about = null;

@@ -69,6 +69,10 @@ export class Toasts {
         incident.down.delete(event.data.slice);
         break;
       case 'proxy-lost':
+        if (event.data.state === 'suspended') {
+          // Its arrays are saved, and nothing needs to be done at once.
+          return;
+        }
         incident.lost = true;
         incident.down.clear();
         break;

@@ -29,6 +29,7 @@ from pathways_jupyter.session.protocol import Method
 from pathways_jupyter.session.registry import SessionRecord
 from pathways_jupyter.session.variables import ChildEnvironment
 from pathways_jupyter.session.variables import variables as client_variables
+from pathways_jupyter.session.verdicts import Does, SessionCommand, SessionVerdict, verdict
 
 if TYPE_CHECKING:
     import jax
@@ -318,8 +319,7 @@ class AttachedSession:
         Raises:
           SessionError: The session has no proxy.
         """
-        if self._is_over or not self.state.is_connected:
-            raise self._lacks("no proxy that another process could use")
+        self._require(SessionCommand.RUN)
         record = self.record
         return self._attachment.children.share(record) if share else client_variables(record)
 
@@ -329,14 +329,39 @@ class AttachedSession:
         attachment = self._attachment
         return self.state.is_connected and attachment.switch.active and attachment.has_newest
 
-    def _require_devices(self) -> tuple[jax.Device, ...]:
-        if not self.has_devices:
-            raise self._lacks("no devices here")
-        return self.devices()
+    def verdict(self, command: SessionCommand, *, arrays: str = "") -> SessionVerdict:
+        """Return the answer to `command` on this session as it is now; `arrays` as for :func:`.verdicts.verdict`."""
+        return verdict(self._judged, command, arrays=arrays)
 
-    def _lacks(self, lacking: str) -> SessionError:
-        """Return the error of a use that needs a proxy, and says what there is instead of one."""
-        return SessionError(f"Session {self.id} has {lacking}.", hint=advice("{reconnect} gets a new proxy."))
+    @property
+    def _judged(self) -> SessionRecord:
+        """The record by which it is judged what a command does."""
+        return replace(self.record, state=SessionState.CLOSED) if self._is_over else self.record
+
+    def _require(self, command: SessionCommand) -> None:
+        """Check that `command` can act, though JAX may have to wait for an interrupted connection.
+
+        Raises:
+          SessionError: It cannot.
+        """
+        found = self.verdict(command)
+        if not found.acts and not (found.does is Does.WAITS and self.state is SessionState.INTERRUPTED):
+            raise found.error()
+
+    def _require_devices(self, command: SessionCommand) -> tuple[jax.Device, ...]:
+        """Return the devices, with which `command` can act.
+
+        Raises:
+          SessionError: It cannot act.
+        """
+        self._require(command)
+        if not self.has_devices:
+            # A switch of devices was interrupted.
+            raise SessionError(
+                f"{self._description()[:1].upper()}{self._description()[1:]}.",
+                hint=advice("{reconnect} makes JAX use it."),
+            )
+        return self.devices()
 
     def interrupted(self) -> SessionError:
         """Return what there is after :meth:`reconnect` was interrupted, as an error."""
@@ -368,7 +393,9 @@ class AttachedSession:
         Raises:
           SessionError: The session has no devices here.
         """
-        return Trace(self._require_devices()[0].client, Options(to or scratch(self.bucket), device, host))
+        return Trace(
+            self._require_devices(SessionCommand.RUN)[0].client, Options(to or scratch(self.bucket), device, host)
+        )
 
 
 def finish(link: SupervisorLink, *, patience: float = CLEANUP_SECONDS) -> str:

@@ -30,6 +30,7 @@ from typing import Any
 
 from pathways_jupyter.base.sentences import Face, advice, worded
 from pathways_jupyter.session.kernel import jax_internals, process
+from pathways_jupyter.session.verdicts import Does, SessionCommand
 
 _FRESH_SECONDS = 1.0
 """Longest time for which an answer shows that there is a connection, however long a round trip takes."""
@@ -121,13 +122,14 @@ def _put(aval: Any, sharding: Any, xs: Any, devices: Any, *args: Any, **kwargs: 
     client = None if device is None else device.client
     if client is not None and client in _lost:
         face, session = Face.SCRIPT if process.shell() is None else Face.NOTEBOOK, process.session()
-        if session is not None and session.is_suspended:
-            why = f"{device}: the session is suspended. "
-            next_step = advice("{resume} gets new slices, and brings arrays, meshes and shardings back.")
+        found = None if session is None else session.verdict(SessionCommand.USE)
+        if found is not None and found.does is Does.REFUSES:
+            why, next_step = f"{device}: {found.sentence}", found.hint
         else:
-            why = f"{device} belongs to a proxy that is gone. "
+            # That of an earlier proxy, or of an earlier session.
+            why = f"{device} belongs to a proxy that is gone."
             next_step = advice("{reconnect} gets a new one; make meshes and shardings from jax.devices() again.")
-        raise jax.errors.JaxRuntimeError(f"UNAVAILABLE: {why}{worded(next_step, face)}")
+        raise jax.errors.JaxRuntimeError(f"UNAVAILABLE: {why} {worded(next_step, face)}")
     known = None if client is None else _layouts.get(client)
     # Neither keys nor strings have a layout of their own.
     if known is None or jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended) or aval.dtype.kind == "T":

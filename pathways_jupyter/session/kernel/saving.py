@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import replace
 from typing import Any
 
 from pathways_jupyter.base.config import ConnectConfig
 from pathways_jupyter.base.errors import PathwaysError, SessionError
-from pathways_jupyter.base.events import Event, EventKind
+from pathways_jupyter.base.events import Event, EventKind, SavedArrays, SessionState
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.saved.arrays import Report
 from pathways_jupyter.saved.saves import Save, Saves
@@ -20,6 +21,8 @@ from pathways_jupyter.service.names import current_user
 from pathways_jupyter.session.kernel import process
 from pathways_jupyter.session.kernel.attachment import AttachedSession, Attachment
 from pathways_jupyter.session.protocol import Method
+from pathways_jupyter.session.registry import SessionRecord
+from pathways_jupyter.session.verdicts import SessionCommand
 
 
 class SavingSession(AttachedSession):
@@ -53,7 +56,7 @@ class SavingSession(AttachedSession):
           SessionError: The session has no devices here.
           PathwaysError: A variable cannot be kept, or the bucket or the hosts failed.
         """
-        devices = self._require_devices()
+        devices = self._require_devices(SessionCommand.SAVE)
         kept = process.variables() if variables is None else variables
         whole = variables is not None
         return self.saves.save(name, kept, devices, all_of=whole, notebook=self.record.notebook, report=report)
@@ -75,7 +78,7 @@ class SavingSession(AttachedSession):
           SessionError: The session has no devices here.
           PathwaysError: There is no such save, it is damaged, or it needs more devices.
         """
-        devices = self._require_devices()
+        devices = self._require_devices(SessionCommand.LOAD)
         return self.saves.load(name, devices, report, classes=classes)
 
     @property
@@ -117,11 +120,7 @@ class SavingSession(AttachedSession):
         Raises:
           SessionError: The session has no devices here, or its arrays wait for :meth:`resume`.
         """
-        self._require_devices()
-        if self._suspension is not None:
-            raise SessionError(
-                "The arrays of the last suspend are not back yet.", hint=advice("{resume} restores them.")
-            )
+        self._require_devices(SessionCommand.SUSPEND)
         searched = process.namespace() if variables is None else variables
         slices, live = list(self.slices().values()), self._attachment.switch.live_arrays
         return Suspension(self.saves, f"suspended-{self.id}", slices, searched, live)
@@ -180,18 +179,17 @@ class SavingSession(AttachedSession):
             return super().interrupted()
         return SessionError(f"Resuming was interrupted; {self._description()}.", hint=advice("{resume} tries again."))
 
-    def _lacks(self, lacking: str) -> SessionError:
-        # To reconnect without its arrays is refused.
-        return suspended(self) if self.is_suspended else super()._lacks(lacking)
+    @property
+    def _judged(self) -> SessionRecord:
+        record, suspension = super()._judged, self._suspension
+        if suspension is None or record.saved is not None or record.state is SessionState.CLOSED:
+            return record
+        # Saved, and the supervisor has died or does not know it yet, because this was interrupted.
+        saved = SavedArrays(suspension.count, suspension.nbytes, suspension.place, record.state_since)
+        state = SessionState.RESUMING if record.state.is_connected else SessionState.SUSPENDED
+        return replace(record, saved=saved, state=state)
 
     def _suspended(self) -> Suspension:
         if self._suspension is None:
-            raise SessionError(f"Session {self.id} is not suspended.", hint=advice("{status} shows it."))
+            raise self.verdict(SessionCommand.RESUME).error()
         return self._suspension
-
-
-def suspended(session: AttachedSession) -> SessionError:
-    """Return the error of what a session cannot do before :meth:`Session.resume`."""
-    return SessionError(
-        f"Session {session.id} is suspended; its arrays are saved.", hint=advice("{resume} brings them back.")
-    )

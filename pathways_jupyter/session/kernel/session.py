@@ -22,7 +22,8 @@ from pathways_jupyter.saved.suspension import Suspension
 from pathways_jupyter.session.kernel.attachment import Attachment, Ended, Variables
 from pathways_jupyter.session.kernel.attempt import ConnectionAttempt, Revive
 from pathways_jupyter.session.kernel.jax_switch import Switched
-from pathways_jupyter.session.kernel.saving import SavingSession, suspended
+from pathways_jupyter.session.kernel.saving import SavingSession
+from pathways_jupyter.session.verdicts import Does, SessionCommand
 
 _OVER = frozenset({SessionState.CLOSING, SessionState.CLOSED})
 """States that do not lead back. A session stays in the first where something of it could not be removed."""
@@ -159,10 +160,7 @@ class Session(SavingSession):
                 hint="Reconnect it there, or start this process anew (spawn) and connect in it.",
             )
         if self.state in _OVER or current() is not self:
-            raise SessionError(
-                f"Session {self.id} was disconnected and cannot be reconnected.",
-                hint=advice("{connect} makes a new one."),
-            )
+            raise self.verdict(SessionCommand.RECONNECT).error()
 
         def connected(_: Attachment) -> Session:
             self.config = config
@@ -200,10 +198,7 @@ def attempt_connect(
         raise ConfigError("No TPU slices were requested.", hint=advice("For example: {tpu:tpuv6e:2x2=2}."))
     session = current()
     if session is not None:
-        raise SessionError(
-            f"This process already has session {session.id} ({session.state}).",
-            hint=advice("{reconnect} gives it a new proxy, {disconnect} ends it."),
-        )
+        raise session.verdict(SessionCommand.CONNECT_OTHERWISE).error()
 
     def connected(attachment: Attachment) -> Session:
         global _current
@@ -226,9 +221,10 @@ def attempt_reconnect(
     Raises:
       SessionError: The session was disconnected, or is suspended.
     """
-    if session.is_suspended and config is None:
-        # A new proxy alone would be a session without its arrays.
-        raise suspended(session)
+    found = session.verdict(SessionCommand.RECONNECT)
+    # A suspended one is not: a new proxy alone would be a session without its arrays.
+    if found.does is Does.REFUSES and config is None:
+        raise found.error()
     return session._attempt(variables, config or session.config)
 
 
@@ -242,6 +238,10 @@ def to_resume(
       ConfigError: The slices are of another type.
     """
     session._suspended()
+    found = session.verdict(SessionCommand.RESUME)
+    # One that gets a new proxy in another way is waited for, and not one that another thread resumes.
+    if found.does is Does.REFUSES or session.record.transfer is not None:
+        raise found.error()
     changes: dict[str, Any] = {} if wait is None else {"wait": SETTINGS["wait"].check(wait, "wait")}
     if tpu is not None:
         changes["instances"] = SETTINGS["tpu"].check(tpu, "tpu")

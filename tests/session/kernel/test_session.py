@@ -120,7 +120,7 @@ def test_a_disconnect_that_ends_before_it_has_asked_the_supervisor_leaves_nothin
 
 
 def test_a_second_connect_says_what_there_is_already(connected, config):
-    with pytest.raises(SessionError, match=f"already has session {connected.id}") as refused:
+    with pytest.raises(SessionError, match=f"Session {connected.id} is connected already") as refused:
         session.attempt_connect(config())
     assert "reconnect" in refused.value.hint
 
@@ -289,7 +289,7 @@ def test_an_array_that_is_deleted_before_its_layout_is_asked_for_ends_no_process
 def test_a_session_that_is_over_cannot_be_reconnected_and_says_so(config, gone):
     with session.connect(config(1)) as made:
         pass
-    with pytest.raises(SessionError, match=f"Session {made.id} was disconnected"):
+    with pytest.raises(SessionError, match=f"Session {made.id} has ended"):
         made.reconnect()
     assert made.disconnect() == session.Ended()
     assert made.status().state is made.state is SessionState.CLOSED
