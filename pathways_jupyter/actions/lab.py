@@ -33,7 +33,8 @@ def up(shell: Shell, values: Values) -> View | None:
         # A lab needs no slices of its own.
         pass
     image = values.get("image", "")
-    if not image and where.local:
+    # However it was named: by --local, or by its kubeconfig.
+    if not image and clusters.Embedded.of(where) is not None:
         from pathways_jupyter.local.node import programs
 
         image = programs.reference(programs.LAB_IMAGE)

@@ -24,6 +24,9 @@ TITLES = {
 }
 
 
+_DIRECT = "reach the proxy without a tunnel"
+
+
 class Titles(NamedTuple):
     """Headlines: while connecting, after a failure, and at the end."""
 
@@ -71,6 +74,8 @@ class Progress:
             self.warnings.append(event)
         elif event.kind is EventKind.STAGE:
             title = TITLES.get(event.data.get("stage"), str(event.data.get("stage")))  # type: ignore[arg-type]
+            if event.data.get("direct"):
+                title = _DIRECT
             if event.data.get("stage") == Stage.TUNNEL and self.waiting:
                 # Opened while the slices are still awaited, which stays what the user waits for.
                 if title not in {step.title for step in self.steps}:

@@ -125,6 +125,7 @@ def _facts(record: SessionRecord, devices: Mapping[int, Sequence[str]]) -> list[
         ("namespace", record.namespace),
         # The resumed session's card is drawn before the kernel knows that its record has no save any more.
         ("saved", "" if record.saved is None or record.state in _USABLE else str(record.saved)),
+        ("data path", record.data_path if record.state in _USABLE else ""),
         ("distance", record.distance if record.state.is_connected else ""),
     ]
 

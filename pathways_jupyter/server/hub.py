@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.base import setting_sources, tasks
 from pathways_jupyter.base.config import SETTINGS
-from pathways_jupyter.base.errors import ConfigError, PathwaysError
+from pathways_jupyter.base.errors import ClusterError, ConfigError, PathwaysError
 from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.kube import kubeconfig, objects, pods
 from pathways_jupyter.kube.client import Client, preload
@@ -188,7 +188,11 @@ class Hub:
         """
         async with await scopes.client(scope) as kube:
             namespace = kube.namespace
-            found = await objects.get(kube, objects.PODS, pod, namespace=namespace)
+            found = await objects.find(kube, objects.PODS, pod, namespace=namespace)
+            if found is None:
+                raise ClusterError(
+                    f"Pod {pod} is gone, and its log with it.", hint="The events of its session say why it ended."
+                )
             container = str(found["spec"]["containers"][0]["name"])
             lines = pods.logs(kube, pod, namespace=namespace, container=container, follow=follow, tail=LOG_LINES)
             async with contextlib.aclosing(lines):

@@ -21,7 +21,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import EVENTS, JOBSETS, PATHWAYS_JOBS, PODS, Object, Resource
 from pathways_jupyter.kube.watch import Change, ChangeType, watch
 from pathways_jupyter.kube.watch_group import WatchGroup, if_allowed
-from pathways_jupyter.service import job_parts, names, queues
+from pathways_jupyter.service import job_parts, names, podstate, queues
 from pathways_jupyter.service.job_parts import JobParts
 from pathways_jupyter.service.pathwaysjob import conditions, definition, description
 from pathways_jupyter.service.pathwaysjob.description import (
@@ -297,9 +297,22 @@ async def log(
     parts = await job_parts.fetch(client, manifest, jobset)
     pod, container = parts.place(container, which)
     lines = pods.logs(client, pod, namespace=namespace, container=container, follow=follow, tail=tail)
-    async with contextlib.aclosing(lines):
-        async for line in lines:
-            yield line
+    try:
+        async with contextlib.aclosing(lines):
+            async for line in lines:
+                yield line
+    except ApiError as error:
+        if error.status != 400:
+            raise
+        # The container has no log yet. Where one before it has failed, that is why.
+        found = await objects.find(client, PODS, pod, namespace=namespace)
+        first, why = podstate.failed_before(found, container)
+        if not first:
+            raise
+        raise ServiceError(
+            f"Container {container} of job {name} has not started: {first}, which runs before it, failed ({why}).",
+            hint=advice("{job_logs:{name} {first}} shows what it said.", name=name, first=first),
+        ) from error
 
 
 async def suspend(client: Client, name: str, *, namespace: str, suspended: bool = True) -> JobInfo:

@@ -61,6 +61,21 @@ def container_states(pod: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str,
         yield str(each.get("name")), each.get("state") or {}
 
 
+def failed_before(pod: Mapping[str, Any] | None, container: str) -> tuple[str, str]:
+    """Return the init container of `pod` whose failure keeps `container` from starting, and why; empty for none."""
+    status = (pod or {}).get("status") or {}
+    for each in status.get("initContainerStatuses") or ():
+        state = each.get("state") or {}
+        if each.get("name") == container:
+            break
+        # Between two attempts it waits, and the last state has the code.
+        for ended in (state.get("terminated"), (each.get("lastState") or {}).get("terminated")):
+            if ended and ended.get("exitCode") and "running" not in state:
+                reason = untrusted.text(ended.get("reason")) or "Error"
+                return untrusted.text(each.get("name")), f"{reason}, exit code {ended['exitCode']}"
+    return "", ""
+
+
 def waiting(pod: Mapping[str, Any]) -> tuple[str, str]:
     """Return why a pod does not run, in a word, and the cluster's explanation; both are empty if it does or is over."""
     status = pod.get("status") or {}

@@ -12,6 +12,7 @@ from typing import Any
 from pathways_jupyter.base import tasks
 from pathways_jupyter.base.errors import ApiError, CapacityError, ClusterError, ServiceError
 from pathways_jupyter.base.sentences import advice
+from pathways_jupyter.base.text import ranges
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.objects import JOBS, JOBSETS, NAMESPACES, PODS
@@ -249,9 +250,13 @@ def capacity_error(service: Service, instances: Mapping[str, int], *, waited: fl
         found = f"{service.free} of {there} slices of {service.name} are free"
     requested = "1 is wanted" if wanted == 1 else f"{wanted} are wanted"
     message = f"{found}, and {requested}."
-    if held:
-        holders = "; ".join(_summary(each, time.time() - service.clock_ahead) for each in held)
-        message = f"{found}, and {requested}: {holders}."
+    reasons = [_summary(each, time.time() - service.clock_ahead) for each in held]
+    for state in (State.DOWN, State.STARTING):
+        if numbers := [each.index for each in service.slices if each.state is state]:
+            noun, verb = ("slice", "is") if len(numbers) == 1 else ("slices", "are")
+            reasons.append(f"{noun} {ranges(numbers)} {verb} {state}")
+    if reasons:
+        message = f"{found}, and {requested}: {'; '.join(reasons)}."
     hint = (
         advice("Waited {seconds} s for them. {wait} waits without end; or ask for fewer.", seconds=f"{waited:.0f}")
         if waited

@@ -248,6 +248,23 @@ def test_a_job_is_suspended_and_resumed(machine, cluster):
     machine.cli("job", "delete", "idle", "--yes", "--local")
 
 
+def test_the_log_of_a_program_whose_init_container_failed_says_that(machine, cluster):
+    made = training("unfetched")
+    init = {"name": "data", "image": "any", "command": ["bash", "-c", "echo no data; exit 3"]}
+    made["spec"]["controller"]["template"]["spec"]["initContainers"] = [init]
+    (machine.directory / "unfetched.yaml").write_text(yaml.safe_dump(made))
+    assert machine.cli("job", "apply", "unfetched.yaml", "--local").returncode == 0
+    try:
+        wait_until(lambda: "which runs before it" in machine.cli("job", "logs", "unfetched", "--local").stderr)
+        said = machine.cli("job", "logs", "unfetched", "--local").stderr
+        assert "Container main of job unfetched has not started: data, which runs before it, failed (Error" in said
+        assert "exit code 3" in said
+        assert "pathways-jupyter job logs unfetched data shows what it said." in said
+        assert machine.cli("job", "logs", "unfetched", "data", "--local").stdout == "no data\n"
+    finally:
+        machine.cli("job", "delete", "unfetched", "--yes", "--local")
+
+
 def test_jobs_from_a_notebook(machine, shared_notebook, cluster):
     assert shared_notebook.run("%load_ext pathways_jupyter").status == "ok"
     cell = yaml.safe_dump(training("celled", "python", "-c", "print('from a cell')"), sort_keys=False)

@@ -140,6 +140,7 @@ DEGRADED = {
 
 def test_a_session_shows_its_devices_and_what_happened_last():
     drawn = sessions.card(record(), DEVICES, [DOWN])
+    assert "data path" in drawn.text
     began, drawn_at = text.moment(NOW - 187), text.later(NOW, NOW - 187)
     assert f"connected, since {began} (as of {drawn_at})" in drawn.text
     assert f"since {began}" in drawn.html
@@ -292,6 +293,15 @@ def test_progress_names_the_stage_that_waits_and_why():
     ]
     assert "As of" not in drawn.view(NOW, "failed").text
     assert "Not connected" in drawn.view(NOW, "failed").html
+
+
+def test_progress_names_no_tunnel_where_there_is_none():
+    drawn = progress.Progress(NOW - 10)
+    about = {"stage": "tunnel", "done": True, "direct": "unix:/proxy"}
+    drawn.add(Event(EventKind.STAGE, "No tunnel: direct, through a unix socket.", NOW - 2, about))
+    shown = drawn.view(NOW, done=True).text
+    assert "✓ reach the proxy without a tunnel" in shown
+    assert "open the tunnel" not in shown
 
 
 def test_progress_of_something_else_has_its_own_headline():

@@ -11,7 +11,7 @@ import pytest
 from holders import hold
 from kubeconfigs import write
 
-from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.base.errors import ClusterError, SessionError
 from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
@@ -79,6 +79,13 @@ async def test_the_error_of_a_trace_is_that_of_its_process_in_words_for_a_page(h
     with pytest.raises(SessionError, match="There is no session on this machine") as failed:
         await hub.profile("4f2a", 1)
     assert "%pathways connect makes one." in failed.value.advice(Face.SIDEBAR)
+
+
+async def test_the_log_of_a_pod_that_is_gone_asks_for_no_other_name(hub, scope):
+    with pytest.raises(ClusterError, match="Pod pathways-proxy-gone is gone, and its log with it") as failed:
+        async for _ in hub.log(scope, "pathways-proxy-gone", follow=False):
+            pass
+    assert "Check the name" not in failed.value.hint
 
 
 def all_ready(slices):

@@ -270,6 +270,14 @@ def test_a_capacity_error_says_who_holds_what_since_when(monkeypatch):
     assert status.capacity_error(drawn, {"tpuv6e:2x2": 1}, waited=3.2).hint.startswith("Waited 3 s for them. --wait")
 
 
+def test_a_capacity_error_names_slices_that_are_down():
+    pods = [each for each in cluster_pods() if each["metadata"]["labels"].get(names.JOB_INDEX_LABEL) != "1"]
+    jobs = [a_proxy("s1")]
+    placements = {proxy_pod(jobs[0])["metadata"]["name"]: Placement({0: f"{SERVICE}-worker-0"})}
+    drawn = draw([*pods, proxy_pod(jobs[0])], jobs, placements)
+    assert str(status.capacity_error(drawn, {"tpuv6e:2x2": 1})).endswith("; slice 1 is down.")
+
+
 def test_the_picture_is_plain_data():
     job = a_proxy("s1")
     drawn = draw([*cluster_pods(), proxy_pod(job)], [job])

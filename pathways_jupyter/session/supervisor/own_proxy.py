@@ -291,4 +291,4 @@ class OwnProxy(Proxy):
                 hint=advice("See its log: {logs:proxy}."),
             ) from error
         self._session_log.update(direct=where)
-        self._stage(Stage.TUNNEL, f"No tunnel: {self._session_log.record.data_path}.", done=True)
+        self._stage(Stage.TUNNEL, f"No tunnel: {self._session_log.record.data_path}.", done=True, direct=where)
