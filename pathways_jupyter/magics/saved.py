@@ -84,8 +84,8 @@ def remind(connection: NotebookSession) -> None:
     connection.is_reminded = True
 
     def look() -> None:
-        # A bucket that cannot be read is reported by what needs it.
-        with contextlib.suppress(PathwaysError):
+        # A bucket that cannot be read is reported by what needs it; the session or the kernel may end meanwhile.
+        with contextlib.suppress(Exception):
             last = latest(current.saves.list(), notebook)
             if last is not None and last.saved < connection.began:
                 connection.notify([picture.reminder(last)])
