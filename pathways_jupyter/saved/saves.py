@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import email.utils
+import errno
 import importlib
+import os
 import re
 import sys
 import threading
@@ -469,6 +471,9 @@ def _described(name: str, index: Index, unkept: tuple[str, ...] = ()) -> Save:
     return Save(name, index.nbytes, index.saved, index.notebook, tuple(index.variables), unkept)
 
 
+_NO_SPACE = "Free some space in the directory of local up --bucket, or else in the runtime directory, and try again."
+
+
 @contextlib.contextmanager
 def _explained(what: str) -> Iterator[None]:
     from gcsfs.retry import HttpError
@@ -479,6 +484,9 @@ def _explained(what: str) -> Iterator[None]:
     except FileNotFoundError:
         raise PathwaysError(f"{what}: there is none of that name.", hint=advice("{saved} lists them.")) from None
     except (OSError, HttpError, GoogleAuthError, *_errors_of_jax()) as error:
+        if os.strerror(errno.ENOSPC) in str(error):
+            # Only the embedded cluster's bucket is on a disk; the hosts' libraries say it in 400 characters.
+            raise PathwaysError(f"{what}: the disk of the bucket is full.", hint=_NO_SPACE) from error
         said = str(error).partition("\n")[0].rstrip(".")
         raise PathwaysError(f"{what}: {said}.", hint="The hosts' account and yours need the bucket.") from error
     except UNREADABLE as error:
