@@ -114,6 +114,7 @@ class NotebookSession:
             self._notices.close(next(again, None) if session is self._watched else None)
         if self.screen.in_place:
             session.suspend_by_itself(self._idle_seconds, self._suspend_soon)
+        session.on_transfer(self.draw)
         self._watched = session
         self._announced = session.event_count
         self._notices = Notices(session.follow(self._announced), self.screen, self.draw, lambda: self._cells)

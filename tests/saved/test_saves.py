@@ -444,9 +444,15 @@ def test_suspending_and_resuming_are_states_with_how_far_it_is(session, monkeypa
             assert elsewhere.transfer == record.transfer == session.record.transfer == how_far
             assert how_far.total == 4 << 12
 
+    # The notebook's card is drawn then.
+    shown = []
+    session.on_transfer(lambda: shown.append(session.record.transfer.done))
     since = session.event_count
     session.suspend(variables, report=look)
     assert set(seen) == {"suspending"}
+    assert shown == sorted(shown)
+    assert shown[-1] == 4 << 12
+    session.on_transfer(lambda: None)
     assert session.record.transfer is session.status().transfer is None
     suspended, seen[:] = session.record.since, []
     session.resume(report=look)

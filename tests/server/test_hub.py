@@ -10,8 +10,10 @@ import kinds
 import pytest
 from holders import hold
 from kubeconfigs import write
+from session_records import new_record
 
 from pathways_jupyter.base.errors import ClusterError, SessionError
+from pathways_jupyter.base.events import SavedArrays, SessionState
 from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.client import Client
@@ -21,7 +23,9 @@ from pathways_jupyter.server.scope import Scope
 from pathways_jupyter.service import discovery
 from pathways_jupyter.service.picture import outline
 from pathways_jupyter.service.podstate import State
+from pathways_jupyter.session import registry
 from pathways_jupyter.session.protocol import Method
+from pathways_jupyter.session.verdicts import SessionCommand, verdict
 
 DEADLINE = 60
 PREPARED = """
@@ -253,3 +257,15 @@ async def test_before_its_pods_are_known_a_service_is_drawn_as_its_jobs_describe
     # A Job none of whose pods is ready any more is no ready slice.
     failing = [{**job, "status": {}} if job["metadata"]["name"].endswith("-worker-1") else job for job in jobs]
     assert [each.state for each in outline(info, failing).slices] == [State.READY, State.STARTING]
+
+
+@pytest.mark.parametrize("state", [SessionState.SUSPENDED, SessionState.RESUMING, SessionState.CLOSING])
+async def test_a_page_that_shows_an_earlier_state_gets_no_proxy_where_none_is_offered(tmp_path, monkeypatch, state):
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
+    saved = SavedArrays(4, 1_200_000_000, "gs://b/saved/u/suspended-ab", 1.0)
+    record = new_record(state=state, saved=saved if state is not SessionState.CLOSING else None)
+    registry.write(record)
+    with pytest.raises(SessionError) as refused:
+        await Hub().act(record.id, Method.RECONNECT)
+    assert str(refused.value) == verdict(record, SessionCommand.RECONNECT).sentence
+    registry.remove(record)

@@ -119,7 +119,7 @@ test('a notebook attaches to a headless job from its row', async ({ page }) => {
     await expect(panel.locator('.pw-session')).toContainText('lab');
     await expect(indicator(page)).toHaveAttribute('data-status', 'idle');
     await attach.click();
-    await expect(page.locator('.Toastify')).toContainText('This notebook is connected already');
+    await expect(page.locator('.Toastify')).toContainText('is connected already');
     await disconnect(page, panel);
   } finally {
     kubectl('delete', 'pathwaysjob', 'lab', '--wait=false');

@@ -107,6 +107,10 @@ class SavingSession(AttachedSession):
         event = Event(EventKind.NOT_SUSPENDED, f"Not suspended. {why}")
         self._attachment.link.notify(Method.RECORD, events=[event.to_json()])
 
+    def on_transfer(self, changed: Callable[[], object]) -> None:
+        """Have `changed` called on any thread when more of the arrays is written or read, to suspend or to resume."""
+        self._attachment.on_transfer = changed
+
     def keep(self) -> None:
         """Count as used now, so that it is not suspended soon because nothing is computed; does not wait."""
         self._attachment.link.notify(Method.KEEP)
