@@ -73,6 +73,7 @@ class Client:
         self._leaving: list[asyncio.Task[None]] = []
         self._retries = Retries(lambda: self.cluster, patience, unknown)
         self._clock = ServerClock()
+        self._clock_ahead = 0
         self.last_received = boot_seconds()
         """Time of the last byte from the server, in :func:`boot_seconds`; at first when this was made."""
         self.round_trip = RoundTrip()
@@ -102,8 +103,11 @@ class Client:
     @property
     def clock_ahead(self) -> int:
         """Seconds by which this machine's clock is ahead of the API server's; 0 for fewer than its answers can tell."""
-        ahead = round(time.time() - self._clock.now())
-        return ahead if abs(ahead) > _SAME_TIME_SECONDS else 0
+        ahead = time.time() - self._clock.now()
+        # Stays as it is while it only wavers, so that what is shown does not change with it.
+        if abs(ahead - self._clock_ahead) > _SAME_TIME_SECONDS:
+            self._clock_ahead = round(ahead)
+        return self._clock_ahead
 
     def close(self) -> None:
         """Close all connections, once the requests and streams in progress have ended."""

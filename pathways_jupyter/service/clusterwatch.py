@@ -15,6 +15,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pathways_jupyter.base import tasks
@@ -206,7 +207,10 @@ class ClusterWatch(Feed):
                 if sum(info.slices for info in infos) < OUTLINE_MIN_SLICES:
                     return
                 drawn = [(info, outline(info, jobs)) for info in infos]
-                self._as_of, self._tables = time.time(), tables(drawn, heads={}, me=self._me, jobs=())
+                self._as_of, self._tables = (
+                    time.time(),
+                    tables(drawn, heads={}, me=self._me, jobs=(), clock_ahead=client.clock_ahead),
+                )
                 self.publish(self._whole())
             return
         before, self._tables = self._tables, self._picture(client)
@@ -232,11 +236,12 @@ class ClusterWatch(Feed):
             (info, picture(info, pods=pods, jobs=proxies, placements=placements, reclaimable=silent, drawn=self._drawn))
             for info in infos
         ]
-        self.pictures = tuple(service for _, service in drawn)
+        ahead = client.clock_ahead
+        self.pictures = tuple(replace(service, clock_ahead=ahead) for _, service in drawn)
         self._follow_proxies(client, self.pictures)
         heads = {info.name: pods.of_head(info.name)[-1].name for info in infos if pods.of_head(info.name)}
         jobs = [*self._known.objects[PATHWAYS_JOBS].values(), *jobsets]
-        return tables(drawn, heads=heads, me=self._me, jobs=jobs, cache=self._rows)
+        return tables(drawn, heads=heads, me=self._me, jobs=jobs, cache=self._rows, clock_ahead=ahead)
 
     def _follow_proxies(self, client: Client, services: Sequence[Service]) -> None:
         """Start and stop followers of logs, so that there is one for each proxy whose pod is ready, up to a limit."""

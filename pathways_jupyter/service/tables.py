@@ -32,8 +32,9 @@ def tables(
     me: str,
     jobs: Iterable[Object],
     cache: RowCache | None = None,
+    clock_ahead: int = 0,
 ) -> Tables:
-    """Return the tables of a cluster.
+    """Return the tables of a cluster, with all times by this machine's clock.
 
     Args:
       services: The description and the picture of each service.
@@ -41,6 +42,7 @@ def tables(
       me: The user label of the user who looks at the tables.
       jobs: JobSets and PathwaysJobs.
       cache: Of a caller that makes the same cluster's tables repeatedly: unchanged slices keep their rows.
+      clock_ahead: Seconds by which this machine's clock is ahead of the cluster's.
     """
     drawn: Tables = {name: {} for name in EMPTY}
     rows: RowCache = {} if cache is None else cache
@@ -50,19 +52,28 @@ def tables(
         drawn["services"][place] = _service(place, info, service, heads.get(service.name, ""), sum(chips))
         held: dict[str, list[str]] = {}
         for each in service.slices:
-            key, source = f"{place}/{each.index}", (each, service.availability(each), service.instance_type, me)
+            key, source = (
+                f"{place}/{each.index}",
+                (
+                    each,
+                    service.availability(each),
+                    service.instance_type,
+                    me,
+                    clock_ahead,
+                ),
+            )
             former = rows.get(key)
             # Cheap: a slice is the same object until it is drawn again.
             if former is None or former[0] != source:
-                former = rows[key] = source, _slice(key, service, each, chips, me)
+                former = rows[key] = source, _slice(key, service, each, chips, me, clock_ahead)
             drawn["slices"][key] = former[1]
             if each.held_by is not None:
                 held.setdefault(each.held_by.job, []).append(str(each.index))
         for holder in service.holders:
-            row = _proxy(service, holder, held.get(holder.job, []), me)
+            row = _proxy(service, holder, held.get(holder.job, []), me, clock_ahead)
             drawn["proxies"][row["id"]] = row
     for job in jobs:
-        row = _job(job)
+        row = _job(job, clock_ahead)
         drawn["jobs"][row["id"]] = row
     return drawn
 
@@ -101,7 +112,8 @@ def _service(place: str, info: ServiceInfo, service: Service, head: str, chips: 
     }
 
 
-def _slice(key: str, service: Service, each: Slice, chips: Sequence[int], me: str) -> Row:
+def _slice(key: str, service: Service, each: Slice, chips: Sequence[int], me: str, ahead: int) -> Row:
+    held = each.held_by
     return {
         "id": key,
         "service": service.name,
@@ -120,38 +132,39 @@ def _slice(key: str, service: Service, each: Slice, chips: Sequence[int], me: st
             for host in each.hosts
         ],
         "remarks": list(each.remarks),
-        "holder": {**_owner(each.held_by, me), "since": each.held_by.since} if each.held_by else None,
+        "holder": {**_owner(held, me, ahead), "since": held.since + ahead} if held else None,
     }
 
 
-def _proxy(service: Service, holder: Holder, held: list[str], me: str) -> Row:
+def _proxy(service: Service, holder: Holder, held: list[str], me: str, ahead: int) -> Row:
     # Without a slice it starts, unless it had some and has lost them.
     without = State.DOWN if held else State.STARTING
     return {
-        **_owner(holder, me),
+        **_owner(holder, me, ahead),
         "id": f"{service.namespace}/{holder.job}",
         "service": service.name,
         "health": State.READY if holder.pod and holder.placed else without,
         "slices": held,
-        "created": holder.since,
-        "until": holder.until,
+        "created": holder.since + ahead,
+        "until": holder.until and holder.until + ahead,
         "waiting": bool(holder.waiting),
         "pod": holder.pod,
     }
 
 
-def _owner(holder: Holder, me: str) -> Row:
+def _owner(holder: Holder, me: str, ahead: int) -> Row:
     silent = holder.reclaimable
+    times = {"silent_since": silent.silent_since + ahead, "kept_until": silent.kept_until + ahead} if silent else None
     return {
         "session": holder.session,
         "user": holder.user,
         "notebook": holder.notebook,
         "mine": bool(me) and holder.user == me,
-        "reclaimable": {"silent_since": silent.silent_since, "kept_until": silent.kept_until} if silent else None,
+        "reclaimable": times,
     }
 
 
-def _job(job: Object) -> Row:
+def _job(job: Object, ahead: int = 0) -> Row:
     # Also of a service's JobSet, whose state is found in the same way.
     info, runnable = description.job_info(job), description.is_job(job)
     is_over = info.state in conditions.FINAL
@@ -163,7 +176,7 @@ def _job(job: Object) -> Row:
         "namespace": info.namespace,
         "state": "Ending" if is_ending else info.state,
         "message": info.reason if is_over or info.state == conditions.SUSPENDED else "",
-        "created": info.created,
+        "created": info.created + ahead,
         # A user's job, which can be suspended, resumed and deleted by its name.
         "runnable": runnable,
         "headless": runnable and info.headless,

@@ -59,7 +59,7 @@ def test_a_service_without_a_ready_slice_is_not_ready_and_says_why():
     pending = tuple(SliceHost(index, State.STARTING, f"w-{index}", "", "Unschedulable") for index in range(4))
     unusable = tuple(Slice(index, State.STARTING, pending, f"w-{index}") for index in range(500))
     now = drawn(replace(service(), slices=unusable))
-    assert now["slices"]["ns/svc/0"]["remarks"] == [{"message": "Unschedulable"}]
+    assert now["slices"]["ns/svc/0"]["remarks"] == ["Unschedulable"]
     (row,) = now["services"].values()
     assert (row["health"], row["reason"]) == ("starting", "0 of 500 slices ready (Unschedulable)")
     assert [(each["ready"], each["free"]) for each in row["capacity"]] == [(0, 0)]
@@ -144,3 +144,15 @@ def test_only_users_jobs_can_be_acted_on():
 def test_a_notebook_can_attach_to_headless_jobs_only():
     assert tables._job(pathways_jobs.headless("lab"))["headless"]
     assert not tables._job(pathways_jobs.training("train", "true"))["headless"]
+
+
+def test_times_are_by_this_machines_clock_and_what_has_no_time_has_none():
+    silent = replace(holder(), reclaimable=Reclaimable(10.0, 20.0), until=30.0)
+    cache = {}
+    drawn(service(silent), cache=cache)
+    now = drawn(service(silent), cache=cache, clock_ahead=100)
+    held, (proxy,) = now["slices"]["ns/svc/0"]["holder"], now["proxies"].values()
+    assert (held["since"], held["reclaimable"]) == (105.0, {"silent_since": 110.0, "kept_until": 120.0})
+    assert (proxy["created"], proxy["until"]) == (105.0, 130.0)
+    (proxy,) = drawn(service(holder()), clock_ahead=100)["proxies"].values()
+    assert proxy["until"] == 0
