@@ -89,7 +89,7 @@ def takes(about: Command) -> Callable[[Decorated], Decorated]:
     """Return a decorator that adds the words and options of `about`, and ``--json`` if it has that."""
 
     def decorate(function: Decorated) -> Decorated:
-        for option in reversed((*about.options, *((JSON,) if about.json else ()))):
+        for option in reversed((*about.options, *((JSON,) if about.json and JSON not in about.options else ()))):
             function = _option(option)(function)
             for alias in option.aliases:
                 function = click.option(alias, alias.lstrip("-").replace("-", "_"), hidden=True)(function)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
@@ -16,7 +14,7 @@ from pathways_jupyter.base import sentences
 from pathways_jupyter.base.errors import ConfigError, PathwaysError
 from pathways_jupyter.base.sentences import Face, topic_of, worded
 from pathways_jupyter.render.text import Mark
-from pathways_jupyter.render.view import View
+from pathways_jupyter.render.view import View, as_json
 
 _COLOURS = {Mark.OK: "green", Mark.WARN: "yellow", Mark.FAIL: "red", Mark.WAIT: "yellow"}
 
@@ -116,15 +114,5 @@ def colours() -> bool | None:
 
 
 def show_json(value: Any, *, indent: int | None = 2) -> None:
-    """Print `value` as JSON: dataclasses become objects, paths and dates strings."""
-    click.echo(json.dumps(value, default=_plain, indent=indent, allow_nan=False))
-
-
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, (set, frozenset)):
-        return sorted(value)
-    return str(value)
+    """Print `value` as JSON; see :func:`~pathways_jupyter.render.view.as_json`."""
+    click.echo(as_json(value, indent=indent))

@@ -9,6 +9,7 @@ from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.commands.declaration import (
     CLUSTER,
     FOLLOW,
+    JSON,
     SETTING_OPTIONS,
     Command,
     Option,
@@ -89,6 +90,8 @@ COMMANDS = (
     Command(
         "status",
         "This notebook's session: state, service, age, devices by slice, last event.",
+        options=(JSON,),
+        examples={"status": "its card", "status --json": "for a program"},
         in_terminal="Here, pathways-jupyter sessions does it.",
         only=Face.NOTEBOOK,
     ),
@@ -135,7 +138,12 @@ COMMANDS = (
         in_terminal="A script says session.events().",
         only=Face.NOTEBOOK,
     ),
-    Command("sessions", "Sessions of all notebooks and scripts on this machine.", examples={"sessions": "all of them"}),
+    Command(
+        "sessions",
+        "Sessions of all notebooks and scripts on this machine.",
+        options=(JSON,),
+        examples={"sessions": "all of them", "sessions --json": "for a program"},
+    ),
     Command(
         "sessions disconnect",
         "End a session, and wait until it is removed.",

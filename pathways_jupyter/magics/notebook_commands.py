@@ -23,7 +23,7 @@ from pathways_jupyter.magics.waiting import Waiting
 from pathways_jupyter.render import arrays
 from pathways_jupyter.render import sessions as sessions_picture
 from pathways_jupyter.render.progress import CONNECTING, RESUMING
-from pathways_jupyter.render.view import View, said
+from pathways_jupyter.render.view import View, for_programs, said
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.kernel import process, session
 from pathways_jupyter.session.kernel.attempt import ConnectionAttempt, give_up
@@ -37,6 +37,8 @@ def run(connection: NotebookSession, command: str, values: Values) -> Any:
     if command in _COMMANDS:
         return _COMMANDS[command](connection, values)
     result = action_of(command)(connection.screen, values)
+    if result is not None and values.get("json"):
+        return for_programs(result.value)
     return result if result is None or not connection.screen.in_place else _live(connection, command, values, result)
 
 
@@ -187,13 +189,13 @@ def status(connection: NotebookSession, values: Values) -> View:
     """Return this notebook's session."""
     current = process.session()
     if current is None:
-        return sessions_picture.no_session()
+        return for_programs(None) if values.get("json") else sessions_picture.no_session()
     connection.settle()
     try:
         record = current.status()
     except SessionError:
         record = dataclasses.replace(current.record, supervisor=registry.SILENT)
-    return connection.card(record)
+    return for_programs(record) if values.get("json") else connection.card(record)
 
 
 def panel(connection: NotebookSession, values: Values) -> Any:

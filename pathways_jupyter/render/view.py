@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -66,6 +67,26 @@ def for_kubectl(objects: Iterable[Mapping[str, Any]]) -> View:
     return preformatted(
         yaml.safe_dump_all(items, sort_keys=False), {"apiVersion": "v1", "kind": "List", "items": items}
     )
+
+
+def for_programs(value: Any) -> View:
+    """Return `value` as JSON, which ``--json`` shows."""
+    return drawn(value, parts.verbatim(as_json(value)))
+
+
+def as_json(value: Any, *, indent: int | None = 2) -> str:
+    """Return `value` as JSON: dataclasses become objects, paths and dates strings."""
+    return json.dumps(value, default=_plain, indent=indent, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    return str(value)
 
 
 def preformatted(text: str, value: Any = None) -> View:

@@ -1,6 +1,7 @@
 """%load_ext pathways_jupyter in a plain IPython: what is there before any cluster is."""
 
 import dataclasses
+import json
 import queue
 import subprocess
 import sys
@@ -153,7 +154,9 @@ def test_an_extension_that_is_loaded_again_shows_each_notice_once(shell, capsys)
         events=list,
         event_count=0,
         follow=lambda since: iter(events.get, None),
-        record=SimpleNamespace(suspends_at=0.0),
+        record=SimpleNamespace(unused_since=0.0),
+        elsewhere="",
+        on_transfer=lambda call: None,
     )
     unloaded = extension.load(shell).magics.connection
     unloaded.watch(session)
@@ -177,6 +180,12 @@ def test_a_command_that_needs_a_session_says_so(shell, command):
     result, shown = run(shell, f"%pathways {command}")
     assert not result.success
     assert "not connected" in shown
+
+
+def test_sessions_and_status_are_json_for_programs(shell):
+    for command in ("sessions", "status"):
+        view = run(shell, f"%pathways {command} --json")[0].result
+        assert json.loads(view.text) == view.value
 
 
 def test_sessions_have_an_empty_state(shell):
