@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pathways_jupyter.base.config import ConnectConfig
-from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.base.errors import PathwaysError, SessionError
 from pathways_jupyter.base.events import Event, EventKind, SessionState, Transfer
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import count, size
@@ -158,7 +158,9 @@ class Attachment:
             yield reported
         finally:
             self._transfer = None
-            self.link.notify(Method.TRANSFER)
+            # Answered before the caller goes on, and finds the state that it is in then.
+            with contextlib.suppress(PathwaysError):
+                self.link.request(Method.TRANSFER, patience=client.ANSWER_SECONDS)
 
     def cleared(self) -> Switched | None:
         """Return which arrays were deleted because the user had cleared JAX's backends, once; None if none was."""
