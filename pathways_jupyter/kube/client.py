@@ -102,7 +102,7 @@ class Client:
 
     @property
     def clock_ahead(self) -> int:
-        """Seconds by which this machine's clock is ahead of the API server's; 0 for fewer than its answers can tell."""
+        """Seconds by which this machine's clock is ahead of the API server's; 0 for fewer than its answers show."""
         ahead = time.time() - self._clock.now()
         # Stays as it is while it only wavers, so that what is shown does not change with it.
         if abs(ahead - self._clock_ahead) > _SAME_TIME_SECONDS:
