@@ -279,8 +279,9 @@ class NotebookSession:
         if lines := arrays.lost(lost_arrays(process.variables(), error)):
             self.notify(lines)
         elif _CONNECTION in error and session is not None:
-            what = "JAX has lost its connection to the proxy, or these devices are those of an earlier one."
-            self.notify([what, "%pathways status shows the session, %pathways reconnect gets a new proxy."])
+            what = "JAX has lost its connection to the proxy, or this program was compiled for a proxy that is gone."
+            next_step = "%pathways reconnect gets a new proxy; a program of an earlier one has to be compiled again."
+            self.notify([what, f"%pathways status shows the session. {next_step}"])
 
     def explain_elsewhere(self) -> None:
         """After a cell failed because an array is on a device from before the session: name the arrays and the fix."""

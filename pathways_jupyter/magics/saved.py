@@ -31,13 +31,12 @@ def suspend(connection: NotebookSession, values: Values) -> View:
     if lost and values.get("yes"):
         connection.screen.say(f"Not kept: {lost}.")
     elif lost and not connection.screen.confirm(
-        f"{suspension}{about(suspension.seconds)} can be kept, and these not: {lost}. Suspend?"
+        f"{suspension}{about(suspension.seconds)} can be kept, but not: {lost}. Suspend?"
     ):
         return said("Not suspended.")
     connection.screen.say(f"Saving {suspension}{about(suspension.seconds)}.")
     with reported(connection.screen, SUSPENDING) as report:
-        # What could not be kept has been agreed to.
-        current.suspend(yes=True, report=report)
+        suspension = current.suspend(yes=values.get("yes") or suspension.unkept, report=report)
     connection.draw()
     slices = "the job keeps its slices" if current.record.pathways_job else "the slices are free"
     return said(f"Suspended: {suspension} saved, {slices}. %pathways resume continues.")

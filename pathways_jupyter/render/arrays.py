@@ -61,7 +61,9 @@ def disconnected(session: str, unusable: Sequence[NamedArray], remains: str, *, 
     lines = switched(unusable, ())
     if saved_as:
         load = f"%pathways load {saved_as}"
-        lines.append(f"The arrays stay in the save {saved_as}: {load} sets them as a list, arrays, in another session.")
+        lines.append(
+            f"The arrays stay in the save {saved_as}: {load} sets the variables that had them, in another session."
+        )
     if remains:
         lines.append(f"Not everything could be removed: {remains}")
     title = line(toned(Tone.OK), f"Session {session} is over; JAX is as it was before.")

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.errors import PathwaysError
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import array_type, count, size, some
 from pathways_jupyter.saved import arrays as stored
-from pathways_jupyter.saved import places
+from pathways_jupyter.saved import on_devices
 from pathways_jupyter.saved.arrays import Report
+from pathways_jupyter.saved.holders import OUTSIDE, Holders, described
 from pathways_jupyter.saved.resize import Resize
 from pathways_jupyter.saved.saves import Saves
 from pathways_jupyter.saved.values import UnsavableError
 
+ARRAYS = "suspended_arrays"
+"""The variable of a save that has all arrays in one list; those of the notebook are beside it."""
+_LOOKS = 2
+"""So many times arrays are written: what was made meanwhile needs a second time, what is still made then a question."""
+_LARGEST_BESIDE_BYTES = 8 << 20
+"""A variable with more than this that is not on TPUs is not saved by its name; it stays in this process anyway."""
+
 
 class Suspension:
-    """The arrays that variables reach, and what would be lost.
+    """The arrays that something in this process holds, and what would be lost.
 
     Args:
       saves: Where they are saved.
       name: Of the save.
       slices: The session's devices, by slice.
-      variables: Where to look for arrays, and put them back.
+      variables: Where names come from; these variables are also in the save by their names.
       live: Returns all arrays on the devices.
 
     Attributes:
@@ -35,8 +42,8 @@ class Suspension:
       place: Where they are saved, ``gs://...``.
       nbytes: Their bytes, without replicas.
       seconds: About how long saving them takes; None until something was saved in this bucket.
-      unkept: What cannot be kept, a sentence each.
-      left: What was not restored because it did not fit, and where it is; empty if all is back.
+      unkept: What cannot be kept, or may not go on to work, a sentence each.
+      left: What was not restored, and where it is; empty if all is back.
     """
 
     def __init__(
@@ -44,57 +51,102 @@ class Suspension:
         saves: Saves,
         name: str,
         slices: Sequence[Sequence[Any]],
-        variables: MutableMapping[str, Any],
+        variables: Mapping[str, Any],
         live: Callable[[], Sequence[Any]],
     ) -> None:
-        devices = tuple(device for each in slices for device in each)
-        self._saves, self.name, self._devices, self._variables = saves, name, devices, variables
-        self._slices = len(slices)
-        on = set(devices)
-        found = [
-            each
-            for each in places.arrays_in(variables)
-            if not each.is_deleted() and not on.isdisjoint(each.sharding.device_set)
-        ]
+        self._saves, self.name, self._variables, self._live = saves, name, variables, live
+        self._by_slice = slices
+        self._devices = tuple(device for each in slices for device in each)
+        self._arrays: list[Any] = []
+        self._described: list[Any] = []
+        self.place, self.left = saves.place(name), ""
+        self._look()
+        self.seconds = saves.seconds(self.nbytes)
+
+    def _look(self) -> None:
+        """Find the arrays that are kept, and name what is not."""
+        # Garbage holds arrays too, such as the frames of an error that was handled.
+        gc.collect()
+        for each in self._live():
+            # JAX makes them again; those that a program holds are arrays of their own.
+            vars(each).pop("addressable_shards", None)
+        arrays, parts = list(self._live()), on_devices.find(self._devices)
+        holders = Holders(
+            [*arrays, *parts],
+            own=(arrays, parts, self._arrays),
+            variables=(self._variables,),
+            skip=on_devices.jaxs_own(),
+        )
         self._arrays, self._described, self.unkept = [], [], []
-        for each in found:
+        blockers: dict[str, list[str]] = {}
+        inner = on_devices.hidden(arrays, holders)
+        for each in arrays:
+            fixed = [holder for holder in holders.fixed.get(id(each), ()) if holder != OUTSIDE or id(each) not in inner]
+            if not fixed and id(each) not in holders.in_place:
+                continue
+            path = holders.names.get(id(each), "")
             try:
-                self._described.append(stored.describe(each, devices))
+                self._described.append(stored.describe(each, self._devices))
                 self._arrays.append(each)
             except (TypeError, ValueError) as error:
-                self.unkept.append(f"{array_type(each)} {error}")
-        if unreached := places.unreached(live(), found):
-            # Only garbage may hold them, such as the frames of an error that was handled.
-            gc.collect()
-            unreached = places.unreached(live(), found)
-        self.unkept += unreached
-        self.count, self.place = len(self._arrays), saves.place(name)
+                self.unkept.append(f"{path or array_type(each)} {error}")
+            for holder in fixed:
+                kept = array_type(each) if not path else f"{path}: {array_type(each)}"
+                blockers.setdefault(described(holder, holders.names.get(id(holder), "")), []).append(kept)
+        self.unkept += [f"{some(those)}, held by {holder}" for holder, those in blockers.items()]
+        self.unkept += on_devices.stuck(parts, holders)
+        self.unkept += [
+            f"what thread {each} computes"
+            for each in sorted(on_devices.computing(self._devices))
+            if f"thread {each}" not in blockers
+        ]
+        self.count = len(self._arrays)
         self.nbytes = sum(int(each.size * each.dtype.itemsize) for each in self._arrays)
-        self.left = ""
-        self.seconds = saves.seconds(self.nbytes)
 
     def __str__(self) -> str:
         return f"{count(self.count, 'array')} ({size(self.nbytes)})"
 
-    def save(self, *, yes: bool, notebook: str, report: Report | None) -> None:
-        """Have the hosts write the arrays, and check that they did.
+    def save(self, *, yes: bool | Collection[str], notebook: str, report: Report | None) -> None:
+        """Have the hosts write the arrays, and look once more: what was made meanwhile is written, too.
 
         Args:
-          yes: Also if some cannot be kept.
+          yes: Also if some cannot be kept; or which of :attr:`unkept` was agreed to.
           report: Called with the progress, on another thread.
 
         Raises:
           UnsavableError: Not `yes`, and some cannot be kept.
           PathwaysError: The bucket or the hosts failed.
         """
-        if self.unkept and not yes:
+        self._agree(yes)
+        for _ in range(_LOOKS):
+            self._write(notebook, report)
+            written = self._arrays
+            if not _others(self._live(), written):
+                return
+            self._look()
+            if not _others(self._arrays, written):
+                return
+            self._agree(yes)
+        if yes is not True:
             raise UnsavableError(
-                f"{count(len(self.unkept), 'array')} cannot be kept: {some(self.unkept)}.",
-                hint=advice("Put them in variables, or {suspend:--yes} goes without them."),
+                "Arrays are still being made while they are saved: something goes on computing.",
+                hint=advice("Let it end, or {suspend:--yes} keeps what there was when the saving began."),
             )
-        self._saves.save(
-            self.name, {"arrays": self._arrays}, self._devices, all_of=True, notebook=notebook, report=report
-        )
+
+    def _agree(self, yes: bool | Collection[str]) -> None:
+        left = self.unkept if yes is False else [] if yes is True else [each for each in self.unkept if each not in yes]
+        if left:
+            raise UnsavableError(
+                f"Not everything can be kept: {some(left)}.",
+                hint=advice("Put the arrays in variables, or {suspend:--yes} goes without what is named."),
+            )
+
+    def _write(self, notebook: str, report: Report | None) -> None:
+        variables = on_devices.worth_naming(self._variables, self._arrays, _LARGEST_BESIDE_BYTES)
+        variables[ARRAYS] = self._arrays
+        save = self._saves.save(self.name, variables, self._devices, all_of=False, notebook=notebook, report=report)
+        if ARRAYS not in save.variables:
+            raise UnsavableError(f"The arrays cannot be saved: {some(save.unkept)}.")
 
     def misfits(self, slices: int) -> list[str]:
         """Describe the arrays whose sharding does not fit this number of slices."""
@@ -106,7 +158,7 @@ class Suspension:
         ]
 
     def _resize(self, slices: int) -> Resize:
-        return Resize(self._slices, slices, len(self._devices) // self._slices)
+        return Resize(len(self._by_slice), slices, len(self._by_slice[0]))
 
     def require(self, slices: int) -> None:
         """Check that all arrays fit this number of slices.
@@ -127,14 +179,13 @@ class Suspension:
           PathwaysError: The bucket or the hosts failed; nothing was changed.
         """
         devices, resize = [device for each in slices for device in each], self._resize(len(slices))
-        read = self._saves.load(self.name, devices, report, resize)["arrays"]
+        read = self._saves.load(self.name, devices, report, resize)[ARRAYS]
         new = {id(old): array for old, array in zip(self._arrays, read, strict=True) if array is not None}
-        if left := self.misfits(len(slices)):
-            self.left = f"{some(left)}; saved as {self.name}"
-        move = resize.mover(self._devices, devices)
-        # Not some of the variables: names of one array would become names of two when it is tried again.
-        with interrupts.defer_sigint():
-            places.replace(self._variables, lambda value: new[id(value)] if id(value) in new else move(value))
+        del read
+        done = on_devices.move(self._by_slice, slices, new, self._arrays)
+        left = self.misfits(len(slices))
+        left += [f"{array_type(each)}, whose place is gone" for each in self._arrays if id(each) not in done]
+        self.left = f"{some(left)}; saved as {self.name}" if left else ""
 
     def forget(self) -> None:
         """Delete what was saved, if all of it is back; a failure leaves it in the list of saves."""
@@ -142,3 +193,8 @@ class Suspension:
             return
         with contextlib.suppress(PathwaysError):
             self._saves.delete(self.name)
+
+
+def _others(arrays: Sequence[Any], known: Sequence[Any]) -> bool:
+    """Return whether some of `arrays` are not `known`."""
+    return not {id(each) for each in arrays} <= {id(each) for each in known}

@@ -26,8 +26,9 @@ from pathways_jupyter.base.sentences import Face
 from pathways_jupyter.colocated import loss
 from pathways_jupyter.colocated.errors import CheckError
 from pathways_jupyter.saved import arrays as stored
-from pathways_jupyter.saved import places
+from pathways_jupyter.saved import holders
 from pathways_jupyter.saved import saves as module
+from pathways_jupyter.saved.heap import LOCALS_CAN_BE_SET
 from pathways_jupyter.saved.values import UnsavableError
 from pathways_jupyter.session import client, protocol, registry
 from pathways_jupyter.session.kernel import process, spawn
@@ -502,8 +503,9 @@ def test_an_interrupt_while_arrays_are_put_back_comes_when_all_of_them_are(sessi
     variables = {"x": x, "others": [jax.device_put(np.full(3, n), session.devices()[n]) for n in range(4)], "same": x}
     del x
     session.suspend(variables)
-    with pytest.raises(KeyboardInterrupt), sigint_at(60, places) as tracer:
-        session.resume()
+    session._renew(session._attempt({}, sessions.to_resume(session)))
+    with pytest.raises(KeyboardInterrupt), sigint_at(60, holders) as tracer:
+        session.restore()
     assert tracer.raised == 1
     assert variables["x"] is variables["same"]
     assert not any(each.is_deleted() for each in (variables["x"], *variables["others"]))
@@ -512,22 +514,30 @@ def test_an_interrupt_while_arrays_are_put_back_comes_when_all_of_them_are(sessi
     assert np.asarray(variables["same"]).tolist() == [0, 1, 2, 3]
 
 
-def test_what_only_a_generator_holds_is_named_and_asked_for(session):
+def test_what_a_generator_holds_is_kept_or_named_and_asked_for(session):
 
     def batches():
         array = jax.device_put(np.ones((3, 5), np.float32), session.devices()[0])
         while True:
-            yield array.shape
+            yield float(array.sum())
 
     generator = batches()
-    next(generator)
+    assert next(generator) == 15
     variables = {"x": jax.device_put(np.arange(4.0), session.devices()[1]), "generator": generator}
+    if LOCALS_CAN_BE_SET:
+        assert session.suspend(variables).count == 2
+        session.resume()
+        assert next(generator) == 15
+        return
     with pytest.raises(UnsavableError, match=r"float32\[3,5\], held by generator .*batches"):
         session.suspend(variables)
     assert session.state == "connected"
-    assert session.suspend(variables, yes=True).count == 1
+    assert session.suspend(variables, yes=True).count == 2
     session.resume()
     assert np.asarray(variables["x"]).tolist() == [0, 1, 2, 3]
+    # What found no place stays saved.
+    assert f"suspended-{session.id}" in [each.name for each in session.saves.list()]
+    session.saves.delete(f"suspended-{session.id}")
 
 
 def test_a_failure_while_writing_leaves_the_session_as_it_was(session, monkeypatch):

@@ -17,6 +17,7 @@ from pathways_jupyter.base.errors import PathwaysError, SessionError
 from pathways_jupyter.base.events import Event, EventKind, SessionState, Transfer
 from pathways_jupyter.base.sentences import advice
 from pathways_jupyter.base.text import count, size
+from pathways_jupyter.saved import on_devices
 from pathways_jupyter.saved.arrays import Report
 from pathways_jupyter.session import client, clusters, registry
 from pathways_jupyter.session.kernel import process
@@ -120,11 +121,15 @@ class Attachment:
         link.on_lost, link.handlers = self.switch.lost, self.handlers
         if not link.state.is_connected:
             raise SessionError("The proxy was lost before JAX had connected to it.", hint="Try again.")
+        before = list(self.switch.slices().values())
         switched = self.switch.activate(
             record.target,
             secure=record.credentials == registry.ALTS,
             namespace=process.variables() if variables is None else variables,
         )
+        if before:
+            # Meshes and jitted functions go on to work; of arrays there is nothing to move.
+            on_devices.move(before, list(self.switch.slices().values()), {})
         self._record_lost(switched.unusable)
         self._storage.adopt(clusters.Storage.of(record))
         self.children.follow(record)

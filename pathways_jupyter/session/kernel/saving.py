@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Mapping, MutableMapping
 from dataclasses import replace
 from typing import Any
 
@@ -115,22 +115,27 @@ class SavingSession(AttachedSession):
         """Count as used now, so that it is not suspended soon because nothing is computed; does not wait."""
         self._attachment.link.notify(Method.KEEP)
 
-    def suspension(self, variables: MutableMapping[str, Any] | None = None) -> Suspension:
+    def suspension(self, variables: Mapping[str, Any] | None = None) -> Suspension:
         """Return what :meth:`suspend` would save, and what it could not; changes nothing.
 
         Args:
-          variables: Where to look for arrays, and put them back; the notebook's or the script's own when left out.
+          variables: By their names, which the save and its messages have; the notebook's or the script's own when left
+            out. Arrays are found wherever something holds them.
 
         Raises:
           SessionError: The session has no devices here, or its arrays wait for :meth:`resume`.
         """
         self._require_devices(SessionCommand.SUSPEND)
-        searched = process.namespace() if variables is None else variables
+        named = process.variables() if variables is None else variables
         slices, live = list(self.slices().values()), self._attachment.switch.live_arrays
-        return Suspension(self.saves, f"suspended-{self.id}", slices, searched, live)
+        return Suspension(self.saves, f"suspended-{self.id}", slices, named, live)
 
     def suspend(
-        self, variables: MutableMapping[str, Any] | None = None, *, yes: bool = False, report: Report | None = None
+        self,
+        variables: Mapping[str, Any] | None = None,
+        *,
+        yes: bool | Collection[str] = False,
+        report: Report | None = None,
     ) -> Suspension:
         """Save all arrays on the TPUs, then remove the proxy, so that its slices are free.
 
@@ -139,7 +144,7 @@ class SavingSession(AttachedSession):
 
         Args:
           variables: As for :meth:`suspension`.
-          yes: Suspend also if arrays cannot be kept.
+          yes: Suspend also if something cannot be kept; or those of :attr:`.Suspension.unkept` that were agreed to.
           report: As for :meth:`save`.
 
         Raises:

@@ -1,7 +1,7 @@
 """Find the user's arrays that a switch of devices affects, and count them.
 
 JAX does not invalidate anything when a client ends: the variables stay, and the next use of one fails deep inside JAX.
-So connecting and disconnecting search the user's namespace and report the affected arrays beforehand.
+So connecting and disconnecting report the affected arrays beforehand, by the variables and other places that hold them.
 
 An array counts once, however many variables hold it, and also where none does: :func:`live` has them all.
 """
@@ -9,12 +9,13 @@ An array counts once, however many variables hold it, and also where none does: 
 from __future__ import annotations
 
 import re
-import types
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pathways_jupyter.base.text import array_type, count, some
+from pathways_jupyter.saved.heap import objects_of
+from pathways_jupyter.saved.holders import Holders
 from pathways_jupyter.session.kernel import device_puts, process
 
 DELETED = "Array has been deleted"
@@ -23,7 +24,6 @@ DELETED = "Array has been deleted"
 _MANY = 8
 _FEW = 2
 _VARIABLE = re.compile(r"\w*")
-_NEVER_ARRAYS = (str, bytes, int, float, complex, type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
 
 
 @dataclass(frozen=True)
@@ -67,18 +67,12 @@ def live(client: Any) -> list[Any]:
 
 
 def all_of(client: Any, namespace: Mapping[str, Any]) -> tuple[NamedArray, ...]:
-    """Return the :func:`live` arrays of `client` with their names: those of `namespace`, then the notebook's outputs'.
+    """Return the :func:`live` arrays of `client` with their names, those without one last.
 
     Args:
-      namespace: Variables by name; each value is searched as a pytree.
+      namespace: Variables by name, which are preferred; the notebook's outputs, modules and classes name others.
     """
-    nameless, named = {id(each): each for each in live(client)}, []
-    for variables in (namespace, {"Out": process.outputs()}):
-        for name, leaf in _arrays(variables):
-            # A key of jax.random is an array that has another one inside.
-            if any(nameless.pop(id(each), None) is not None for each in (leaf, getattr(leaf, "_base_array", None))):
-                named.append(name)
-    return (*named, *(_named("", each) for each in nameless.values()))
+    return tuple(sorted(_named(live(client), namespace), key=lambda each: not each.name))
 
 
 def described(arrays: Sequence[NamedArray]) -> str:
@@ -102,19 +96,16 @@ def uncommitted_arrays(clients: Collection[Any], namespace: Mapping[str, Any]) -
       clients: JAX clients, compared by identity.
       namespace: As for :func:`all_of`.
     """
-    ids = {id(client) for client in clients}
-    return [named for named, leaf in _arrays(namespace) if _is_on(leaf, ids) and not leaf.committed]
+    found = [
+        each for client in clients for each in client.live_arrays() if not each.is_deleted() and not each.committed
+    ]
+    return _in_variables(found, namespace)
 
 
 def arrays_elsewhere(client: Any, namespace: Mapping[str, Any]) -> list[NamedArray]:
     """Return the arrays in `namespace` that are on no device of `client`."""
-    import jax
-
-    return [
-        named
-        for named, leaf in _arrays(namespace)
-        if not isinstance(leaf, jax.core.Tracer) and not leaf.is_deleted() and not _is_on(leaf, {id(client)})
-    ]
+    found = [each for each in _arrays() if not each.is_deleted() and client not in _clients(each)]
+    return _in_variables(found, namespace)
 
 
 def lost_arrays(namespace: Mapping[str, Any], error: str) -> list[NamedArray]:
@@ -122,11 +113,8 @@ def lost_arrays(namespace: Mapping[str, Any], error: str) -> list[NamedArray]:
 
     An array that a program or the user has deleted is none of them.
     """
-    found = [
-        named
-        for named, leaf in _arrays(namespace)
-        if leaf.is_deleted() and any(device_puts.is_forbidden(device.client) for device in leaf.sharding.device_set)
-    ]
+    deleted = [each for each in _arrays() if each.is_deleted() and any(map(device_puts.is_forbidden, _clients(each)))]
+    found = _in_variables(deleted, namespace)
     if DELETED not in error:
         return found
     # JAX says the type of the one, with the axes of a mesh that its dimensions are split over.
@@ -134,35 +122,42 @@ def lost_arrays(namespace: Mapping[str, Any], error: str) -> list[NamedArray]:
     return [each for each in found if f"shape={each.type}" in said]
 
 
-def _arrays(namespace: Mapping[str, Any]) -> Iterator[tuple[NamedArray, Any]]:
+def _arrays() -> list[Any]:
+    """Return all arrays of this process, on whatever devices, deleted ones included."""
     import jax
 
-    for name, value in list(namespace.items()):
-        if isinstance(value, _NEVER_ARRAYS):
-            continue
-        try:
-            leaves = jax.tree_util.tree_flatten_with_path(value)[0]
-        except Exception:
-            # A user's own pytree class may raise when flattened; that must not fail a disconnect.
-            leaves = [((), value)]
-        for path, leaf in leaves:
-            if isinstance(leaf, jax.Array):
-                yield _named(f"{name}{jax.tree_util.keystr(path)}", leaf), leaf
+    return [each for each in objects_of((jax.Array,)) if hasattr(each, "_npy_value")]
 
 
-def _named(name: str, array: Any) -> NamedArray:
-    return NamedArray(name, tuple(array.shape), str(array.dtype), size_of(array))
+def _clients(array: Any) -> set[Any]:
+    return {device.client for device in array.sharding.device_set}
+
+
+def _in_variables(arrays: Sequence[Any], namespace: Mapping[str, Any]) -> list[NamedArray]:
+    return [each for each in _named(arrays, namespace) if each.variable in namespace]
+
+
+def _named(arrays: Sequence[Any], namespace: Mapping[str, Any]) -> list[NamedArray]:
+    import jax
+
+    if not arrays:
+        return []
+    outputs = {f"Out[{number}]": value for number, value in process.outputs().items()}
+    names = Holders(arrays, variables=(_own_first(namespace), outputs, namespace)).names
+    # To its user, the array inside a key of jax.random is the key.
+    keys = {id(each._base_array): each for each in objects_of((jax.Array,)) if hasattr(each, "_base_array")}
+    found = []
+    for array in arrays:
+        seen, name = keys.get(id(array), array), names.get(id(array), "").removesuffix("._base_array")
+        found.append(NamedArray(name, tuple(seen.shape), str(seen.dtype), size_of(array)))
+    return found
+
+
+def _own_first(namespace: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in namespace.items() if not name.startswith("_")}
 
 
 def size_of(array: Any) -> int:
     """Return the bytes of a whole array, without its replicas."""
     # Not array.nbytes, which typed PRNG keys do not have.
     return int(array.size * array.dtype.itemsize)
-
-
-def _is_on(array: Any, ids: set[int]) -> bool:
-    import jax
-
-    if isinstance(array, jax.core.Tracer) or array.is_deleted():
-        return False
-    return any(id(device.client) in ids for device in array.sharding.device_set)

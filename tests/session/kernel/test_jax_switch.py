@@ -15,7 +15,7 @@ import pytest
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.session.kernel import interrupted_calls, jax_internals, jax_switch
 from pathways_jupyter.session.kernel.jax_switch import INSECURE_CREDENTIALS, JaxSwitch
-from pathways_jupyter.session.kernel.user_arrays import all_of, described
+from pathways_jupyter.session.kernel.user_arrays import NamedArray, all_of, described
 
 DEADLINE = 60.0
 
@@ -130,9 +130,8 @@ def test_arrays_that_become_unusable_are_named_wherever_they_are(target):
     lost = switch.deactivate(variables).unusable
     assert hidden[0].is_deleted()
     assert sum(each.nbytes for each in lost) == 64
-    assert described(lost).endswith(", 1 array that no variable holds")
     assert sorted(str(each) for each in lost) == [
-        "no variable: float32[5]",
+        "hidden[0]: float32[5]",
         "rows: int8[8]",
         "tree['key']: key<fry>[]",
         "tree['layers'][0]: float32[4]",
@@ -269,21 +268,20 @@ def interrupted_in_jax():
     return caught.value
 
 
-def test_a_pytree_that_refuses_to_be_looked_into_does_no_harm():
+def test_an_array_that_nothing_with_a_name_holds_is_counted():
     import jax
 
-    @jax.tree_util.register_pytree_node_class
-    class Stubborn:
-        def tree_flatten(self):
-            raise RuntimeError("no")
+    class Model:
+        pass
 
-        @classmethod
-        def tree_unflatten(cls, aux, children):
-            return cls()
-
-    x = jax.numpy.ones(2)
-    found = all_of(x.device.client, {"stubborn": Stubborn(), "x": x})
-    assert [each.name for each in found] == ["x"]
+    model, x = Model(), jax.numpy.ones(2)
+    model.w = jax.numpy.ones(3)
+    only_iterator = iter((jax.numpy.ones(4),))
+    found = all_of(x.device.client, {"model": model, "x": x})
+    assert {str(each) for each in found} >= {"model.w: float32[3]", "x: float32[2]", "only_iterator[0]: float32[4]"}
+    nameless = NamedArray("", (5,), "float32", 20)
+    assert described([nameless, *found]).endswith("1 array that no variable holds")
+    del only_iterator
 
 
 @pytest.mark.parametrize("secure", [True, False])

@@ -1,0 +1,130 @@
+"""All references between the objects of this process, asked of the garbage collector in one pass.
+
+A search that walks down from variables finds what it knows how to open, and misses what modules, classes, generators,
+threads and caches hold. The garbage collector knows the references of every container, whatever made it. Two kinds it
+does not report: the elements of NumPy's object arrays, and the local variables of functions that are running; both are
+read here by other means. What C code holds is in neither, and shows only in the count of an object's references.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import sys
+import threading
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+_PART = 20_000
+"""Objects whose references are looked at together: those of all would take a hundred megabytes for a moment."""
+LOCALS_CAN_BE_SET = sys.version_info >= (3, 13)
+"""The variables of a function that has begun can be set from outside, since PEP 667."""
+_OPTIMIZED = 1
+"""CO_OPTIMIZED, of functions: their variables are not a dictionary."""
+_SEARCH = ("pathways_jupyter.saved.heap", "pathways_jupyter.saved.holders")
+
+
+@dataclass(frozen=True)
+class RunningCall:
+    """A function that is running.
+
+    Attributes:
+      frame: Its frame.
+      thread: The name of the thread that runs it; empty for this one.
+      variables: Its local variables that hold their values themselves, and not through a cell.
+      copies: Dictionaries of its variables: `variables`, and up to Python 3.12 the frame's own.
+    """
+
+    frame: types.FrameType
+    thread: str
+    variables: Mapping[str, Any]
+    copies: tuple[Mapping[str, Any], ...]
+
+    @property
+    def module(self) -> str:
+        """The name of the function's module."""
+        return str(self.frame.f_globals.get("__name__", ""))
+
+
+def calls() -> list[RunningCall]:
+    """Return the functions that are running, on all threads."""
+    names = {each.ident: each.name for each in threading.enumerate()}
+    own, found = threading.get_ident(), []
+    # Not by the frame of this function, which would hold itself, and with it the callers' until they are collected.
+    innermost = {**sys._current_frames(), own: sys._getframe(1)}
+    while innermost:
+        ident, frame = innermost.popitem()
+        thread = "" if ident == own else names.get(ident, str(ident))
+        while frame is not None:
+            # Not the search's own, which would keep all of the heap until they are collected.
+            if frame.f_code.co_flags & _OPTIMIZED and not frame.f_globals.get("__name__", "").startswith(_SEARCH):
+                cells = {*frame.f_code.co_cellvars, *frame.f_code.co_freevars}
+                present = frame.f_locals
+                variables = {name: value for name, value in present.items() if name not in cells}
+                copies = (variables, present) if isinstance(present, dict) else (variables,)
+                found.append(RunningCall(frame, thread, variables, copies))
+            frame = frame.f_back  # type: ignore[assignment]
+    return found
+
+
+def objects_of(kinds: tuple[type, ...]) -> list[Any]:
+    """Return the objects of these types and their subclasses."""
+    objects = gc.get_objects()
+    those = {each for each in set(map(type, objects)) if issubclass(each, kinds)}
+    return [each for each in objects if type(each) in those]
+
+
+class Heap:
+    """The objects of this process and their references, as of now; it keeps all of them, so drop it soon."""
+
+    def __init__(self, objects: list[Any], ids: np.ndarray, holders: np.ndarray) -> None:
+        order = np.argsort(ids)
+        self._objects, self._ids, self._holders = objects, ids[order], holders[order]
+
+    @classmethod
+    def now(cls) -> Heap:
+        """Return the heap of this moment."""
+        # It must not be among its own objects, or all of them would stay until it is collected; so it is made last.
+        objects = gc.get_objects()
+        known, begin = set(map(id, objects)), 0
+        ids, holders = [], []
+        while begin < len(objects):
+            untracked: dict[int, Any] = {}
+            referents, end = _referents if begin else gc.get_referents, len(objects)
+            for start in range(begin, end, _PART):
+                part = objects[start : min(start + _PART, end)]
+                held = [*map(referents, part)]
+                flat = [*itertools.chain.from_iterable(held)]
+                numbers = np.fromiter(map(id, flat), np.int64, len(flat))
+                ids.append(numbers)
+                counts = np.fromiter(map(len, held), np.int64, len(held))
+                holders.append(np.repeat(np.arange(start, start + len(part)), counts))
+                by_id = dict(zip(numbers.tolist(), flat, strict=True))
+                untracked |= {number: by_id[number] for number in by_id.keys() - known if _is_container(by_id[number])}
+            objects += untracked.values()
+            known |= untracked.keys()
+            begin = end
+        return cls(objects, np.concatenate(ids), np.concatenate(holders))
+
+    def holders(self, held: Mapping[int, Any]) -> Iterator[tuple[Any, Any]]:
+        """Yield each reference to one of these objects, given by their ids: the holder, and what it holds."""
+        wanted = np.fromiter(held, np.int64, len(held))
+        begins, ends = np.searchsorted(self._ids, wanted), np.searchsorted(self._ids, wanted, "right")
+        for number, begin, end in zip(held, begins.tolist(), ends.tolist(), strict=True):
+            for holder in self._holders[begin:end].tolist():
+                yield self._objects[holder], held[number]
+
+
+def _is_container(value: Any) -> bool:
+    """Return whether it is a container that the garbage collector may not list, because nothing in it makes a cycle."""
+    if isinstance(value, np.ndarray):
+        return bool(value.dtype == object)
+    return isinstance(value, (tuple, dict, frozenset))
+
+
+def _referents(holder: Any) -> list[Any]:
+    return list(holder.flat) if isinstance(holder, np.ndarray) else gc.get_referents(holder)

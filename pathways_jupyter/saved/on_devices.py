@@ -1,0 +1,191 @@
+"""Meshes, shardings, devices and compiled programs: all that JAX has placed on devices besides arrays."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import types
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pathways_jupyter.base import interrupts
+from pathways_jupyter.base.text import some
+from pathways_jupyter.saved.heap import RunningCall, calls, objects_of
+from pathways_jupyter.saved.holders import OUTSIDE, Holders, computes, described
+from pathways_jupyter.saved.resize import Resize
+
+_JAX = ("jax", "jaxlib")
+
+
+def find(devices: Sequence[Any]) -> list[Any]:
+    """Return these devices, and the meshes, shardings and compiled programs on them that this process has."""
+    import jax
+
+    client, those, found = devices[0].client, set(devices), list(devices)
+    for each in objects_of((jax.sharding.Mesh, jax.sharding.Sharding, jax.stages.Compiled, jax.stages.Lowered)):
+        if isinstance(each, jax.sharding.Mesh):
+            has = those.issuperset(each.devices.flat) and each.devices.size
+        elif isinstance(each, jax.sharding.Sharding):
+            has = _devices_of(each) and those >= _devices_of(each)
+        else:
+            has = _client_of(each) is client
+        if has:
+            found.append(each)
+    return found
+
+
+def _devices_of(sharding: Any) -> set[Any]:
+    try:
+        return set(sharding.device_set)
+    except (AttributeError, ValueError, NotImplementedError):
+        # Of an abstract mesh, which has none.
+        return set()
+
+
+def _client_of(program: Any) -> Any:
+    """Return the client that a compiled or lowered program is for; None if it does not say."""
+    executable = getattr(program, "_executable", None)
+    if executable is not None:
+        return getattr(getattr(executable, "xla_executable", None), "client", None)
+    arguments = getattr(getattr(program, "_lowering", None), "compile_args", None) or {}
+    return arguments.get("backend")
+
+
+def jaxs_own() -> Callable[[Any, Any], bool]:
+    """Return whether a holder is one of JAX's own tables of what is not an array: these need not be changed."""
+    import jax
+
+    tables: set[int] = set()
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in _JAX and isinstance(module, types.ModuleType):
+            tables.add(id(vars(module)))
+            for each in list(vars(module).values()):
+                tables.add(id(each))
+                if isinstance(each, (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)):
+                    tables.add(id(vars(each)["data"]))
+
+    def skip(holder: Any, held: Any) -> bool:
+        if isinstance(held, (jax.Array, tuple)) and not isinstance(holder, dict):
+            return False
+        return id(holder) in tables and not isinstance(held, jax.Array)
+
+    return skip
+
+
+def hidden(arrays: Sequence[Any], holders: Holders) -> set[int]:
+    """Return the ids of the arrays that JAX 0.10 keeps inside others, once these were fetched or printed."""
+    suspects = [each for each in arrays if OUTSIDE in holders.fixed.get(id(each), ())]
+    kinds = {(each.shape, each.dtype) for each in suspects}
+    others = [
+        each
+        for each in arrays
+        if not each.is_deleted() and (each.sharding.shard_shape(each.shape), each.dtype) in kinds
+    ]
+    inner = {id(part) for each in others for part in each._arrays}
+    inner |= {id(each._fully_replicated_shard()) for each in others if each.is_fully_replicated}
+    return inner & {id(each) for each in suspects}
+
+
+def stuck(parts: Iterable[Any], holders: Holders) -> list[str]:
+    """Describe what will still point at the old proxy, a sentence each: programs, and variables that cannot be set."""
+    import jax
+
+    found, programs = [], []
+    for each in parts:
+        if id(each) not in holders.held:
+            continue
+        name = holders.names.get(id(each), "")
+        if isinstance(each, (jax.stages.Compiled, jax.stages.Lowered)):
+            programs.append(name or "one without a name")
+            continue
+        kinds = (RunningCall, types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
+        found += [
+            f"a {type(each).__name__}, held by {described(holder)}"
+            for holder in holders.fixed.get(id(each), ())
+            if isinstance(holder, kinds) and not _is_jaxs(holder)
+        ]
+    if programs:
+        found.append(f"programs that were compiled for this proxy: {some(programs)}")
+    return list(dict.fromkeys(found))
+
+
+def computing(devices: Sequence[Any]) -> set[str]:
+    """Return the names of other threads that run a function of the user's with an array on these devices."""
+    import jax
+
+    those = set(devices)
+    return {
+        call.thread
+        for call in calls()
+        if call.thread and computes(call)
+        for value in call.variables.values()
+        if isinstance(value, jax.Array) and not those.isdisjoint(value.sharding.device_set)
+    }
+
+
+def _is_jaxs(holder: Any) -> bool:
+    if isinstance(holder, RunningCall):
+        return holder.module.partition(".")[0] in _JAX
+    code = next(getattr(holder, name) for name in ("gi_code", "cr_code", "ag_code") if hasattr(holder, name))
+    return any(f"/{each}/" in code.co_filename for each in _JAX)
+
+
+def move(
+    before: Sequence[Sequence[Any]], now: Sequence[Sequence[Any]], arrays: Mapping[int, Any], old: Sequence[Any] = ()
+) -> set[int]:
+    """Put what is on the devices of an earlier proxy onto those of now, wherever it is held.
+
+    Args:
+      before: The devices of the earlier proxy, by slice.
+      now: Those of the present one, by slice.
+      arrays: What takes the place of arrays, by their ids.
+      old: Those arrays.
+
+    Returns:
+      The ids of the arrays that were held somewhere.
+    """
+    those = [device for each in before for device in each]
+    parts = find(those)
+    resize = Resize(len(before), len(now), len(before[0]))
+    mover = resize.mover(those, [device for each in now for device in each])
+    # Not some of them: names of one array would become names of two when it is tried again.
+    with interrupts.defer_sigint():
+        holders = Holders([*old, *parts], own=(old, parts), skip=jaxs_own())
+        with _programs_follow():
+            done = holders.replace(lambda value: arrays[id(value)] if id(value) in arrays else mover(value))
+    return done & {id(each) for each in old}
+
+
+@contextlib.contextmanager
+def _programs_follow() -> Iterator[None]:
+    """Context manager over a change of shardings: jitted functions that had some of them forget what they compiled."""
+    import jax
+
+    functions = [(each, vars(each).get("_jit_info")) for each in objects_of((type(jax.jit(lambda: None)),))]
+    yield
+    for function, info in functions:
+        if vars(function).get("_jit_info") is not info:
+            function.clear_cache()
+
+
+def worth_naming(variables: Mapping[str, Any], arrays: Sequence[Any], largest: int) -> dict[str, Any]:
+    """Return the variables that hold one of `arrays`, and plain values; without those with much that is on no TPU."""
+    import jax
+    import numpy as np
+
+    known, found = {id(each) for each in arrays}, {}
+    for name, value in variables.items():
+        if value is None or isinstance(value, (bool, int, float, str)):
+            if not isinstance(value, str) or len(value) < 10_000:
+                found[name] = value
+            continue
+        try:
+            leaves = jax.tree.leaves(value)
+        except Exception:
+            # A user's own class may raise when it is taken apart.
+            continue
+        has = any(id(each) in known or id(getattr(each, "_base_array", None)) in known for each in leaves)
+        if has and sum(each.nbytes for each in leaves if isinstance(each, np.ndarray)) <= largest:
+            found[name] = value
+    return found
