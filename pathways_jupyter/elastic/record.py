@@ -49,7 +49,7 @@ class Kind(StrEnum):
     RETRY = "retry"
     """There is no new proxy yet, or there is one now."""
     NOTE = "note"
-    """What was found and changes nothing now: snapshots that were not written or read, a step not compiled ahead."""
+    """A finding that changes nothing now: snapshots that were not written or read, a step not compiled ahead."""
     INJECTED = "injected"
     """A fault on purpose."""
 
