@@ -29,9 +29,9 @@ WORKERS ?= 5
 # seconds its process ends, and prints all stacks.
 RUN_TESTS := $(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -o faulthandler_timeout=420 -o faulthandler_exit_on_timeout=true
 
-# Tests of what touches JAX's internals, for `make subset` with another Python and its JAX.
-JAX_TESTS := tests/session/kernel tests/colocated/test_cell_run.py tests/colocated/test_jax_api.py \
-	tests/local/pathways/ifrt/test_jax.py tests/local/pathways/ifrt/test_messages.py
+# Tests of what touches JAX, for `make subset` with another Python and its JAX.
+JAX_TESTS := tests/session tests/saved tests/colocated tests/elastic tests/local/pathways/ifrt tests/magics tests/profile \
+	tests/test_connect.py tests/test_notebooks.py tests/test_script.py tests/test_adapted_process.py tests/test_recipes.py
 
 # How long `make soak` runs, and the seed of its random choices.
 ROUNDS ?= 112
@@ -40,7 +40,7 @@ INTERRUPTS ?= 1000
 SEED ?= $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test subset wheel hub dist release-check ui pictures soak programs lint format bench docs clean
+.PHONY: help demo lab test test-local subset wheel hub dist release-check ui pictures soak programs lint format bench docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,10 +53,13 @@ lab: $(VENV)/.installed ## Open JupyterLab with the sidebar on the embedded clus
 	@echo "The embedded cluster ends after 30 minutes without use, or with: $(BIN)/pathways-jupyter local down"
 	$(BIN)/jupyter lab --notebook-dir=examples/notebooks $(AS_ROOT)
 
-test: $(VENV)/.test ## Run the tests (about 12 minutes on two cores; WORKERS=)
+test: $(VENV)/.test ## Run the tests that a change must pass (about 10 minutes on two cores; WORKERS=)
 	$(RUN_TESTS)
 
-subset: $(VENV)/.test ## Run the tests that depend most on JAX: make subset VENV=.venv-oldest PYTHON=python3.11 JAX=oldest
+test-local: $(VENV)/.test ## Run the tests of the embedded cluster itself, for a change of pathways_jupyter/local (about 3 minutes)
+	$(RUN_TESTS) tests/local
+
+subset: $(VENV)/.test ## Run the tests that touch JAX, with another Python: make subset VENV=.venv-newer PYTHON=python3.13
 	$(RUN_TESTS) $(JAX_TESTS)
 
 wheel: $(VENV)/.test $(NODE_MODULES) ## Install the wheel into empty and older environments, and as Binder does, and use it there (Chromium)
@@ -68,9 +71,8 @@ hub: $(VENV)/.test $(BIN)/configurable-http-proxy ## Run a JupyterHub for two us
 dist: .venv-release/.installed ## Build sdist and wheel from a clone of HEAD into dist/, check them, and rehearse their upload (TAG=)
 	.venv-release/bin/python tools/make_dist.py
 
-release-check: lint test ui docs wheel hub dist ## All that a release must pass and this machine can run: also the oldest JAX, and another Python (NEWER=)
-	$(MAKE) subset VENV=.venv-oldest JAX=oldest
-	$(if $(NEWER),$(MAKE) subset VENV=.venv-newer PYTHON=$(NEWER),@echo "Not run: another Python, which NEWER=python3.13 names.")
+release-check: lint test test-local ui docs wheel hub dist ## All that a release must pass and this machine can run: all tests also with another Python (NEWER=)
+	$(if $(NEWER),$(MAKE) test test-local VENV=.venv-newer PYTHON=$(NEWER),@echo "Not run: another Python, which NEWER=python3.13 names.")
 
 ui: $(NODE_MODULES) ## Test the sidebar: its models, and the whole of it in a real browser (Chromium, kubectl)
 	cd labextension && $(WITH_NODE) jlpm build:prod

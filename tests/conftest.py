@@ -169,6 +169,8 @@ class Notebook:
         self.displays: dict[str, dict] = {}
         self.seen: list[str] = []
         """Every output as plain text, also those that were drawn over since."""
+        self.hangs = False
+        """Whether a cell did not end in its time; the kernel may never answer again."""
 
     def run(self, code: str, *, timeout: float = 90) -> Cell:
         """Run a cell to its end."""
@@ -180,6 +182,14 @@ class Notebook:
 
     def finish(self, request: str, *, timeout: float = 90, until: str = "") -> Cell:
         """Wait for a cell's end, or until it has shown the text `until`."""
+        try:
+            return self._finish(request, timeout, until)
+        except BaseException:
+            # Also the test's own limit of time, which is raised here.
+            self.hangs = True
+            raise
+
+    def _finish(self, request: str, timeout: float, until: str) -> Cell:
         cell = Cell()
         deadline = time.monotonic() + timeout
         while True:
@@ -234,12 +244,18 @@ class Notebook:
             self.displays[display] = output
         return output
 
+    def restart(self) -> None:
+        """Kill a kernel that hangs, and start it anew, so that the next tests have one."""
+        self.manager.restart_kernel(now=True)
+        self.client.wait_for_ready(timeout=60)
+        self.hangs = False
+
     def close(self) -> None:
         """End the kernel, and wait until its session is gone, which would hold slices that the next test wants."""
         pid = self.manager.provisioner.pid
         self.client.stop_channels()
         if self.manager.is_alive():
-            self.manager.shutdown_kernel()
+            self.manager.shutdown_kernel(now=self.hangs)
         wait_until(lambda: pid not in self._kernels_with_sessions())
 
     def _kernels_with_sessions(self) -> set[int]:
@@ -321,5 +337,8 @@ def cleared_notebook(shared_notebook):
     shared_notebook.displays.clear()
     shared_notebook.seen.clear()
     yield shared_notebook
-    shared_notebook.run("%pathways disconnect")
-    shared_notebook.run("%reset -f")
+    if shared_notebook.hangs:
+        shared_notebook.restart()
+    else:
+        shared_notebook.run("%pathways disconnect")
+        shared_notebook.run("%reset -f")

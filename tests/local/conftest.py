@@ -22,6 +22,33 @@ from pathways_jupyter.local.settings import FAST_RESTARTS, HOLLOW_ANNOTATION
 
 DEADLINE = 90.0
 
+OF_ALL_RUNS = frozenset(
+    {
+        "apiserver/test_client.py",
+        "apiserver/test_client_calls.py",
+        "apiserver/test_journal.py",
+        "pathways/ifrt/test_messages.py",
+        "pathways/test_freed_memory.py",
+        "pathways/test_program_start.py",
+        "test_event_recorder.py",
+    }
+)
+"""Files that a run of all tests has, too; the others test nothing but the embedded cluster: `make test-local`."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests of the embedded cluster itself, unless this folder or a file in it is named."""
+    here = Path(__file__).parent
+    if any(here in (path := Path(each.partition("::")[0]).resolve()).parents or path == here for each in config.args):
+        return
+    left_out = [
+        item
+        for item in items
+        if here in item.path.parents and item.path.relative_to(here).as_posix() not in OF_ALL_RUNS
+    ]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
+
 
 class Machine:
     """A store with a kubelet, as tests use them."""
