@@ -32,6 +32,7 @@ _TONES = {
     EventKind.SUPERVISOR_LOST: Tone.FAIL,
     EventKind.ARRAYS_LOST: Tone.WARN,
     EventKind.UNUSED: Tone.WAIT,
+    EventKind.NOT_SUSPENDED: Tone.WARN,
     EventKind.WARNING: Tone.WARN,
     EventKind.SLICE_PLACED: Tone.OK,
     EventKind.SLICE_HEALED: Tone.OK,

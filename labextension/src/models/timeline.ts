@@ -27,7 +27,8 @@ const TONES: { readonly [kind: string]: Tone } = {
   'proxy-lost': 'fail',
   'supervisor-lost': 'fail',
   'arrays-lost': 'wait',
-  suspends: 'wait',
+  unused: 'wait',
+  'not-suspended': 'wait',
   warning: 'wait'
 };
 /** Tones of events of an elastic training run, by `data.what`. */
