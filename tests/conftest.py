@@ -170,7 +170,7 @@ class Notebook:
         self.seen: list[str] = []
         """Every output as plain text, also those that were drawn over since."""
         self.hangs = False
-        """Whether a cell did not end in its time; the kernel may never answer again."""
+        """True once a cell did not end in its time: the kernel may never answer again."""
 
     def run(self, code: str, *, timeout: float = 90) -> Cell:
         """Run a cell to its end."""
