@@ -146,6 +146,11 @@ def advice(template: str, /, **values: str | int) -> Advice:
     return Advice(_composed(template, values, Face.NOTEBOOK), template, values)
 
 
+def filled(hint: str, values: Mapping[str, str | int]) -> str:
+    """Return `hint` with these values of its parameters; as it is if it is no :class:`Advice`."""
+    return advice(hint.template, **{each: values[each] for each in hint.values}) if isinstance(hint, Advice) else hint
+
+
 def option(name: str, value: str = "") -> Advice:
     """Return the option of ``connect`` for the setting `name`, as a parameter of :func:`advice`."""
     return advice(f"{{{name}:{{value}}}}", value=value)

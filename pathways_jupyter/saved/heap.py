@@ -25,7 +25,11 @@ LOCALS_CAN_BE_SET = sys.version_info >= (3, 13)
 """The variables of a function that has begun can be set from outside, since PEP 667."""
 _OPTIMIZED = 1
 """CO_OPTIMIZED, of functions: their variables are not a dictionary."""
-_SEARCH = ("pathways_jupyter.saved.heap", "pathways_jupyter.saved.holders")
+_SEARCH = tuple(f"pathways_jupyter.saved.{each}" for each in ("heap", "holders", "paths"))
+_CONTAINERS = (tuple, dict, frozenset, np.ndarray)
+"""What the garbage collector may not list, because nothing in it makes a cycle."""
+_PLUMBING = frozenset({"pathways_jupyter", "IPython", "ipykernel", "asyncio", "tornado", "threading", "traitlets"})
+"""Packages whose running functions pass on what others hold."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,11 @@ class RunningCall:
     def module(self) -> str:
         """The name of the function's module."""
         return str(self.frame.f_globals.get("__name__", ""))
+
+    @property
+    def computes(self) -> bool:
+        """Return whether it is a function of the user's, and none that passes on what others hold."""
+        return self.module.partition(".")[0] not in _PLUMBING
 
 
 def calls() -> list[RunningCall]:
@@ -103,8 +112,10 @@ class Heap:
                 ids.append(numbers)
                 counts = np.fromiter(map(len, held), np.int64, len(held))
                 holders.append(np.repeat(np.arange(start, start + len(part)), counts))
-                by_id = dict(zip(numbers.tolist(), flat, strict=True))
-                untracked |= {number: by_id[number] for number in by_id.keys() - known if _is_container(by_id[number])}
+                kinds = {kind for kind in set(map(type, flat)) if issubclass(kind, _CONTAINERS)}
+                untracked |= {
+                    id(each): each for each in flat if type(each) in kinds and id(each) not in known and _may_hold(each)
+                }
             objects += untracked.values()
             known |= untracked.keys()
             begin = end
@@ -119,11 +130,26 @@ class Heap:
                 yield self._objects[holder], held[number]
 
 
-def _is_container(value: Any) -> bool:
-    """Return whether it is a container that the garbage collector may not list, because nothing in it makes a cycle."""
-    if isinstance(value, np.ndarray):
-        return bool(value.dtype == object)
-    return isinstance(value, (tuple, dict, frozenset))
+class FewReferrers:
+    """The holders of a few objects, asked of the garbage collector one level at a time: faster, and not complete.
+
+    What the collector does not list is missing, and so is what was made since this object was.
+    """
+
+    def __init__(self) -> None:
+        self._known = set(map(id, gc.get_objects()))
+
+    def holders(self, held: Mapping[int, Any]) -> Iterator[tuple[Any, Any]]:
+        """Yield as :meth:`Heap.holders`."""
+        for holder in gc.get_referrers(*held.values()):
+            if id(holder) in self._known:
+                for each in gc.get_referents(holder):
+                    if id(each) in held:
+                        yield holder, each
+
+
+def _may_hold(container: Any) -> bool:
+    return not isinstance(container, np.ndarray) or bool(container.dtype == object)
 
 
 def _referents(holder: Any) -> list[Any]:

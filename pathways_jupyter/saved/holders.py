@@ -29,8 +29,6 @@ _FRAMES: Mapping[type, str] = {
     types.CoroutineType: "cr_frame",
     types.AsyncGeneratorType: "ag_frame",
 }
-_PLUMBING = frozenset({"pathways_jupyter", "IPython", "ipykernel", "asyncio", "tornado", "threading", "traitlets"})
-"""Packages whose running functions pass on what others hold."""
 _CLASS_OF_PYTHON = 1 << 9
 """Py_TPFLAGS_HEAPTYPE."""
 _IMMORTAL = 1 << 30
@@ -57,7 +55,7 @@ class Holders:
       fixed: By the ids of targets: their holders that cannot hold other objects, each an object, a
         :class:`.RunningCall` or :data:`OUTSIDE`. Functions that other threads run, and coroutines, are among them also
         where their variables can be set, because they may go on at any time.
-      in_place: The ids of the targets that an object holds, be it among the `fixed`.
+      settable: The ids of the targets with a holder that can hold another in their place, perhaps besides the `fixed`.
       held: The ids of the targets that have any holder. What only functions hold that an error has ended has none: no
         program computes with it.
       names: The path by which a variable, a module or a class holds a target, by its id; also those of what is `fixed`.
@@ -82,7 +80,7 @@ class Holders:
         self._owners: dict[int, type] = {}
         self._places: dict[int, Any] = {}
         self._made: dict[int, Any] = {}
-        self._known_held: set[int] = set()
+        self._settable: set[int] = set()
         self._remade_holders: dict[int, list[int]] = collections.defaultdict(list)
         self._fixed: dict[int, list[Any]] = collections.defaultdict(list)
         level, sample, usual = self._targets, id(known[0][0]), 0
@@ -98,16 +96,16 @@ class Holders:
             self._made |= above
             level, sample = above, id(known[0])
         del self._targets[id(known[0][0])], self._made[id(known[0])]
-        self.in_place: set[int] = set()
+        self.settable: set[int] = set()
         self.fixed: dict[int, list[Any]] = {}
         for each in self._targets:
             above_it = self._upwards(each)
             if fixed := [found for number in above_it for found in self._fixed[number]]:
                 self.fixed[each] = fixed
-            if not self._known_held.isdisjoint(above_it):
-                self.in_place.add(each)
-        self.held = self.in_place | self.fixed.keys()
-        self._calls = [call for call in self._calls if computes(call)]
+            if not self._settable.isdisjoint(above_it):
+                self.settable.add(each)
+        self.held = self.settable | self.fixed.keys()
+        self._calls = [call for call in self._calls if call.computes]
         named = self._targets | {id(each): each for holders in self.fixed.values() for each in holders}
         self.names = paths(heap, named, variables, self._calls, self._own | {id(variables)}) if variables else {}
         # The frames of others would stay, with all that they hold.
@@ -136,17 +134,17 @@ class Holders:
             for value in call.variables.values():
                 if id(value) in level:
                     references[id(value)] += 1
-                    if computes(call):
-                        self._known_held.add(id(value))
-                        if call.thread or not LOCALS_CAN_BE_SET:
-                            self._fixed[id(value)].append(call)
+                    if call.computes and LOCALS_CAN_BE_SET:
+                        self._settable.add(id(value))
+                    if call.computes and (call.thread or not LOCALS_CAN_BE_SET):
+                        self._fixed[id(value)].append(call)
         for holder, counts in places.values():
             if isinstance(holder, dict) and "__module__" in holder and (owner := _class_with(holder, heap)):
                 self._owners[id(holder)] = owner
             settable = collections.Counter(id(value) for value, _ in self._references(holder, level))
             may_go_on = isinstance(holder, (types.CoroutineType, types.AsyncGeneratorType))
             self._places[id(holder)] = holder
-            self._known_held |= counts.keys()
+            self._settable |= settable.keys()
             for each, count in counts.items():
                 if may_go_on or settable[each] < count:
                     self._fixed[each].append(holder)
@@ -231,11 +229,6 @@ class Holders:
                         yield value, functools.partial(variables.__setitem__, name)
         else:
             yield from _attributes(holder, wanted)
-
-
-def computes(call: RunningCall) -> bool:
-    """Return whether it is a function of the user's, and none that passes on what others hold."""
-    return call.module.partition(".")[0] not in _PLUMBING
 
 
 def described(holder: Any, name: str = "") -> str:

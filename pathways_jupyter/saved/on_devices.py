@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 import types
 import weakref
@@ -12,7 +13,7 @@ from typing import Any
 from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.text import some
 from pathways_jupyter.saved.heap import RunningCall, calls, objects_of
-from pathways_jupyter.saved.holders import OUTSIDE, Holders, computes, described
+from pathways_jupyter.saved.holders import OUTSIDE, Holders, described
 from pathways_jupyter.saved.resize import Resize
 
 _JAX = ("jax", "jaxlib")
@@ -73,6 +74,12 @@ def jaxs_own() -> Callable[[Any, Any], bool]:
     return skip
 
 
+def forget_shards(arrays: Iterable[Any]) -> None:
+    """Drop the shards that JAX remembers of these arrays: it makes them again, and the user's are arrays of their own."""
+    for each in arrays:
+        vars(each).pop("addressable_shards", None)
+
+
 def hidden(arrays: Sequence[Any], holders: Holders) -> set[int]:
     """Return the ids of the arrays that JAX 0.10 keeps inside others, once these were fetched or printed."""
     suspects = [each for each in arrays if OUTSIDE in holders.fixed.get(id(each), ())]
@@ -82,9 +89,21 @@ def hidden(arrays: Sequence[Any], holders: Holders) -> set[int]:
         for each in arrays
         if not each.is_deleted() and (each.sharding.shard_shape(each.shape), each.dtype) in kinds
     ]
-    inner = {id(part) for each in others for part in each._arrays}
-    inner |= {id(each._fully_replicated_shard()) for each in others if each.is_fully_replicated}
-    return inner & {id(each) for each in suspects}
+    return inner(others) & {id(each) for each in suspects}
+
+
+def inner(arrays: Iterable[Any]) -> set[int]:
+    """Return the ids of the arrays that JAX has inside these; it makes those that are not there yet."""
+    found: set[int] = set()
+    for each in arrays:
+        # It may be deleted on another thread.
+        with contextlib.suppress(RuntimeError):
+            parts = list(each._arrays)
+            if each.is_fully_replicated:
+                parts.append(each._fully_replicated_shard())
+            # An array on one chip is its own part.
+            found |= {id(own) for part in parts for own in (part, part._fully_replicated_shard()) if own is not each}
+    return found
 
 
 def stuck(parts: Iterable[Any], holders: Holders) -> list[str]:
@@ -118,7 +137,7 @@ def computing(devices: Sequence[Any]) -> set[str]:
     return {
         call.thread
         for call in calls()
-        if call.thread and computes(call)
+        if call.thread and call.computes
         for value in call.variables.values()
         if isinstance(value, jax.Array) and not those.isdisjoint(value.sharding.device_set)
     }
@@ -145,6 +164,8 @@ def move(
     Returns:
       The ids of the arrays that were held somewhere.
     """
+    # What only garbage holds has no place.
+    gc.collect()
     those = [device for each in before for device in each]
     parts = find(those)
     resize = Resize(len(before), len(now), len(before[0]))

@@ -7,19 +7,33 @@ import types
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from pathways_jupyter.saved.heap import Heap, RunningCall
+from pathways_jupyter.saved.heap import FewReferrers, Heap, RunningCall, calls
 
 _DEEPEST = 24
 """Levels of holders: more is no name that is read."""
 _LONGEST = 100
 _SEQUENCES = (list, tuple, collections.deque)
+_FEW = 64
+
+
+def names(targets: Sequence[Any], variables: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+    """Return the names of those of `targets` that have one, by their ids; for messages, which may miss some.
+
+    Args:
+      variables: As for :func:`paths`.
+    """
+    by_id = {id(each): each for each in targets}
+    running = [each for each in calls() if each.computes]
+    own = {id(each) for each in (targets, by_id, variables, *(copy for call in running for copy in call.copies))}
+    heap = FewReferrers() if len(by_id) <= _FEW else Heap.now()
+    return paths(heap, by_id, variables, running, own)
 
 
 def paths(
-    heap: Heap,
+    heap: Heap | FewReferrers,
     targets: Mapping[int, Any],
     variables: Sequence[Mapping[str, Any]],
-    calls: Sequence[RunningCall],
+    running: Sequence[RunningCall],
     own: Collection[int],
 ) -> dict[int, str]:
     """Return the names of those of `targets` that have one, by their ids.
@@ -27,7 +41,7 @@ def paths(
     Args:
       heap: Where to look for their holders.
       variables: By their names; the first ones are preferred.
-      calls: Functions whose variables name objects where no other does.
+      running: Functions whose variables name objects where no other does.
       own: Ids of holders that name nothing.
     """
     below, attributes, modules, classes = _above(heap, targets, variables, own)
@@ -47,7 +61,7 @@ def paths(
 
     for mapping in variables:
         descend((name, id(value)) for name, value in list(mapping.items()))
-    for call in calls:
+    for call in running:
         descend((name, id(value)) for name, value in call.variables.items())
     for module in modules:
         prefix = "" if module["__name__"] == "__main__" else f"{module['__name__']}."
@@ -60,7 +74,7 @@ _Below = dict[int, tuple[Any, list[Any]]]
 
 
 def _above(
-    heap: Heap, targets: Mapping[int, Any], variables: Sequence[Mapping[str, Any]], own: Collection[int]
+    heap: Heap | FewReferrers, targets: Mapping[int, Any], variables: Sequence[Mapping[str, Any]], own: Collection[int]
 ) -> tuple[_Below, set[int], list[dict[str, Any]], list[type]]:
     """Return what is above `targets`: by ids of holders, these and what they hold; then where the search ended.
 

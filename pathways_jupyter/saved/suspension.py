@@ -33,14 +33,12 @@ class Suspension:
       saves: Where they are saved.
       name: Of the save.
       slices: The session's devices, by slice.
-      variables: Where names come from; these variables are also in the save by their names.
-      live: Returns all arrays on the devices.
+      variables: Returns where names come from, in a dictionary of its own; they are also in the save by their names.
+      live: Returns all arrays on the devices, also those inside others.
 
     Attributes:
       name: Of the save.
-      count: Number of arrays that are kept.
       place: Where they are saved, ``gs://...``.
-      nbytes: Their bytes, without replicas.
       seconds: About how long saving them takes; None until something was saved in this bucket.
       unkept: What cannot be kept, or may not go on to work, a sentence each.
       left: What was not restored, and where it is; empty if all is back.
@@ -51,7 +49,7 @@ class Suspension:
         saves: Saves,
         name: str,
         slices: Sequence[Sequence[Any]],
-        variables: Mapping[str, Any],
+        variables: Callable[[], Mapping[str, Any]],
         live: Callable[[], Sequence[Any]],
     ) -> None:
         self._saves, self.name, self._variables, self._live = saves, name, variables, live
@@ -67,29 +65,28 @@ class Suspension:
         """Find the arrays that are kept, and name what is not."""
         # Garbage holds arrays too, such as the frames of an error that was handled.
         gc.collect()
-        for each in self._live():
-            # JAX makes them again; those that a program holds are arrays of their own.
-            vars(each).pop("addressable_shards", None)
-        arrays, parts = list(self._live()), on_devices.find(self._devices)
+        on_devices.forget_shards(self._live())
+        arrays, parts, variables = list(self._live()), on_devices.find(self._devices), self._variables()
         holders = Holders(
             [*arrays, *parts],
-            own=(arrays, parts, self._arrays),
-            variables=(self._variables,),
+            own=(arrays, parts, self._arrays, variables),
+            variables=(variables,),
             skip=on_devices.jaxs_own(),
         )
         self._arrays, self._described, self.unkept = [], [], []
         blockers: dict[str, list[str]] = {}
-        inner = on_devices.hidden(arrays, holders)
+        hidden = on_devices.hidden(arrays, holders)
         for each in arrays:
-            fixed = [holder for holder in holders.fixed.get(id(each), ()) if holder != OUTSIDE or id(each) not in inner]
-            if not fixed and id(each) not in holders.in_place:
-                continue
+            fixed = [
+                holder for holder in holders.fixed.get(id(each), ()) if holder != OUTSIDE or id(each) not in hidden
+            ]
             path = holders.names.get(id(each), "")
-            try:
-                self._described.append(stored.describe(each, self._devices))
-                self._arrays.append(each)
-            except (TypeError, ValueError) as error:
-                self.unkept.append(f"{path or array_type(each)} {error}")
+            if id(each) in holders.settable:
+                try:
+                    self._described.append(stored.describe(each, self._devices))
+                    self._arrays.append(each)
+                except (TypeError, ValueError) as error:
+                    self.unkept.append(f"{path or array_type(each)} {error}")
             for holder in fixed:
                 kept = array_type(each) if not path else f"{path}: {array_type(each)}"
                 blockers.setdefault(described(holder, holders.names.get(id(holder), "")), []).append(kept)
@@ -100,8 +97,16 @@ class Suspension:
             for each in sorted(on_devices.computing(self._devices))
             if f"thread {each}" not in blockers
         ]
-        self.count = len(self._arrays)
-        self.nbytes = sum(int(each.size * each.dtype.itemsize) for each in self._arrays)
+
+    @property
+    def count(self) -> int:
+        """Return the number of arrays that are kept."""
+        return len(self._arrays)
+
+    @property
+    def nbytes(self) -> int:
+        """Return their bytes, without replicas."""
+        return sum(int(each.size * each.dtype.itemsize) for each in self._arrays)
 
     def __str__(self) -> str:
         return f"{count(self.count, 'array')} ({size(self.nbytes)})"
@@ -120,18 +125,21 @@ class Suspension:
         self._agree(yes)
         for _ in range(_LOOKS):
             self._write(notebook, report)
-            written = self._arrays
-            if not _others(self._live(), written):
-                return
+            written = self._arrays, self._described
+            if not _others(self._live(), self._arrays):
+                break
             self._look()
-            if not _others(self._arrays, written):
-                return
+            if not _others(self._arrays, written[0]):
+                break
             self._agree(yes)
-        if yes is not True:
-            raise UnsavableError(
-                "Arrays are still being made while they are saved: something goes on computing.",
-                hint=advice("Let it end, or {suspend:--yes} keeps what there was when the saving began."),
-            )
+        else:
+            if yes is not True:
+                raise UnsavableError(
+                    "Arrays are still being made while they are saved: something goes on computing.",
+                    hint=advice("Let it end, or {suspend:--yes} keeps what there was when the saving began."),
+                )
+        # What is in the save, and not what the last look found.
+        self._arrays, self._described = written
 
     def _agree(self, yes: bool | Collection[str]) -> None:
         left = self.unkept if yes is False else [] if yes is True else [each for each in self.unkept if each not in yes]
@@ -142,7 +150,7 @@ class Suspension:
             )
 
     def _write(self, notebook: str, report: Report | None) -> None:
-        variables = on_devices.worth_naming(self._variables, self._arrays, _LARGEST_BESIDE_BYTES)
+        variables = on_devices.worth_naming(self._variables(), self._arrays, _LARGEST_BESIDE_BYTES)
         variables[ARRAYS] = self._arrays
         save = self._saves.save(self.name, variables, self._devices, all_of=False, notebook=notebook, report=report)
         if ARRAYS not in save.variables:

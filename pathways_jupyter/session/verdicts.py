@@ -17,7 +17,7 @@ from typing import Any
 
 from pathways_jupyter.base.errors import SessionError
 from pathways_jupyter.base.events import SessionState
-from pathways_jupyter.base.sentences import Advice, Face, advice, worded
+from pathways_jupyter.base.sentences import Face, advice, filled, worded
 from pathways_jupyter.base.text import clock
 from pathways_jupyter.session import registry
 from pathways_jupyter.session.registry import SessionRecord
@@ -159,7 +159,8 @@ _OVER = _row(
 _IS_SUSPENDED = "Session {session} is suspended since {since}, with {arrays} saved."
 _SUSPENDED = _refuses(_IS_SUSPENDED, _RESUME)
 _NOT_BACK = "Session {session} has a new proxy, and not yet its saved arrays on it: {arrays}."
-_STAYS = advice("They stay in the save {place} until you delete it.")
+# An empty value marks a parameter, which verdict() fills in.
+_STAYS = advice("They stay in the save {place} until you delete it.", place="")
 
 TABLE: Mapping[Row, Mapping[SessionCommand, SessionVerdict]] = {
     Situation.NONE: _row(
@@ -214,7 +215,7 @@ TABLE: Mapping[Row, Mapping[SessionCommand, SessionVerdict]] = {
         connect=_asks(_IS_SUSPENDED, _RESUME),
         connect_otherwise=_refuses(
             _IS_SUSPENDED,
-            advice("{resume} brings them back; {disconnect} ends it, and they stay in the save {place}."),
+            advice("{resume} brings them back; {disconnect} ends it, and they stay in the save {place}.", place=""),
         ),
         resume=_DOES,
         disconnect=_asks(_IS_SUSPENDED, _STAYS),
@@ -243,7 +244,9 @@ TABLE: Mapping[Row, Mapping[SessionCommand, SessionVerdict]] = {
     Situation.SILENT: _row(
         _waits(
             "The supervisor of session {session}, process {pid}, does not answer.",
-            advice("If it was stopped, kill -CONT {pid} continues it. A restart of the kernel ends the session."),
+            advice(
+                "If it was stopped, kill -CONT {pid} continues it. A restart of the kernel ends the session.", pid=""
+            ),
         ),
         disconnect=_DOES,
     ),
@@ -293,8 +296,7 @@ def verdict(record: SessionRecord | None, command: SessionCommand, *, arrays: st
         "place": "" if saved is None else saved.place.rpartition("/")[2],
         "pid": record.pid,
     }
-    hint = advice(found.hint.template, **about) if isinstance(found.hint, Advice) else found.hint
-    return replace(found, sentence=found.sentence.format_map(about), hint=hint)
+    return replace(found, sentence=found.sentence.format_map(about), hint=filled(found.hint, about))
 
 
 def verdicts(record: SessionRecord) -> Iterator[tuple[SessionCommand, SessionVerdict]]:

@@ -280,7 +280,7 @@ def test_what_fails_after_the_proxy_is_lost_is_explained(connected):
 
 
 def test_every_sentence_counts_the_same_arrays(connected):
-    connected.run("import jax, jax.numpy as jnp\nx = jnp.arange(5.0)\nalso = [x]\nlater = (each for each in [x + 2])")
+    connected.run("import jax, jax.numpy as jnp\nx = jnp.arange(5.0)\nalso = [x]\nlater = iter((x + 2,))")
     # In Out, and in _.
     assert connected.run("x + 1").status == "ok"
     request = connected.begin("%pathways reconnect")

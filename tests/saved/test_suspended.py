@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import threading
 import types
@@ -97,6 +98,16 @@ def test_compiled_programs_are_named(session):
     assert session.status().state == "connected"
     del compiled, kept
     assert session.suspension().unkept == []
+
+
+def test_what_code_outside_python_holds_is_named_however_often_it_was_read(session):
+    held = jax.device_put(np.arange(3.0, dtype=np.float32), session.devices()[1])
+    str(held)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
+    with pytest.raises(UnsavableError, match=r"held: float32\[3\], held by code outside Python"):
+        session.suspend({"held": held})
+    ctypes.pythonapi.Py_DecRef(ctypes.py_object(held))
+    assert session.suspension({"held": held}).unkept == []
 
 
 def test_a_thread_that_trains_is_named_and_its_steps_are_not_lost_unsaid(session):

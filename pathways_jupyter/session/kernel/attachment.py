@@ -127,8 +127,8 @@ class Attachment:
             secure=record.credentials == registry.ALTS,
             namespace=process.variables() if variables is None else variables,
         )
-        if before:
-            # Meshes and jitted functions go on to work; of arrays there is nothing to move.
+        if before and record.saved is None:
+            # Meshes and jitted functions go on to work; of arrays there is nothing to move. Resuming moves all.
             on_devices.move(before, list(self.switch.slices().values()), {})
         self._record_lost(switched.unusable)
         self._storage.adopt(clusters.Storage.of(record))

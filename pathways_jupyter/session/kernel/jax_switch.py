@@ -25,7 +25,7 @@ from pathways_jupyter.service.names import INSECURE_CREDENTIALS
 from pathways_jupyter.session.kernel import device_puts, jax_internals, jax_platform, silenced_logs
 from pathways_jupyter.session.kernel.jax_internals import Internals
 from pathways_jupyter.session.kernel.jax_platform import InitializeGuard
-from pathways_jupyter.session.kernel.user_arrays import NamedArray, all_of, live, size_of, uncommitted_arrays
+from pathways_jupyter.session.kernel.user_arrays import NamedArray, all_of, live, on_client, size_of, uncommitted_arrays
 from pathways_jupyter.session.variables import PLATFORM
 
 _Outcome = queue.SimpleQueue[tuple[Any, str]]
@@ -198,13 +198,14 @@ class JaxSwitch:
 
         Also of those that only a library or the notebook's history keeps. Replicas are not counted.
         """
-        sizes = [size_of(each) for each in self.live_arrays()]
+        client = self._client
+        sizes = [] if client is None else [size_of(each) for each in live(client)]
         return {"count": len(sizes), "bytes": sum(sizes)}
 
     def live_arrays(self) -> list[Any]:
-        """Return all arrays on the proxy's devices; callable from any thread."""
+        """Return all arrays on the proxy's devices, also those inside others; callable from any thread."""
         client = self._client
-        return [] if client is None else live(client)
+        return [] if client is None else on_client(client)
 
     def _all_arrays(self, namespace: Mapping[str, Any] | None) -> tuple[NamedArray, ...]:
         """Return all arrays on the proxy's devices, with the names that they have in `namespace`."""

@@ -126,7 +126,10 @@ class SavingSession(AttachedSession):
           SessionError: The session has no devices here, or its arrays wait for :meth:`resume`.
         """
         self._require_devices(SessionCommand.SUSPEND)
-        named = process.variables() if variables is None else variables
+
+        def named() -> dict[str, Any]:
+            return dict(process.variables() if variables is None else variables)
+
         slices, live = list(self.slices().values()), self._attachment.switch.live_arrays
         return Suspension(self.saves, f"suspended-{self.id}", slices, named, live)
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pathways_jupyter.base.text import array_type, count, some
+from pathways_jupyter.saved import on_devices
 from pathways_jupyter.saved.heap import objects_of
-from pathways_jupyter.saved.holders import Holders
+from pathways_jupyter.saved.paths import names
 from pathways_jupyter.session.kernel import device_puts, process
 
 DELETED = "Array has been deleted"
@@ -56,23 +57,41 @@ class NamedArray:
         return _VARIABLE.match(self.name)[0]  # type: ignore[index]
 
 
+def on_client(client: Any) -> list[Any]:
+    """Return the arrays on the devices of `client`, also those inside others; callable from any thread."""
+    return device_puts.without_own([each for each in client.live_arrays() if not each.is_deleted()])
+
+
 def live(client: Any) -> list[Any]:
     """Return the arrays on the devices of `client`, each once; callable from any thread.
 
-    The shards of an array, which JAX keeps as arrays of their own once the user has looked at them, are part of it.
+    The parts of an array, which JAX keeps as arrays of their own once the user has looked at them, are part of it.
     """
-    found = [each for each in client.live_arrays() if not each.is_deleted()]
-    shards = {id(shard.data) for each in found for shard in vars(each).get("addressable_shards", ())}
-    return device_puts.without_own([each for each in found if id(each) not in shards])
+    found = on_client(client)
+    parts = {id(shard.data) for each in found for shard in vars(each).get("addressable_shards", ())} | _fetched(found)
+    return [each for each in found if id(each) not in parts]
+
+
+def _fetched(arrays: Sequence[Any]) -> set[int]:
+    """Return the ids of the parts that JAX before 0.12 keeps of those arrays that were fetched or printed."""
+    import jax
+
+    if jax.__version_info__ >= (0, 12):
+        return set()
+    return on_devices.inner(each for each in arrays if each._npy_value is not None)
 
 
 def all_of(client: Any, namespace: Mapping[str, Any]) -> tuple[NamedArray, ...]:
-    """Return the :func:`live` arrays of `client` with their names, those without one last.
+    """Return the :func:`live` arrays of `client` with their names, the notebook's outputs and those without one last.
 
     Args:
       namespace: Variables by name, which are preferred; the notebook's outputs, modules and classes name others.
     """
-    return tuple(sorted(_named(live(client), namespace), key=lambda each: not each.name))
+    return tuple(
+        sorted(
+            _named(live(client), namespace), key=lambda each: (not each.name, each.name.startswith("Out["), each.name)
+        )
+    )
 
 
 def described(arrays: Sequence[NamedArray]) -> str:
@@ -143,12 +162,12 @@ def _named(arrays: Sequence[Any], namespace: Mapping[str, Any]) -> list[NamedArr
     if not arrays:
         return []
     outputs = {f"Out[{number}]": value for number, value in process.outputs().items()}
-    names = Holders(arrays, variables=(_own_first(namespace), outputs, namespace)).names
+    found_names = names(arrays, (_own_first(namespace), outputs, namespace))
     # To its user, the array inside a key of jax.random is the key.
     keys = {id(each._base_array): each for each in objects_of((jax.Array,)) if hasattr(each, "_base_array")}
     found = []
     for array in arrays:
-        seen, name = keys.get(id(array), array), names.get(id(array), "").removesuffix("._base_array")
+        seen, name = keys.get(id(array), array), found_names.get(id(array), "").removesuffix("._base_array")
         found.append(NamedArray(name, tuple(seen.shape), str(seen.dtype), size_of(array)))
     return found
 

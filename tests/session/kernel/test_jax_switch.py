@@ -280,7 +280,7 @@ def test_an_array_that_nothing_with_a_name_holds_is_counted():
     found = all_of(x.device.client, {"model": model, "x": x})
     assert {str(each) for each in found} >= {"model.w: float32[3]", "x: float32[2]", "only_iterator[0]: float32[4]"}
     nameless = NamedArray("", (5,), "float32", 20)
-    assert described([nameless, *found]).endswith("1 array that no variable holds")
+    assert described([nameless]) == "1 array that no variable holds"
     del only_iterator
 
 
