@@ -9,6 +9,7 @@ from pathways_jupyter.kube.client import Client
 from pathways_jupyter.kube.informer import Informers
 from pathways_jupyter.kube.objects import JOBSETS, PATHWAYS_JOBS, Resource
 from pathways_jupyter.local.apiserver import app
+from pathways_jupyter.local.apiserver.jobset_webhook import default_jobset
 from pathways_jupyter.operator import job_controller
 from pathways_jupyter.operator.job_controller import EVENTS, PathwaysJobController, Reconciles
 from pathways_jupyter.service import jobs
@@ -26,8 +27,10 @@ async def test_a_job_becomes_a_jobset_and_follows_its_states(bench):
         async with bench.controlled(client):
             job = await objects.create(client, PATHWAYS_JOBS, training("t", maxRestarts=2))
             jobset = await bench.until(client, "t", bool, JOBSETS)
-            expected = expansion.expand(job)["spec"]
-            assert jobset["spec"]["replicatedJobs"] == expected["replicatedJobs"]
+            expected = expansion.expand(job)
+            default_jobset(expected)
+            expected_jobs = [{"groupName": "default", **each} for each in expected["spec"]["replicatedJobs"]]
+            assert jobset["spec"]["replicatedJobs"] == expected_jobs
             (owner,) = jobset["metadata"]["ownerReferences"]
             assert (owner["kind"], owner["uid"]) == ("PathwaysJob", job["metadata"]["uid"])
             assert (owner["controller"], owner["blockOwnerDeletion"]) == (True, True)
