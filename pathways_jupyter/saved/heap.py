@@ -27,7 +27,7 @@ _OPTIMIZED = 1
 """CO_OPTIMIZED, of functions: their variables are not a dictionary."""
 _SEARCH = tuple(f"pathways_jupyter.saved.{each}" for each in ("heap", "holders", "paths"))
 _CONTAINERS = (tuple, dict, frozenset, np.ndarray)
-"""What the garbage collector may not list, because nothing in it makes a cycle."""
+"""Containers that the garbage collector may not list, because nothing in them makes a cycle."""
 _PLUMBING = frozenset({"pathways_jupyter", "IPython", "ipykernel", "asyncio", "tornado", "threading", "traitlets"})
 """Packages whose running functions pass on what others hold."""
 

@@ -75,7 +75,7 @@ def jaxs_own() -> Callable[[Any, Any], bool]:
 
 
 def forget_shards(arrays: Iterable[Any]) -> None:
-    """Drop the shards that JAX remembers of these arrays: it makes them again, and the user's are arrays of their own."""
+    """Drop the shards that JAX remembers of these arrays; it makes them again, others than those a program holds."""
     for each in arrays:
         vars(each).pop("addressable_shards", None)
 
