@@ -133,15 +133,19 @@ class Heap:
 class FewReferrers:
     """The holders of a few objects, asked of the garbage collector one level at a time: faster, and not complete.
 
-    What the collector does not list is missing, and so is what was made since this object was.
+    What the collector does not list is missing, and so is what was made since this object was, and the holders of more
+    objects than :attr:`FEW`.
     """
+
+    FEW = 32
+    """The collector compares each reference of the process with each object that is asked for."""
 
     def __init__(self) -> None:
         self._known = set(map(id, gc.get_objects()))
 
     def holders(self, held: Mapping[int, Any]) -> Iterator[tuple[Any, Any]]:
         """Yield as :meth:`Heap.holders`."""
-        for holder in gc.get_referrers(*held.values()):
+        for holder in gc.get_referrers(*held.values()) if len(held) <= self.FEW else ():
             if id(holder) in self._known:
                 for each in gc.get_referents(holder):
                     if id(each) in held:

@@ -53,9 +53,19 @@ def _client_of(program: Any) -> Any:
     return arguments.get("backend")
 
 
-def jaxs_own() -> Callable[[Any, Any], bool]:
-    """Return whether a holder is one of JAX's own tables of what is not an array: these need not be changed."""
+def jaxs_own(arrays: Sequence[Any]) -> Callable[[Any, Any], bool]:
+    """Return whether a holder is JAX's own: a table of what is not an array, or the list of an array's parts.
+
+    Args:
+      arrays: All arrays.
+    """
     import jax
+
+    # By their numbers: a list of arrays would be one more holder of them.
+    by_parts: dict[Any, list[int]] = {}
+    for number, each in enumerate(arrays):
+        kind = len(each.sharding.device_set), each.sharding.shard_shape(each.shape), each.dtype
+        by_parts.setdefault(kind, []).append(number)
 
     tables: set[int] = set()
     for name, module in list(sys.modules.items()):
@@ -67,6 +77,13 @@ def jaxs_own() -> Callable[[Any, Any], bool]:
                     tables.add(id(vars(each)["data"]))
 
     def skip(holder: Any, held: Any) -> bool:
+        if isinstance(holder, list) and isinstance(held, jax.Array):
+            # JAX 0.12 keeps that list, older ones make another at each call.
+            alike = by_parts.get((len(holder), held.shape, held.dtype), ())
+            is_of_parts = any(arrays[number]._arrays is holder for number in alike)
+            if is_of_parts:
+                _inner[id(held)] = held
+            return is_of_parts
         if isinstance(held, (jax.Array, tuple)) and not isinstance(holder, dict):
             return False
         return id(holder) in tables and not isinstance(held, jax.Array)
@@ -74,36 +91,61 @@ def jaxs_own() -> Callable[[Any, Any], bool]:
     return skip
 
 
-def forget_shards(arrays: Iterable[Any]) -> None:
-    """Drop the shards that JAX remembers of these arrays; it makes them again, others than those a program holds."""
+_inner: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+"""The arrays that were found inside others, by their ids."""
+
+
+def inner(arrays: Iterable[Any]) -> set[int]:
+    """Return the ids of those of `arrays` that JAX keeps inside others, as far as that is known without making them.
+
+    It does so once the shards of an array were looked at, and before 0.12 once it was fetched or printed.
+    """
+    import jax
+
+    fetching_opens = jax.__version_info__ < (0, 12)
     for each in arrays:
-        vars(each).pop("addressable_shards", None)
+        if "addressable_shards" in vars(each) or (fetching_opens and each._npy_value is not None):
+            _parts(each)
+    return {id(each) for each in arrays if id(each) in _inner}
+
+
+def _parts(array: Any) -> set[int]:
+    """Return the ids of the arrays inside `array`; where there are none yet, JAX makes them."""
+    parts: list[Any] = []
+    # It may be deleted on another thread.
+    with contextlib.suppress(RuntimeError):
+        parts += array._arrays
+        if array.is_fully_replicated:
+            parts.append(array._fully_replicated_shard())
+        parts += [each._fully_replicated_shard() for each in parts]
+    # An array on one chip may be its own part.
+    found = {id(each): each for each in parts if each is not array}
+    _inner.update(found)
+    return found.keys() | set()
 
 
 def hidden(arrays: Sequence[Any], holders: Holders) -> set[int]:
-    """Return the ids of the arrays that JAX 0.10 keeps inside others, once these were fetched or printed."""
-    suspects = [each for each in arrays if OUTSIDE in holders.fixed.get(id(each), ())]
-    kinds = {(each.shape, each.dtype) for each in suspects}
-    others = [
+    """Return the ids of those of `arrays` that nothing holds but JAX, inside others."""
+    suspects = {id(each): each for each in arrays if OUTSIDE in holders.fixed.get(id(each), ())}
+    kinds = {(each.shape, each.dtype) for each in suspects.values()}
+    alike = [
         each
         for each in arrays
         if not each.is_deleted() and (each.sharding.shard_shape(each.shape), each.dtype) in kinds
     ]
-    return inner(others) & {id(each) for each in suspects}
+    return {part for each in alike for part in _parts(each)} & suspects.keys()
 
 
-def inner(arrays: Iterable[Any]) -> set[int]:
-    """Return the ids of the arrays that JAX has inside these; it makes those that are not there yet."""
-    found: set[int] = set()
-    for each in arrays:
-        # It may be deleted on another thread.
+@contextlib.contextmanager
+def without_shards(arrays: Sequence[Any]) -> Iterator[None]:
+    """Context manager over a search for who holds the shards of `arrays`: these themselves forget them."""
+    # Not the arrays: this would be one more holder of them.
+    had = [number for number, each in enumerate(arrays) if vars(each).pop("addressable_shards", None) is not None]
+    yield
+    for number in had:
+        # JAX finds them again.
         with contextlib.suppress(RuntimeError):
-            parts = list(each._arrays)
-            if each.is_fully_replicated:
-                parts.append(each._fully_replicated_shard())
-            # An array on one chip is its own part.
-            found |= {id(own) for part in parts for own in (part, part._fully_replicated_shard()) if own is not each}
-    return found
+            arrays[number].addressable_shards  # noqa: B018
 
 
 def stuck(parts: Iterable[Any], holders: Holders) -> list[str]:
@@ -172,7 +214,7 @@ def move(
     mover = resize.mover(those, [device for each in now for device in each])
     # Not some of them: names of one array would become names of two when it is tried again.
     with interrupts.defer_sigint():
-        holders = Holders([*old, *parts], own=(old, parts), skip=jaxs_own())
+        holders = Holders([*old, *parts], own=(old, parts), skip=jaxs_own(()))
         with _programs_follow():
             done = holders.replace(lambda value: arrays[id(value)] if id(value) in arrays else mover(value))
     return done & {id(each) for each in old}

@@ -13,7 +13,6 @@ _DEEPEST = 24
 """Levels of holders: more is no name that is read."""
 _LONGEST = 100
 _SEQUENCES = (list, tuple, collections.deque)
-_FEW = 64
 
 
 def names(targets: Sequence[Any], variables: Sequence[Mapping[str, Any]]) -> dict[int, str]:
@@ -25,7 +24,7 @@ def names(targets: Sequence[Any], variables: Sequence[Mapping[str, Any]]) -> dic
     by_id = {id(each): each for each in targets}
     running = [each for each in calls() if each.computes]
     own = {id(each) for each in (targets, by_id, variables, *(copy for call in running for copy in call.copies))}
-    heap = FewReferrers() if len(by_id) <= _FEW else Heap.now()
+    heap = FewReferrers() if len(by_id) <= FewReferrers.FEW else Heap.now()
     return paths(heap, by_id, variables, running, own)
 
 

@@ -65,14 +65,15 @@ class Suspension:
         """Find the arrays that are kept, and name what is not."""
         # Garbage holds arrays too, such as the frames of an error that was handled.
         gc.collect()
-        on_devices.forget_shards(self._live())
-        arrays, parts, variables = list(self._live()), on_devices.find(self._devices), self._variables()
-        holders = Holders(
-            [*arrays, *parts],
-            own=(arrays, parts, self._arrays, variables),
-            variables=(variables,),
-            skip=on_devices.jaxs_own(),
-        )
+        known = self._live()
+        with on_devices.without_shards(known):
+            arrays, parts, variables = self._live(), on_devices.find(self._devices), self._variables()
+            holders = Holders(
+                [*arrays, *parts],
+                own=(known, arrays, parts, self._arrays, variables),
+                variables=(variables,),
+                skip=on_devices.jaxs_own(arrays),
+            )
         self._arrays, self._described, self.unkept = [], [], []
         blockers: dict[str, list[str]] = {}
         hidden = on_devices.hidden(arrays, holders)

@@ -294,7 +294,7 @@ def test_every_sentence_counts_the_same_arrays(connected):
     assert counted.strip() == "3"
     request = connected.begin("%pathways suspend")
     assert (
-        "2 arrays (40 bytes) can be kept, and these not: float32[5]"
+        "2 arrays (40 bytes) can be kept, but not: later[0]: float32[5], held by later (tuple_iterator)."
         in connected.client.get_stdin_msg(timeout=60)["content"]["prompt"]
     )
     connected.client.input("n")
@@ -306,7 +306,7 @@ def test_every_sentence_counts_the_same_arrays(connected):
     assert "Lost arrays: 3, 60 bytes." in past.text
     assert "%pathways connect --help shows how" in connected.run("%pathways logs").shown
     assert re.search(
-        r"3 arrays became unusable: x: float32\[5\], Out\[\d+\]: float32\[5\], 1 array that no variable", ended.text
+        r"3 arrays became unusable: later\[0\]: float32\[5\], x: float32\[5\], Out\[\d+\]: float32\[5\]", ended.text
     )
 
 

@@ -100,14 +100,31 @@ def test_compiled_programs_are_named(session):
     assert session.suspension().unkept == []
 
 
+def test_the_parts_of_an_array_that_was_looked_at_are_no_arrays_but_where_a_program_holds_them(session):
+    mesh, sharding = sharded(session)
+    on = {"parts": sharding, "whole": NamedSharding(mesh, P()), "chip": session.devices()[1]}
+    arrays = {name: jax.device_put(np.arange(16, dtype=np.float32), place) for name, place in on.items()}
+    del mesh, sharding, on
+    assert all(each.addressable_shards and str(each) for each in arrays.values())
+    assert session.suspension().count == len(arrays)
+    assert session.count_arrays()["count"] == len(arrays)
+    arrays["part"] = arrays["parts"].addressable_shards[2].data
+    shard = arrays["parts"].addressable_shards[3]
+    kept = suspended_and_resumed(session)
+    assert (kept.count, kept.unkept, kept.left) == (5, [], "")
+    assert np.asarray(arrays["parts"]).tolist() == list(range(16))
+    assert arrays["part"].tolist() == [4, 5]
+    assert shard.data.tolist() == [6, 7]
+
+
 def test_what_code_outside_python_holds_is_named_however_often_it_was_read(session):
-    held = jax.device_put(np.arange(3.0, dtype=np.float32), session.devices()[1])
-    str(held)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
+    variables = {"held": jax.device_put(np.arange(3.0, dtype=np.float32), session.devices()[1])}
+    str(variables["held"])
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(variables["held"]))
     with pytest.raises(UnsavableError, match=r"held: float32\[3\], held by code outside Python"):
-        session.suspend({"held": held})
-    ctypes.pythonapi.Py_DecRef(ctypes.py_object(held))
-    assert session.suspension({"held": held}).unkept == []
+        session.suspend(variables)
+    ctypes.pythonapi.Py_DecRef(ctypes.py_object(variables["held"]))
+    assert session.suspension(variables).unkept == []
 
 
 def test_a_thread_that_trains_is_named_and_its_steps_are_not_lost_unsaid(session):

@@ -68,17 +68,8 @@ def live(client: Any) -> list[Any]:
     The parts of an array, which JAX keeps as arrays of their own once the user has looked at them, are part of it.
     """
     found = on_client(client)
-    parts = {id(shard.data) for each in found for shard in vars(each).get("addressable_shards", ())} | _fetched(found)
+    parts = on_devices.inner(found)
     return [each for each in found if id(each) not in parts]
-
-
-def _fetched(arrays: Sequence[Any]) -> set[int]:
-    """Return the ids of the parts that JAX before 0.12 keeps of those arrays that were fetched or printed."""
-    import jax
-
-    if jax.__version_info__ >= (0, 12):
-        return set()
-    return on_devices.inner(each for each in arrays if each._npy_value is not None)
 
 
 def all_of(client: Any, namespace: Mapping[str, Any]) -> tuple[NamedArray, ...]:
