@@ -71,9 +71,9 @@ import pathways_jupyter
 from pathways_jupyter.local import cluster
 session = pathways_jupyter.current_session()
 session and session.disconnect()
-cluster.down(); print('it has ended')`;
+cluster.down(); print('it', 'has ended')`;
 
-/** End the session and the cluster: the next test begins without one. */
+/** End the session and the cluster: the next test begins without one. A traceback would show the code, but not the words. */
 async function end(page: IJupyterLabPageFixture): Promise<void> {
   await start(page, END);
   await expect(page.locator('.jp-OutputArea-output').last()).toContainText('it has ended');

@@ -45,12 +45,12 @@ class AdoptedStorage:
             return
         if "jax" in sys.modules:
             self._replace_profiler()
-        if (gcsfs := sys.modules.get("gcsfs.extended_gcsfs")) is not None:
+        if (extended := _imported("gcsfs.extended_gcsfs", "ExtendedGcsFileSystem")) is not None:
             # It has been imported without the variable that keeps it from asking Google, for a minute and a half.
             async def bucket_type(*_: Any) -> Any:
-                return gcsfs.BucketType.NON_HIERARCHICAL
+                return sys.modules["gcsfs.extended_gcsfs"].BucketType.NON_HIERARCHICAL
 
-            self._replace(gcsfs.ExtendedGcsFileSystem, "_get_bucket_type", bucket_type)
+            self._replace(extended, "_get_bucket_type", bucket_type)
 
     def _replace_profiler(self) -> None:
         jaxlib = jax_internals.load().profiler._profiler
@@ -97,10 +97,15 @@ def adopted(storage: Storage | None) -> Iterator[None]:
 
 def _forget_clients() -> None:
     """Drop the clients that gcsfs and etils keep: each was made for one storage, and remembers what is in it."""
-    if (gcsfs := sys.modules.get("gcsfs")) is not None:
-        gcsfs.GCSFileSystem.clear_instance_cache()
-    if (epath := sys.modules.get("etils.epath.backend")) is not None and hasattr(epath, "_FileSystemSpecBackend"):
-        epath._FileSystemSpecBackend._get_filesystem.cache_clear()
+    if (clients := _imported("gcsfs", "GCSFileSystem")) is not None:
+        clients.clear_instance_cache()
+    if (backend := _imported("etils.epath.backend", "_FileSystemSpecBackend")) is not None:
+        backend._get_filesystem.cache_clear()
+
+
+def _imported(module: str, name: str) -> Any:
+    """Return `name` of an imported module; None if it is not imported, or another thread is about to."""
+    return getattr(sys.modules.get(module), name, None)
 
 
 class _ProfilerSession:

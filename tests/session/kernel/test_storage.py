@@ -5,8 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import types
 
 import pytest
+
+from pathways_jupyter.session import clusters
+from pathways_jupyter.session.kernel import storage
+from pathways_jupyter.session.variables import STORAGE_HOST
 
 DEADLINE = 90.0
 
@@ -62,3 +67,12 @@ def test_a_session_has_the_clusters_bucket_unless_the_user_has_another(config, t
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert done.stdout == "as found\n", done.stderr
+
+
+def test_a_session_ends_while_another_thread_imports_the_clients(monkeypatch):
+    # As they are in sys.modules until their import is complete; a notebook that looks for its saves imports them.
+    for name in ("gcsfs", "gcsfs.extended_gcsfs", "etils.epath.backend"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    with storage.adopted(clusters.Storage("gs://bucket", {STORAGE_HOST: "http://127.0.0.1:9"})):
+        assert os.environ[STORAGE_HOST] == "http://127.0.0.1:9"
+    assert STORAGE_HOST not in os.environ
