@@ -4,6 +4,7 @@ import { commands } from './plugins/commands';
 import { connect } from './plugins/connect';
 import { jobs } from './plugins/jobs';
 import { launcher } from './plugins/launcher';
+import { leavingQuestion } from './plugins/leaving';
 import { logs } from './plugins/logs';
 import { notifications } from './plugins/notifications';
 import { pathways } from './plugins/pathways';
@@ -28,6 +29,7 @@ export default [
   profile,
   notifications,
   unused,
+  leavingQuestion,
   running,
   statusbar,
   launcher

@@ -7,6 +7,11 @@ export function sessionName({ notebook, id }: Pick<ISession, 'notebook' | 'id'>)
   return baseName(notebook) || id;
 }
 
+/** The number of slices that a session holds. */
+export function slicesOf({ instances }: Pick<ISession, 'instances'>): number {
+  return Object.values(instances).reduce((sum, count) => sum + count, 0);
+}
+
 /** The name of a save, which is the last part of its place. */
 export function saveName({ place }: Pick<ISaved, 'place'>): string {
   return baseName(place);

@@ -2,7 +2,7 @@
 import { Model } from './model';
 import { ITrans } from './trans';
 import { ISession } from './sessionrows';
-import { isConnected, sessionName } from './sessions';
+import { isConnected, sessionName, slicesOf } from './sessions';
 import { clock } from './words';
 
 /** Asks the user whether to suspend, keep or disconnect a session. */
@@ -68,11 +68,10 @@ function unusedSentence(trans: ITrans, session: ISession): string {
       clock(session.suspends_at)
     );
   }
-  const slices = Object.values(session.instances).reduce((sum, count) => sum + count, 0);
   return trans._n(
     '%2: nothing was computed since %3. It holds %1 slice.',
     '%2: nothing was computed since %3. It holds %1 slices.',
-    slices,
+    slicesOf(session),
     name,
     clock(session.unused_since)
   );

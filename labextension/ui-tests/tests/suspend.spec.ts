@@ -73,6 +73,27 @@ test('a suspended notebook says what is saved, and is resumed by keyboard behind
   await disconnect(page, panel);
 });
 
+test('a page that is closed while a session holds slices without a limit is asked about, once', async ({ page }) => {
+  await newNotebook(page, 'leaving.ipynb');
+  const panel = await openPanel(page);
+  const session = panel.locator('.pw-session');
+  await start(page, CONNECT);
+  await expect(session).toHaveAttribute('data-state', 'connected');
+  const asked: string[] = [];
+  page.on('dialog', dialog => {
+    asked.push(dialog.type());
+    void dialog.dismiss();
+  });
+  await page.close({ runBeforeUnload: true });
+  const toast = page.locator('.Toastify__toast', { hasText: 'also while this window is closed' });
+  await expect(toast).toContainText('leaving.ipynb holds 2 slices also while this window is closed, without a limit.');
+  expect(asked).toEqual(['beforeunload']);
+  await picture(page, 'leaving');
+  await toast.getByRole('button', { name: 'Suspend' }).click();
+  await expect(session).toHaveAttribute('data-state', 'suspended');
+  await disconnect(page, panel);
+});
+
 test('with the mouse only a notebook is suspended after its cell, resumed on fewer slices, and its save is named', async ({
   page
 }) => {
