@@ -16,7 +16,8 @@ from waits import wait_until
 from pathways_jupyter.actions import cluster
 from pathways_jupyter.base import interrupts
 from pathways_jupyter.base.config import ConnectConfig
-from pathways_jupyter.base.errors import SessionError
+from pathways_jupyter.base.errors import LocalClusterError, SessionError
+from pathways_jupyter.base.events import SessionState
 from pathways_jupyter.kube import objects
 from pathways_jupyter.kube.auth import load
 from pathways_jupyter.kube.client import Client
@@ -155,6 +156,18 @@ def test_a_proxy_of_a_service_of_the_same_name_in_another_namespace_holds_none_o
     with contextlib.suppress(KeyboardInterrupt), cluster.Located(config):
         raise KeyboardInterrupt
     shrinks()
+
+
+def test_a_resume_with_more_hosts_than_this_machine_runs_well_is_refused_unless_the_user_has_said_yes():
+    running = embedded.up({"tpuv6e:2x2": 1}, idle_seconds=600)
+    try:
+        larger = cluster.resolve({"local": True, "tpu": "tpuv6e:2x2=99"})
+        with pytest.raises(LocalClusterError, match=r"would have \d+ hosts, and this machine runs about") as caught:
+            cluster.revive(larger, SessionState.SUSPENDED)
+        assert caught.value.hint == "Ask for fewer slices, or add --yes."
+        assert running.status()["instances"] == {"tpuv6e:2x2": 1}
+    finally:
+        assert embedded.down()
 
 
 def test_an_interrupt_does_not_wait_for_a_cluster_that_does_not_answer(grown):
