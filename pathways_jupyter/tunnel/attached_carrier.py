@@ -67,6 +67,7 @@ class AttachedCarrier:
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not self._welcome.done():
             raise self.why_ended()
+        # An answer that came in time counts, also if the carrier has ended since.
         code = self._welcome.result().code
         if code == REFUSED:
             raise PortRefused("The proxy refuses connections.", hint=advice("See its log: {logs:proxy}."))

@@ -148,6 +148,7 @@ class Carrier:
                 hint=advice("The pod may be gone, or the API server restarting; see {status}."),
             )
         finally:
+            # Before `answered` is set: what waits for that looks at the error next.
             self.ended, self.error = True, error
             self._keeping_alive.cancel()
             self._socket.close()

@@ -120,6 +120,7 @@ class GrpcConnection(LocalConnection):
             if self._received.is_whole and len(self._calls) > 1:
                 for call, answered in list(self._calls.items())[: -_ALONE - 1 : -1]:
                     end = _UNAVAILABLE if answered else _WHOLE_ANSWER
+                    # Past write(), which refuses from here on.
                     self._transport.write(_HEADER.pack(0, len(end), _HEADERS, _END_STREAM | _END_HEADERS, call) + end)
                     await asyncio.sleep(_APART_SECONDS)
         finally:

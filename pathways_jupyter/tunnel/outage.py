@@ -43,6 +43,7 @@ class Outage:
     def begin(self, stream: object, error: ClusterError) -> None:
         """Note that `stream` has lost its carrier."""
         logger.info("the connection to the relay is cut: %s", error)
+        # The first stream begins the outage; the others, whose carriers break with it, only join.
         if not self._streams:
             loop = asyncio.get_running_loop()
             self._since = self._reloaded = loop.time()
@@ -57,6 +58,7 @@ class Outage:
         if not self._streams:
             seconds = asyncio.get_running_loop().time() - self._since
             logger.info("the connection to the relay was cut for %.2f s", seconds)
+            # No notice any more: an outage that ends before it is reported neither as begun nor as over.
             self.close()
             if self._is_reported:
                 self._is_reported = False
@@ -64,6 +66,7 @@ class Outage:
 
     def lose(self, stream: object) -> None:
         """Note that `stream` will have no carrier any more: it is lost or was closed, and not restored."""
+        # Without restored(), whatever was reported: what comes next is the proxy's loss, or the tunnel's end.
         self._streams.discard(stream)
         if not self._streams:
             self.close()

@@ -113,6 +113,8 @@ class Forward:
 
     async def close(self) -> None:
         """Stop listening, end every connection, and wait for their tasks."""
+        # No new connections first; then the open ones end at the local side, while their tasks still live, because
+        # JAX's are ended call by call (see grpc_connection.py).
         if self._server is not None:
             self._server.close()
         await asyncio.gather(*(local.end(broken=True) for local in self._tasks.values()))
@@ -140,8 +142,10 @@ class Forward:
 
     async def _connect(self, local: LocalConnection) -> ClusterError | None:
         """Forward one local connection until one side ends, end the other one, and return what went wrong."""
+        # Taken before anything is awaited: two local connections must not get the same one.
         stream, self._ready = self._ready, None
         try:
+            # What was opened ahead may have ended since, and reports that to no one.
             if stream is None or stream.ended:
                 stream = await self._open()
             await _carry(local, stream, self.traffic)
@@ -182,6 +186,7 @@ async def _carry(local: LocalConnection, stream: Stream, traffic: Traffic) -> No
     down = asyncio.ensure_future(stream.deliver(write))
     directions = {down, asyncio.ensure_future(up())}
     try:
+        # A carrier has no half-close, so the end of one direction is the end of both.
         await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
     finally:
         await tasks.stop(*directions)

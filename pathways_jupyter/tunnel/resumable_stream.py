@@ -101,6 +101,7 @@ class ResumableStream:
         try:
             attached = await self._attach()
         except ClusterError as error:
+            # Both are answers, of the API server or of the relay: the path works, and waiting changes nothing.
             if not patient or isinstance(error, (PortRefused, TooManyStreams)):
                 raise
             attached = await self._attach_again(error)
@@ -161,9 +162,12 @@ class ResumableStream:
                     await asyncio.wait({attached.listening})
                 finally:
                     pinging.cancel()
+                    # Nothing is written to it any more. What it was given and the relay has not acknowledged, the next
+                    # one sends again.
                     self._carrier = None
                     # Before the next attempt: nothing that this one still delivers may come between.
                     await attached.close()
+                # Both ends have finished: this is the end of the stream, and no interruption.
                 if self._is_over:
                     return
                 reason = attached.why_ended()
@@ -177,6 +181,7 @@ class ResumableStream:
             logger.exception("a stream to the relay failed")
             self.error = ConnectionLost(f"The tunnel failed: {type(error).__name__}: {error}")
         finally:
+            # Before the events are set: what they wake looks at it, and at the error.
             self.ended = True
             self._on_end(self)
             self._end.close()
@@ -232,6 +237,7 @@ class ResumableStream:
         """
         try:
             async with asyncio.timeout(ATTACH_SECONDS):
+                # Without the client's own retries, which would add to those around this.
                 carrier = await Carrier.open(self._relay.target, patience=0)
                 attached = AttachedCarrier(carrier, self._end, self._received)
                 try:
@@ -243,6 +249,8 @@ class ResumableStream:
         except TimeoutError as error:
             # Not the relay's fault for certain: for a pod that is gone, an API server may take as long.
             raise ConnectionLost(f"No answer from {self._relay.target} within {ATTACH_SECONDS:.0f} s.") from error
+        # From here on the relay must have it. One that does not was restarted and has lost bytes, so it must not open
+        # it as new.
         self._known = True
         self._carrier = carrier
         self.answered.set()
@@ -268,6 +276,7 @@ class ResumableStream:
             return
         self._pumping = True
         try:
+            # Looked at for each frame: while one is sent, the carrier may be replaced, and more may be written.
             while (carrier := self._carrier) is not None and (frame := self._end.next()) is not None:
                 try:
                     await carrier.send(*frame)
@@ -296,6 +305,7 @@ class ResumableStream:
             alive = alive or self._relay.target.client.round_trip.waited_at > asked
             silent = 0 if alive else silent + 1
         attached.problem = ConnectionLost(f"Nothing was received for {silent * websocket.PING_SECONDS:.0f} s.")
+        # The client's other connections use the same line: requests, such as the next attempt's, open new ones.
         self._relay.target.client.leave_connections()
         attached.carrier.close()
 
@@ -340,6 +350,7 @@ class RelayClient:
         except BaseException:
             self._streams.discard(stream)
             raise
+        # The path works, so a later failure is an interruption, and new streams wait for its end like the open ones.
         self._is_proven = True
         if self._idling is None:
             self._idling = asyncio.create_task(self._show_signs_of_life())
@@ -351,6 +362,7 @@ class RelayClient:
 
     async def close(self) -> None:
         """End every stream, and wait for their tasks."""
+        # First: the end of all streams is no interruption to report.
         self._relay.outage.close()
         if self._idling is not None:
             await tasks.stop(self._idling)

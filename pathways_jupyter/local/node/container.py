@@ -125,6 +125,7 @@ class Container:
                 self._pod.record("Failed", f"Error: {error}", warning=True)
                 await self._pause(_CONFIG_RETRY_SECONDS)
                 continue
+            # Whatever the policy says, a container that was asked to end is not started again.
             if self._stop.is_set() or policy == "Never" or (policy == "OnFailure" and code == 0):
                 return
             if delay := self._failures.add():
@@ -133,14 +134,17 @@ class Container:
                 self._set_waiting("CrashLoopBackOff", message)
                 await self._pause(delay)
             elif "terminated" in self.state:
+                # Without a pause there is no waiting state, which would have moved the end of this instance.
                 self.last_state = self.state
             if not self._stop.is_set():
                 self.restarts += 1
 
     async def stop(self, grace: float) -> None:
         """Ask the container to end, and kill it after `grace` seconds; return when it has ended."""
+        # First, so that run() starts no other instance whatever happens below.
         self._stop.set()
         process = self._process
+        # It has none at the moment; if one is being started, _once() kills it when it is there.
         if process is None:
             return
         self._pod.record("Killing", f"Stopping container {self.name}")
@@ -153,6 +157,7 @@ class Container:
                             await (await self.exec(list(command), stdin=False, tty=False)).wait()
                     process.send_signal(signal.SIGTERM)
                     await process.wait()
+        # No-op where it has ended in time: the fork server has killed its group then.
         process.send_signal(signal.SIGKILL, group=True)
         await process.wait()
 
@@ -191,6 +196,7 @@ class Container:
         )
         probes = self._probes()
         self._environment = variables
+        # The logs of two instances are kept, as `kubectl logs --previous` shows no more.
         if self.previous is not None:
             self.previous.remove()
         self.previous = self.log
@@ -208,6 +214,7 @@ class Container:
                 streams = (null, write, write)
                 process = await self._spawn(argv, variables, streams, main=True, program=program.main, warm=warm)
             finally:
+                # This process's copies: while one is open, the output never ends for the log.
                 os.close(write)
                 os.close(null)
         except (FileNotFoundError, LocalClusterError) as error:
@@ -296,6 +303,7 @@ class Container:
                     break
                 self._unhealthy(process, "Startup")
                 return
+        # Only now: the pod's next containers wait for it, and the other probes begin.
         self.started.set()
         if "readinessProbe" not in probes:
             self.ready = True

@@ -73,6 +73,7 @@ class Exec:
         try:
             self._process = await start((source, output_write, errors_write))
         finally:
+            # While this process has copies, the output never ends for the readers.
             for descriptor in theirs:
                 os.close(descriptor)
 

@@ -94,9 +94,11 @@ class Kubelet:
         self.detach()
         self._store = store
         self._recorder = recorder
+        # A watch reports no deletion from before it began: pods that the new store does not have are ended here.
         uids = {obj["metadata"]["uid"] for obj in store.list(PODS)}
         for uid in set(self._pods) - uids:
             self._forget(uid)
+        # It begins with an ADDED for each pod; one that runs already is only given its object again.
         self._watch = store.watch(PODS)
         self._following = asyncio.create_task(self._follow(self._watch))
 
@@ -108,11 +110,13 @@ class Kubelet:
 
     async def close(self) -> None:
         """End every pod at once and remove what they left."""
+        # Without a watch, so that nothing is started while all pods end.
         self.detach()
         for pod in self._pods.values():
             pod.terminate(0)
         if self._running:
             await asyncio.wait(self._running.values())
+        # Only now: a process that still runs may write into its directory.
         for pod in self._pods.values():
             pod.remove()
         self._pods.clear()
@@ -178,6 +182,8 @@ class Kubelet:
             **programs.python_variables(pod.python),
             **self._account(pod.object),
         }
+        # In this order: variables may refer to the status, the target of JAX may be one of them, and a volume moves
+        # whatever path is their final value.
         present = {**pod.object, "status": pod.status}
         variables = environment.container_environment(container, present, base=base, store=self._store)
         environment.point_jax(variables, partial(self.network.socket, pod.object["metadata"]["namespace"]))
@@ -216,10 +222,12 @@ class Kubelet:
         elif (pod := self._pods.get(uid)) is not None:
             pod.object = obj
             if ending:
+                # Where its processes have ended already, no end of theirs will delete the object.
                 if pod.ended.is_set():
                     self._delete(obj)
                 pod.terminate(metadata.get("deletionGracePeriodSeconds", 0))
         elif ending:
+            # Deleted before it was seen here with its node: there is nothing to end.
             self._end_unstarted(obj)
         elif not pod_is_over(obj):
             pod = self._pods[uid] = Pod(obj, self)
@@ -247,16 +255,19 @@ class Kubelet:
         if self._pods.get(pod.uid) is not pod:
             pod.remove()
             return
+        # The final status before the deletion: controllers read from it how the pod has ended.
         self.publish(pod)
         if "deletionTimestamp" in pod.object["metadata"]:
             self._delete(pod.object)
 
     def _forget(self, uid: str) -> None:
         """End a pod whose object is gone."""
+        # First: its token must not outlive its object, however long its processes take to end.
         self._on_forget(uid)
         pod = self._pods.pop(uid, None)
         if pod is None:
             return
+        # What it leaves is removed when its processes have ended: by _run, where they still run.
         if uid in self._running:
             pod.terminate(0)
         else:
@@ -269,6 +280,7 @@ class Kubelet:
 
     def _delete(self, obj: Object) -> None:
         metadata = obj["metadata"]
+        # It may be gone. By uid, because the name may belong to a newer pod.
         with contextlib.suppress(ApiError):
             self._store.delete(PODS, metadata["namespace"], metadata["name"], grace=0, uid=metadata["uid"])
 
@@ -280,6 +292,7 @@ class Kubelet:
             if current["metadata"]["uid"] != metadata["uid"]:
                 return
             before = current.get("status", {})
+            # Other writers have conditions of their own: the node controller's DisruptionTarget, or a client's.
             own = {each["type"] for each in status.get("conditions", ())}
             others = [each for each in before.get("conditions", ()) if each["type"] not in own]
             status = {**before, **status, "conditions": [*status.get("conditions", ()), *others]}

@@ -97,6 +97,7 @@ class Pod:
             # The name by which other pods of its namespace reach it.
             name = f"{spec.get('hostname') or self.name}.{spec['subdomain']}" if spec.get("subdomain") else self.name
             self._host.network.publish(self.uid, metadata["namespace"], name)
+        # Before any process, which listens in this directory.
         self._host.network.sockets(self.uid)
         if absent := [each["name"] for each in spec.get("volumes") or () if not _PRESENT.intersection(each)]:
             message = f"An embedded cluster mounts claims only; the pod starts without {', '.join(absent)}"
@@ -128,6 +129,7 @@ class Pod:
             stopping.cancel()
             if timer is not None:
                 timer.cancel()
+            # Whatever went wrong above, no process of the pod outlives this call.
             await self._end(running)
 
     def terminate(self, grace: float) -> None:
@@ -203,6 +205,7 @@ class Pod:
     @property
     def phase(self) -> str:
         """The pod's phase."""
+        # A deadline or a failed init container fails the pod, whatever its containers have done.
         if self._failed:
             return "Failed"
         mains = [each for each in self.containers if each.role is Role.MAIN]
@@ -231,6 +234,7 @@ class Pod:
     def _current_conditions(self) -> list[Object]:
         long_lived = [each for each in self.containers if each.role is not Role.INIT]
         unready = [each.name for each in long_lived if not each.ready]
+        # Not ready from the moment that it has to end, though its processes still serve: clients must stop choosing it.
         over = self.ended.is_set() or self._stop.is_set()
         incomplete = [
             each.name
@@ -291,6 +295,7 @@ class Pod:
         for container in reversed([each for each in running if each.role is Role.SIDECAR]):
             left = max(deadline - loop.time(), min(grace, _SIDECAR_GRACE))
             await container.stop(0.0 if self._killed else left)
+        # Stopped, and not cancelled: each still takes in its last output and writes its last state.
         if running:
             await asyncio.wait(running.values())
         # From here on the phase is final.

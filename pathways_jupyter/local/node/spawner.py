@@ -231,6 +231,7 @@ class Spawner:
         # One that ended before it became ready would do so again: do not restart it in a loop.
         self._broken = not link.ready.is_set()
         link.ready.set()
+        # Those whose request was never read are among them.
         lost, self._processes = self._processes, {}
         for process in lost.values():
             if process.pid:
@@ -239,10 +240,12 @@ class Spawner:
             _log.error("The fork server ended with code %s; its %s processes were killed.", code, len(lost))
             if not self._broken:
                 self.start()
+        # Requests of processes that count as killed: only their descriptors are left.
         while not link.queue.empty():
             for descriptor in link.queue.get_nowait()[1]:
                 os.close(descriptor)
 
+        # Last: on these ends containers are started again, which needs the new fork server.
         for process in lost.values():
             if not process.started.done():
                 process.started.set_result(0)

@@ -102,6 +102,7 @@ class _Server:
         # SIGCHLD has to interrupt the select below; the pipe makes it an event like any other.
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        # The number of threads goes along, because a fork of a process that has several may hang.
         self._report(ready=orphans.threads())
         selector = selectors.DefaultSelector()
         selector.register(self.requests, selectors.EVENT_READ)
@@ -140,6 +141,7 @@ class _Server:
                         _signal(pid, message["signal"], group=message["group"])
                 continue
             count = message.pop("descriptors")
+            # They arrive in the order of the requests that count them, at the latest with the end of the line.
             descriptors, self._descriptors = self._descriptors[:count], self._descriptors[count:]
             request = SpawnRequest(**message)
             # A signal that follows at once must wait until the fork has restored the default handlers.
@@ -151,6 +153,7 @@ class _Server:
             self.children[pid] = request
             for descriptor in descriptors:
                 os.close(descriptor)
+            # Always before its end is reported: this loop reaps it, too.
             self._report(id=request.id, pid=pid)
         return None
 
@@ -163,8 +166,10 @@ class _Server:
             if pid == 0:
                 return
             child = self.children.pop(pid, None)
+            # An orphan that was adopted here: it has no request, and no process waits for its code.
             if child is None:
                 continue
+            # Before the report, on which the container may be started again.
             if child.main:
                 self._end_container(pid, child.container)
             code = os.waitstatus_to_exitcode(status)
@@ -247,6 +252,7 @@ def _become(request: SpawnRequest, descriptors: list[int], *, life: int, parent:
         os.setsid()
         for target, descriptor in enumerate(descriptors):
             os.dup2(descriptor, target)
+    # What has come since the fork is delivered here, to the handlers that it is meant for.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
     watched = orphans.die_with(parent)
     orphans.set_name(request.name or os.path.basename(request.argv[0]))
@@ -254,8 +260,11 @@ def _become(request: SpawnRequest, descriptors: list[int], *, life: int, parent:
     if request.program and not watched:
         os.dup2(life, first_closed, inheritable=False)
         first_closed += 1
+    # Above all this process's copies of the fork server's connections: while one is open, the daemon does not see that
+    # the fork server has died.
     os.closerange(first_closed, max(int(each) for each in os.listdir("/dev/fd")) + 1)
     os.chdir(request.directory)
+    # Over the variables of the container's spec, which must not hide which container it is.
     environment = dict(request.environment, **{CONTAINER_VARIABLE: request.container})
     if request.main:
         environment[MAIN_PID_VARIABLE] = str(os.getpid())
