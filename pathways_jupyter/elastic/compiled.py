@@ -135,6 +135,7 @@ class CompiledSteps:
     def clear(self) -> None:
         """Forget all compiled steps, because their devices are gone."""
         with self._lock:
+            # Another table, and not an emptied one: a thread that still compiles finds by it that it is too late.
             self._made = {}
 
     def _compile(self, mesh: jax.sharding.Mesh, state: Any, batch: Any) -> Any:

@@ -154,6 +154,7 @@ class Health:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
+            # At each turn, because the proxy may be lost during the wait.
             if self._session is not None and not self._session.has_devices:
                 raise ProxyLostError("The proxy is gone.", hint=advice("{reconnect} gets a new one."))
             if len(trusted := self.trusted) >= count:
@@ -179,6 +180,7 @@ class Health:
             state = self._slices.get(index)
             if state is None:
                 return
+            # A loss that an error has named, and the session's event about it, count once.
             is_reported = not up and now - state.unreported < _REPORT_SECONDS
             if not up:
                 state.unreported = -math.inf
@@ -195,6 +197,7 @@ class Health:
                 state.unreported = now if is_named else -math.inf
                 sentence = f"Slice {number} is down."
             self._changed.notify_all()
+        # Outside of the lock: listeners ask which slices are up.
         logger.info(sentence)
         for listener in tuple(self.listeners):
             try:

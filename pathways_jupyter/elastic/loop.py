@@ -99,12 +99,15 @@ def train_loop(
         # Of the session's slices, also those that are down, because JAX may have no devices yet.
         check_slices("minimum_slices", minimum_slices, len(session.record.slices))
     snapshots, record = snapshots or Snapshots(), record or Record()
+    # They are with the snapshots, because the same data that are given again have been read up to some position.
     if snapshots.batches is None or snapshots.batches.source is not data:
         snapshots.batches = Batches(data)
+    # Before the manager, which may wait for JAX's devices: that time is the run's, too.
     RUNS.begin(record, name=getattr(step, "__name__", ""), steps=steps)
     try:
         with record.goodput.during(Spent.TPU_INITIALIZATION):
             manager = manager or Manager()
+        # Again: without a manager and a session their number was not known above.
         check_slices("minimum_slices", minimum_slices, manager.total_slice_count)
         RUNS.has_devices(record, manager.total_slice_count, manager.session)
         run = TrainingRun(

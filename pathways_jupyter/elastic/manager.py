@@ -135,6 +135,7 @@ class Manager:
             )
         managed = [device for devices in self.slice_to_devices.values() for device in devices]
         listeners = self.health.listeners
+        # What the old devices do is no news from here on.
         self.health.close()
         # With other devices than JAX's, these are of a proxy that has been replaced already.
         is_replaced = self.session.has_devices and not set(managed) & set(jax.devices())

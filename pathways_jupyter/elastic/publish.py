@@ -99,6 +99,7 @@ class Publisher:
             recording.record(self._session.record, [*events, self._state()])
         except SessionError as error:
             logger.info("the session does not take events: %s", error)
+            # The state counts as unsent again.
             self.changed()
             return False
         except (PathwaysError, TypeError, ValueError) as error:

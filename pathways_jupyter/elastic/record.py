@@ -164,6 +164,7 @@ class Record:
             # Python shows a warning also where no log has been set up: in a cell without the panel, a run that waits
             # would stand still without a word.
             logger.log(logging.WARNING if kind is Kind.WAITING else logging.INFO, "%s", message)
+        # Outside of the lock, because it reads the record.
         self.listener(self, event, True)
 
     def slice_changed(self, index: int, up: bool, message: str) -> None:

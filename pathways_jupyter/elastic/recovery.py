@@ -107,6 +107,7 @@ class Recovery:
                     self.regain(error, done=done)
                     return self.restore(done=done)
                 except Exception as another:
+                    # The same one again is regain()'s way to give up on it.
                     if not self.handles(another) or another is error:
                         raise
                     error = another
@@ -120,6 +121,7 @@ class Recovery:
                 self.manager.session.verdict(SessionCommand.RUN).sentence,
                 hint=advice("{resume} brings them back, then call train_loop again."),
             ) from error
+        # There was progress, so that the failures before it do not count as a row.
         if done > self._furthest:
             self._furthest, self._failures = done, 0
         if self._proxy_is_gone(error):
@@ -147,6 +149,7 @@ class Recovery:
 
         session = self.manager.session
         self.manager.elastic_down_event_count += 1
+        # Before a new proxy is there, whose arrays may have the numbers of theirs.
         self.snapshots.forget_hosts()
         self.record.add(Kind.DETECTED, "The proxy is gone, and all arrays on TPUs with it.", step=done)
         if session is None:
@@ -177,6 +180,7 @@ class Recovery:
                     ) from problem
                 reason = str(problem).partition("\n")[0]
                 self.record.add(Kind.RETRY, f"No new proxy yet: {reason}", step=done)
+        # What is compiled is the old proxy's, and must not be run once more.
         self.reconnected()
         active = tuple(sorted(self.manager.active_slice_indices))
         said = f"A new proxy is connected, with {listed(active)}."

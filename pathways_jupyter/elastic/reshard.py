@@ -140,6 +140,7 @@ def _moved(array: jax.Array | Pieces, sharding: jax.sharding.Sharding, usable: C
             target = jax.sharding.SingleDeviceSharding(device, memory_kind=array.memory_kind)
             pieces.append(jax.device_put(anywhere[key], target))
         else:
+            # No device has this piece as it is wanted, so the whole array goes through the notebook.
             joined = jax.device_put(_assembled(array, anywhere), sharding)
             break
     else:

@@ -81,6 +81,7 @@ class RunRegistry:
         if self._stays is None or steps * _SHORT >= max(self._stays.done, self._stays.total_steps or 0):
             self._stays = record
         self._changed(record, None, True)
+        # After the last change, which it still sends.
         if (publisher := self._publishers.pop(record.id, None)) is not None:
             publisher.close()
 

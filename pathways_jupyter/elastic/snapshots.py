@@ -266,6 +266,7 @@ class Snapshots:
     def _keep(self, snapshot: Snapshot, proxy: int, **copies: Any) -> None:
         """Add a complete copy of `snapshot`, one of its attributes, and drop what is older than is kept."""
         with self._lock:
+            # They were still being made when forget_hosts() was called, which could not drop them.
             if proxy != self._proxies and "pieces" in copies:
                 raise ElasticRuntimeError("The proxy was lost just now, and the copies on the hosts with it.")
             for place, whole in copies.items():
@@ -278,6 +279,7 @@ class Snapshots:
                     snapshot.arrays = earlier.arrays if snapshot.arrays is None else snapshot.arrays
                     snapshot.saved = earlier.saved if snapshot.saved is None else snapshot.saved
             self._whole = _chosen(sorted([*others, snapshot], key=lambda each: each.step), self.keep)
+        # Only now that it is among the whole ones: what waits for it may need it at once.
         snapshot.ready.set()
 
 

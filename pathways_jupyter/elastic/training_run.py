@@ -93,6 +93,7 @@ class TrainingRun:
 
     def train(self, state: Any) -> Result:
         """Train from `state`, or from the newest snapshot; see :func:`~pathways_jupyter.elastic.loop.train_loop`."""
+        # A manager of the user's may be watching already, and then goes on when this run has ended.
         was_watching = self.manager.health.is_watching
         self.manager.health.listeners.append(self.record.slice_changed)
         try:
@@ -105,6 +106,7 @@ class TrainingRun:
                 except Exception as error:
                     if not self.recovery.handles(error):
                         raise
+                    # Whatever became of it, it is repeated.
                     self.in_flight = None
                     self._goodput.waste()
                     self._resume(self.recovery.after(error, done=self.confirmed))
@@ -167,10 +169,13 @@ class TrainingRun:
         if self.manager.available_inactive_slices and not (self.resuming and self.in_flight is None):
             self._grow()
         before, self.in_flight = self.in_flight, None
+        # The next one first, so that the devices have work while this thread waits for the one before.
         if self.next_step < self.steps:
             self._dispatch()
         if before is not None:
             self._confirm(*before)
+        # Of the state that the step in flight returns. The copy is enqueued before the next step, which donates that
+        # state.
         if self.next_step % self.snapshot_every == 0 and self.in_flight is not None:
             self._snapshot()
 
@@ -247,6 +252,7 @@ class TrainingRun:
             position = self.batches.position()
             self.snapshot = self.snapshots.take(self.next_step, self.state, position, everywhere=everywhere)
         self._goodput.snapshots.append(self.snapshot.cost)
+        # No restore goes further back.
         if (oldest := self.snapshots.oldest()) is not None:
             self.batches.forget(oldest.extra)
         return self.snapshot
@@ -268,6 +274,7 @@ class TrainingRun:
     def _grow(self) -> None:
         """Move the state to a mesh with the slices that have become available."""
         more = self.manager.available_inactive_slices
+        # First: its error would be about the slices that have been in use until now.
         if self.in_flight is not None:
             pending, self.in_flight = self.in_flight, None
             self._confirm(*pending)

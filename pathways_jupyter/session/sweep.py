@@ -155,6 +155,7 @@ async def sweep(record: SessionRecord, *, patience: float = PATIENCE_SECONDS) ->
     if made and not (embedded is not None and embedded.has_ended()):
         async with Client(await clusters.resolve(record)) as client:
             await remove(client, record.namespace, record.id, patience=patience)
+    # Last, and not after an error: the record is what the next sweep finds the rest by.
     registry.remove(record)
 
 

@@ -57,6 +57,7 @@ class Child:
             self.group = self._process.pid
             # A pipe keeps what was written even if this process is killed in the next moment.
             self._notify_watchdog(f"{self.group}\n".encode())
+            # Before the gate opens: a program that reads before it has the terminal is stopped.
             self._terminal.give(self.group)
             os.write(gate_out, b"\n")
         except OSError as error:
@@ -90,6 +91,7 @@ class Child:
             os.killpg(self.group, number)
 
     def _end(self) -> None:
+        # First: a process that is not in the foreground is stopped when it reads from the terminal.
         self._terminal.take(self.group)
         self._terminal.close()
         watchdog.end_group(self.group)

@@ -122,6 +122,7 @@ class ProgramSession:
                 program=shlex.join(self._command)[:_COMMAND_CHARACTERS],
                 tcp_port=self._port,
             )
+            # It came when there was no link to close yet.
             if self._signal:
                 self._link.close()
         except BaseException:
@@ -130,6 +131,7 @@ class ProgramSession:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        # First, so that the session's end is not reported as news to a program that has ended.
         self._over.set()
         # From here on a signal ends this process only: the supervisor removes the proxy anyway.
         self._restore_handlers()

@@ -57,6 +57,7 @@ class AttachedProxy(Proxy):
             self._session_log.report(EventKind.WARNING, str(flaw))
         if found.demands_alts:
             self._session_log.report(EventKind.WARNING, obstacles.explain_alts(name))
+        # From here on the session depends on this pod; a head pod that replaces it is another proxy.
         self._watch.begin(
             self._client, namespace, headless.head_labels(name), pod=found.pod, container=names.PROXY_CONTAINER
         )

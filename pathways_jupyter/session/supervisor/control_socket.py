@@ -97,6 +97,7 @@ async def converse(connection: ControlConnection, handle: Handler) -> None:
         # A line beyond the limit, or a reset connection: either way no answer can be delivered.
         logger.info("connection ended: %s", error)
     finally:
+        # Their answers have no receiver any more. What must not be cut short is shielded where it is awaited.
         for task in list(tasks):
             task.cancel()
 

@@ -115,6 +115,7 @@ def choose(config: ConnectConfig, pod: Object | None, *, product_name: Path = PR
         return DataPath()
     if not pod["metadata"].get("labels"):
         return DataPath(reason="This notebook's pod has no labels, so no NetworkPolicy can let in this pod alone.")
+    # Before ALTS is looked for: an embedded cluster may run on a machine of Google Cloud.
     if sockets_of(pod) is not None:
         return DataPath(INSECURE)
     try:
@@ -177,6 +178,7 @@ async def until_open(where: str, *, seconds: float, on_refused: Callable[[], Awa
                 else:
                     host, _, port = where.rpartition(":")
                     _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            # Only a sign that the proxy listens: JAX makes its own connection.
             writer.close()
             return
         except TimeoutError:

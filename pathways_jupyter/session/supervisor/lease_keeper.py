@@ -71,6 +71,7 @@ class LeaseKeeper:
                 reason=error.reason,
                 hint=advice("{hint} {why}", hint=error.hint, why=why) if error.hint else why,
             ) from error
+        # The time before the request: the Lease lasts at least from then on, whenever the server wrote it.
         self._renewed = sent
 
     async def run(self) -> None:

@@ -56,6 +56,7 @@ async def serve(session: str, connection: socket.socket, *, stands_by: bool) -> 
         early.open()
 
     async def handle(request: Request, asking: ControlConnection) -> Any:
+        # Until one is a start; _begin() refuses any other.
         if not started.done():
             started.set_result(_begin(session, request, owner, early))
         return await started.result().handle(request, asking)
@@ -65,6 +66,7 @@ async def serve(session: str, connection: socket.socket, *, stands_by: bool) -> 
     await asyncio.wait(either, timeout=_UNUSED_SECONDS, return_when=asyncio.FIRST_COMPLETED)
     if started.done():
         supervisor = started.result()
+        # Only now: before its start there was no session that the kernel's end could end.
         conversation.add_done_callback(lambda _: supervisor.left(owner))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -93,6 +95,7 @@ def _begin(session: str, request: Request, owner: ControlConnection, early: Earl
             os.chdir(params["directory"])
     config = protocol.config_from_json(params["config"])
     socket_path, tunnel_path = registry.socket_paths(session)
+    # One time for both fields: the session is in its first state since it was created.
     now = time.time()
     record = SessionRecord(
         id=session,

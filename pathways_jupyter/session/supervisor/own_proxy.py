@@ -207,10 +207,12 @@ class OwnProxy(Proxy):
     async def _protect(self, job: Object, plan: _Plan, port: int) -> None:
         """Create what protects the Job while its pod starts: its Lease, and on a direct path its NetworkPolicy."""
         async with tasks.group() as group:
+            # Both at once: each needs only the Job, which owns them.
             leasing = group.create_task(self._creating(lambda: self._lease_of(job, plan.keep)))
             if plan.path.is_direct and plan.own_pod is not None:
                 policy = networkpolicy.for_session(job, plan.own_pod, port)
                 group.create_task(self._creating(lambda: objects.create(self._client, NETWORK_POLICIES, policy)))
+        # Renewed from now on, since the pod may take longer to start than the Lease lasts.
         lease = self._lease = leasing.result()
         self._begin(lease.run())
         await lease.check()
@@ -267,6 +269,7 @@ class OwnProxy(Proxy):
     async def _usable(self, plan: _Plan, port: int) -> None:
         """Wait for the pod, then for its slices, and meanwhile open the path to it."""
         pod = await self._ready()
+        # Before the path is open: the proxy gets its slices meanwhile, and its log says so.
         self._begin(self._slices.follow(pod, keep=plan.keep))
         if plan.path.is_direct:
             opening = self._connect_directly(direct.address(pod, port), pod["metadata"]["name"])

@@ -139,6 +139,7 @@ class Proxy(abc.ABC):
                 target, relay=relay, pod_gone=self._watch.lost, seconds=self._patience, on_refused=refused
             )
         except ClusterError as error:
+            # The tunnel failed because the pod has ended: that is the error to report.
             if self._watch.lost.done():
                 raise await self._ended() from error
             if isinstance(error, PortRefused):

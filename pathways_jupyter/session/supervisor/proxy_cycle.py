@@ -67,6 +67,7 @@ class ProxyCycle:
         while True:
             try:
                 connected, _ = await tasks.first_done(self._bring_up(), self._cancel_requested.wait())
+                # One that came too late must not cancel the next attempt.
                 self._cancel_requested.clear()
                 if connected is None:
                     raise SessionError("Reconnecting was interrupted.", hint=advice("{reconnect} tries again."))
@@ -196,6 +197,8 @@ class ProxyCycle:
             return await self._brought_up()
 
     async def _brought_up(self) -> Proxy:
+        # For each attempt, also a failed one: a kernel that has adopted a proxy knows by this number that there is
+        # another.
         self._session_log.update(generation=self._record.generation + 1)
         client = await self._reach()
         try:
@@ -237,6 +240,7 @@ class ProxyCycle:
         """Resolve the cluster and open a client; before every proxy, since address or credentials may have changed."""
         config = self._session_log.config
         self._embedded = clusters.Embedded.of(config)
+        # The record and not the settings: it names the context that was the current one at the start.
         if self._client is not None:
             cluster = await clusters.resolve(self._record)
             self._client.close()
@@ -354,4 +358,5 @@ class ProxyCycle:
                 waiting=self._session_log.cleanup_waits,
                 embedded=self._embedded,
             )
+        # Only now: what could not be removed stays, to be tried again before the next proxy or at the end.
         self._proxy = None

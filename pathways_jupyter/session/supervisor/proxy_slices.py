@@ -302,6 +302,7 @@ class ProxySlices:
                     )
                 self._all_placed.set()
         elif change.slice not in self._down and self._all_placed.is_set():
+            # Before that, one without a place is still waited for, and is no loss.
             self._down.add(change.slice)
             self._session_log.report(EventKind.SLICE_DOWN, f"{name} is down.", **about)
 

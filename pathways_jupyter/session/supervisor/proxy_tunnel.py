@@ -141,12 +141,14 @@ class ProxyTunnel:
         except PathwaysError as problem:
             logger.info("the cluster's address cannot be loaded again: %s", problem)
             return
+        # A refusal may be about expired credentials, so the new ones are taken at the same address, too.
         if cluster.server != self._client.cluster.server or isinstance(error, ApiError):
             logger.info("continuing at %s", cluster.server)
             self._client.move(cluster)
 
     def _failed(self, error: ClusterError) -> None:
         logger.warning("tunnel: %s", error)
+        # One connection more was refused; those that are open, and so the proxy, work.
         if isinstance(error, TooManyStreams):
             self._session_log.report(EventKind.WARNING, f"{error} {error.hint}")
         else:

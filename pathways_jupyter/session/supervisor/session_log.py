@@ -176,6 +176,7 @@ class SessionLog:
         """Transition to `state` and publish an event; no-op if already there."""
         if state is self.record.state:
             return
+        # A bug of this package. The state is entered anyway: clients must see what is.
         if state not in TRANSITIONS[self.record.state]:
             logger.error("no transition leads from %s to %s", self.record.state, state)
         now, entered, before = time.time(), boot_seconds(), self.record
@@ -281,6 +282,7 @@ class SessionLog:
 
     def suspended(self, arrays: SavedArrays) -> None:
         """Transition to suspended, with these arrays saved."""
+        # Before the state: its time is that of the save.
         self.update(saved=arrays)
         self.enter(SessionState.SUSPENDED, f"Suspended. Saved: {arrays}.")
 
@@ -335,6 +337,7 @@ class SessionLog:
         slices = slices_after(self.record.slices, event)
         if slices != self.record.slices:
             self.update(slices=slices)
+        # The record is up to date before a listener can ask for it.
         self.history.add(event)
 
     def _judge_slices(self) -> None:

@@ -178,6 +178,7 @@ class Supervisor:
                 f"Session {self._record.id} belongs to a running kernel (process {self._record.kernel_pid}).",
                 hint="Disconnect it there, or start a session of your own here.",
             )
+        # Before it is the owner's: the timer must not end a session that has one again.
         if self._lingering is not None:
             self._lingering.cancel()
             self._lingering = None
@@ -192,6 +193,7 @@ class Supervisor:
         """End the session or start its linger time; called when the owner's connection or process ends."""
         self._owner = None
         self._lifeline.close()
+        # The second of the two signals, or one that comes after a request to end.
         if self._lingering is not None or self._ending.is_set():
             return
         linger = self._session_log.config.linger
@@ -202,6 +204,7 @@ class Supervisor:
             message = "The kernel has ended; its proxy lingers until it is disconnected."
         else:
             message = f"The kernel has ended; its proxy lingers for {linger:.0f} s."
+        # Only its kernel could put them back; the save itself stays in the bucket.
         self._session_log.forget_saved()
         # Nothing is suspended without a kernel, and the next one has the whole time.
         self._suspend_guard.keep()
@@ -219,9 +222,11 @@ class Supervisor:
         else:
             message = "Ending the session; it has no proxy."
         self._session_log.enter(SessionState.CLOSING, message)
+        # The cluster first: while the record is there, a sweep finds what this process leaves if it is killed now.
         left = await self._proxies.end()
         if self._server is not None:
             self._server.close()
+        # With something left the record stays, by which a later sweep finds it.
         if not left:
             try:
                 registry.remove(self._record)
@@ -232,6 +237,7 @@ class Supervisor:
         logger.info("closed")
         state = {} if left else {"state": SessionState.CLOSED}
         self._session_log.history.add(Event(EventKind.STATE, left or self._why_ended, time.time(), state))
+        # Last: the answer to `disconnect` says that all of this is done.
         self._ended.set_result(left)
 
 
