@@ -127,7 +127,8 @@ class Suspension:
         for _ in range(_LOOKS):
             self._write(notebook, report)
             written = self._arrays, self._described
-            if not _others(self._live(), self._arrays):
+            live = self._live()
+            if not _others(live, self._arrays, on_devices.inner(live)):
                 break
             self._look()
             if not _others(self._arrays, written[0]):
@@ -204,6 +205,6 @@ class Suspension:
             self._saves.delete(self.name)
 
 
-def _others(arrays: Sequence[Any], known: Sequence[Any]) -> bool:
-    """Return whether some of `arrays` are not `known`."""
-    return not {id(each) for each in arrays} <= {id(each) for each in known}
+def _others(arrays: Sequence[Any], known: Sequence[Any], inner: Collection[int] = ()) -> bool:
+    """Return whether some of `arrays` are not `known`, nor among those with these ids."""
+    return not {id(each) for each in arrays} <= {*map(id, known), *inner}
