@@ -123,7 +123,11 @@ def test_a_command_of_notebooks_names_what_does_the_same_elsewhere(name, instead
 
 def test_every_declared_command_has_an_action_and_is_listed():
     from pathways_jupyter.actions import action_of
+    from pathways_jupyter.magics import notebook_commands
 
+    # The magic itself shows its help, and the traceback of the cell before.
+    for name in MAGIC.keys() - notebook_commands._COMMANDS.keys() - {"help", "traceback"}:
+        assert callable(action_of(name)), name
     listed = main.list_commands(click.Context(main))
     assert len(listed) == len(set(listed))
     for name in TERMINAL:
