@@ -154,6 +154,7 @@ class ConnectionAttempt(Generic[S]):
             slices = attachment.switch.slices()
             devices = sum(map(len, slices.values()))
             yield _stage(f"JAX has {count(devices, 'device')} on {count(len(slices), 'slice')}.", began, done=True)
+            # Before it counts as done: an Interrupt that was counted during the switch acts here.
             interrupts.raise_if_interrupted()
             self._session = session
             self._done = True

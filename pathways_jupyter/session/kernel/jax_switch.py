@@ -188,6 +188,7 @@ class JaxSwitch:
         """
         if self._client is not None:
             self._cleared += [NamedArray("", each.shape, str(each.dtype), size_of(each)) for each in live(self._client)]
+            # Before there is another client, whose arrays may get the numbers of these.
             _invalidate(self._client)
         self._client = _make_client(target, timeout, queue.SimpleQueue(), secure=secure)
         device_puts.ask_layouts(self._client)
@@ -325,6 +326,7 @@ def _point(internals: Internals, client: Any, found: _Found, target: str, again:
 def _restore(internals: Internals, found: _Found) -> None:
     import jax
 
+    # First: what JAX has compiled and cached is for the proxy's devices, and must not meet others.
     _clear(internals)
     device_puts.ask_layouts(None)
     found.guard.undo()

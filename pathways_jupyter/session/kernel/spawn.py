@@ -110,6 +110,7 @@ def _start(*options: str) -> SupervisorLink:
             ours.close()
             raise
         finally:
+            # This process's copy: with it open, the supervisor's death would not show on the other end.
             theirs.close()
     except BaseException as error:
         # No process uses the log.

@@ -143,6 +143,7 @@ class SupervisorLink:
         For a caller that watches what happens until then; others call :meth:`request`.
         """
         number = next(self._ids)
+        # Before it is sent, because an answer to a request that is not open is dropped.
         self._open.add(number)
         # A send error is not raised here: the reader thread may still have to read why the supervisor ended.
         with contextlib.suppress(OSError):
@@ -229,6 +230,7 @@ class SupervisorLink:
     def _end(self) -> None:
         """Handle the end of the connection."""
         if self._process is not None:
+            # It is 0 only at the end of its main(), which comes after its clean-up.
             ended_well = self._process.wait() == 0
         else:
             ended_well = self._closing and registry.read(self.session) is None
@@ -245,6 +247,7 @@ class SupervisorLink:
             self._changed.notify_all()
         _links.discard(self)
         try:
+            # After the end is known, because it may take minutes.
             if outcome is not None:
                 self._take(Event(EventKind.WARNING, outcome(), time.time()))
         finally:
