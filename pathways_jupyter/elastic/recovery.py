@@ -157,6 +157,7 @@ class Recovery:
                 "The proxy is gone, and all arrays on TPUs with it.",
                 hint="Start the program again; with Snapshots(path=...) it resumes.",
             ) from error
+        # Before a new proxy is asked for, which would take slices for a run that cannot go on.
         if self.snapshots.latest() is None:
             raise ElasticRuntimeError(
                 "The proxy is gone, and there is no snapshot outside of its hosts.",

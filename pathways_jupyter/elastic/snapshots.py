@@ -173,6 +173,7 @@ class Snapshots:
             self._last.wait()
         if (notebook or save) and self._last_outside is not None:
             self._last_outside.wait(everywhere=True)
+        # A copy, because the position moves on while this one is kept.
         snapshot = Snapshot(step, form, copy.deepcopy(extra), place, cost=SnapshotCost(step, form.nbytes))
         with snapshot.cost.waiting():
             # Copied also for the notebook, because the arrays are gone when the next step has donated them.
@@ -260,6 +261,7 @@ class Snapshots:
             if not snapshot.ready.is_set():
                 snapshot.error = error
         finally:
+            # Whatever has failed: training waits for them.
             snapshot.ready.set()
             snapshot.finished.set()
 

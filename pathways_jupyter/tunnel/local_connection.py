@@ -40,6 +40,7 @@ class Inbox:
         """Pass on a piece; it is not lost if the caller is cancelled meanwhile. Must not change afterwards."""
         self.is_waiting = True
         try:
+            # Later pieces go straight through; only what comes before the local program is kept.
             if self._write.done():
                 await self._write.result()(piece)
                 return
@@ -184,6 +185,7 @@ class LocalConnection(asyncio.Protocol):
         self._ended = True
         self._error = error
         self._wake_reader()
+        # A writer that waits would wait for ever; it finds the end with its next piece.
         self._has_room.set()
 
     def pause_writing(self) -> None:

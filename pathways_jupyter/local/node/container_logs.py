@@ -53,6 +53,7 @@ class ContainerLog(asyncio.Protocol):
         *lines, self._rest = (self._rest + data).split(b"\n")
         time = _format(datetime.now(UTC))
         entries = [b"%s F %s\n" % (time, line) for line in lines]
+        # A program that ends no line must not fill the memory.
         while len(self._rest) >= _PIECE:
             entries.append(b"%s P %s\n" % (time, self._rest[:_PIECE]))
             self._rest = self._rest[_PIECE:]
@@ -71,6 +72,7 @@ class ContainerLog(asyncio.Protocol):
             self._rest = b""
         self._file.close()
         self.ended.set()
+        # After `ended` is set, at which followers look next.
         self._wake()
 
     def remove(self) -> None:
@@ -135,6 +137,7 @@ class ContainerLog(asyncio.Protocol):
                     return
                 else:
                     woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                    # Nothing was awaited since the file was read to its end: what is written from here on wakes this.
                     self._waiting.add(woken)
                     try:
                         await woken

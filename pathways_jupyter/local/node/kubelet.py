@@ -151,6 +151,7 @@ class Kubelet:
     async def dial(self, uid: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """See :meth:`pathways_jupyter.local.apiserver.pod_subresources.PodRuntime.dial`."""
         pod = self._pods.get(uid)
+        # One that has ended keeps its address and its sockets until its object is gone.
         if pod is None or pod.ended.is_set():
             raise LookupError("the pod is not running")
         return await pod.dial(port)

@@ -90,6 +90,7 @@ class Network:
     def forget(self, uid: str) -> None:
         """Withdraw the names and the sockets of a pod."""
         if (path := self._directories.pop(uid, None)) is not None:
+            # The names first, so that none leads to a directory that is gone.
             for link in (self._directory / "names").glob("*/*"):
                 if link.readlink() == path:
                     link.unlink()
@@ -135,5 +136,6 @@ def _claim(seed: int) -> tuple[socket.socket | None, int | None]:
             if error.errno != errno.EADDRINUSE:
                 return None, None
         else:
+            # The system releases it however this process ends.
             return holder, number
     raise OSError("every loopback network is taken by an embedded cluster")

@@ -270,6 +270,7 @@ class Pod:
                 continue
             sidecar = container.role is Role.SIDECAR
             policy = "Always" if sidecar else "Never" if self._policy == "Never" else "OnFailure"
+            # In `running` from the start, so that _end() stops it whatever happens while it is waited for.
             task = running[container] = asyncio.create_task(container.run(policy))
             # A sidecar runs beside the next containers, so only its start is awaited; an init container has to end.
             awaited = asyncio.create_task(container.started.wait()) if sidecar else task

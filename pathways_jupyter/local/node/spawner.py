@@ -148,10 +148,12 @@ class Spawner:
         if self._closing or self._link is None:
             raise LocalClusterError("The cluster is shutting down; no process can be started.")
         identity = f"{next(self._names)}"
+        # Known before its request is sent: if the fork server dies now, it counts as killed like the others.
         process = self._processes[identity] = Process(self, identity)
         # Copies, because the request is sent by another task, after the caller may have closed its own.
         copies = tuple(os.dup(each) for each in streams)
         self._send({**asdict(request), "id": identity, "descriptors": len(copies)}, copies)
+        # Shielded, because it is started even if the caller is cancelled, and the report needs the future.
         process.pid = await asyncio.shield(process.started)
         return process
 
@@ -162,6 +164,7 @@ class Spawner:
             if not link.ready.is_set():
                 # It has started nothing yet, and reads no request before its imports are done.
                 link.program.kill()
+            # The fork server reads the end of its requests, kills what it has started, and ends.
             link.requests.shutdown(socket.SHUT_RDWR)
             await asyncio.gather(*link.tasks, return_exceptions=True)
 
@@ -178,6 +181,7 @@ class Spawner:
             data, descriptors = await link.queue.get()
             try:
                 if descriptors:
+                    # The descriptors travel with the first bytes; the rest of the line needs none.
                     sent = await _send_with(link.requests, data, descriptors)
                     data = data[sent:]
                 await loop.sock_sendall(link.requests, data)
