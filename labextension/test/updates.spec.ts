@@ -1,4 +1,5 @@
-import { Api, Problem } from '../src/models/api';
+import { Api } from '../src/models/api';
+import { Problem } from '../src/models/problem';
 import { Model } from '../src/models/model';
 import { IBrowser, SILENCE_MILLISECONDS, Updates } from '../src/models/updates';
 import { ILook } from '../src/models/wire';

@@ -1,7 +1,8 @@
 /** The connect dialog's form. Its values become a `%pathways connect` line. */
 import * as React from 'react';
 
-import { Api, asProblem, IContexts, IOffer } from '../models/api';
+import { Api, IContexts, IOffer } from '../models/api';
+import { asProblem } from '../models/problem';
 import { connectLine, EMBEDDED, growsFor, IChoice, missing, placed, suggestedSlices } from '../models/line';
 import { ITrans } from '../models/trans';
 import { IScope } from '../models/scope';

@@ -1,8 +1,9 @@
 /** One job in a tab: what it is, its pods, and the latest events. */
 import * as React from 'react';
 
-import { Api, asProblem, Problem } from '../models/api';
+import { Api } from '../models/api';
 import { isOver } from '../models/joblist';
+import { asProblem, Problem } from '../models/problem';
 import { ITrans } from '../models/trans';
 import { clock, JOB_TONES, jobStateWord } from '../models/words';
 import { IScope } from '../models/scope';

@@ -6,30 +6,12 @@ import { english, ITrans } from './trans';
 import { JobAction } from './joblist';
 import { IField, IPlaces } from './line';
 import { LogSource } from './log';
+import { Problem } from './problem';
 import { IScope } from './scope';
 import { IArrays } from './sessionrows';
 import { ICapacity, IJobPicture, IProblem } from './wire';
 
 const ROOT = 'pathways-jupyter';
-
-/** A failed request. */
-export class Problem extends Error implements IProblem {
-  constructor(
-    message: string,
-    readonly hint: string,
-    /** HTTP status; 0 without an answer. */
-    readonly status: number,
-    /** The class of a kernel's error. */
-    readonly kind = ''
-  ) {
-    super(message);
-  }
-}
-
-/** Convert anything that was thrown into a {@link Problem}. */
-export function asProblem(error: unknown, trans: ITrans = english): Problem {
-  return error instanceof Problem ? error : new Problem(trans.__('Request failed: %1', String(error)), '', 0);
-}
 
 /** What a user can choose in the connect dialog. */
 export interface IContexts extends IPlaces {
@@ -151,8 +133,7 @@ export class Api {
       }
       throw new Problem(
         this._trans.__('The Jupyter server does not answer.'),
-        this._trans.__('Check that it is running, then try again.'),
-        0
+        this._trans.__('Check that it is running, then try again.')
       );
     }
     if (!response.ok) {

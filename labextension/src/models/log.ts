@@ -1,7 +1,7 @@
 /** Whose log it is, a log as it grows, and the search in it. */
 import { ISignal, Signal } from '@lumino/signaling';
 
-import { asProblem, Problem } from './api';
+import { asProblem, Problem } from './problem';
 import { IScope, scopeKey } from './scope';
 
 /** A pod, or a job with a program. */

@@ -1,5 +1,5 @@
 /** Waits for the outcome of a suspend that a kernel was asked for: the kernel alone can save its arrays. */
-import { Problem } from './api';
+import { Problem } from './problem';
 import { Model } from './model';
 import { ITrans } from './trans';
 import { ISaved } from './sessionrows';
@@ -14,17 +14,17 @@ export function suspended(model: Model, session: string, trans: ITrans): Promise
     };
     const happened: Parameters<typeof model.happened.connect>[0] = (_, { session: of, event }) => {
       if (of.id === session && event.kind === 'not-suspended') {
-        settle(() => reject(new Problem(event.message, '', 0)));
+        settle(() => reject(new Problem(event.message)));
       }
     };
     const changed = () => {
       const now = model.sessions.find(each => each.id === session);
       if (!now && model.linked) {
-        settle(() => reject(new Problem(trans.__('Its session has ended.'), '', 0)));
+        settle(() => reject(new Problem(trans.__('Its session has ended.'))));
       } else if (now?.state === 'suspended') {
         settle(() => resolve(now.saved));
       } else if (now?.state === 'lost') {
-        settle(() => reject(new Problem(trans.__('Its proxy is lost, and its arrays with it.'), '', 0)));
+        settle(() => reject(new Problem(trans.__('Its proxy is lost, and its arrays with it.'))));
       }
     };
     model.happened.connect(happened);

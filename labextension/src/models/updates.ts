@@ -2,7 +2,8 @@
  * The page's WebSocket. It reconnects with backoff, and waits while the page is hidden. When the extension is missing or
  * access is denied it stops trying until the user asks for it with "Try again".
  */
-import { Api, Problem } from './api';
+import { Api } from './api';
+import { Problem } from './problem';
 import { IScope, sameScope } from './scope';
 import { Model } from './model';
 import { Message } from './wire';

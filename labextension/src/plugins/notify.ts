@@ -1,7 +1,7 @@
 /** Questions before the user's actions and notifications about them, and when JupyterLab has drawn a notification. */
 import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 
-import { asProblem, Problem } from '../models/api';
+import { asProblem, Problem } from '../models/problem';
 import { DrawnNotifications } from '../models/drawnnotifications';
 import { ITrans } from '../models/trans';
 

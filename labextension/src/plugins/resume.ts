@@ -4,7 +4,7 @@ import { Notification } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { Kernel } from '@jupyterlab/services';
 
-import { Problem } from '../models/api';
+import { Problem } from '../models/problem';
 import { freeSlices } from '../models/line';
 import { Model } from '../models/model';
 import { ITrans } from '../models/trans';
@@ -111,7 +111,7 @@ async function run(
   trans: ITrans
 ): Promise<void> {
   if (!kernel) {
-    throw new Problem(trans.__('The notebook of this session is not open.'), trans.__('Open it, then resume.'), 0);
+    throw new Problem(trans.__('The notebook of this session is not open.'), trans.__('Open it, then resume.'));
   }
   // Cells that wait behind it run also if it fails.
   const request = {
@@ -126,6 +126,6 @@ async function run(
     throw new Problem(content.evalue, '', 0, content.ename);
   }
   if (content.status !== 'ok') {
-    throw new Problem(trans.__('A cell before it has failed.'), trans.__('Try again.'), 0);
+    throw new Problem(trans.__('A cell before it has failed.'), trans.__('Try again.'));
   }
 }
